@@ -1,0 +1,49 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// DefaultClassifier knows the network errors of the standard library: what says that the destination cannot be reached is
+// ClassUnavailable. A deadline that ended is left to the relay, which knows whether the destination acknowledged anything
+// meanwhile. Everything else is ClassTransient.
+func DefaultClassifier(err error) Class {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ECONNABORTED),
+		errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH),
+		errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe):
+		return ClassUnavailable
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return ClassUnavailable
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return ClassUnavailable
+	}
+	return ClassTransient
+}
+
+// isTimeout reports whether err says only that time ran out.
+func isTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return true
+	}
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// classOf returns what err means: what it says itself, else what the classifier makes of it.
+func classOf(err error, classifier func(error) Class) Class {
+	var c *classified
+	if errors.As(err, &c) {
+		return c.class
+	}
+	return classifier(err)
+}

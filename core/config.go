@@ -1,0 +1,251 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config configures an Outbox. Only Repository is required; the zero value of every other field means the default it documents.
+// An Outbox does not change it and it must not be changed once given to New.
+type Config struct {
+	// Repository is the table. Adapters of ORMs fill it in.
+	Repository Repository
+	// Publisher is where Run sends events. Nil: this process only inserts, and another one relays.
+	Publisher Publisher
+	// Routes names the topics of event types, for events without a Topic: one row is inserted for each topic. It is known
+	// to processes without a Publisher too. An event type that is not in it goes to the topic of its own name.
+	Routes map[string][]string
+	// Codec encodes Event.Data. Default: JSON.
+	Codec Codec
+	// Headers adds headers to every event at Publish: trace context and the like. An event's own headers win.
+	Headers func(ctx context.Context) map[string]string
+	// MaxPayload is the largest payload in bytes. Default: 1 MiB.
+	MaxPayload int
+	// RejectUntracked makes Publish return ErrUntracked in a transaction whose end cannot be heard. Default: the rows are
+	// inserted and the poller finds them.
+	RejectUntracked bool
+
+	// Node names this process in claimed_by. Default: host name and process id. A random incarnation is added.
+	Node string
+	// Workers is how many events are published at once. Default: 32.
+	Workers int
+	// PublishTimeout ends a publish. Default: 5 s.
+	PublishTimeout time.Duration
+	// HotEvents and HotBytes bound the fast path, from Publish to the mark. What does not fit is left to the poller.
+	// Default: 4096 events, 64 MiB.
+	HotEvents int
+	HotBytes  int64
+	// ColdEvents and ColdBytes bound what the poller holds in memory. Default: 1000 events, 64 MiB.
+	ColdEvents int
+	ColdBytes  int64
+	// HotLease is how long a row is leased to its writer: after a crash its events wait this long. Default: 10 s.
+	HotLease time.Duration
+	// ClaimLease is how long the poller leases rows. Renewed while they are worked on. Default: 30 s.
+	ClaimLease time.Duration
+	// LeaseMargin is kept between the end of a publish and the end of its lease, for pauses and clock rates. Default: 1 s.
+	LeaseMargin time.Duration
+	// MaxLease is the longest lease there can be: a longer one in the table comes from a clock that jumped and counts as
+	// over. Default: 15 min.
+	MaxLease time.Duration
+	// PollInterval is the pause between polls that found something not worth another at once; it doubles up to MaxPollInterval
+	// while nothing is found. Both get 20 % jitter. Default: 1 s and 5 s.
+	PollInterval    time.Duration
+	MaxPollInterval time.Duration
+	// ClaimBatch is how many rows one claim takes. Default: 500.
+	ClaimBatch int
+	// LaneRun is how many rows of one lane one claim takes. Default: 50.
+	LaneRun int
+	// MarkBatch, MarkDelay and MaxUnmarked shape how outcomes are written: in batches, no later than the delay, and with
+	// publishing held back while MaxUnmarked are unwritten. A crash can repeat at most Workers + MarkBatch + MaxUnmarked events.
+	// Default: 100, 5 ms, 256.
+	MarkBatch   int
+	MarkDelay   time.Duration
+	MaxUnmarked int
+	// Retry says how refused events are tried again.
+	Retry RetryPolicy
+	// Breaker says when a destination is stopped and how it is probed.
+	Breaker BreakerPolicy
+	// MaxLoneLosses is how many processes an event that is published alone (after three lost leases) may take with it before
+	// it is DEAD. Default: 3.
+	MaxLoneLosses int
+	// DeadPolicy says what a DEAD event means for its lane. Default: BlockLane.
+	DeadPolicy DeadPolicy
+	// Classifier judges publish errors that do not say what they mean. Default: DefaultClassifier.
+	Classifier func(error) Class
+	// Retention says what becomes of published rows.
+	Retention Retention
+	// DisableJanitor leaves retention and the collection of idle key rows to other processes.
+	DisableJanitor bool
+	// ShutdownTimeout is how long Run goes on publishing what it holds after its context ended. Default: 30 s.
+	ShutdownTimeout time.Duration
+
+	// Logger. Default: silent.
+	Logger *slog.Logger
+	// Observer is told what happens, for metrics. Default: none.
+	Observer *Observer
+}
+
+// DeadPolicy says what a DEAD event means for the events behind it in its lane.
+type DeadPolicy uint8
+
+const (
+	// BlockLane: the lane waits until a person redrives or discards the dead event. Order is kept.
+	BlockLane DeadPolicy = iota
+	// SkipDead: the lane goes on. A redriven event is appended at the end of its lane.
+	SkipDead
+)
+
+// RetryPolicy says how an event that its destination refused is tried again: after a random time below
+// min(MaxDelay, BaseDelay*2^(n-1)), n being the number of refusals.
+type RetryPolicy struct {
+	BaseDelay   time.Duration // default 200 ms
+	MaxDelay    time.Duration // default 60 s
+	MaxAttempts int           // refusals after which the event is DEAD; default 10
+}
+
+// BreakerPolicy says when a destination (a topic) is stopped. A stopped destination costs its events no attempts.
+type BreakerPolicy struct {
+	// Failures of that many different events in a row, with no acknowledgement between them, open the breaker even when
+	// nobody called them an outage. Default: 5.
+	Failures int
+	// ProbeInterval is the first pause before one event is tried; it doubles with each failed probe up to MaxProbeInterval.
+	// Default: 1 s and 30 s.
+	ProbeInterval    time.Duration
+	MaxProbeInterval time.Duration
+}
+
+// Retention says what becomes of published rows.
+type Retention struct {
+	// DeleteOnSuccess deletes a row instead of marking it DONE: the fastest, with no replay, and a duplicate event id is
+	// refused only while the row exists.
+	DeleteOnSuccess bool
+	// Keep is how long DONE and DISCARDED rows stay otherwise. Default: 7 days.
+	Keep time.Duration
+	// CleanupInterval is the pause between runs of the janitor. Default: 1 min.
+	CleanupInterval time.Duration
+	// CleanupBatch is how many rows one statement of the janitor deletes. Default: 1000.
+	CleanupBatch int
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// withDefaults returns c with every zero field set to its default.
+func (c Config) withDefaults() Config {
+	def(&c.MaxPayload, 1<<20)
+	def(&c.Workers, 32)
+	def(&c.PublishTimeout, 5*time.Second)
+	def(&c.HotEvents, 4096)
+	def(&c.HotBytes, 64<<20)
+	def(&c.ColdEvents, 1000)
+	def(&c.ColdBytes, 64<<20)
+	def(&c.HotLease, 10*time.Second)
+	def(&c.ClaimLease, 30*time.Second)
+	def(&c.LeaseMargin, time.Second)
+	def(&c.MaxLease, 15*time.Minute)
+	def(&c.PollInterval, time.Second)
+	def(&c.MaxPollInterval, max(5*time.Second, c.PollInterval))
+	def(&c.ClaimBatch, 500)
+	def(&c.LaneRun, 50)
+	def(&c.MarkBatch, 100)
+	def(&c.MarkDelay, 5*time.Millisecond)
+	def(&c.MaxUnmarked, 256)
+	def(&c.Retry.BaseDelay, 200*time.Millisecond)
+	def(&c.Retry.MaxDelay, time.Minute)
+	def(&c.Retry.MaxAttempts, 10)
+	def(&c.Breaker.Failures, 5)
+	def(&c.Breaker.ProbeInterval, time.Second)
+	def(&c.Breaker.MaxProbeInterval, max(30*time.Second, c.Breaker.ProbeInterval))
+	def(&c.MaxLoneLosses, 3)
+	def(&c.Retention.Keep, 7*24*time.Hour)
+	def(&c.Retention.CleanupInterval, time.Minute)
+	def(&c.Retention.CleanupBatch, 1000)
+	def(&c.ShutdownTimeout, 30*time.Second)
+	if c.Codec == nil {
+		c.Codec = JSON
+	}
+	if c.Classifier == nil {
+		c.Classifier = DefaultClassifier
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports every problem of c at once. New calls it.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf("outbox: config: "+format, args...)) }
+
+	if c.Repository == nil {
+		bad("Repository is missing")
+	}
+	for name, n := range map[string]int64{
+		"MaxPayload": int64(c.MaxPayload), "Workers": int64(c.Workers), "HotEvents": int64(c.HotEvents), "HotBytes": c.HotBytes,
+		"ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes, "ClaimBatch": int64(c.ClaimBatch), "LaneRun": int64(c.LaneRun),
+		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked), "Retry.MaxAttempts": int64(c.Retry.MaxAttempts),
+		"Breaker.Failures": int64(c.Breaker.Failures), "MaxLoneLosses": int64(c.MaxLoneLosses),
+		"Retention.CleanupBatch": int64(c.Retention.CleanupBatch),
+		"PublishTimeout":         int64(c.PublishTimeout), "HotLease": int64(c.HotLease), "ClaimLease": int64(c.ClaimLease),
+		"LeaseMargin": int64(c.LeaseMargin), "MaxLease": int64(c.MaxLease), "PollInterval": int64(c.PollInterval),
+		"MaxPollInterval": int64(c.MaxPollInterval), "MarkDelay": int64(c.MarkDelay), "Retry.BaseDelay": int64(c.Retry.BaseDelay),
+		"Retry.MaxDelay": int64(c.Retry.MaxDelay), "Breaker.ProbeInterval": int64(c.Breaker.ProbeInterval),
+		"Breaker.MaxProbeInterval": int64(c.Breaker.MaxProbeInterval), "Retention.Keep": int64(c.Retention.Keep),
+		"Retention.CleanupInterval": int64(c.Retention.CleanupInterval), "ShutdownTimeout": int64(c.ShutdownTimeout),
+	} {
+		if n < 0 {
+			bad("%s is negative", name)
+		}
+	}
+	if need := c.PublishTimeout + c.LeaseMargin; c.HotLease <= need {
+		bad("HotLease %s must be longer than PublishTimeout + LeaseMargin = %s", c.HotLease, need)
+	} else if c.ClaimLease <= need {
+		bad("ClaimLease %s must be longer than PublishTimeout + LeaseMargin = %s", c.ClaimLease, need)
+	}
+	if c.MaxLease < max(c.HotLease, c.ClaimLease) {
+		bad("MaxLease %s is shorter than HotLease %s or ClaimLease %s", c.MaxLease, c.HotLease, c.ClaimLease)
+	}
+	if c.MaxPollInterval < c.PollInterval {
+		bad("MaxPollInterval %s is shorter than PollInterval %s", c.MaxPollInterval, c.PollInterval)
+	}
+	if c.Retry.MaxDelay < c.Retry.BaseDelay {
+		bad("Retry.MaxDelay %s is shorter than Retry.BaseDelay %s", c.Retry.MaxDelay, c.Retry.BaseDelay)
+	}
+	if c.Breaker.MaxProbeInterval < c.Breaker.ProbeInterval {
+		bad("Breaker.MaxProbeInterval %s is shorter than Breaker.ProbeInterval %s", c.Breaker.MaxProbeInterval, c.Breaker.ProbeInterval)
+	}
+	if c.DeadPolicy > SkipDead {
+		bad("DeadPolicy %d is unknown", c.DeadPolicy)
+	}
+	if len(c.Node) > 128 {
+		bad("Node has %d bytes, more than 128", len(c.Node))
+	}
+	for typ, topics := range c.Routes {
+		if len(topics) == 0 {
+			bad("Routes[%q] names no topic", clip(typ, 64))
+		}
+		seen := map[string]bool{}
+		for _, t := range topics {
+			checkText(bad, fmt.Sprintf("Routes[%q]: topic", clip(typ, 64)), t, maxTopic, true)
+			if seen[t] {
+				bad("Routes[%q] names topic %q twice", clip(typ, 64), clip(t, 64))
+			}
+			seen[t] = true
+		}
+	}
+	if tl, ok := c.Publisher.(TopicLister); ok && c.Publisher != nil {
+		if topics := tl.Topics(); topics != nil && len(topics) == 0 {
+			bad("Publisher serves no topic: give the Router at least one Handle or HandleOther")
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,113 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers branch on with errors.Is.
+var (
+	// ErrNoTransaction: Publish was called without an open transaction, so nothing could be atomic.
+	// Nothing was written. Open a transaction, or use RunInTx of your adapter.
+	ErrNoTransaction = errors.New("outbox: no transaction")
+
+	// ErrTxAborted: the transaction can no longer be trusted to commit what is written now (a deadlock, a lost
+	// connection, an error after which the database may have rolled back). Publish wrote nothing.
+	// Roll back and run the whole transaction again.
+	ErrTxAborted = errors.New("outbox: transaction aborted, roll it back and run it again")
+
+	// ErrUntracked: the end of this transaction cannot be heard and Config.RejectUntracked is set.
+	ErrUntracked = errors.New("outbox: transaction is not tracked")
+
+	// ErrInvalidEvent: an event or a part of it is not acceptable. The wrapped errors name every problem.
+	// It is returned before anything is written.
+	ErrInvalidEvent = errors.New("outbox: invalid event")
+
+	// ErrNoRoute: no publisher of this process handles the event's topic and Config.Routes does not name the topic either.
+	ErrNoRoute = errors.New("outbox: no route")
+
+	// ErrDuplicateEvent: this event id was already inserted for this topic. On PostgreSQL the caller's transaction is
+	// aborted by it, as by any unique violation.
+	ErrDuplicateEvent = errors.New("outbox: duplicate event")
+
+	// ErrCommitUnknown: COMMIT was sent and its answer was lost. The transaction may or may not have committed; its events
+	// are published if it did. Never retry a COMMIT: read the business data to find out, or make the operation idempotent.
+	ErrCommitUnknown = errors.New("outbox: outcome of commit unknown")
+
+	// ErrNoPublisher: Run or Drain was called on an Outbox without a Publisher.
+	ErrNoPublisher = errors.New("outbox: no publisher configured")
+
+	// ErrRunning: Run was called while it already runs.
+	ErrRunning = errors.New("outbox: already running")
+
+	// ErrStopped: Drain found destinations whose breaker is open; their events are still in the table.
+	ErrStopped = errors.New("outbox: destination stopped")
+
+	// ErrShutdownTimeout: Run gave up waiting for publishers that ignored the end of their context.
+	// Their events are still in the table and will be published again.
+	ErrShutdownTimeout = errors.New("outbox: shutdown timed out")
+
+	// ErrInvalidRequest: an administrative request lacks something (ids, actor, reason).
+	ErrInvalidRequest = errors.New("outbox: invalid request")
+)
+
+// Class says what a failed publish means for the event and for its destination.
+type Class uint8
+
+// Failure classes. The zero value is Transient: what nobody classified is retried.
+const (
+	// ClassTransient: the destination refused this event, it may succeed later. Spends an attempt.
+	ClassTransient Class = iota
+	// ClassPermanent: it will never succeed (too large, unroutable, not serialisable). DEAD at once.
+	ClassPermanent
+	// ClassUnavailable: the destination cannot be reached or refuses everybody. Spends no attempt and opens the
+	// destination's breaker.
+	ClassUnavailable
+	// ClassKeyUnavailable: only this event's part of the destination is unavailable (one leaderless partition).
+	// Spends no attempt and leaves the breaker closed.
+	ClassKeyUnavailable
+)
+
+// String returns the name used in logs and metrics.
+func (c Class) String() string {
+	switch c {
+	case ClassPermanent:
+		return "permanent"
+	case ClassUnavailable:
+		return "unavailable"
+	case ClassKeyUnavailable:
+		return "key_unavailable"
+	case ClassTransient:
+		return "transient"
+	}
+	return fmt.Sprintf("class(%d)", uint8(c))
+}
+
+type classified struct {
+	class Class
+	err   error
+}
+
+func (e *classified) Error() string { return e.err.Error() }
+func (e *classified) Unwrap() error { return e.err }
+
+func classify(err error, c Class) error {
+	if err == nil {
+		return nil
+	}
+	return &classified{class: c, err: err}
+}
+
+// Permanent marks err so that its event becomes DEAD at once. Permanent(nil) is nil.
+func Permanent(err error) error { return classify(err, ClassPermanent) }
+
+// Transient marks err as a refusal of this one event, whatever the classifier would think of it. Transient(nil) is nil.
+func Transient(err error) error { return classify(err, ClassTransient) }
+
+// Unavailable marks err as an outage of the destination: no attempt is spent and the destination's breaker opens.
+// Unavailable(nil) is nil.
+func Unavailable(err error) error { return classify(err, ClassUnavailable) }
+
+// UnavailableForKey marks err as an outage of only a part of the destination, such as one partition without a leader: no
+// attempt is spent, and other events of the destination go on. UnavailableForKey(nil) is nil.
+func UnavailableForKey(err error) error { return classify(err, ClassKeyUnavailable) }

@@ -1,0 +1,276 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Event is a fact that the business records. Only Type is required, and one of Data and Payload may carry its content.
+type Event struct {
+	// ID is the identity consumers deduplicate by, for ever: a UUID or a ULID. Empty: a UUIDv7 is assigned.
+	ID string
+	// Type names what happened, such as "order.placed". At most 128 bytes.
+	Type string
+	// AggregateType and AggregateID say what it happened to. At most 64 and 128 bytes.
+	AggregateType, AggregateID string
+	// AggregateVersion is the version of the aggregate after the event, 0 when there is none.
+	AggregateVersion int64
+	// TenantID separates tenants: the same key of two tenants is two lanes. At most 64 bytes.
+	TenantID string
+	// SchemaVersion is the version of the payload's schema, 0 when there is none.
+	SchemaVersion int
+	// Topic is the destination. Empty: Config.Routes of the type, else the type itself. At most 249 bytes.
+	Topic string
+	// Key orders events and chooses the broker's partition: events of one tenant, topic and key are published one after the
+	// other. Empty: AggregateType/AggregateID when AggregateID is set, else the event is unordered. At most 255 bytes.
+	Key string
+	// Unordered keeps the key for the broker and skips the ordering protocol, which saves a row lock and an upsert.
+	Unordered bool
+	// OccurredAt is when it happened. Zero: the time of Publish. Stored in UTC with microseconds.
+	OccurredAt time.Time
+	// Delay holds the event back until this long after it was inserted. Only with Unordered or without a key, because it
+	// would hold up everything behind it.
+	Delay time.Duration
+	// ContentType describes Payload. Empty: that of Config.Codec when Data was encoded. At most 127 bytes.
+	ContentType string
+	// Headers travel with the event. Names are RFC 9110 tokens outside the reserved names (see HeaderReservedPrefix), values
+	// are valid UTF-8 without control characters. At most 64 headers and 16 KiB together.
+	Headers map[string]string
+	// Data is encoded by Config.Codec when Payload is nil.
+	Data any
+	// Payload is published byte for byte as it was inserted. At most Config.MaxPayload bytes.
+	Payload []byte
+}
+
+// EventTyper is implemented by values that know the type of the event they describe.
+type EventTyper interface{ EventType() string }
+
+// Delivery is an event on its way to one destination: what a Publisher gets.
+type Delivery struct {
+	Event
+	// RowID identifies this row: the same for every attempt, another for a replay. The id to give to a broker that deduplicates.
+	RowID RowID
+	// KeySeq is the position in the event's lane: dense while the key lives, 0 for an unordered event.
+	KeySeq int64
+	// Attempt counts from 1: refusals by the destination so far, plus one.
+	Attempt int
+	// ReplayOf is the row this one repeats at a person's request; zero otherwise.
+	ReplayOf RowID
+}
+
+// Op says what was done to an entity whose change is mapped to events.
+type Op uint8
+
+// Operations on an entity. An upsert is reported as such, never as a create: some databases do not tell.
+const (
+	OpCreate Op = iota + 1
+	OpUpdate
+	OpDelete
+	OpUpsert
+)
+
+// String returns create, update, delete or upsert.
+func (o Op) String() string {
+	switch o {
+	case OpCreate:
+		return "create"
+	case OpUpdate:
+		return "update"
+	case OpDelete:
+		return "delete"
+	case OpUpsert:
+		return "upsert"
+	}
+	return fmt.Sprintf("op(%d)", uint8(o))
+}
+
+// Limits on the parts of an event, in bytes.
+const (
+	maxType        = 128
+	maxAggType     = 64
+	maxAggID       = 128
+	maxTenant      = 64
+	maxTopic       = 249
+	maxKey         = 255
+	maxContentType = 127
+	maxHeaders     = 64
+	maxHeaderName  = 128
+	maxHeaderBytes = 16 << 10
+)
+
+// prepare fills in what the caller left out, encodes the payload and reports every problem. The result shares no memory
+// with e except Payload bytes it was given, which are copied.
+func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) (Event, error) {
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+
+	if e.ID == "" {
+		e.ID = NewEventID()
+	} else if _, canonical, err := parseEventID(e.ID); err != nil {
+		bad("%w", err)
+	} else {
+		e.ID = canonical
+	}
+	if e.Type == "" {
+		if t, ok := e.Data.(EventTyper); ok {
+			e.Type = t.EventType()
+		}
+	}
+	checkText(bad, "type", e.Type, maxType, true)
+	checkText(bad, "aggregate type", e.AggregateType, maxAggType, false)
+	checkText(bad, "aggregate id", e.AggregateID, maxAggID, false)
+	checkText(bad, "tenant id", e.TenantID, maxTenant, false)
+	checkText(bad, "topic", e.Topic, maxTopic, false)
+	checkText(bad, "content type", e.ContentType, maxContentType, false)
+	if e.Key == "" && e.AggregateID != "" {
+		e.Key = e.AggregateID
+		if e.AggregateType != "" {
+			e.Key = e.AggregateType + "/" + e.AggregateID
+		}
+	}
+	checkText(bad, "key", e.Key, maxKey, false)
+	if e.AggregateVersion < 0 {
+		bad("aggregate version %d is negative", e.AggregateVersion)
+	}
+	if e.SchemaVersion < 0 || e.SchemaVersion > 1<<31-1 {
+		bad("schema version %d is out of range", e.SchemaVersion)
+	}
+	if e.Delay < 0 {
+		bad("delay %s is negative", e.Delay)
+	}
+	if e.Delay > maxDelay {
+		bad("delay %s is more than %s", e.Delay, maxDelay)
+	}
+	if e.Delay > 0 && e.Key != "" && !e.Unordered {
+		bad("delay needs Unordered: it would hold up the key %q", clip(e.Key, 64))
+	}
+	if e.OccurredAt.IsZero() {
+		e.OccurredAt = time.Now()
+	} else if y := e.OccurredAt.UTC().Year(); y < 1 || y > 9999 {
+		bad("occurred at is in the year %d", y)
+	}
+	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
+
+	e.Headers = mergeHeaders(bad, e.Headers, extra)
+
+	switch {
+	case e.Payload != nil:
+		if e.Data != nil {
+			bad("both Data and Payload are set")
+		}
+		e.Payload = append(make([]byte, 0, len(e.Payload)), e.Payload...)
+	case e.Data != nil:
+		b, contentType, err := o.cfg.Codec.Encode(ctx, e.Data)
+		if err != nil {
+			bad("encode data: %w", err)
+		}
+		e.Payload = b
+		if e.ContentType == "" {
+			e.ContentType = contentType
+		}
+		e.Data = nil
+	}
+	if e.Payload == nil {
+		e.Payload = []byte{}
+	}
+	if len(e.Payload) > o.cfg.MaxPayload {
+		bad("payload has %d bytes, more than Config.MaxPayload %d: store it elsewhere and send a reference", len(e.Payload), o.cfg.MaxPayload)
+	}
+	if len(problems) > 0 {
+		return e, fmt.Errorf("%w: type %q: %w", ErrInvalidEvent, clip(e.Type, 64), errors.Join(problems...))
+	}
+	return e, nil
+}
+
+// maxDelay keeps every due time within what all databases can represent.
+const maxDelay = 10 * 365 * 24 * time.Hour
+
+func checkText(bad func(string, ...any), name, s string, limit int, required bool) {
+	switch {
+	case s == "":
+		if required {
+			bad("%s is empty", name)
+		}
+	case len(s) > limit:
+		bad("%s has %d bytes, more than %d", name, len(s), limit)
+	case !utf8.ValidString(s):
+		bad("%s is not valid UTF-8", name)
+	case hasControl(s):
+		bad("%s has a control character", name)
+	}
+}
+
+func hasControl(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x20 || s[i] == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+func mergeHeaders(bad func(string, ...any), own, extra map[string]string) map[string]string {
+	if len(own)+len(extra) == 0 {
+		return nil
+	}
+	all := make(map[string]string, len(own)+len(extra))
+	for k, v := range extra {
+		all[k] = v
+	}
+	for k, v := range own { // what the event says itself wins
+		all[k] = v
+	}
+	if len(all) > maxHeaders {
+		bad("%d headers, more than %d", len(all), maxHeaders)
+	}
+	size := 0
+	for k, v := range all {
+		size += len(k) + len(v)
+		switch {
+		case !token(k):
+			bad("header name %q is not a token of at most %d bytes", clip(k, 64), maxHeaderName)
+		case reservedHeader(k):
+			bad("header name %q is reserved", clip(k, 64))
+		case !utf8.ValidString(v):
+			bad("value of header %q is not valid UTF-8", clip(k, 64))
+		case hasControl(v):
+			bad("value of header %q has a control character", clip(k, 64))
+		}
+	}
+	if size > maxHeaderBytes {
+		bad("headers have %d bytes together, more than %d", size, maxHeaderBytes)
+	}
+	return all
+}
+
+// token reports whether s is an RFC 9110 token.
+func token(s string) bool {
+	if s == "" || len(s) > maxHeaderName {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '!', c == '#', c == '$', c == '%', c == '&', c == '\'', c == '*', c == '+', c == '-', c == '.',
+			c == '^', c == '_', c == '`', c == '|', c == '~':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// clip cuts s to at most n bytes at a rune boundary, for use in messages.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "..."
+}

@@ -1,0 +1,191 @@
+// Package sqlerr reads error codes out of database errors without importing a driver: by the methods and the field names
+// that the well-known drivers have.
+package sqlerr
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"reflect"
+)
+
+// State returns the SQLSTATE of a PostgreSQL error (pgx, lib/pq, bun's pgdriver), or "".
+func State(err error) string {
+	var s interface{ SQLState() string }
+	if errors.As(err, &s) {
+		return s.SQLState()
+	}
+	var f interface{ Field(byte) string } // pgdriver.Error
+	if errors.As(err, &f) {
+		return f.Field('C')
+	}
+	return ""
+}
+
+// MySQL returns the error number of a MySQL or MariaDB server error (go-sql-driver), or 0.
+func MySQL(err error) int {
+	return walk(err, func(e error) int {
+		v := structOf(e)
+		if v.Kind() != reflect.Struct {
+			return 0
+		}
+		n, m := v.FieldByName("Number"), v.FieldByName("Message")
+		if n.IsValid() && n.CanUint() && m.IsValid() && m.Kind() == reflect.String {
+			return int(n.Uint())
+		}
+		return 0
+	})
+}
+
+// SQLite returns the extended result code of an SQLite error (modernc, mattn), or 0.
+func SQLite(err error) int {
+	return walk(err, func(e error) int {
+		if c, ok := e.(interface{ Code() int }); ok { // modernc.org/sqlite
+			return c.Code()
+		}
+		v := structOf(e) // mattn/go-sqlite3: Code and ExtendedCode are integers
+		if v.Kind() != reflect.Struct {
+			return 0
+		}
+		c, x := v.FieldByName("Code"), v.FieldByName("ExtendedCode")
+		if c.IsValid() && c.CanInt() && x.IsValid() && x.CanInt() {
+			if x.Int() != 0 {
+				return int(x.Int())
+			}
+			return int(c.Int())
+		}
+		return 0
+	})
+}
+
+func structOf(e error) reflect.Value {
+	v := reflect.ValueOf(e)
+	for v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	return v
+}
+
+// walk visits the error tree and returns the first non-zero code.
+func walk(err error, code func(error) int) int {
+	for err != nil {
+		if c := code(err); c != 0 {
+			return c
+		}
+		switch u := err.(type) {
+		case interface{ Unwrap() error }:
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, e := range u.Unwrap() {
+				if c := walk(e, code); c != 0 {
+					return c
+				}
+			}
+			return 0
+		default:
+			return 0
+		}
+	}
+	return 0
+}
+
+// UniqueViolation reports whether a row was refused because its key exists.
+func UniqueViolation(err error) bool {
+	if State(err) == "23505" {
+		return true
+	}
+	switch MySQL(err) {
+	case 1062, 1586:
+		return true
+	}
+	switch SQLite(err) {
+	case 1555, 2067: // SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE
+		return true
+	}
+	return false
+}
+
+// mysqlConstraint: errors after which MySQL and MariaDB have undone the statement and nothing else.
+var mysqlConstraint = map[int]bool{
+	1048: true, // column cannot be null
+	1062: true, // duplicate key
+	1169: true, // unique constraint
+	1216: true, 1217: true, 1451: true, 1452: true, // foreign key
+	1364: true, // no default value
+	1406: true, // data too long
+	1264: true, // out of range
+	1265: true, 1292: true, 1366: true, // truncated or incorrect value
+	1557: true, 1586: true, 1761: true, 1762: true, // duplicate key, variants
+	3819: true, 4025: true, // CHECK: MySQL, MariaDB
+	1644: true, // SIGNAL from a trigger
+}
+
+// MySQLConstraint reports whether err is a violated constraint on MySQL or MariaDB: the statement is undone, the
+// transaction goes on.
+func MySQLConstraint(err error) bool { return mysqlConstraint[MySQL(err)] }
+
+// SQLiteConstraint reports whether err is a violated constraint after which the transaction goes on. A trigger may have
+// asked for a rollback, so its constraint is not one of them.
+func SQLiteConstraint(err error) bool {
+	c := SQLite(err)
+	return c&0xff == 19 && c != 1811 // SQLITE_CONSTRAINT, SQLITE_CONSTRAINT_TRIGGER
+}
+
+// Retryable reports whether a transaction failed only because of others and may be run again as a whole.
+func Retryable(err error) bool {
+	switch State(err) {
+	case "40001", "40P01", "55P03":
+		return true
+	}
+	switch MySQL(err) {
+	case 1213, 1205, 1020:
+		return true
+	}
+	switch SQLite(err) & 0xff {
+	case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
+		return true
+	}
+	return false
+}
+
+// CommitRefused reports whether the error that COMMIT returned proves that nothing was committed: the server itself answered
+// with a refusal. A lost connection, a timeout or a closing server proves nothing.
+func CommitRefused(err error) bool {
+	if err == nil || errors.Is(err, driver.ErrBadConn) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	if errors.Is(err, sql.ErrTxDone) { // database/sql sent no COMMIT: the transaction had ended before
+		return true
+	}
+	if s := State(err); len(s) == 5 {
+		switch s[:2] {
+		case "23", "25", "40", "44", "P0", "22", "42": // constraint, transaction state, rollback, check option, PL/pgSQL, data, syntax
+			return s != "40003" // statement completion unknown
+		}
+		return false
+	}
+	if n := MySQL(err); n != 0 {
+		return n == 1213 || n == 1205 || n == 1180 || n == 1792 || n == 1020
+	}
+	if c := SQLite(err); c != 0 {
+		switch c & 0xff {
+		case 5, 19: // BUSY: the transaction is still open and database/sql rolls it back; CONSTRAINT: deferred foreign key
+			return true
+		}
+		return false
+	}
+	return isRollbackTag(err)
+}
+
+// isRollbackTag recognises drivers that report COMMIT answered by ROLLBACK (an aborted PostgreSQL transaction).
+func isRollbackTag(err error) bool {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		switch e.Error() {
+		case "commit unexpectedly resulted in rollback", // pgx
+			"pq: Could not complete operation in a failed transaction": // lib/pq
+			return true
+		}
+	}
+	return false
+}

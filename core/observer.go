@@ -1,0 +1,184 @@
+package core
+
+import "time"
+
+// Observer is told what the outbox does: the seam for metrics and traces, without a dependency. Fields may be nil. They are
+// called by many goroutines, some on the path of a publish or a commit: they must be fast, must not block and must not
+// panic. New fields may be added.
+type Observer struct {
+	// Inserted: Publish wrote rows of one event to a topic; hot tells whether the fast path has it.
+	Inserted func(topic string, hot bool)
+	// Untracked: rows were inserted in a transaction whose end cannot be heard; the poller will find them.
+	Untracked func(rows int)
+	// Dropped: a row leaves the fast path and is left to the poller, for the given reason.
+	Dropped func(topic string, reason DropReason)
+	// Published: one publish ended.
+	Published func(info PublishInfo)
+	// Claimed: the poller claimed rows.
+	Claimed func(info ClaimInfo)
+	// Marked: a batch of outcomes was written.
+	Marked func(rows int, d time.Duration, err error)
+	// Fenced: a guess (retry, dead, renew, release) changed nothing, because the claim was no longer held.
+	Fenced func(transition string, rows int)
+	// LateAcks: rows were acknowledged that were already done, discarded or gone.
+	LateAcks func(rows int)
+	// BreakerChanged: a destination was stopped (open) or goes on.
+	BreakerChanged func(topic string, open bool, cause error)
+	// Cleaned: the janitor deleted rows or key rows.
+	Cleaned func(table string, rows int)
+}
+
+// Path tells how an event came to be published.
+type Path string
+
+// Paths.
+const (
+	PathHot  Path = "hot"  // straight from the commit
+	PathCold Path = "cold" // claimed from the table
+)
+
+// PublishOutcome is the result of one publish.
+type PublishOutcome string
+
+// Publish outcomes.
+const (
+	OutcomeDone        PublishOutcome = "done"
+	OutcomeRetry       PublishOutcome = "retry"
+	OutcomeDead        PublishOutcome = "dead"
+	OutcomeUnavailable PublishOutcome = "unavailable"
+)
+
+// PublishInfo describes one publish.
+type PublishInfo struct {
+	Topic, Type string
+	Path        Path
+	Outcome     PublishOutcome
+	Attempt     int
+	Duration    time.Duration // of the publish
+	Lag         time.Duration // from commit (hot) or insert (cold) to the end of the publish
+	Err         error
+}
+
+// ClaimInfo describes one claim statement.
+type ClaimInfo struct {
+	Ordered  bool
+	Rows     int
+	Duration time.Duration
+	Err      error
+}
+
+// DropReason says why a row left the fast path.
+type DropReason string
+
+// Drop reasons.
+const (
+	DropFull       DropReason = "full"        // no free slot
+	DropUnknown    DropReason = "unknown"     // outcome of the transaction unknown
+	DropRolledBack DropReason = "rolled_back" // the row does not exist
+	DropLate       DropReason = "late"        // the lease was nearly over at the commit
+	DropOrder      DropReason = "order"       // its predecessor is out elsewhere
+	DropStopped    DropReason = "stopped"     // its lane or destination stopped
+	DropShutdown   DropReason = "shutdown"
+	DropLost       DropReason = "lost" // the lease was lost before the publish began
+)
+
+// TeeObserver returns an Observer that calls all of the given ones, in order. Nil observers are skipped.
+func TeeObserver(observers ...*Observer) *Observer {
+	var all []Observer
+	for _, o := range observers {
+		if o != nil {
+			all = append(all, o.withDefaults())
+		}
+	}
+	return &Observer{
+		Inserted: func(topic string, hot bool) {
+			for _, o := range all {
+				o.Inserted(topic, hot)
+			}
+		},
+		Untracked: func(rows int) {
+			for _, o := range all {
+				o.Untracked(rows)
+			}
+		},
+		Dropped: func(topic string, reason DropReason) {
+			for _, o := range all {
+				o.Dropped(topic, reason)
+			}
+		},
+		Published: func(info PublishInfo) {
+			for _, o := range all {
+				o.Published(info)
+			}
+		},
+		Claimed: func(info ClaimInfo) {
+			for _, o := range all {
+				o.Claimed(info)
+			}
+		},
+		Marked: func(rows int, d time.Duration, err error) {
+			for _, o := range all {
+				o.Marked(rows, d, err)
+			}
+		},
+		Fenced: func(transition string, rows int) {
+			for _, o := range all {
+				o.Fenced(transition, rows)
+			}
+		},
+		LateAcks: func(rows int) {
+			for _, o := range all {
+				o.LateAcks(rows)
+			}
+		},
+		BreakerChanged: func(topic string, open bool, cause error) {
+			for _, o := range all {
+				o.BreakerChanged(topic, open, cause)
+			}
+		},
+		Cleaned: func(table string, rows int) {
+			for _, o := range all {
+				o.Cleaned(table, rows)
+			}
+		},
+	}
+}
+
+// withDefaults returns a copy whose nil fields do nothing.
+func (o *Observer) withDefaults() Observer {
+	var c Observer
+	if o != nil {
+		c = *o
+	}
+	if c.Inserted == nil {
+		c.Inserted = func(string, bool) {}
+	}
+	if c.Untracked == nil {
+		c.Untracked = func(int) {}
+	}
+	if c.Dropped == nil {
+		c.Dropped = func(string, DropReason) {}
+	}
+	if c.Published == nil {
+		c.Published = func(PublishInfo) {}
+	}
+	if c.Claimed == nil {
+		c.Claimed = func(ClaimInfo) {}
+	}
+	if c.Marked == nil {
+		c.Marked = func(int, time.Duration, error) {}
+	}
+	if c.Fenced == nil {
+		c.Fenced = func(string, int) {}
+	}
+	if c.LateAcks == nil {
+		c.LateAcks = func(int) {}
+	}
+	if c.BreakerChanged == nil {
+		c.BreakerChanged = func(string, bool, error) {}
+	}
+	if c.Cleaned == nil {
+		c.Cleaned = func(string, int) {}
+	}
+	return c
+}

@@ -1,0 +1,6 @@
+package core
+
+// Outbox records events in transactions and relays them.
+type Outbox struct {
+	cfg Config
+}

@@ -1,0 +1,32 @@
+package core
+
+import "context"
+
+// Publisher hands one event to one destination and reports one outcome. A nil error means that the destination has accepted
+// the event for good: the row is then marked DONE.
+//
+// An error can say what it means: see Permanent, Transient, Unavailable and UnavailableForKey. Others go to
+// Config.Classifier. Publish must respect the end of ctx, which carries Config.PublishTimeout; it is called by many goroutines
+// at once, but never twice at once for events of one lane. It must not modify d or keep d.Payload.
+type Publisher interface {
+	Publish(ctx context.Context, d Delivery) error
+}
+
+// ReceiptPublisher is a Publisher that knows where the destination put the event, such as "orders/3@1042". The receipt is
+// stored with the row. At most 255 bytes are kept.
+type ReceiptPublisher interface {
+	Publisher
+	PublishWithReceipt(ctx context.Context, d Delivery) (receipt string, err error)
+}
+
+// TopicLister is implemented by publishers that serve only certain topics, like Router. A relay claims only these.
+// A nil slice means every topic. The answer must not change once the publisher is in use.
+type TopicLister interface {
+	Topics() []string
+}
+
+// PublisherFunc makes a Publisher of a function: the way to handle events in the same process.
+type PublisherFunc func(ctx context.Context, d Delivery) error
+
+// Publish calls f.
+func (f PublisherFunc) Publish(ctx context.Context, d Delivery) error { return f(ctx, d) }

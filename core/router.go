@@ -1,0 +1,68 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Router is a Publisher that sends each event to the publisher of its topic: brokers and in-process handlers side by side.
+// Fill it before use; after that it is safe for use by several goroutines.
+//
+//	r := core.NewRouter()
+//	r.Handle("orders", kafka)
+//	r.HandleFunc("search-index", updateIndex)
+//
+// Which topics an event goes to is decided when it is inserted: by Event.Topic, else Config.Routes of its type, else its type.
+type Router struct {
+	topics   map[string]Publisher
+	fallback Publisher
+}
+
+// NewRouter returns a Router without routes.
+func NewRouter() *Router { return &Router{topics: map[string]Publisher{}} }
+
+// Handle sends the events of a topic to p. The last call for a topic wins.
+func (r *Router) Handle(topic string, p Publisher) { r.topics[topic] = p }
+
+// HandleFunc sends the events of a topic to fn, in this process: the event is DONE when fn returns nil.
+func (r *Router) HandleFunc(topic string, fn func(ctx context.Context, d Delivery) error) {
+	r.Handle(topic, PublisherFunc(fn))
+}
+
+// HandleOther sends the events of all other topics to p. Without it, a relay leaves them to other processes.
+func (r *Router) HandleOther(p Publisher) { r.fallback = p }
+
+// Topics implements TopicLister.
+func (r *Router) Topics() []string {
+	if r.fallback != nil {
+		return nil
+	}
+	topics := make([]string, 0, len(r.topics))
+	for t := range r.topics {
+		topics = append(topics, t)
+	}
+	slices.Sort(topics)
+	return topics
+}
+
+// Publish implements Publisher.
+func (r *Router) Publish(ctx context.Context, d Delivery) error {
+	_, err := r.PublishWithReceipt(ctx, d)
+	return err
+}
+
+// PublishWithReceipt implements ReceiptPublisher.
+func (r *Router) PublishWithReceipt(ctx context.Context, d Delivery) (string, error) {
+	p := r.topics[d.Topic]
+	if p == nil {
+		p = r.fallback
+	}
+	if p == nil { // never DEAD for that: another process may know the topic
+		return "", Unavailable(fmt.Errorf("%w for topic %q", ErrNoRoute, d.Topic))
+	}
+	if rp, ok := p.(ReceiptPublisher); ok {
+		return rp.PublishWithReceipt(ctx, d)
+	}
+	return "", p.Publish(ctx, d)
+}

@@ -1,0 +1,325 @@
+package core
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+)
+
+// Tracker collects what is to happen after a transaction, for authors of adapters: create one when a transaction begins, show it
+// every statement (Observe), and end it with Commit or RolledBack. It follows savepoints, and its rule is: any doubt means
+// Unknown. Dropping a callback's Committed is always safe, because the poller finds the row; claiming Committed for a row
+// that is not there would publish an event that never happened.
+//
+// A Tracker is safe for use by several goroutines.
+type Tracker struct {
+	mu         sync.Mutex
+	dialect    Dialect
+	callbacks  []func(Outcome)
+	savepoints []savepoint
+	tainted    bool
+	aborted    error
+	done       bool
+}
+
+type savepoint struct {
+	name string // folded to lower case, without quotes
+	mark int    // len(callbacks) when it was set
+}
+
+// NewTracker returns the Tracker of a transaction that has just begun.
+func NewTracker(d Dialect) *Tracker { return &Tracker{dialect: d} }
+
+// OnOutcome registers fn as Tx.OnOutcome describes. After the end of the transaction fn is called at once with Unknown.
+func (t *Tracker) OnOutcome(fn func(Outcome)) {
+	t.mu.Lock()
+	if t.done {
+		t.mu.Unlock()
+		fn(Unknown)
+		return
+	}
+	t.callbacks = append(t.callbacks, fn)
+	t.mu.Unlock()
+}
+
+// Err returns an error wrapping ErrTxAborted when a statement failed in a way after which the database may have rolled the
+// transaction back behind the caller's back, or when the transaction has ended.
+func (t *Tracker) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done {
+		return fmt.Errorf("%w: it has ended", ErrTxAborted)
+	}
+	return t.aborted
+}
+
+// Taint makes every outcome that is still open Unknown unless the transaction is rolled back.
+func (t *Tracker) Taint() {
+	t.mu.Lock()
+	t.tainted = true
+	t.mu.Unlock()
+}
+
+// Abort taints the transaction and makes Err return an error wrapping ErrTxAborted and cause.
+func (t *Tracker) Abort(cause error) {
+	t.mu.Lock()
+	t.abort(cause)
+	t.mu.Unlock()
+}
+
+func (t *Tracker) abort(cause error) {
+	t.tainted = true
+	if t.aborted == nil {
+		t.aborted = fmt.Errorf("%w: %w", ErrTxAborted, cause)
+	}
+}
+
+// Observe is shown every statement of the transaction with its result. query may be empty when the text is not known.
+func (t *Tracker) Observe(query string, err error) {
+	if errors.Is(err, driver.ErrSkip) { // the driver asks database/sql for another way; nothing was executed
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done {
+		return
+	}
+	if err != nil {
+		t.tainted = true
+		if t.fatal(query, err) {
+			t.abort(err)
+		}
+		return
+	}
+	verb, name := control(query)
+	switch verb {
+	case ctlSavepoint:
+		t.savepoints = append(t.savepoints, savepoint{name: name, mark: len(t.callbacks)})
+	case ctlRelease:
+		if i := t.last(name); i >= 0 {
+			t.savepoints = t.savepoints[:i]
+		} else {
+			t.tainted = true
+		}
+	case ctlRollbackTo:
+		t.rollbackTo(name)
+	case ctlEnd:
+		// COMMIT, ROLLBACK or BEGIN as text: the transaction that we follow is over, or never was ours.
+		t.abort(errors.New("a statement ended the transaction behind the driver"))
+	case ctlNone:
+	}
+}
+
+// fatal reports whether a failed statement may have rolled back more than itself. On PostgreSQL an aborted transaction refuses
+// everything by itself, and a savepoint can bring it back, so nothing needs to be remembered.
+func (t *Tracker) fatal(query string, err error) bool {
+	switch t.dialect {
+	case MySQL:
+		return !sqlerr.MySQLConstraint(err)
+	case SQLite:
+		return !sqlerr.SQLiteConstraint(err) || strings.Contains(strings.ToUpper(query), "OR ROLLBACK")
+	}
+	return false
+}
+
+func (t *Tracker) last(name string) int {
+	for i := len(t.savepoints) - 1; i >= 0; i-- {
+		if t.savepoints[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// rollbackTo drops what was registered since the savepoint. Names are compared without regard to case and quotes, which is
+// coarser than what some databases do, so with several matches it drops from the earliest and keeps the frames up to the
+// last: it may drop too much (the poller finds it), never too little.
+func (t *Tracker) rollbackTo(name string) {
+	first := -1
+	for i, s := range t.savepoints {
+		if s.name == name {
+			first = i
+			break
+		}
+	}
+	if first < 0 {
+		t.tainted = true
+		return
+	}
+	mark, last := t.savepoints[first].mark, t.last(name)
+	dropped := append([]func(Outcome){}, t.callbacks[mark:]...)
+	t.callbacks = t.callbacks[:mark:mark]
+	t.savepoints = t.savepoints[:last+1]
+	for i := range t.savepoints { // a mark beyond the end would bring dropped callbacks back
+		t.savepoints[i].mark = min(t.savepoints[i].mark, mark)
+	}
+	outcome := RolledBack
+	if first != last {
+		outcome = Unknown // some of them may in truth still be there
+	}
+	t.call(dropped, outcome)
+}
+
+// Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit; when it leaves open whether
+// the transaction committed, and events depend on it, it also wraps ErrCommitUnknown.
+func (t *Tracker) Commit(commit func() error) error {
+	err := commit()
+	t.mu.Lock()
+	if t.done {
+		t.mu.Unlock()
+		return err
+	}
+	waiting := len(t.callbacks) > 0
+	outcome := Committed
+	switch {
+	case err != nil && sqlerr.CommitRefused(err):
+		outcome = RolledBack
+	case err != nil:
+		outcome = Unknown
+		if waiting {
+			err = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+		}
+	case t.tainted:
+		outcome = Unknown
+	}
+	t.end(outcome)
+	t.mu.Unlock()
+	return err
+}
+
+// RolledBack reports that the transaction was rolled back, or that its connection is gone before COMMIT was sent.
+// After Commit it does nothing.
+func (t *Tracker) RolledBack() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.done {
+		t.end(RolledBack)
+	}
+}
+
+func (t *Tracker) end(o Outcome) {
+	t.done = true
+	fns := t.callbacks
+	t.callbacks, t.savepoints = nil, nil
+	t.call(fns, o)
+}
+
+// call runs callbacks without the lock, so that they may register others; the caller holds it before and after.
+func (t *Tracker) call(fns []func(Outcome), o Outcome) {
+	if len(fns) == 0 {
+		return
+	}
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	for _, fn := range fns {
+		fn(o)
+	}
+}
+
+type ctl uint8
+
+const (
+	ctlNone ctl = iota
+	ctlSavepoint
+	ctlRelease
+	ctlRollbackTo
+	ctlEnd
+)
+
+// control recognises transaction control in a statement. Only the first words matter.
+func control(query string) (ctl, string) {
+	q := skipSpace(query)
+	if len(q) < 3 {
+		return ctlNone, ""
+	}
+	switch q[0] | 0x20 { // most statements end here
+	case 's', 'r', 'c', 'e', 'b', 'a':
+	default:
+		return ctlNone, ""
+	}
+	w, rest := word(q)
+	switch w {
+	case "SAVEPOINT":
+		return ctlSavepoint, ident(rest)
+	case "SAVE": // SQL Server
+		if w, rest = word(rest); w == "TRAN" || w == "TRANSACTION" {
+			return ctlSavepoint, ident(rest)
+		}
+	case "RELEASE":
+		if w2, r2 := word(rest); w2 == "SAVEPOINT" {
+			rest = r2
+		}
+		return ctlRelease, ident(rest)
+	case "ROLLBACK", "ABORT":
+		w, rest = word(rest)
+		if w == "WORK" || w == "TRANSACTION" || w == "TRAN" {
+			if name := ident(rest); w == "TRAN" && name != "" { // SQL Server: ROLLBACK TRAN name
+				return ctlRollbackTo, name
+			}
+			w, rest = word(rest)
+		}
+		if w != "TO" {
+			return ctlEnd, ""
+		}
+		if w2, r2 := word(rest); w2 == "SAVEPOINT" {
+			rest = r2
+		}
+		return ctlRollbackTo, ident(rest)
+	case "COMMIT", "END", "BEGIN":
+		return ctlEnd, ""
+	case "START":
+		if w, _ = word(rest); w == "TRANSACTION" {
+			return ctlEnd, ""
+		}
+	}
+	return ctlNone, ""
+}
+
+// skipSpace drops blanks, semicolons and comments in front of a statement.
+func skipSpace(s string) string {
+	for {
+		s = strings.TrimLeft(s, " \t\r\n;")
+		switch {
+		case strings.HasPrefix(s, "--"):
+			_, s, _ = strings.Cut(s, "\n")
+		case strings.HasPrefix(s, "/*"):
+			_, s, _ = strings.Cut(s[2:], "*/")
+		default:
+			return s
+		}
+	}
+}
+
+// word splits off the first word in upper case.
+func word(s string) (string, string) {
+	s = skipSpace(s)
+	i := 0
+	for i < len(s) && (s[i]|0x20 >= 'a' && s[i]|0x20 <= 'z' || s[i] == '_') {
+		i++
+	}
+	return strings.ToUpper(s[:i]), s[i:]
+}
+
+// ident reads a savepoint name: quotes removed, lower case, up to a blank or semicolon.
+func ident(s string) string {
+	s = strings.TrimSpace(skipSpace(s))
+	if s == "" {
+		return ""
+	}
+	if q := s[0]; q == '"' || q == '`' || q == '[' {
+		if q == '[' {
+			q = ']'
+		}
+		if i := strings.IndexByte(s[1:], q); i >= 0 {
+			return strings.ToLower(s[1 : 1+i])
+		}
+	}
+	if i := strings.IndexAny(s, " \t\r\n;"); i >= 0 {
+		s = s[:i]
+	}
+	return strings.ToLower(s)
+}

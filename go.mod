@@ -1,0 +1,3 @@
+module github.com/ormoutbox/ormoutbox
+
+go 1.26

@@ -184,7 +184,9 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var problems []error
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf("outbox: config: "+format, args...)) }
+	bad := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("outbox: config: "+format, args...))
+	}
 
 	if c.Repository == nil {
 		bad("Repository is missing")

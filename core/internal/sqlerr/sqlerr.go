@@ -108,13 +108,13 @@ func UniqueViolation(err error) bool {
 
 // mysqlConstraint: errors after which MySQL and MariaDB have undone the statement and nothing else.
 var mysqlConstraint = map[int]bool{
-	1048: true, // column cannot be null
-	1062: true, // duplicate key
-	1169: true, // unique constraint
+	1048: true,                                     // column cannot be null
+	1062: true,                                     // duplicate key
+	1169: true,                                     // unique constraint
 	1216: true, 1217: true, 1451: true, 1452: true, // foreign key
-	1364: true, // no default value
-	1406: true, // data too long
-	1264: true, // out of range
+	1364: true,                         // no default value
+	1406: true,                         // data too long
+	1264: true,                         // out of range
 	1265: true, 1292: true, 1366: true, // truncated or incorrect value
 	1557: true, 1586: true, 1761: true, 1762: true, // duplicate key, variants
 	3819: true, 4025: true, // CHECK: MySQL, MariaDB

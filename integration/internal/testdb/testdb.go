@@ -1,0 +1,147 @@
+// Package testdb gives each test a database of its own on every server the tests run against.
+package testdb
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/hex"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"modernc.org/sqlite"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// DB is an empty database that is dropped when its test ends.
+type DB struct {
+	Name    string // postgres, mariadb, sqlite
+	Dialect core.Dialect
+	DSN     string // pgx URL, go-sql-driver DSN, modernc DSN
+}
+
+// Each runs fn as a subtest on every database.
+func Each(t *testing.T, fn func(t *testing.T, db DB)) {
+	t.Helper()
+	for name, open := range map[string]func(*testing.T) DB{"postgres": Postgres, "mariadb": MariaDB, "sqlite": SQLite} {
+		t.Run(name, func(t *testing.T) { fn(t, open(t)) })
+	}
+}
+
+// Server returns the address of a server for the tests; it fails the test with the command that starts the server.
+func Server(t testing.TB, variable string) string {
+	t.Helper()
+	v := os.Getenv(variable)
+	if v == "" {
+		t.Fatalf("%s is not set: start the servers with `make services-up` and run the tests with `make test`, or `eval \"$(scripts/services env)\"` first", variable)
+	}
+	return v
+}
+
+// Postgres creates a database on the PostgreSQL server of OUTBOX_TEST_POSTGRES.
+func Postgres(t *testing.T) DB {
+	t.Helper()
+	admin := Server(t, "OUTBOX_TEST_POSTGRES")
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := unique()
+	exec(t, "pgx", admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { exec(t, "pgx", admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	u.Path = "/" + name
+	return DB{Name: "postgres", Dialect: core.Postgres, DSN: u.String()}
+}
+
+// MariaDB creates a database on the MariaDB server of OUTBOX_TEST_MARIADB.
+func MariaDB(t *testing.T) DB {
+	t.Helper()
+	admin := Server(t, "OUTBOX_TEST_MARIADB")
+	cfg, err := mysql.ParseDSN(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := unique()
+	exec(t, "mysql", admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { exec(t, "mysql", admin, "DROP DATABASE IF EXISTS "+name) })
+	cfg.DBName = name
+	return DB{Name: "mariadb", Dialect: core.MySQL, DSN: cfg.FormatDSN()}
+}
+
+// SQLite creates a database file.
+func SQLite(t *testing.T) DB {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	return DB{Name: "sqlite", Dialect: core.SQLite, DSN: "file:" + path +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"}
+}
+
+// Connector returns the unwrapped connector of the database's driver.
+func (d DB) Connector(t testing.TB) driver.Connector {
+	t.Helper()
+	switch d.Dialect {
+	case core.Postgres:
+		cfg, err := pgx.ParseConfig(d.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stdlib.GetConnector(*cfg)
+	case core.MySQL:
+		cfg, err := mysql.ParseDSN(d.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := mysql.NewConnector(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	default:
+		return dsnConnector{dsn: d.DSN, driver: &sqlite.Driver{}}
+	}
+}
+
+// Open opens a plain pool, closed when the test ends.
+func (d DB) Open(t testing.TB) *sql.DB {
+	t.Helper()
+	db := sql.OpenDB(d.Connector(t))
+	db.SetMaxOpenConns(30)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+type dsnConnector struct {
+	dsn    string
+	driver driver.Driver
+}
+
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
+
+func exec(t testing.TB, driverName, dsn, query string) {
+	t.Helper()
+	db, err := sql.Open(driverName, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if _, err := db.ExecContext(ctx, query); err != nil {
+		t.Fatalf("%s: %v (start the servers with `make services-up`)", query, err)
+	}
+}
+
+func unique() string {
+	var b [6]byte
+	rand.Read(b[:])
+	return "outbox_" + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,131 @@
+# `make` lists the targets. Modules are never listed here: go.work is the list, scripts/modules reads it.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DEFAULT_GOAL := help
+
+# Built by the compiler at hand, because a linter built by an older Go refuses newer language versions.
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
+
+TESTFLAGS ?=
+TIMEOUT   ?= 20m
+BENCH     ?= .
+BENCHTIME ?= 1s
+COUNT     ?= 1
+
+MODULES    = $(shell scripts/modules)
+SERVERLESS = $(shell scripts/modules --serverless)
+
+.PHONY: help
+help: ## list the targets
+	@echo 'ormoutbox: make TARGET [VARIABLE=value]'; echo
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# ---- see it work ----
+
+# ORDERS and KILLS, when given, reach the program through the environment.
+.PHONY: demo
+demo: ## run the demonstration (ORDERS=, KILLS=)
+	@go run ./examples/demo
+
+# ---- test ----
+
+.PHONY: test
+test: services-up ## every test of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=)
+	@eval "$$(scripts/services env)"; status=0; \
+	scripts/gotest -race -shuffle=on -timeout=$(TIMEOUT) $(TESTFLAGS) work || status=$$?; \
+	echo "ran: go test -race -shuffle=on $(TESTFLAGS) work, with $$(go env GOVERSION), over $$(scripts/modules | wc -l) modules: $$(scripts/modules | xargs)"; \
+	echo "the servers are still up: 'make services-down' stops them"; \
+	exit $$status
+
+.PHONY: test-unit
+test-unit: ## the tests of the modules that need no server
+	@scripts/gotest -race -shuffle=on -timeout=$(TIMEOUT) $(TESTFLAGS) $(SERVERLESS:%=%/...); \
+	echo "ran: $(SERVERLESS)"
+
+.PHONY: standalone
+standalone: ## each module as its users get it, without the workspace: vet, build, tests that need no server
+	@serverless=" $(SERVERLESS) "; export GOWORK=off GOFLAGS="$${GOFLAGS:-} -mod=readonly"; \
+	for module in $(MODULES); do \
+		echo "== $$module (GOWORK=off)"; cd "$(CURDIR)/$$module"; \
+		go vet ./...; go build -o /dev/null ./...; \
+		if [[ $$serverless == *" $$module "* ]]; then go test ./...; else echo "tests need servers: left to 'make test'"; fi; \
+	done; echo "standalone: $(words $(MODULES)) modules are sound without the workspace"
+
+.PHONY: bench
+bench: ## benchmarks, on databases that sync every commit (BENCH=regexp, BENCHTIME=, COUNT=)
+	@eval "$$(SERVICES_DURABLE=1 scripts/services up)"; \
+	go test -p 1 -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m work | grep -v 'no test files'; \
+	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"
+
+.PHONY: cover
+cover: services-up ## coverage of the whole workspace by all tests: coverage.out, coverage.html
+	@eval "$$(scripts/services env)"; \
+	scripts/gotest -timeout=$(TIMEOUT) -coverprofile=coverage.out -coverpkg=github.com/ormoutbox/ormoutbox/... work; \
+	go tool cover -html=coverage.out -o coverage.html; \
+	go tool cover -func=coverage.out | tail -1
+
+# ---- servers ----
+
+.PHONY: services-up
+services-up: ## start the test servers (Docker, else packages) and wait until they answer
+	@scripts/services up >/dev/null
+
+.PHONY: services-down
+services-down: ## stop the test servers; their data stays
+	@scripts/services down
+
+.PHONY: services-status
+services-status: ## show where the test servers are and whether they answer
+	@scripts/services status
+
+.PHONY: services-wipe
+services-wipe: ## stop the test servers and delete their data
+	@scripts/services wipe
+
+# ---- source ----
+
+$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI_VERSION), once (two minutes or so)"; mkdir -p $(@D)/tmp
+	@GOBIN=$(@D)/tmp GOWORK=off GOFLAGS= go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv $(@D)/tmp/golangci-lint $@; rmdir $(@D)/tmp
+
+.PHONY: lint-tool
+lint-tool: $(GOLANGCI)
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint over every module
+	@status=0; for module in $(MODULES); do \
+		echo "== $$module"; (cd "$$module" && $(GOLANGCI) run ./...) || status=1; \
+	done; exit $$status
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## format the source (gofumpt, import groups)
+	@for module in $(MODULES); do (cd "$$module" && $(GOLANGCI) fmt ./...); done
+
+.PHONY: fmt-check
+fmt-check: ## fail when gofmt would change a file
+	@files=$$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l); \
+	[[ ! $$files ]] || { echo "not formatted (make fmt):"; echo "$$files"; exit 1; }
+
+.PHONY: vet
+vet: ## go vet over the workspace
+	@go vet work
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module, then go work sync
+	@for module in $(MODULES); do (cd "$$module" && GOWORK=off go mod tidy); done; go work sync
+
+.PHONY: tidy-check
+tidy-check: ## fail when go mod tidy would change a module
+	@status=0; for module in $(MODULES); do (cd "$$module" && GOWORK=off go mod tidy -diff) || status=1; done; exit $$status
+
+.PHONY: shellcheck
+shellcheck: ## check the scripts
+	@shellcheck scripts/modules scripts/gotest scripts/services .ci/run
+
+.PHONY: ci
+ci: ## what CI runs
+	@bash .ci/run

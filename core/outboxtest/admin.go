@@ -1,0 +1,178 @@
+package outboxtest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Backlog implements core.Repository.
+func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
+	if err := r.begin(ctx); err != nil {
+		return core.Backlog{}, err
+	}
+	defer r.mu.Unlock()
+	b := core.Backlog{Limit: int64(limit)}
+	now, blocked := r.now(), map[core.Lane]bool{}
+	r.table.pending(func(row *Row) {
+		if row.Status == StatusDead {
+			b.Dead++
+			if !row.Lane.IsZero() {
+				blocked[row.Lane] = true
+			}
+			return
+		}
+		b.Pending++
+		b.OldestAge = max(b.OldestAge, now.Sub(row.CreatedAt))
+	})
+	b.Pending, b.Dead = min(b.Pending, b.Limit), min(b.Dead, b.Limit)
+	b.BlockedKeys = min(int64(len(blocked)), b.Limit)
+	return b, nil
+}
+
+// ListDead implements core.Repository.
+func (r *Repository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	var dead []*Row
+	r.table.pending(func(row *Row) {
+		if row.Status == StatusDead && matches(q.Topic, row.Event.Topic) && matches(q.Type, row.Event.Type) &&
+			matches(q.TenantID, row.Event.TenantID) && compareIDs(row.ID, q.After) > 0 {
+			dead = append(dead, row)
+		}
+	})
+	slices.SortFunc(dead, byID)
+	dead = dead[:min(len(dead), limit, 1000)]
+	events := make([]core.DeadEvent, len(dead))
+	for i, row := range dead {
+		events[i] = core.DeadEvent{
+			ID: row.ID, Event: cloneEvent(row.Event), KeySeq: row.KeySeq, Attempts: row.Attempts, LostClaims: row.LostClaims,
+			ErrorCode: row.ErrorCode, Error: row.Error, CreatedAt: row.CreatedAt,
+		}
+	}
+	return events, nil
+}
+
+func matches(want, is string) bool { return want == "" || want == is }
+
+// Redrive implements core.Repository.
+func (r *Repository) Redrive(ctx context.Context, req core.AdminRequest) (int, error) {
+	if req.SkipDead {
+		return r.redriveAppend(ctx, req)
+	}
+	if err := r.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer r.mu.Unlock()
+	now, changed := r.now(), 0
+	for _, id := range req.IDs {
+		if row := r.table.rows[id]; row != nil && row.Status == StatusDead {
+			r.reopen(row, now)
+			r.audit("redrive", req, row, now)
+			changed++
+		}
+	}
+	return changed, nil
+}
+
+func (r *Repository) reopen(row *Row, now time.Time) {
+	r.table.change(row, func() {
+		row.Status, row.Attempts, row.LostClaims, row.AvailableAt = StatusRetry, 0, 0, now
+		row.ClaimNo++
+		row.LeaseUntil = time.Time{}
+	})
+}
+
+// redriveAppend redrives under policy SkipDead: the lane has gone on, so a dead row comes back at its end under a new id. It takes
+// the locks of the key rows, as every writer of a lane does.
+func (r *Repository) redriveAppend(ctx context.Context, req core.AdminRequest) (int, error) {
+	tx, err := r.Begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	r.mu.Lock()
+	var rows []core.NewRow
+	for _, id := range req.IDs {
+		if row := r.table.rows[id]; row != nil && row.Status == StatusDead {
+			rows = append(rows, core.NewRow{ID: id, Lane: row.Lane})
+		}
+	}
+	r.mu.Unlock()
+	if err := tx.lockLanes(ctx, rows); err != nil {
+		return 0, err
+	}
+	changed, err := r.appendDead(tx, rows, req)
+	if err != nil {
+		return 0, err
+	}
+	return changed, tx.Commit()
+}
+
+// appendDead changes the rows that are still dead now that the lanes are locked.
+func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminRequest) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, changed := r.now(), 0
+	for _, n := range rows {
+		row := r.table.rows[n.ID]
+		if row == nil || row.Status != StatusDead {
+			continue
+		}
+		changed++
+		r.audit("redrive", req, row, now)
+		if row.Lane.IsZero() { // nothing has passed it
+			r.reopen(row, now)
+			continue
+		}
+		id, err := core.FreshRowID(row.Event.ID)
+		if err != nil {
+			return 0, err
+		}
+		event := row.Event
+		event.Delay = 0
+		if _, err := tx.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, Lane: row.Lane}}}, now); err != nil {
+			return 0, err
+		}
+		r.discard(row, now)
+	}
+	return changed, nil
+}
+
+// Discard implements core.Repository.
+func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (int, error) {
+	if err := r.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer r.mu.Unlock()
+	now, changed := r.now(), 0
+	for _, id := range req.IDs {
+		row := r.table.rows[id]
+		if row == nil || row.Status != StatusDead && (!row.Status.open() || row.leased(now, 0) && !req.Force) {
+			continue
+		}
+		r.discard(row, now)
+		r.audit("discard", req, row, now)
+		changed++
+	}
+	return changed, nil
+}
+
+func (r *Repository) discard(row *Row, now time.Time) {
+	r.table.change(row, func() {
+		row.Status, row.DoneAt, row.LeaseUntil = StatusDiscarded, now, time.Time{}
+		row.ClaimNo++
+	})
+}
+
+func (r *Repository) audit(action string, req core.AdminRequest, row *Row, now time.Time) {
+	r.audits = append(r.audits, Audit{RowID: row.ID, Action: action, Actor: req.Actor, Reason: req.Reason, At: now})
+}

@@ -1,0 +1,256 @@
+package outboxtest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Method names a method of core.Repository.
+type Method string
+
+// The methods of core.Repository.
+const (
+	MethodInsert         Method = "Insert"
+	MethodClaimUnordered Method = "ClaimUnordered"
+	MethodClaimHeads     Method = "ClaimHeads"
+	MethodClaimLane      Method = "ClaimLane"
+	MethodMarkDone       Method = "MarkDone"
+	MethodMarkFailed     Method = "MarkFailed"
+	MethodRenew          Method = "Renew"
+	MethodRelease        Method = "Release"
+	MethodNextDue        Method = "NextDue"
+	MethodBacklog        Method = "Backlog"
+	MethodListDead       Method = "ListDead"
+	MethodRedrive        Method = "Redrive"
+	MethodDiscard        Method = "Discard"
+	MethodCleanup        Method = "Cleanup"
+	MethodCollectKeys    Method = "CollectKeys"
+	MethodResetKeys      Method = "ResetKeys"
+)
+
+// Fault is an error that a FaultyRepository returns instead of the result of a call.
+type Fault struct {
+	Method Method // empty: any
+	N      int    // the n-th matching call from now on; 0 is taken for 1, the next one
+	Times  int    // how many matching calls in a row fail; 0 is taken for 1, a negative number means all
+	After  bool   // the call takes effect and its answer is lost; else it has no effect
+	Err    error  // what the caller gets; nil: an error that says that the connection was lost
+}
+
+// FaultyRepository passes calls on to another repository and makes some of them fail. It is safe for use by several goroutines; make
+// one with NewFaultyRepository.
+type FaultyRepository struct {
+	next core.Repository
+
+	mu     sync.Mutex
+	calls  map[Method]int
+	total  int
+	faults []*Fault
+	hook   func(ctx context.Context, m Method) error
+}
+
+var _ core.Repository = (*FaultyRepository)(nil)
+
+// NewFaultyRepository returns a repository that passes every call on to next.
+func NewFaultyRepository(next core.Repository) *FaultyRepository {
+	return &FaultyRepository{next: next, calls: map[Method]int{}}
+}
+
+// Fail arranges that calls fail. Of several faults that match a call, the first counts.
+func (f *FaultyRepository) Fail(fault Fault) {
+	fault.N, fault.Err = max(fault.N, 1), orConnectionLost(fault.Err)
+	if fault.Times == 0 {
+		fault.Times = 1
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, &fault)
+}
+
+// Heal forgets all faults and the hook.
+func (f *FaultyRepository) Heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults, f.hook = nil, nil
+}
+
+// Hook makes fn run before every call, without a lock: it may block until ctx ends. The call fails with its error. nil ends it.
+func (f *FaultyRepository) Hook(fn func(ctx context.Context, m Method) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hook = fn
+}
+
+// Calls returns how often the method was called, failed calls included; an empty method stands for all.
+func (f *FaultyRepository) Calls(m Method) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m == "" {
+		return f.total
+	}
+	return f.calls[m]
+}
+
+func orConnectionLost(err error) error {
+	if err == nil {
+		return errConnectionLost
+	}
+	return err
+}
+
+// match counts the call and returns the fault that hits it.
+func (f *FaultyRepository) match(m Method) (hit *Fault, hook func(context.Context, Method) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[m]++
+	f.total++
+	kept := f.faults[:0]
+	for _, fault := range f.faults {
+		matches := fault.Method == "" || fault.Method == m
+		if matches && fault.N > 1 {
+			fault.N--
+		} else if matches && hit == nil {
+			hit = fault
+			if fault.Times > 0 {
+				fault.Times--
+			}
+		}
+		if fault.Times != 0 {
+			kept = append(kept, fault)
+		}
+	}
+	f.faults = kept
+	return hit, f.hook
+}
+
+// call runs one call of next and decides what the caller hears of it.
+func (f *FaultyRepository) call(ctx context.Context, m Method, run func() error) error {
+	fault, hook := f.match(m)
+	if hook != nil {
+		if err := hook(ctx, m); err != nil {
+			return err
+		}
+	}
+	if fault != nil && !fault.After {
+		return fault.Err
+	}
+	if err := run(); err != nil {
+		return err
+	}
+	if fault != nil {
+		return fault.Err
+	}
+	return nil
+}
+
+// value is call for a method with a result, which a failed call does not return.
+func value[T any](ctx context.Context, f *FaultyRepository, m Method, run func() (T, error)) (T, error) {
+	var result T
+	err := f.call(ctx, m, func() (err error) { result, err = run(); return err })
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return result, nil
+}
+
+// Insert implements core.Repository.
+func (f *FaultyRepository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
+	return value(ctx, f, MethodInsert, func() ([]core.Inserted, error) { return f.next.Insert(ctx, tx, req) })
+}
+
+// ClaimUnordered implements core.Repository.
+func (f *FaultyRepository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
+	return value(ctx, f, MethodClaimUnordered, func() ([]core.Claimed, error) { return f.next.ClaimUnordered(ctx, req) })
+}
+
+// ClaimHeads implements core.Repository.
+func (f *FaultyRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) (rows []core.Claimed, next core.Lane, err error) {
+	rows, err = value(ctx, f, MethodClaimHeads, func() (rows []core.Claimed, err error) {
+		rows, next, err = f.next.ClaimHeads(ctx, req, after)
+		return rows, err
+	})
+	if err != nil {
+		next = core.Lane{}
+	}
+	return rows, next, err
+}
+
+// ClaimLane implements core.Repository.
+func (f *FaultyRepository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
+	return value(ctx, f, MethodClaimLane, func() ([]core.Claimed, error) { return f.next.ClaimLane(ctx, req, lane) })
+}
+
+// MarkDone implements core.Repository.
+func (f *FaultyRepository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (int, error) {
+	return value(ctx, f, MethodMarkDone, func() (int, error) { return f.next.MarkDone(ctx, done, deleteRows) })
+}
+
+// MarkFailed implements core.Repository.
+func (f *FaultyRepository) MarkFailed(ctx context.Context, node string, failures []core.Failure) ([]bool, error) {
+	return value(ctx, f, MethodMarkFailed, func() ([]bool, error) { return f.next.MarkFailed(ctx, node, failures) })
+}
+
+// Renew implements core.Repository.
+func (f *FaultyRepository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) ([]bool, error) {
+	return value(ctx, f, MethodRenew, func() ([]bool, error) { return f.next.Renew(ctx, node, lease, claims) })
+}
+
+// Release implements core.Repository.
+func (f *FaultyRepository) Release(ctx context.Context, node string, claims []core.ClaimRef) (int, error) {
+	return value(ctx, f, MethodRelease, func() (int, error) { return f.next.Release(ctx, node, claims) })
+}
+
+// NextDue implements core.Repository.
+func (f *FaultyRepository) NextDue(ctx context.Context, req core.ClaimRequest) (d time.Duration, ok bool, err error) {
+	d, err = value(ctx, f, MethodNextDue, func() (d time.Duration, err error) {
+		d, ok, err = f.next.NextDue(ctx, req)
+		return d, err
+	})
+	return d, ok && err == nil, err
+}
+
+// Backlog implements core.Repository.
+func (f *FaultyRepository) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
+	return value(ctx, f, MethodBacklog, func() (core.Backlog, error) { return f.next.Backlog(ctx, limit) })
+}
+
+// ListDead implements core.Repository.
+func (f *FaultyRepository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {
+	return value(ctx, f, MethodListDead, func() ([]core.DeadEvent, error) { return f.next.ListDead(ctx, q) })
+}
+
+// Redrive implements core.Repository.
+func (f *FaultyRepository) Redrive(ctx context.Context, req core.AdminRequest) (int, error) {
+	return value(ctx, f, MethodRedrive, func() (int, error) { return f.next.Redrive(ctx, req) })
+}
+
+// Discard implements core.Repository.
+func (f *FaultyRepository) Discard(ctx context.Context, req core.AdminRequest) (int, error) {
+	return value(ctx, f, MethodDiscard, func() (int, error) { return f.next.Discard(ctx, req) })
+}
+
+// Cleanup implements core.Repository.
+func (f *FaultyRepository) Cleanup(ctx context.Context, keep time.Duration, limit int) (int, error) {
+	return value(ctx, f, MethodCleanup, func() (int, error) { return f.next.Cleanup(ctx, keep, limit) })
+}
+
+// CollectKeys implements core.Repository.
+func (f *FaultyRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane, limit int) (deleted int, next core.Lane, err error) {
+	deleted, err = value(ctx, f, MethodCollectKeys, func() (deleted int, err error) {
+		deleted, next, err = f.next.CollectKeys(ctx, idle, after, limit)
+		return deleted, err
+	})
+	if err != nil {
+		next = core.Lane{}
+	}
+	return deleted, next, err
+}
+
+// ResetKeys implements core.Repository.
+func (f *FaultyRepository) ResetKeys(ctx context.Context) (int, error) {
+	return value(ctx, f, MethodResetKeys, func() (int, error) { return f.next.ResetKeys(ctx) })
+}

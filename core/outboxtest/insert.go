@@ -1,0 +1,128 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Insert implements core.Repository.
+func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
+	if len(req.Rows) == 0 {
+		return nil, nil
+	}
+	t, err := r.txOf(tx)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Err(); err != nil {
+		return nil, err
+	}
+	inserted, err := t.insert(ctx, req)
+	t.tracker.Observe("INSERT INTO outbox_event", err)
+	return inserted, err
+}
+
+// insert is one statement: it happens as a whole or not at all.
+func (t *Tx) insert(ctx context.Context, req core.InsertRequest) (places []core.Inserted, err error) {
+	r := t.repo
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	state, mark := t.state, len(t.undo)
+	r.mu.Unlock()
+	if state != txOpen {
+		return nil, fmt.Errorf("%w: %w", core.ErrTxAborted, databaseError(r.dialect, errTxAborted))
+	}
+	err = t.lockLanes(ctx, req.Rows)
+	for i := 0; err == nil && i < len(req.Rows); i++ { // another transaction may be about to insert the same row
+		err = r.lock(ctx, t, lockKey{event: true, id: req.Rows[i].ID})
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		places, err = t.write(req, r.now())
+	}
+	if err != nil {
+		t.undoTo(mark)
+		if r.dialect == core.Postgres || !errors.Is(err, core.ErrDuplicateEvent) {
+			t.abort()
+		}
+		return nil, err
+	}
+	return places, nil
+}
+
+// lockLanes locks the key rows, lanes in ascending order, each once.
+func (t *Tx) lockLanes(ctx context.Context, rows []core.NewRow) error {
+	var lanes []core.Lane
+	for _, row := range rows {
+		if !row.Lane.IsZero() {
+			lanes = append(lanes, row.Lane)
+		}
+	}
+	slices.SortFunc(lanes, compareLanes)
+	for _, l := range slices.Compact(lanes) {
+		if err := t.repo.lock(ctx, t, lockKey{id: l}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write inserts the rows. The caller holds the mutex, and the transaction all locks it needs.
+func (t *Tx) write(req core.InsertRequest, now time.Time) ([]core.Inserted, error) {
+	places := make([]core.Inserted, len(req.Rows))
+	for i, n := range req.Rows {
+		if t.exists(n.ID) {
+			return nil, fmt.Errorf("%w: event %s, topic %q: %w", core.ErrDuplicateEvent, n.Event.ID, n.Event.Topic,
+				databaseError(t.repo.dialect, errUnique))
+		}
+		row := &Row{
+			ID: n.ID, Event: cloneEvent(n.Event), Lane: n.Lane, CreatedAt: now, AvailableAt: now.Add(n.Event.Delay),
+		}
+		if n.Hot {
+			row.ClaimNo, row.ClaimedBy, row.LeaseUntil = 1, req.Node, now.Add(req.Lease)
+		}
+		if !n.Lane.IsZero() {
+			places[i] = t.next(n.Lane, n.ID, now)
+			row.KeySeq = places[i].KeySeq
+		}
+		count := len(t.inserted)
+		t.inserted = append(t.inserted, row)
+		t.undo = append(t.undo, func() { t.inserted = t.inserted[:count] })
+	}
+	return places, nil
+}
+
+// exists reports whether the transaction sees a row of that id.
+func (t *Tx) exists(id core.RowID) bool {
+	if _, ok := t.repo.table.rows[id]; ok {
+		return true
+	}
+	return slices.ContainsFunc(t.inserted, func(r *Row) bool { return r.ID == id })
+}
+
+// next is the upsert of the key row: it takes the next number of the lane for the row of that id.
+func (t *Tx) next(lane core.Lane, id core.RowID, now time.Time) core.Inserted {
+	r := t.repo
+	key, ok := r.keys[lane]
+	if !ok {
+		// The clock, so that a key that was collected comes back higher than it ever was, even where time stands still.
+		seq := max(now.UnixMicro(), r.floor+1)
+		r.keys[lane] = &keyRow{lastSeq: seq, firstSeq: seq, lastID: id, usedAt: now}
+		t.undo = append(t.undo, func() { delete(r.keys, lane) })
+		return core.Inserted{KeySeq: seq, Opened: true}
+	}
+	before := *key
+	t.undo = append(t.undo, func() { *key = before })
+	key.lastSeq++
+	key.lastID = id
+	key.usedAt = now
+	return core.Inserted{KeySeq: key.lastSeq, Prev: before.lastID}
+}

@@ -1,0 +1,93 @@
+package outboxtest
+
+import (
+	"context"
+)
+
+// lockKey names a row that a transaction has locked: a key row, or a row of the event table that is being inserted.
+type lockKey struct {
+	event bool
+	id    [16]byte
+}
+
+// rowLock is held by one transaction until it ends. Waiting is done on channels and never with the repository's mutex held, so that a
+// waiter counts as durably blocked in a bubble of testing/synctest.
+type rowLock struct {
+	owner   *Tx
+	waiters []*waiter // first come, first served
+}
+
+type waiter struct {
+	tx    *Tx
+	ready chan struct{} // closed when the lock was handed to tx
+}
+
+// lock waits until tx holds the lock. The caller does not hold r.mu.
+func (r *Repository) lock(ctx context.Context, tx *Tx, key lockKey) error {
+	r.mu.Lock()
+	l := r.locks[key]
+	switch {
+	case l == nil:
+		r.locks[key] = &rowLock{owner: tx}
+		tx.locks = append(tx.locks, key)
+		r.mu.Unlock()
+		return nil
+	case l.owner == tx:
+		r.mu.Unlock()
+		return nil
+	case r.deadlock(tx, l):
+		r.mu.Unlock()
+		return databaseError(r.dialect, errDeadlock)
+	}
+	w := &waiter{tx: tx, ready: make(chan struct{})}
+	l.waiters = append(l.waiters, w)
+	tx.waiting = l
+	r.mu.Unlock()
+
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tx.waiting = nil
+	if l.owner == tx { // also when both happened at once: the answer must not depend on chance
+		return nil
+	}
+	for i := range l.waiters {
+		if l.waiters[i] == w {
+			l.waiters = append(l.waiters[:i], l.waiters[i+1:]...)
+			break
+		}
+	}
+	return ctx.Err()
+}
+
+// deadlock reports whether tx would wait for itself.
+func (r *Repository) deadlock(tx *Tx, l *rowLock) bool {
+	for l != nil {
+		if l.owner == tx {
+			return true
+		}
+		l = l.owner.waiting
+	}
+	return false
+}
+
+// unlock hands every lock of tx to the first that waits for it. The caller holds r.mu.
+func (r *Repository) unlock(tx *Tx) {
+	for _, key := range tx.locks {
+		l := r.locks[key]
+		if len(l.waiters) == 0 {
+			delete(r.locks, key)
+			continue
+		}
+		w := l.waiters[0]
+		l.waiters = l.waiters[1:]
+		l.owner = w.tx
+		w.tx.locks = append(w.tx.locks, key)
+		close(w.ready)
+	}
+	tx.locks = nil
+}

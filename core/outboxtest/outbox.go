@@ -1,0 +1,43 @@
+package outboxtest
+
+import (
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Outbox is a core.Outbox on a table in memory, for the tests of an application.
+type Outbox struct {
+	*core.Outbox
+	// Repository is the table.
+	Repository *Repository
+	// Publisher is where Drain and Run send events. It is idle when Config.Publisher was set.
+	Publisher *Publisher
+	// Transactor opens transactions of Repository.
+	Transactor core.Transactor
+}
+
+// NewOutbox returns an Outbox that uses cfg with a Repository and, unless cfg has one, a Publisher of this package. cfg.Repository may be
+// a *Repository, which is used then. It fails the test when cfg is not valid.
+func NewOutbox(t testing.TB, cfg core.Config) *Outbox {
+	t.Helper()
+	repo, ok := cfg.Repository.(*Repository)
+	switch {
+	case cfg.Repository == nil:
+		repo = NewRepository()
+		cfg.Repository = repo
+	case !ok:
+		t.Fatalf("outboxtest: Config.Repository is a %T: leave it nil or give a *outboxtest.Repository", cfg.Repository)
+	}
+	pub := &Publisher{}
+	if cfg.Publisher == nil {
+		cfg.Publisher = pub
+	} else if p, ok := cfg.Publisher.(*Publisher); ok {
+		pub = p
+	}
+	ob, err := core.New(cfg)
+	if err != nil {
+		t.Fatalf("outboxtest: %v", err)
+	}
+	return &Outbox{Outbox: ob, Repository: repo, Publisher: pub, Transactor: repo.Transactor()}
+}

@@ -1,0 +1,88 @@
+package outboxtest
+
+import (
+	"database/sql"
+	"slices"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+type txSavepoint struct {
+	name string
+	mark int // length of Tx.undo
+}
+
+// control runs a statement as the database would: it knows transaction control and ignores the rest.
+func (t *Tx) control(query string) error {
+	t.repo.mu.Lock()
+	defer t.repo.mu.Unlock()
+	if t.state == txEnded {
+		return sql.ErrTxDone
+	}
+	words := strings.Fields(strings.TrimRight(strings.TrimSpace(query), "; \t\r\n"))
+	if len(words) == 0 {
+		return nil
+	}
+	verb, name := strings.ToUpper(words[0]), t.name(words[len(words)-1])
+	rollback := verb == "ROLLBACK"
+	if t.state == txAborted && !rollback {
+		return databaseError(t.repo.dialect, errTxAborted)
+	}
+	switch {
+	case verb == "SAVEPOINT":
+		t.savepoint(name)
+	case verb == "RELEASE":
+		i := t.find(name)
+		if i < 0 {
+			return t.fail(errNoSavepoint)
+		}
+		t.savepoints = t.savepoints[:i]
+	case rollback && slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, "TO") }):
+		i := t.find(name)
+		if i < 0 {
+			return t.fail(errNoSavepoint)
+		}
+		t.undoTo(t.savepoints[i].mark)
+		t.savepoints = t.savepoints[:i+1]
+		t.state = txOpen
+	case rollback:
+		t.end(false)
+	case verb == "COMMIT":
+		t.end(true)
+	}
+	return nil
+}
+
+func (t *Tx) savepoint(name string) {
+	if i := t.find(name); i >= 0 && t.repo.dialect == core.MySQL { // there a name is set once; elsewhere the new one hides the old
+		t.savepoints = append(t.savepoints[:i], t.savepoints[i+1:]...)
+	}
+	t.savepoints = append(t.savepoints, txSavepoint{name: name, mark: len(t.undo)})
+}
+
+func (t *Tx) find(name string) int {
+	for i := len(t.savepoints) - 1; i >= 0; i-- {
+		if t.savepoints[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// fail returns an error of the database and does to the transaction what it does there.
+func (t *Tx) fail(kind errorKind) error {
+	if t.repo.dialect == core.Postgres {
+		t.state = txAborted
+	}
+	return databaseError(t.repo.dialect, kind)
+}
+
+// name returns what identifies a savepoint: PostgreSQL keeps the case of a quoted name, the others ignore case always.
+func (t *Tx) name(word string) string {
+	bare := strings.Trim(word, "\"`")
+	if bare != word && t.repo.dialect == core.Postgres {
+		return bare
+	}
+	return strings.ToLower(bare)
+}

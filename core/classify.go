@@ -38,12 +38,3 @@ func isTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()
 }
-
-// classOf returns what err means: what it says itself, else what the classifier makes of it.
-func classOf(err error, classifier func(error) Class) Class {
-	var c *classified
-	if errors.As(err, &c) {
-		return c.class
-	}
-	return classifier(err)
-}

@@ -40,12 +40,12 @@ const (
 // PublishOutcome is the result of one publish.
 type PublishOutcome string
 
-// Publish outcomes.
+// Results of one publish.
 const (
-	OutcomeDone        PublishOutcome = "done"
-	OutcomeRetry       PublishOutcome = "retry"
-	OutcomeDead        PublishOutcome = "dead"
-	OutcomeUnavailable PublishOutcome = "unavailable"
+	PublishDone        PublishOutcome = "done"
+	PublishRetry       PublishOutcome = "retry"
+	PublishDead        PublishOutcome = "dead"
+	PublishUnavailable PublishOutcome = "unavailable"
 )
 
 // PublishInfo describes one publish.

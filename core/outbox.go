@@ -2,47 +2,191 @@ package core
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
-// Outbox records events in transactions and relays them. Create it with New. It is safe for use by several goroutines.
+// Outbox records events in transactions and relays them to a publisher. Create it with New. It is safe for use by several
+// goroutines.
 type Outbox struct {
-	cfg Config
+	cfg    Config
+	obs    Observer
+	topics map[string]bool // that the publisher serves; nil: all
+	known  map[string]bool // that the publisher serves or Routes name; nil: all
+
+	relay    atomic.Pointer[relay] // nil: this process does not relay now
+	mu       sync.Mutex            // guards users and running, and changes of relay
+	users    int                   // Run and Drain calls that share the relay
+	running  bool
+	warnOnce sync.Once
 }
 
 // New returns an Outbox. It reports every problem of cfg at once and touches no database.
-func New(cfg Config) (*Outbox, error) { return nil, errors.ErrUnsupported }
+func New(cfg Config) (*Outbox, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if cfg.Node == "" {
+		host, _ := os.Hostname()
+		cfg.Node = fmt.Sprintf("%s-%d", clip(host, 64), os.Getpid())
+	}
+	var incarnation [4]byte
+	rand.Read(incarnation[:])
+	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
+	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults()}
+	if l, ok := cfg.Publisher.(TopicLister); ok {
+		if topics := l.Topics(); topics != nil {
+			o.topics, o.known = map[string]bool{}, map[string]bool{}
+			for _, t := range topics {
+				o.topics[t], o.known[t] = true, true
+			}
+			for _, routes := range cfg.Routes {
+				for _, t := range routes {
+					o.known[t] = true
+				}
+			}
+		}
+	}
+	return o, nil
+}
 
-// Publish records events in the transaction.
+// Node is the name under which this Outbox claims rows: Config.Node and a random incarnation.
+func (o *Outbox) Node() string { return o.cfg.Node }
+
+// Repository returns the table this Outbox works on.
+func (o *Outbox) Repository() Repository { return o.cfg.Repository }
+
+// Publish records events in the transaction, one row for each destination, in one statement where the database allows it. A
+// nil tx stands for the one that ctx carries. It returns the ids of the events in their order. Nothing leaves before the
+// commit; after it, the events are published at once by this process if Run is active, else by the process that relays.
+//
+// Errors: ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrInvalidEvent and ErrNoRoute are returned before anything is
+// written. ErrDuplicateEvent means that an event id exists already for its topic. After any error the caller should roll
+// the transaction back: its state and its events belong together.
 func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []string, err error) {
-	return nil, errors.ErrUnsupported
+	if tx == nil {
+		var ok bool
+		if tx, ok = TxFromContext(ctx); !ok {
+			return nil, ErrNoTransaction
+		}
+	}
+	if err := tx.Err(); err != nil {
+		return nil, err
+	}
+	tracked := tx.Tracked()
+	if !tracked && o.cfg.RejectUntracked {
+		return nil, ErrUntracked
+	}
+	if len(events) == 0 {
+		return nil, nil
+	}
+	rows, ids, err := o.rows(ctx, events)
+	if err != nil {
+		return nil, err
+	}
+
+	var items []*item // nil where a row does not go hot
+	r := o.relay.Load()
+	if r != nil && tracked {
+		items = r.reserve(rows)
+	}
+	start := time.Now()
+	places, err := o.cfg.Repository.Insert(ctx, tx, InsertRequest{Node: o.cfg.Node, Lease: o.cfg.HotLease, Rows: rows})
+	if err == nil && len(places) != len(rows) {
+		err = fmt.Errorf("outbox: repository placed %d of %d rows", len(places), len(rows))
+	}
+	if err != nil {
+		r.unreserve(items)
+		return nil, fmt.Errorf("outbox: insert: %w", err)
+	}
+	for i := range rows {
+		o.obs.Inserted(rows[i].Event.Topic, rows[i].Hot)
+	}
+	if !tracked {
+		o.obs.Untracked(len(rows))
+		o.warnOnce.Do(func() {
+			o.cfg.Logger.WarnContext(ctx, "outbox: transactions of this kind cannot be followed; their events wait for the poller",
+				"component", "outbox")
+		})
+		return ids, nil
+	}
+	if r != nil {
+		r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
+		tx.OnOutcome(func(out Outcome) { r.settle(items, rows, out) })
+	}
+	return ids, nil
 }
 
-// Run relays events until ctx ends.
-func (o *Outbox) Run(ctx context.Context) error { return errors.ErrUnsupported }
-
-// Drain publishes everything that is due, then returns.
-func (o *Outbox) Drain(ctx context.Context) error { return errors.ErrUnsupported }
-
-// Backlog says how the table stands.
-func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
-	return Backlog{}, errors.ErrUnsupported
+// rows prepares the rows of all events, one for each destination, and reports the problems of all of them.
+func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, error) {
+	var extra map[string]string
+	if o.cfg.Headers != nil {
+		extra = o.cfg.Headers(ctx)
+	}
+	rows := make([]NewRow, 0, len(events))
+	ids := make([]string, 0, len(events))
+	var problems []error
+	for i := range events {
+		e, err := o.prepare(ctx, events[i], extra)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		ids = append(ids, e.ID)
+		topics := o.cfg.Routes[e.Type]
+		if e.Topic != "" {
+			topics = []string{e.Topic}
+		} else if len(topics) == 0 {
+			topics = []string{e.Type}
+		}
+		for _, topic := range topics {
+			if o.known != nil && !o.known[topic] {
+				problems = append(problems, fmt.Errorf("%w for topic %q of event type %q: add it to the Router, or to Config.Routes if another process relays it",
+					ErrNoRoute, clip(topic, 64), clip(e.Type, 64)))
+				continue
+			}
+			row := NewRow{Event: e}
+			row.Event.Topic = topic
+			if row.ID, err = NewRowID(e.ID, topic); err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			if e.Key != "" && !e.Unordered {
+				row.Lane = NewLane(e.TenantID, topic, e.Key)
+			}
+			rows = append(rows, row)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, nil, errors.Join(problems...)
+	}
+	if err := distinct(rows); err != nil {
+		return nil, nil, err
+	}
+	return rows, ids, nil
 }
 
-// ListDead lists events that were given up.
-func (o *Outbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error) {
-	return nil, errors.ErrUnsupported
+// distinct refuses the same event for the same topic twice in one call, which no database needs to be asked about.
+func distinct(rows []NewRow) error {
+	if len(rows) < 2 {
+		return nil
+	}
+	seen := make(map[RowID]bool, len(rows))
+	for i := range rows {
+		if seen[rows[i].ID] {
+			return fmt.Errorf("%w: %s for topic %q is in the call twice", ErrDuplicateEvent, rows[i].Event.ID, clip(rows[i].Event.Topic, 64))
+		}
+		seen[rows[i].ID] = true
+	}
+	return nil
 }
 
-// Redrive opens dead events again.
-func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (int, error) {
-	return 0, errors.ErrUnsupported
-}
-
-// Discard ends events for good.
-func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (int, error) {
-	return 0, errors.ErrUnsupported
-}
-
-// ResetKeys is for use after a failover that lost commits.
-func (o *Outbox) ResetKeys(ctx context.Context) (int, error) { return 0, errors.ErrUnsupported }
+// relays reports whether the publisher of this process serves topic.
+func (o *Outbox) relays(topic string) bool { return o.topics == nil || o.topics[topic] }

@@ -1,0 +1,74 @@
+package core
+
+import (
+	"context"
+	"fmt"
+)
+
+const backlogLimit = 100_000
+
+// Backlog says how the table stands: how much is pending and dead, how old the oldest pending event is, how many keys are
+// blocked. Its queries are bounded: a count that equals Backlog.Limit may be larger in truth.
+func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
+	return o.cfg.Repository.Backlog(ctx, backlogLimit)
+}
+
+// ListDead lists events that were given up, in the order of their row ids. Use DeadQuery.After with the last ID to go on.
+func (o *Outbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error) {
+	if q.Limit <= 0 {
+		q.Limit = 100
+	}
+	q.Limit = min(q.Limit, 1000)
+	return o.cfg.Repository.ListDead(ctx, q)
+}
+
+// Redrive opens dead events again with fresh attempts; each change is recorded with actor and reason. Under policy
+// BlockLane the event keeps its place and its lane goes on with it; under SkipDead it is appended at the end of its lane.
+// It returns how many events changed: what is not dead is left alone.
+func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, err error) {
+	if req, err = o.admin(req); err != nil {
+		return 0, err
+	}
+	changed, err = o.cfg.Repository.Redrive(ctx, req)
+	o.wake()
+	return changed, err
+}
+
+// Discard ends dead events, or open ones that nobody holds, without publishing them; each change is recorded with actor
+// and reason. With Force it also ends one that is being published, which may still be published once. It returns how many
+// events changed.
+func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (changed int, err error) {
+	if req, err = o.admin(req); err != nil {
+		return 0, err
+	}
+	changed, err = o.cfg.Repository.Discard(ctx, req)
+	o.wake()
+	return changed, err
+}
+
+// ResetKeys is the second step after a failover or a restore that lost commits, before writers resume: the next event of
+// each key is then ordered by what the table says and not by what a process remembers. It returns the number of keys.
+func (o *Outbox) ResetKeys(ctx context.Context) (changed int, err error) {
+	return o.cfg.Repository.ResetKeys(ctx)
+}
+
+func (o *Outbox) admin(req AdminRequest) (AdminRequest, error) {
+	switch {
+	case len(req.IDs) == 0:
+		return req, fmt.Errorf("%w: no ids", ErrInvalidRequest)
+	case len(req.IDs) > 10_000:
+		return req, fmt.Errorf("%w: %d ids, more than 10000", ErrInvalidRequest, len(req.IDs))
+	case req.Actor == "" || len(req.Actor) > 255:
+		return req, fmt.Errorf("%w: Actor needs 1 to 255 bytes", ErrInvalidRequest)
+	case req.Reason == "" || len(req.Reason) > 1024:
+		return req, fmt.Errorf("%w: Reason needs 1 to 1024 bytes", ErrInvalidRequest)
+	}
+	req.SkipDead = o.cfg.DeadPolicy == SkipDead
+	return req, nil
+}
+
+func (o *Outbox) wake() {
+	if r := o.relay.Load(); r != nil {
+		r.wakePoller()
+	}
+}

@@ -1,0 +1,274 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// ready makes an item available to the workers.
+func (r *relay) ready(it *item) {
+	it.state = itemReady
+	switch {
+	case it.lone:
+		r.lone.push(it)
+	case it.path == PathHot:
+		r.hot.push(it)
+	default:
+		r.cold.push(it)
+	}
+	r.work.Signal()
+}
+
+// coldShare: of that many picks one prefers the cold queue, so that a busy fast path never starves the table.
+const coldShare = 8
+
+// pick takes the next item to publish, or nil. Publishing is held back while too many outcomes are unwritten: that bounds
+// what a crash can repeat.
+func (r *relay) pick() *item {
+	for {
+		if r.stopPicks || r.exclusive || r.unwritten >= r.cfg.MaxUnmarked {
+			return nil
+		}
+		var it *item
+		var ok bool
+		if r.lone.len() > 0 {
+			if r.publishing > 0 {
+				return nil // it may kill the process: let the others finish first
+			}
+			it, ok = r.lone.pop()
+		} else {
+			first, second := &r.hot, &r.cold
+			if r.picks++; r.picks%coldShare == 0 {
+				first, second = second, first
+			}
+			if it, ok = first.pop(); !ok {
+				it, ok = second.pop()
+			}
+		}
+		switch {
+		case !ok:
+			return nil
+		case it.state != itemReady: // dropped meanwhile
+		case it.dest.open && !it.probe:
+			r.release(it, DropStopped, false)
+			r.stopLane(it.lane, DropStopped, false)
+		default:
+			r.exclusive = it.lone
+			it.state = itemPublishing
+			r.publishing++
+			return it
+		}
+	}
+}
+
+// worker publishes one item after the other until it is told to stop.
+func (r *relay) worker() {
+	r.mu.Lock()
+	for {
+		it := r.pick()
+		if it == nil {
+			if r.stopPicks {
+				r.unlock()
+				return
+			}
+			if len(r.notes) > 0 {
+				r.unlock()
+				r.mu.Lock()
+				continue
+			}
+			r.work.Wait()
+			continue
+		}
+		short := time.Until(it.deadline) < r.cfg.PublishTimeout+r.cfg.LeaseMargin
+		r.unlock()
+
+		var p published
+		if short && !r.renewOne(it) {
+			p.lost = true
+		} else {
+			p = r.publish(it)
+		}
+		info := r.finish(it, p)
+		if info.Outcome != "" {
+			r.o.obs.Published(info)
+		}
+		r.mu.Lock()
+	}
+}
+
+// published is how a publish ended.
+type published struct {
+	receipt string
+	err     error
+	lost    bool // not sent: the lease was gone
+	stopped bool // cancelled by shutdown
+	started time.Time
+	ended   time.Time
+}
+
+var errPanic = errors.New("outbox: publisher panicked")
+
+// publish calls the publisher once, with a deadline.
+func (r *relay) publish(it *item) (p published) {
+	ctx, cancel := context.WithTimeout(r.publishCtx, r.cfg.PublishTimeout)
+	defer cancel()
+	p.started = time.Now()
+	defer func() {
+		if v := recover(); v != nil {
+			p.err = fmt.Errorf("%w: %v", errPanic, v)
+			r.cfg.Logger.Error("outbox: publisher panicked", "component", "outbox", "destination", it.delivery.Topic,
+				"event_id", it.delivery.ID, "err", errorText(p.err), "stack", string(debug.Stack()))
+		}
+		p.ended = time.Now()
+		p.stopped = p.err != nil && r.publishCtx.Err() != nil
+	}()
+	if rp, ok := r.cfg.Publisher.(ReceiptPublisher); ok {
+		p.receipt, p.err = rp.PublishWithReceipt(ctx, it.delivery)
+	} else {
+		p.err = r.cfg.Publisher.Publish(ctx, it.delivery)
+	}
+	return p
+}
+
+// finish notes the outcome of a publish for the writer and lets the lane go on or stops it.
+func (r *relay) finish(it *item, p published) PublishInfo {
+	info := PublishInfo{
+		Topic: it.delivery.Topic, Type: it.delivery.Type, Path: it.path, Attempt: it.delivery.Attempt,
+		Duration: p.ended.Sub(p.started), Lag: it.age + p.ended.Sub(it.since), Err: p.err,
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	r.publishing--
+	if it.lone {
+		r.exclusive = false
+		r.work.Broadcast()
+	}
+	if it.probe {
+		it.dest.probing = false
+	}
+	r.leaveLane(it)
+	switch {
+	case p.lost:
+		r.dropped(it, DropLost)
+		r.stopLane(it.lane, DropLost, false)
+		r.forget(it)
+		return PublishInfo{}
+	case p.stopped:
+		r.stopLane(it.lane, DropShutdown, false)
+		r.release(it, DropShutdown, false)
+		return PublishInfo{}
+	case p.err == nil:
+		info.Outcome = PublishDone
+		it.state, it.receipt = itemAcked, clip(p.receipt, 250)
+		r.acked(it.dest, p.ended)
+		r.done = append(r.done, it)
+		r.unwritten++
+		r.kickAfter(len(r.done))
+		r.laneAcked(it)
+		return info
+	}
+
+	it.failure, info.Outcome = r.judge(it, p)
+	it.state = itemFailed
+	r.failed = append(r.failed, it)
+	r.unwritten++
+	r.kickWriter()
+	r.stopLane(it.lane, DropStopped, false)
+	return info
+}
+
+// laneAcked remembers the acknowledgement and lets the next of the lane go.
+func (r *relay) laneAcked(it *item) {
+	if it.lane.IsZero() {
+		return
+	}
+	l := r.lanes.get(it.lane)
+	l.ackID, l.ackSeq, l.hasAck = it.id, it.delivery.KeySeq, true
+	if it.lost { // somebody else may be working on the lane
+		r.stopLane(it.lane, DropLost, true)
+		return
+	}
+	r.advance(it.lane)
+}
+
+// judge says what a failed publish means: for the destination, and for the row.
+func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
+	f := Failure{ClaimRef: ClaimRef{ID: it.id, ClaimNo: it.claimNo}, Message: errorText(p.err)}
+	class := r.classify(it, p)
+	f.Code = class.String()
+	switch {
+	case errors.Is(p.err, errPanic):
+		f.Code = "panic"
+	case isTimeout(p.err):
+		f.Code = "timeout"
+	}
+
+	switch class {
+	case ClassPermanent:
+		f.Kind = FailDead
+	case ClassKeyUnavailable:
+		f.Kind = FailUnavailable
+		f.Delay = jittered(r.cfg.Breaker.ProbeInterval, 0.5+r.random()/2)
+	case ClassUnavailable:
+		if !it.dest.open {
+			r.stopDestination(it.dest, it, p.err)
+		} else if it.probe {
+			r.probeFailed(it, p.err)
+		}
+		f.Kind, f.Delay = FailUnavailable, it.dest.probeGap
+	case ClassTransient:
+		wasOpen := it.dest.open
+		if r.refused(it, p.err) {
+			if wasOpen && it.probe {
+				r.probeFailed(it, p.err)
+			}
+			f.Kind, f.Delay = FailUnavailable, it.dest.probeGap
+			break
+		}
+		it.attempts++
+		if it.attempts >= r.cfg.Retry.MaxAttempts {
+			f.Kind = FailDead
+			break
+		}
+		f.Kind, f.Delay = FailRetry, r.cfg.Retry.delay(it.attempts, r.random())
+	}
+
+	switch f.Kind {
+	case FailDead:
+		r.noteDead(it, f)
+		return f, PublishDead
+	case FailRetry:
+		return f, PublishRetry
+	}
+	return f, PublishUnavailable
+}
+
+// classify returns the class of the error. A deadline that ended says nothing about the event if the destination
+// acknowledged nothing else meanwhile.
+func (r *relay) classify(it *item, p published) Class {
+	var c *classified
+	if errors.As(p.err, &c) {
+		return c.class
+	}
+	if isTimeout(p.err) {
+		if it.dest.lastAck.After(p.started) {
+			return ClassTransient
+		}
+		return ClassUnavailable
+	}
+	if errors.Is(p.err, errPanic) {
+		return ClassTransient
+	}
+	return r.cfg.Classifier(p.err)
+}
+
+func (r *relay) noteDead(it *item, f Failure) {
+	d, attempts := it.delivery, it.attempts
+	r.notes = append(r.notes, func() {
+		r.cfg.Logger.Error("outbox: event is dead: redrive or discard it", "component", "outbox", "event_id", d.ID, "event_type", d.Type,
+			"destination", d.Topic, "row_id", d.RowID.String(), "attempt", attempts, "error_code", f.Code, "err", f.Message)
+	})
+}

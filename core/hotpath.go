@@ -1,0 +1,133 @@
+package core
+
+import "time"
+
+// reserve takes a slot of the fast path for every row that may go hot and enters it in the tracker, before it is inserted:
+// a row is leased to this process only if this process has room for it. The result has nil for the others. All rows of a
+// lane behind one that goes cold go cold too.
+func (r *relay) reserve(rows []NewRow) []*item {
+	r.mu.Lock()
+	defer r.unlock()
+	if r.closing {
+		return nil
+	}
+	var items []*item
+	var cold map[Lane]bool
+	full := 0
+	for i := range rows {
+		row := &rows[i]
+		if !r.o.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.Lane] {
+			continue
+		}
+		dest := r.dest(row.Event.Topic)
+		if dest.open && !dest.mayProbe(time.Now()) {
+			continue
+		}
+		size := int64(len(row.Event.Payload)) + itemOverhead
+		if r.hotCount >= r.cfg.HotEvents || r.hotBytes+size > r.cfg.HotBytes || r.items[row.ID] != nil {
+			full++
+			topic := row.Event.Topic
+			r.notes = append(r.notes, func() { r.o.obs.Dropped(topic, DropFull) })
+			if !row.Lane.IsZero() {
+				if cold == nil {
+					cold = map[Lane]bool{}
+				}
+				cold[row.Lane] = true
+			}
+			continue
+		}
+		if items == nil {
+			items = make([]*item, len(rows))
+		}
+		it := &item{
+			id: row.ID, lane: row.Lane, dest: dest, path: PathHot, state: itemReserved, size: size, claimNo: 1,
+			deadline: time.Now().Add(r.cfg.HotLease),
+		}
+		row.Hot = true
+		items[i] = it
+		r.items[it.id] = it
+		r.hotCount++
+		r.hotBytes += size
+	}
+	return items
+}
+
+// unreserve frees the slots of rows that were not inserted.
+func (r *relay) unreserve(items []*item) {
+	if r == nil || items == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	for _, it := range items {
+		if it != nil && it.state == itemReserved {
+			r.forget(it)
+		}
+	}
+}
+
+// inserted notes where the reserved rows stand.
+func (r *relay) inserted(items []*item, rows []NewRow, places []Inserted, deadline time.Time) {
+	if items == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	for i, it := range items {
+		if it == nil {
+			continue
+		}
+		it.delivery = Delivery{Event: rows[i].Event, RowID: it.id, KeySeq: places[i].KeySeq, Attempt: 1}
+		it.prev, it.opened = places[i].Prev, places[i].Opened
+		it.deadline = deadline
+	}
+}
+
+// settle is called at the end of the transaction: on a known commit the events go to the dispatcher, without a look at
+// the database. It never blocks. Any doubt drops: the row, if it is there, is found by the poller.
+func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
+	r.mu.Lock()
+	defer r.unlock()
+	if r.closed {
+		return
+	}
+	now := time.Now()
+	for i := range rows {
+		if items == nil || items[i] == nil {
+			if out == Committed && rows[i].Event.Delay == 0 && r.o.relays(rows[i].Event.Topic) {
+				r.wakeFor(rows[i].Lane, now)
+			}
+			continue
+		}
+		it := items[i]
+		switch {
+		case it.state != itemReserved: // its lease ended before its transaction did
+		case out == RolledBack:
+			r.dropped(it, DropRolledBack)
+			r.forget(it)
+		case out == Unknown:
+			r.enter(it)
+			r.release(it, DropUnknown, true)
+		case it.deadline.Sub(now) < r.cfg.LeaseMargin:
+			r.dropped(it, DropLate)
+			r.forget(it)
+			r.pollBy(it.deadline.Add(r.cfg.LeaseMargin))
+		case it.dest.open && !it.dest.mayProbe(now):
+			r.enter(it)
+			r.release(it, DropStopped, false)
+		default:
+			if it.dest.open {
+				r.startProbe(it)
+			}
+			it.since = now
+			r.enter(it)
+			r.enqueue(it)
+		}
+	}
+}
+
+// enter makes a reserved item an active one.
+func (r *relay) enter(it *item) {
+	it.state = itemWaiting
+	r.active++
+}

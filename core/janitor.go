@@ -1,0 +1,84 @@
+package core
+
+import (
+	"context"
+	"time"
+)
+
+// minKeyIdle is the least time a key row stays unused before it is collected.
+const minKeyIdle = 24 * time.Hour
+
+// clean deletes published rows after their retention and key rows that nobody used for long, in small chunks with pauses. Several
+// processes may do it at once.
+func (r *relay) clean(ctx context.Context) {
+	var cursor Lane
+	nextKeys := time.Now().Add(spread(r.cfg.Retention.CleanupInterval, r.random()))
+	for {
+		if !sleep(ctx, spread(r.cfg.Retention.CleanupInterval, r.random())) {
+			return
+		}
+		r.cleanRows(ctx)
+		if time.Now().After(nextKeys) {
+			cursor = r.collectKeys(ctx, cursor)
+			nextKeys = time.Now().Add(spread(10*r.cfg.Retention.CleanupInterval, r.random()))
+		}
+	}
+}
+
+func (r *relay) cleanRows(ctx context.Context) {
+	for ctx.Err() == nil {
+		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
+		n, err := r.repo.Cleanup(callCtx, r.cfg.Retention.Keep, r.cfg.Retention.CleanupBatch)
+		cancel()
+		if err != nil {
+			r.cleanupFailed(ctx, "rows", err)
+			return
+		}
+		if n > 0 {
+			r.o.obs.Cleaned("event", n)
+		}
+		if n < r.cfg.Retention.CleanupBatch || !sleep(ctx, 50*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// collectKeys walks a part of the key table and returns where to go on.
+func (r *relay) collectKeys(ctx context.Context, cursor Lane) Lane {
+	idle := max(r.cfg.Retention.Keep, minKeyIdle)
+	for range 100 {
+		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
+		n, next, err := r.repo.CollectKeys(callCtx, idle, cursor, r.cfg.Retention.CleanupBatch)
+		cancel()
+		if err != nil {
+			r.cleanupFailed(ctx, "keys", err)
+			return cursor
+		}
+		if n > 0 {
+			r.o.obs.Cleaned("key", n)
+		}
+		cursor = next
+		if next.IsZero() || !sleep(ctx, 50*time.Millisecond) {
+			break
+		}
+	}
+	return cursor
+}
+
+func (r *relay) cleanupFailed(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		r.cfg.Logger.Warn("outbox: cleanup failed, it is tried again later", "component", "outbox", "what", what, "err", errorText(err))
+	}
+}
+
+// sleep waits and reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

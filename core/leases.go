@@ -1,0 +1,102 @@
+package core
+
+import (
+	"context"
+	"time"
+)
+
+// renewLeases looks once in a while for claims whose lease is half over and renews them in one statement, and gives up
+// slots whose transaction outlived its lease.
+func (r *relay) renewLeases() {
+	defer close(r.renewDone)
+	// A worker renews by itself what has less left than one publish needs: the batch comes before that.
+	half := min(r.cfg.HotLease, r.cfg.ClaimLease) / 2
+	tick := max(half/4, 10*time.Millisecond)
+	half = max(half, r.cfg.PublishTimeout+r.cfg.LeaseMargin+tick)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.stopRenew:
+			return
+		case <-ticker.C:
+		}
+		if due := r.dueLeases(half); len(due) > 0 {
+			r.renew(due)
+		}
+	}
+}
+
+func (r *relay) dueLeases(half time.Duration) []*item {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.unlock()
+	var due []*item
+	for _, it := range r.sorted() {
+		left := it.deadline.Sub(now)
+		switch it.state {
+		case itemReserved: // the database renews nothing that it does not show; the end of the transaction comes too late
+			if left < 0 {
+				due = append(due, it)
+			}
+		case itemWaiting, itemReady, itemPublishing:
+			if left < half {
+				due = append(due, it)
+			}
+		case itemAcked, itemFailed, itemReleasing, itemGone:
+		}
+	}
+	renew := due[:0]
+	for _, it := range due {
+		if it.state == itemReserved {
+			r.dropped(it, DropLate)
+			r.forget(it)
+			continue
+		}
+		renew = append(renew, it)
+	}
+	return renew
+}
+
+// renew extends leases. What is refused is lost: dropped if it was not sent yet; if it was, its acknowledgement still counts.
+func (r *relay) renew(items []*item) {
+	r.mu.Lock()
+	claims := make([]ClaimRef, len(items))
+	for i, it := range items {
+		claims[i] = ClaimRef{ID: it.id, ClaimNo: it.claimNo}
+	}
+	r.mu.Unlock()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
+	held, err := r.repo.Renew(ctx, r.cfg.Node, r.cfg.ClaimLease, claims)
+	cancel()
+	if err != nil || len(held) != len(claims) {
+		r.cfg.Logger.Warn("outbox: cannot renew leases", "component", "outbox", "rows", len(claims), "err", errorText(err))
+		return // tried again at the next tick; a worker checks before it publishes
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	r.fenced("renew", count(held, false))
+	for i, it := range items {
+		switch {
+		case held[i]:
+			it.deadline = start.Add(r.cfg.ClaimLease)
+		case it.claimNo != claims[i].ClaimNo: // claimed again by this process meanwhile
+		case it.state == itemPublishing:
+			it.lost = true
+		case it.state == itemWaiting || it.state == itemReady:
+			r.dropped(it, DropLost)
+			r.leaveLane(it)
+			r.forget(it)
+			r.stopLane(it.lane, DropLost, true)
+		}
+	}
+}
+
+// renewOne renews the lease of an item that is about to be published and reports whether it is held long enough.
+func (r *relay) renewOne(it *item) bool {
+	r.renew([]*item{it})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !it.lost && time.Until(it.deadline) >= r.cfg.PublishTimeout
+}

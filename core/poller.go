@@ -1,0 +1,393 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+const (
+	headLanes    = 1000                  // lanes one head scan looks at
+	maxLaneWakes = 1024                  // lanes that wait for a look; beyond that the ordinary poll must do
+	laneTries    = 8                     // looks at one lane while its head is out elsewhere, at 2, 4, 8 ... ms
+	minPoll      = 20 * time.Millisecond // between polls that found nothing although something seemed due
+)
+
+// laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it may have more.
+type laneWake struct {
+	lane  Lane
+	at    time.Time
+	tries int
+}
+
+// poll claims what the fast path does not have: after a crash, an overflow, a retry, a delay, or from a foreign producer.
+// It polls again at once after a full batch and sleeps, when there is nothing, until the clock makes something due, it is
+// woken, or the interval is over.
+func (r *relay) poll(ctx context.Context) {
+	interval, failures := r.cfg.PollInterval, 0
+	for {
+		res, err := r.round(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		var wait time.Duration
+		switch {
+		case err != nil:
+			failures++
+			wait = spread(backoff(100*time.Millisecond, 30*time.Second, failures), r.random())
+			r.cfg.Logger.Warn("outbox: cannot poll", "component", "outbox", "failures", failures, "next_try", wait, "err", errorText(err))
+			if !sleep(ctx, wait) { // a wake-up must not turn an outage of the database into a storm
+				return
+			}
+			continue
+		case res.noRoom:
+			failures = 0
+			r.waitRoom(ctx)
+			continue
+		case res.more:
+			failures = 0
+			continue
+		case res.found:
+			failures, interval = 0, r.cfg.PollInterval
+			wait = spread(interval, r.random())
+		default:
+			failures = 0
+			wait = r.idleWait(ctx, spread(interval, r.random()))
+			interval = min(2*interval, r.cfg.MaxPollInterval)
+		}
+		if woken := r.sleepPoll(ctx, wait); woken {
+			interval = r.cfg.PollInterval
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// idleWait shortens wait to the moment the next row becomes due.
+func (r *relay) idleWait(ctx context.Context, wait time.Duration) time.Duration {
+	req, ok := r.claimRequest()
+	if !ok {
+		return wait
+	}
+	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
+	defer cancel()
+	due, ok, err := r.repo.NextDue(callCtx, req)
+	if err != nil || !ok {
+		return wait
+	}
+	return min(wait, max(due, minPoll))
+}
+
+// sleepPoll waits until the pause is over or a poll is asked for, and reports the latter.
+func (r *relay) sleepPoll(ctx context.Context, wait time.Duration) (woken bool) {
+	end := time.Now().Add(wait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		r.mu.Lock()
+		at := r.pollAt
+		for _, w := range r.laneWakes {
+			if at.IsZero() || w.at.Before(at) {
+				at = w.at
+			}
+		}
+		r.mu.Unlock()
+		now := time.Now()
+		if !at.IsZero() && at.Before(end) {
+			if woken = !at.After(now); woken {
+				return true
+			}
+			timer.Reset(at.Sub(now))
+		} else {
+			if !now.Before(end) {
+				return false
+			}
+			timer.Reset(end.Sub(now))
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-r.pollKick:
+		case <-timer.C:
+		}
+	}
+}
+
+// pollBy asks for a poll no later than at.
+func (r *relay) pollBy(at time.Time) {
+	if r.pollAt.IsZero() || at.Before(r.pollAt) {
+		r.pollAt = at
+		r.kickPoller()
+	}
+}
+
+func (r *relay) kickPoller() {
+	select {
+	case r.pollKick <- struct{}{}:
+	default:
+	}
+}
+
+func (r *relay) wakePoller() {
+	r.mu.Lock()
+	defer r.unlock()
+	r.pollBy(time.Now())
+}
+
+// wakeFor asks for a look at a lane, or at the table for an unordered row.
+func (r *relay) wakeFor(lane Lane, now time.Time) {
+	if lane.IsZero() {
+		r.pollBy(now)
+		return
+	}
+	r.wakeLane(lane, now)
+}
+
+func (r *relay) wakeLane(lane Lane, now time.Time) {
+	for i := range r.laneWakes {
+		if r.laneWakes[i].lane == lane {
+			r.laneWakes[i].at, r.laneWakes[i].tries = now, 0
+			r.kickPoller()
+			return
+		}
+	}
+	if len(r.laneWakes) >= maxLaneWakes {
+		r.pollBy(now)
+		return
+	}
+	r.laneWakes = append(r.laneWakes, laneWake{lane: lane, at: now})
+	r.kickPoller()
+}
+
+// nextLaneWake returns when the next lane waits for a look.
+func (r *relay) nextLaneWake() (at time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.laneWakes {
+		if !ok || w.at.Before(at) {
+			at, ok = w.at, true
+		}
+	}
+	return at, ok
+}
+
+// waitRoom waits until there is room for a claim. Wake-ups do not end it: there is nothing a poll could do.
+func (r *relay) waitRoom(ctx context.Context) {
+	timer := time.NewTimer(r.cfg.PollInterval)
+	defer timer.Stop()
+	select {
+	case <-r.roomKick:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// roundResult says what a round of claims found.
+type roundResult struct {
+	found  bool // rows
+	more   bool // that another round should follow at once
+	noRoom bool // that nothing was asked for because nothing fits
+}
+
+// round claims once what is due: woken lanes, unordered rows, a page of lane heads, and probes of stopped destinations.
+func (r *relay) round(ctx context.Context) (res roundResult, err error) {
+	select {
+	case r.pollTurn <- struct{}{}:
+		defer func() { <-r.pollTurn }()
+	case <-ctx.Done():
+		return res, ctx.Err()
+	}
+	r.mu.Lock()
+	r.rounds++
+	r.pollAt = time.Time{}
+	orderedFirst := r.rounds%2 == 0 // neither kind starves the other when there is little room
+	r.unlock()
+
+	n, wakeErr := r.claimWoken(ctx)
+	res.found = n > 0
+	steps := []func(context.Context) (int, bool, error){r.claimUnordered, r.claimHeads}
+	if orderedFirst {
+		slices.Reverse(steps)
+	}
+	errs := []error{wakeErr}
+	for _, step := range append(steps, r.claimProbes) {
+		n, again, err := step(ctx)
+		res.found = res.found || n > 0
+		res.more = res.more || again
+		errs = append(errs, err)
+	}
+	r.mu.Lock()
+	res.noRoom = r.wantRoom
+	r.mu.Unlock()
+	return res, errors.Join(errs...)
+}
+
+// room returns how many rows fit, 0 while there is too little for a claim to be worth it.
+func (r *relay) room() int {
+	room := r.cfg.ColdEvents - r.coldCount
+	if room < min(r.cfg.ClaimBatch, r.cfg.ColdEvents)/2 || room <= 0 || r.coldBytes >= r.cfg.ColdBytes {
+		return 0
+	}
+	return min(room, r.cfg.ClaimBatch)
+}
+
+// claimRequest describes what may be claimed now. ok is false when there is no room or every topic is stopped.
+func (r *relay) claimRequest() (req ClaimRequest, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	req = ClaimRequest{
+		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
+		MaxBytes: max(r.cfg.ColdBytes-r.coldBytes, 1), Run: r.cfg.LaneRun, Lanes: headLanes,
+		SkipDead: r.cfg.DeadPolicy == SkipDead,
+	}
+	for t := range r.o.topics {
+		if d := r.dests[t]; d == nil || !d.open {
+			req.Only = append(req.Only, t)
+		}
+	}
+	slices.Sort(req.Only)
+	if r.o.topics == nil {
+		for t, d := range r.dests {
+			if d.open {
+				req.Except = append(req.Except, t)
+			}
+		}
+		slices.Sort(req.Except)
+	} else if len(req.Only) == 0 {
+		return req, false
+	}
+	if r.closing {
+		return req, false
+	}
+	if req.Limit == 0 {
+		r.wantRoom = true
+		return req, false
+	}
+	return req, true
+}
+
+func (r *relay) claimUnordered(ctx context.Context) (n int, more bool, err error) {
+	req, ok := r.claimRequest()
+	if !ok {
+		return 0, false, nil
+	}
+	rows, err := r.claim(ctx, false, func(ctx context.Context) ([]Claimed, error) {
+		return r.repo.ClaimUnordered(ctx, req)
+	})
+	var size int64
+	for i := range rows {
+		size += int64(len(rows[i].Event.Payload))
+	}
+	return len(rows), len(rows) >= req.Limit || size >= req.MaxBytes/2, err
+}
+
+func (r *relay) claimHeads(ctx context.Context) (n int, more bool, err error) {
+	req, ok := r.claimRequest()
+	if !ok {
+		return 0, false, nil
+	}
+	r.mu.Lock()
+	after := r.cursor
+	r.mu.Unlock()
+	var next Lane
+	rows, err := r.claim(ctx, true, func(ctx context.Context) (rows []Claimed, err error) {
+		rows, next, err = r.repo.ClaimHeads(ctx, req, after)
+		return rows, err
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	r.mu.Lock()
+	r.cursor = next
+	r.mu.Unlock()
+	return len(rows), !next.IsZero() || !after.IsZero(), nil // a scan that began in the middle has not seen all
+}
+
+// claimWoken looks at the lanes that asked for it and are due.
+func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
+	now := time.Now()
+	r.mu.Lock()
+	var due, later []laneWake
+	for _, w := range r.laneWakes {
+		if w.at.After(now) || len(due) >= 64 {
+			later = append(later, w)
+		} else {
+			due = append(due, w)
+		}
+	}
+	r.laneWakes = later
+	r.mu.Unlock()
+	for i, w := range due {
+		req, ok := r.claimRequest()
+		if !ok { // later, when there is room
+			r.mu.Lock()
+			r.laneWakes = append(r.laneWakes, due[i:]...)
+			r.mu.Unlock()
+			return n, nil
+		}
+		rows, err := r.claim(ctx, true, func(ctx context.Context) ([]Claimed, error) {
+			return r.repo.ClaimLane(ctx, req, w.lane)
+		})
+		if err != nil {
+			return n, err
+		}
+		n += len(rows)
+		if len(rows) == 0 && w.tries+1 < laneTries {
+			r.mu.Lock()
+			w.tries++
+			w.at = time.Now().Add(time.Millisecond << w.tries)
+			if len(r.laneWakes) < maxLaneWakes && !slices.ContainsFunc(r.laneWakes, func(o laneWake) bool { return o.lane == w.lane }) {
+				r.laneWakes = append(r.laneWakes, w)
+			}
+			r.mu.Unlock()
+		}
+	}
+	return n, nil
+}
+
+// claimProbes takes one row for each stopped destination whose time has come.
+func (r *relay) claimProbes(ctx context.Context) (n int, more bool, err error) {
+	now := time.Now()
+	r.mu.Lock()
+	var due []string
+	for t, d := range r.dests {
+		if d.mayProbe(now) {
+			due = append(due, t)
+		}
+	}
+	r.mu.Unlock()
+	slices.Sort(due)
+	for _, topic := range due {
+		req, _ := r.claimRequest()
+		req.Only, req.Except, req.Limit, req.Run = []string{topic}, nil, 1, 1
+		rows, err := r.claim(ctx, false, func(ctx context.Context) ([]Claimed, error) {
+			rows, err := r.repo.ClaimUnordered(ctx, req)
+			if err != nil || len(rows) > 0 {
+				return rows, err
+			}
+			rows, _, err = r.repo.ClaimHeads(ctx, req, Lane{})
+			return rows, err
+		})
+		if err != nil {
+			return n, false, err
+		}
+		n += len(rows)
+		r.mu.Lock()
+		d := r.dest(topic)
+		if len(rows) == 0 && d.open && !d.probing { // nothing to try it with: the next event that commits will do
+			d.probeAt = maxTime(d.probeAt, now)
+			r.pollBy(now.Add(d.probeGap))
+		}
+		r.unlock()
+	}
+	return n, false, nil
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

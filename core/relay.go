@@ -1,0 +1,346 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// relay is the background side of an Outbox: dispatcher, poller, janitor. It holds no truth: the table does. What it holds
+// may be dropped at any time, and is found again by the poller of some process.
+//
+// One mutex guards all of its state; no I/O and no callback of the user happens under it.
+type relay struct {
+	o    *Outbox
+	cfg  *Config
+	repo Repository
+
+	mu    sync.Mutex
+	notes []func() // callbacks to run after unlock
+
+	items     map[RowID]*item // the in-flight tracker
+	active    int             // items that are neither reserved nor gone
+	hotCount  int
+	hotBytes  int64
+	coldCount int
+	coldBytes int64
+	lanes     laneCache
+	dests     map[string]*destination
+	closing   bool // no new slots, no claims
+	closed    bool // over
+	idle      []chan struct{}
+
+	// dispatcher
+	work       *sync.Cond
+	hot, cold  queue[*item]
+	lone       queue[*item]
+	picks      uint
+	publishing int
+	exclusive  bool // a lone item is being published
+	stopPicks  bool
+
+	// outcomes
+	done, failed, released []*item
+	unwritten              int // acked and failed items whose outcome is not written yet
+	kick                   chan struct{}
+	stopWriting            bool
+	abandon                chan struct{} // closed: give up writing
+
+	// poller
+	pollTurn  chan struct{} // held during a round
+	pollKick  chan struct{}
+	pollAt    time.Time // a poll is wanted then; zero: not asked for
+	wantRoom  bool      // the poller waits for room
+	roomKick  chan struct{}
+	laneWakes []laneWake
+	cursor    Lane // where the head scan resumes
+	rounds    uint
+
+	publishCtx    context.Context
+	cancelPublish context.CancelFunc
+	wg            sync.WaitGroup // workers, writer
+	stopRenew     chan struct{}
+	renewDone     chan struct{}
+	random        func() float64
+}
+
+// shutdownGrace is how long publishers get to notice that their context ended, and the last outcomes to be written.
+const shutdownGrace = 5 * time.Second
+
+func newRelay(o *Outbox) *relay {
+	r := &relay{
+		o: o, cfg: &o.cfg, repo: o.cfg.Repository,
+		items: map[RowID]*item{}, dests: map[string]*destination{},
+		kick: make(chan struct{}, 1), abandon: make(chan struct{}),
+		pollTurn: make(chan struct{}, 1), pollKick: make(chan struct{}, 1), roomKick: make(chan struct{}, 1),
+		stopRenew: make(chan struct{}), renewDone: make(chan struct{}),
+		random: rand.Float64,
+	}
+	r.work = sync.NewCond(&r.mu)
+	r.publishCtx, r.cancelPublish = context.WithCancel(context.Background())
+	return r
+}
+
+// unlock runs what was noted under the lock after giving it up.
+func (r *relay) unlock() {
+	notes := r.notes
+	r.notes = nil
+	r.mu.Unlock()
+	for _, note := range notes {
+		note()
+	}
+}
+
+// Run relays events until ctx ends, then publishes what it holds, for at most Config.ShutdownTimeout, writes the outcomes, gives
+// the rest back and returns nil. It owns its goroutines: none is left when it returns nil. Errors of the database or of
+// the publisher do not end it.
+//
+// It returns ErrNoPublisher without a Publisher, ErrRunning when it runs already, and ErrShutdownTimeout when a publisher did
+// not return although its context had ended.
+func (o *Outbox) Run(ctx context.Context) error {
+	if o.cfg.Publisher == nil {
+		return ErrNoPublisher
+	}
+	o.mu.Lock()
+	if o.running {
+		o.mu.Unlock()
+		return ErrRunning
+	}
+	o.running = true
+	o.mu.Unlock()
+
+	r := o.acquire()
+	var wg sync.WaitGroup
+	wg.Go(func() { r.poll(ctx) })
+	if !o.cfg.DisableJanitor {
+		wg.Go(func() { r.clean(ctx) })
+	}
+	<-ctx.Done()
+	wg.Wait()
+	o.mu.Lock()
+	o.running = false
+	o.mu.Unlock()
+	return o.giveUp(r)
+}
+
+// Drain publishes everything that is due now and returns when it is done and recorded: for tests, scheduled jobs and
+// commands. It may be called with or without Run. What is due later (retries, delays), leased by another process or behind
+// a dead event stays. It returns an error wrapping ErrStopped when a destination is unavailable.
+func (o *Outbox) Drain(ctx context.Context) (err error) {
+	if o.cfg.Publisher == nil {
+		return ErrNoPublisher
+	}
+	r := o.acquire()
+	defer func() {
+		if e := o.giveUp(r); err == nil {
+			err = e
+		}
+	}()
+	for {
+		res, err := r.round(ctx)
+		if err != nil {
+			return fmt.Errorf("outbox: drain: %w", err)
+		}
+		if res == (roundResult{}) && r.isIdle() {
+			break
+		}
+		if err := r.waitIdle(ctx); err != nil {
+			return fmt.Errorf("outbox: drain: %w", err)
+		}
+		if at, ok := r.nextLaneWake(); ok && !sleep(ctx, time.Until(at)) {
+			return fmt.Errorf("outbox: drain: %w", ctx.Err())
+		}
+	}
+	if topics := r.stoppedTopics(); len(topics) > 0 {
+		return fmt.Errorf("%w: %s", ErrStopped, strings.Join(topics, ", "))
+	}
+	return nil
+}
+
+// acquire returns the running relay, or starts one.
+func (o *Outbox) acquire() *relay {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.users++
+	if r := o.relay.Load(); r != nil {
+		return r
+	}
+	r := newRelay(o)
+	r.start()
+	o.relay.Store(r)
+	return r
+}
+
+// giveUp ends a use of the relay; the last one shuts it down.
+func (o *Outbox) giveUp(r *relay) error {
+	o.mu.Lock()
+	o.users--
+	last := o.users == 0
+	if last {
+		o.relay.Store(nil) // from here on Publish inserts free rows
+	}
+	o.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return r.shutdown()
+}
+
+func (r *relay) start() {
+	for range r.cfg.Workers {
+		r.wg.Go(r.worker)
+	}
+	r.wg.Go(r.writeOutcomes)
+	go r.renewLeases()
+}
+
+// shutdown ends the relay in phases: no new work, publish what is held, cancel, write outcomes, give back.
+func (r *relay) shutdown() error {
+	r.mu.Lock()
+	r.closing = true
+	r.unlock()
+
+	deadline := time.NewTimer(r.cfg.ShutdownTimeout)
+	defer deadline.Stop()
+	select {
+	case <-r.idleChan():
+	case <-deadline.C:
+	}
+
+	r.mu.Lock()
+	r.stopPicks = true
+	for _, it := range r.sorted() {
+		switch it.state {
+		case itemWaiting, itemReady:
+			r.release(it, DropShutdown, false)
+		case itemReserved: // its transaction is still open: the row cannot be given back, its lease will end
+			r.forget(it)
+		case itemPublishing, itemAcked, itemFailed, itemReleasing, itemGone:
+		}
+	}
+	r.work.Broadcast()
+	r.unlock()
+	r.cancelPublish()
+
+	// Publishers were told to stop; outcomes are written as they come in. What is not written by then is published again.
+	grace := time.AfterFunc(shutdownGrace, func() { close(r.abandon) })
+	select {
+	case <-r.idleChan():
+	case <-r.abandon:
+	}
+	close(r.stopRenew)
+	<-r.renewDone
+	r.mu.Lock()
+	r.stopWriting = true
+	r.closed = true
+	stuck := r.publishing
+	r.unlock()
+	r.kickWriter()
+	if stuck > 0 {
+		return fmt.Errorf("%w: %d publishes have not returned", ErrShutdownTimeout, stuck)
+	}
+	r.wg.Wait()
+	grace.Stop()
+	return nil
+}
+
+// idleChan returns a channel that is closed when nothing is held any more, except for open transactions.
+func (r *relay) idleChan() <-chan struct{} {
+	c := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active == 0 {
+		close(c)
+	} else {
+		r.idle = append(r.idle, c)
+	}
+	return c
+}
+
+// isIdle reports whether nothing is held and no lane waits for a look.
+func (r *relay) isIdle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.active == 0 && len(r.laneWakes) == 0
+}
+
+func (r *relay) waitIdle(ctx context.Context) error {
+	select {
+	case <-r.idleChan():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// track enters an item that is not reserved.
+func (r *relay) track(it *item) {
+	r.items[it.id] = it
+	r.active++
+	r.coldCount++
+	r.coldBytes += it.size
+}
+
+// forget takes an item out of the tracker and frees its slot.
+func (r *relay) forget(it *item) {
+	if it.state == itemGone {
+		return
+	}
+	was := it.state
+	it.state = itemGone
+	if r.items[it.id] == it { // else it was claimed again
+		delete(r.items, it.id)
+	}
+	if it.path == PathHot {
+		r.hotCount--
+		r.hotBytes -= it.size
+	} else {
+		r.coldCount--
+		r.coldBytes -= it.size
+		if r.wantRoom && r.room() > 0 {
+			r.wantRoom = false
+			select {
+			case r.roomKick <- struct{}{}:
+			default:
+			}
+		}
+	}
+	if it.probe {
+		it.dest.probing = false
+	}
+	if was == itemReserved {
+		if !it.lane.IsZero() {
+			r.advance(it.lane) // somebody may have waited for it
+		}
+		return
+	}
+	r.active--
+	if r.active == 0 {
+		for _, c := range r.idle {
+			close(c)
+		}
+		r.idle = nil
+	}
+}
+
+// sorted returns the tracked items in the order of their ids, so that nothing depends on the order of a map.
+func (r *relay) sorted() []*item {
+	items := make([]*item, 0, len(r.items))
+	for _, it := range r.items {
+		items = append(items, it)
+	}
+	slices.SortFunc(items, func(a, b *item) int { return slices.Compare(a.id[:], b.id[:]) })
+	return items
+}
+
+func (r *relay) dropped(it *item, reason DropReason) {
+	if it.path != PathHot {
+		return
+	}
+	topic := it.delivery.Topic
+	r.notes = append(r.notes, func() { r.o.obs.Dropped(topic, reason) })
+}

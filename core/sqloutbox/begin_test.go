@@ -1,0 +1,132 @@
+package sqloutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+func TestBeginHearsTheOutcome(t *testing.T) {
+	lost := errors.New("connection lost")
+	type step = func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error
+	commit := func(before func(ctx context.Context, tx *sqloutbox.Tx)) step {
+		return func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+			before(t.Context(), tx)
+			return tx.Commit()
+		}
+	}
+	for name, tc := range map[string]struct {
+		do   step
+		want core.Outcome
+		err  error
+	}{
+		"commit": {commit(func(context.Context, *sqloutbox.Tx) {}), core.Committed, nil},
+		"rollback": {func(_ *testing.T, _ *fakeDriver, tx *sqloutbox.Tx) error {
+			return tx.Rollback()
+		}, core.RolledBack, nil},
+		"commit fails": {func(_ *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+			d.fail["COMMIT"] = lost
+			return tx.Commit()
+		}, core.Unknown, core.ErrCommitUnknown},
+		"statements that worked": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
+			_, _ = tx.ExecContext(ctx, "UPDATE t")
+			rows, _ := tx.QueryContext(ctx, "SELECT n FROM t")
+			_ = rows.Close()
+			_ = tx.QueryRowContext(ctx, "SELECT n FROM t").Scan(new(int))
+		}), core.Committed, nil},
+		"ignored error": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+			d.fail["UPDATE t"] = lost
+			_, _ = tx.ExecContext(t.Context(), "UPDATE t")
+			return tx.Commit()
+		}, core.Unknown, nil},
+		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+			d.rowsFail = lost
+			rows, err := tx.QueryContext(t.Context(), "SELECT n FROM t FOR UPDATE")
+			must(t, err)
+			for rows.Next() {
+			}
+			_ = rows.Close()
+			return tx.Commit()
+		}, core.Unknown, nil},
+		"a row that locks": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
+			_ = tx.QueryRowContext(ctx, "SELECT n FROM t FOR UPDATE").Scan(new(int))
+		}), core.Unknown, nil},
+		"a prepared statement": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
+			_, _ = tx.PrepareContext(ctx, "UPDATE t")
+		}), core.Unknown, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newFake()
+			tx, err := sqloutbox.Begin(t.Context(), d.open(t, d), nil, core.MySQL)
+			must(t, err)
+			defer tx.Rollback()
+			var h heard
+			h.on(tx)
+			wantIs(t, tc.do(t, d, tx), tc.err)
+			h.want(t, tc.want)
+			wantIs(t, tx.Rollback(), sql.ErrTxDone)
+			h.want(t, tc.want)
+		})
+	}
+}
+
+func TestBeginContextEnds(t *testing.T) {
+	d := newFake()
+	ctx, cancel := context.WithCancel(t.Context())
+	tx, err := sqloutbox.Begin(ctx, d.open(t, d), nil, core.Postgres)
+	must(t, err)
+	ended := make(chan core.Outcome, 1)
+	tx.OnOutcome(func(o core.Outcome) { ended <- o })
+	cancel()
+	if o := <-ended; o != core.RolledBack { // without a call of Commit or Rollback
+		t.Fatalf("heard %v", o)
+	}
+	err = tx.Commit()
+	wantIs(t, err, sql.ErrTxDone)
+	wantIs(t, err, context.Canceled)
+	if slices.Contains(d.statements(), "COMMIT") {
+		t.Fatal("COMMIT was sent")
+	}
+}
+
+func TestBeginLeavesTheTrackingToTheConnector(t *testing.T) {
+	d := newFake()
+	db := tracked(t, d, core.MySQL)
+	tx, err := sqloutbox.Begin(t.Context(), db, nil, core.MySQL)
+	must(t, err)
+	var h heard
+	h.on(tx)
+	stmt, err := tx.PrepareContext(t.Context(), "UPDATE t") // seen by the connection
+	must(t, err)
+	_, err = stmt.Exec()
+	must(t, err)
+	must(t, tx.Commit())
+	h.want(t, core.Committed)
+}
+
+func TestBeginRefusesWhatItCannotUse(t *testing.T) {
+	d := newFake()
+	if _, err := sqloutbox.Begin(t.Context(), nil, nil, core.Postgres); err == nil {
+		t.Error("a nil pool was accepted")
+	}
+	if _, err := sqloutbox.Begin(t.Context(), d.open(t, d), nil, ""); err == nil {
+		t.Error("an unknown driver was accepted without a dialect")
+	}
+	if _, err := sqloutbox.Begin(t.Context(), d.open(t, d), nil, "oracle"); err == nil {
+		t.Error("an unknown dialect was accepted")
+	}
+	d.fail["BEGIN"] = errors.New("too many clients")
+	if _, err := sqloutbox.Begin(t.Context(), d.open(t, d), nil, core.Postgres); err == nil {
+		t.Error("a failed BEGIN was not reported")
+	}
+	if _, err := sqloutbox.Follow(t.Context(), core.Postgres, func(context.Context) (sqloutbox.TxConn, error) {
+		return (*sql.Tx)(nil), nil
+	}); err == nil {
+		t.Error("no transaction was accepted")
+	}
+}

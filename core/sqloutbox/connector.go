@@ -1,0 +1,110 @@
+package sqloutbox
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Connector wraps c so that every transaction of a pool opened with it is tracked, whoever begins it: database/sql itself, sqlx,
+// sqlc, Bun, GORM, Ent. It sees statements, prepared statements, savepoints, errors and rollbacks on the driver's
+// connection, adds nothing to what is sent, and is found again by TxOf.
+//
+//	pool := sql.OpenDB(sqloutbox.Connector(connector, core.Postgres))
+//
+// d may be empty for the common drivers (pgx, lib/pq, pgdriver, go-sql-driver/mysql, modernc.org/sqlite, mattn/go-sqlite3,
+// ncruces/go-sqlite3). If c is nil or d cannot be told, connecting fails with an error that says so. Wrap other
+// decorators of the driver (tracing, logging) on the inside, so that this one is outermost. Code that reaches for the
+// driver's own connection with sql.Conn.Raw finds it behind the method Raw() driver.Conn.
+//
+// The result is safe for use by several goroutines. A Connector that is wrapped again is returned as it is.
+func Connector(c driver.Connector, d core.Dialect) driver.Connector {
+	if own, ok := c.(*trackingConnector); ok && (d == "" || d == own.dialect) {
+		return own
+	}
+	t := &trackingConnector{inner: c, dialect: d}
+	switch {
+	case c == nil:
+		t.err = errors.New("outbox: Connector was given a nil driver.Connector")
+	case d == "":
+		t.dialect, t.err = dialectOfDriver(c.Driver())
+	default:
+		t.err = checkDialect(d)
+	}
+	return t
+}
+
+type trackingConnector struct {
+	inner   driver.Connector
+	dialect core.Dialect
+	err     error
+}
+
+func (c *trackingConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	conn, err := c.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &trackingConn{inner: conn, dialect: c.dialect}, nil
+}
+
+func (c *trackingConnector) Driver() driver.Driver {
+	if c.inner == nil {
+		return unusableDriver{c.err}
+	}
+	return c.inner.Driver()
+}
+
+// Close closes the wrapped connector when it can be closed; sql.DB.Close calls it.
+func (c *trackingConnector) Close() error {
+	if closer, ok := c.inner.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+type unusableDriver struct{ err error }
+
+func (d unusableDriver) Open(string) (driver.Conn, error) { return nil, d.err }
+
+func checkDialect(d core.Dialect) error {
+	switch d {
+	case core.Postgres, core.MySQL, core.SQLite:
+		return nil
+	}
+	return fmt.Errorf("outbox: dialect %q is not supported: use core.Postgres, core.MySQL or core.SQLite", string(d))
+}
+
+// dialectOfDriver tells the dialect by the import path of the driver, so that no driver needs to be imported.
+func dialectOfDriver(d driver.Driver) (core.Dialect, error) {
+	t := reflect.TypeOf(d)
+	if t == nil {
+		return "", errors.New("outbox: the driver is nil: name the dialect")
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	path := t.PkgPath()
+	for _, known := range []struct {
+		part    string
+		dialect core.Dialect
+	}{
+		{"jackc/pgx/", core.Postgres}, {"lib/pq", core.Postgres}, {"driver/pgdriver", core.Postgres},
+		{"go-sql-driver/mysql", core.MySQL},
+		{"modernc.org/sqlite", core.SQLite}, {"go-sqlite3", core.SQLite}, {"glebarez/go-sqlite", core.SQLite},
+	} {
+		if strings.Contains(path, known.part) {
+			return known.dialect, nil
+		}
+	}
+	return "", fmt.Errorf("outbox: cannot tell the dialect of the driver %s: name it (core.Postgres, core.MySQL or core.SQLite)", t)
+}

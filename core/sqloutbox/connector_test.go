@@ -1,0 +1,327 @@
+package sqloutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+func tracked(t *testing.T, d *fakeDriver, dialect core.Dialect) *sql.DB {
+	return d.open(t, sqloutbox.Connector(d, dialect))
+}
+
+func beginTracked(t *testing.T, db *sql.DB) (*sql.Tx, core.Tx) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	ob, err := sqloutbox.TxOf(t.Context(), tx)
+	must(t, err)
+	return tx, ob
+}
+
+func TestConnectorHearsTheOutcome(t *testing.T) {
+	refused := errors.New("connection lost")
+	for name, tc := range map[string]struct {
+		do   func(t *testing.T, d *fakeDriver, tx *sql.Tx) error
+		want core.Outcome
+		err  error
+	}{
+		"commit":   {func(_ *testing.T, _ *fakeDriver, tx *sql.Tx) error { return tx.Commit() }, core.Committed, nil},
+		"rollback": {func(_ *testing.T, _ *fakeDriver, tx *sql.Tx) error { return tx.Rollback() }, core.RolledBack, nil},
+		"commit fails": {func(_ *testing.T, d *fakeDriver, tx *sql.Tx) error {
+			d.fail["COMMIT"] = refused
+			return tx.Commit()
+		}, core.Unknown, core.ErrCommitUnknown},
+		"connection is gone at commit": {func(_ *testing.T, d *fakeDriver, tx *sql.Tx) error {
+			d.fail["COMMIT"] = driver.ErrBadConn
+			return tx.Commit()
+		}, core.Unknown, core.ErrCommitUnknown},
+		"ignored error": {func(_ *testing.T, d *fakeDriver, tx *sql.Tx) error {
+			d.fail["UPDATE t"] = refused
+			_, _ = tx.Exec("UPDATE t")
+			return tx.Commit()
+		}, core.Unknown, nil},
+		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
+			d.rowsFail = refused
+			rows, err := tx.Query("SELECT n FROM t FOR UPDATE")
+			must(t, err)
+			for rows.Next() {
+			}
+			wantIs(t, rows.Err(), refused)
+			return tx.Commit()
+		}, core.Unknown, nil},
+		"ignored error of a prepared statement": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
+			d.fail["UPDATE t"] = refused
+			stmt, err := tx.Prepare("UPDATE t")
+			must(t, err)
+			_, _ = stmt.Exec()
+			return tx.Commit()
+		}, core.Unknown, nil},
+		"ignored error of Prepare": {func(_ *testing.T, d *fakeDriver, tx *sql.Tx) error {
+			d.fail["PREPARE UPDATE t"] = refused
+			_, _ = tx.Prepare("UPDATE t")
+			return tx.Commit()
+		}, core.Unknown, nil},
+		"COMMIT as text": {func(t *testing.T, _ *fakeDriver, tx *sql.Tx) error {
+			_, err := tx.Exec("COMMIT")
+			must(t, err)
+			return tx.Commit()
+		}, core.Unknown, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, plain := range []bool{false, true} {
+				d := newFake()
+				d.plain = plain
+				tx, ob := beginTracked(t, tracked(t, d, core.Postgres))
+				if !ob.Tracked() {
+					t.Fatal("not tracked")
+				}
+				var h heard
+				h.on(ob)
+				wantIs(t, tc.do(t, d, tx), tc.err)
+				h.want(t, tc.want)
+			}
+		})
+	}
+}
+
+func TestConnectorFollowsSavepoints(t *testing.T) {
+	for _, prepared := range []bool{false, true} {
+		d := newFake()
+		tx, ob := beginTracked(t, tracked(t, d, core.Postgres))
+		run := func(query string) {
+			t.Helper()
+			if !prepared {
+				_, err := tx.Exec(query)
+				must(t, err)
+				return
+			}
+			stmt, err := tx.Prepare(query)
+			must(t, err)
+			_, err = stmt.Exec()
+			must(t, err)
+		}
+		var kept, gone heard
+		kept.on(ob)
+		run("SAVEPOINT a")
+		gone.on(ob)
+		run("ROLLBACK TO SAVEPOINT a")
+		gone.want(t, core.RolledBack)
+		kept.want(t)
+		must(t, tx.Commit())
+		kept.want(t, core.Committed)
+	}
+}
+
+func TestConnectorEndOfContextRollsBack(t *testing.T) {
+	d := newFake()
+	db := tracked(t, d, core.Postgres)
+	ctx, cancel := context.WithCancel(t.Context())
+	tx, err := db.BeginTx(ctx, nil)
+	must(t, err)
+	ob, err := sqloutbox.TxOf(ctx, tx)
+	must(t, err)
+	ended := make(chan core.Outcome, 1)
+	ob.OnOutcome(func(o core.Outcome) { ended <- o })
+	cancel()
+	if o := <-ended; o != core.RolledBack {
+		t.Fatalf("heard %v", o)
+	}
+	if err := tx.Commit(); err == nil {
+		t.Fatal("Commit after the end of the context returned nil")
+	}
+	if slices.Contains(d.statements(), "COMMIT") {
+		t.Fatal("COMMIT was sent")
+	}
+}
+
+func TestConnectorErrSkipIsNoError(t *testing.T) {
+	d := newFake()
+	d.skip = true
+	tx, ob := beginTracked(t, tracked(t, d, core.MySQL))
+	var h heard
+	h.on(ob)
+	_, err := tx.Exec("UPDATE t SET n = ?", 1)
+	must(t, err)
+	rows, err := tx.Query("SELECT ?", 1)
+	must(t, err)
+	must(t, rows.Close())
+	must(t, tx.Commit())
+	h.want(t, core.Committed)
+	if !slices.Contains(d.statements(), "PREPARE UPDATE t SET n = ?") {
+		t.Fatalf("the statement was not prepared after ErrSkip: %q", d.statements())
+	}
+}
+
+func TestConnectorConnectionEndsWithOpenTransaction(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(driver.Conn)
+		want core.Outcome
+	}{
+		"close":         {func(c driver.Conn) { _ = c.Close() }, core.RolledBack},
+		"reset session": {func(c driver.Conn) { _ = c.(driver.SessionResetter).ResetSession(t.Context()) }, core.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newFake()
+			db := tracked(t, d, core.Postgres)
+			conn, err := db.Conn(t.Context())
+			must(t, err)
+			var h heard
+			must(t, conn.Raw(func(dc any) error { // a transaction that database/sql does not know of
+				_, err := dc.(driver.ConnBeginTx).BeginTx(t.Context(), driver.TxOptions{})
+				return err
+			}))
+			ob, err := sqloutbox.TxOf(t.Context(), conn)
+			must(t, err)
+			h.on(ob)
+			must(t, conn.Raw(func(dc any) error { tc.do(dc.(driver.Conn)); return nil }))
+			h.want(t, tc.want)
+			wantIs(t, ob.Err(), core.ErrTxAborted)
+		})
+	}
+}
+
+func TestConnectorForwardsOptionalInterfaces(t *testing.T) {
+	d := newFake()
+	db := tracked(t, d, core.Postgres)
+	must(t, db.PingContext(t.Context()))
+	if !slices.Contains(d.statements(), "PING") {
+		t.Error("Ping did not reach the driver")
+	}
+	_, err := db.Exec("UPDATE t SET s = ?", upper("x"))
+	must(t, err)
+	if d.checked == 0 {
+		t.Error("the driver's CheckNamedValue was not asked")
+	}
+	stmt, err := db.Prepare("UPDATE t SET s = ?")
+	must(t, err)
+	_, err = stmt.Exec(upper("x"))
+	must(t, err)
+	_, err = stmt.Exec(1)
+	must(t, err)
+	must(t, stmt.Close())
+	if d.converted == 0 {
+		t.Error("the statement's ColumnConverter was not asked")
+	}
+	if d.reset == 0 {
+		t.Error("ResetSession did not reach the driver")
+	}
+	conn, err := db.Conn(t.Context())
+	must(t, err)
+	must(t, conn.Raw(func(dc any) error {
+		if _, ok := dc.(interface{ Raw() driver.Conn }).Raw().(*fakeFullConn); !ok {
+			t.Error("Raw is not the driver's connection")
+		}
+		d.valid = false
+		if dc.(driver.Validator).IsValid() {
+			t.Error("IsValid was not asked")
+		}
+		return nil
+	}))
+	must(t, conn.Close())
+	if db.Driver() != driver.Driver(d) {
+		t.Error("Driver is not the wrapped one")
+	}
+	must(t, db.Close())
+	if !d.closed {
+		t.Error("the connector was not closed")
+	}
+}
+
+func TestConnectorWorksWithMinimalDriver(t *testing.T) {
+	d := newFake()
+	d.plain = true
+	db := tracked(t, d, core.SQLite)
+	must(t, db.PingContext(t.Context()))
+	rows, err := db.Query("SELECT n", int32(1))
+	must(t, err)
+	types, err := rows.ColumnTypes()
+	must(t, err)
+	if types[0].DatabaseTypeName() != "" || types[0].ScanType() == nil {
+		t.Errorf("column type %q %v", types[0].DatabaseTypeName(), types[0].ScanType())
+	}
+	must(t, rows.Close())
+	if _, err := db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true}); err == nil {
+		t.Error("a read-only transaction was accepted")
+	}
+	if _, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable}); err == nil {
+		t.Error("an isolation level was accepted")
+	}
+	if _, err := db.Exec("UPDATE t SET n = @n", sql.Named("n", 1)); err == nil {
+		t.Error("a named parameter was accepted")
+	}
+}
+
+func TestConnectorRefusesWhatItCannotUse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		c    driver.Connector
+		d    core.Dialect
+		want string
+	}{
+		"nil":             {nil, core.Postgres, "nil driver.Connector"},
+		"unknown driver":  {newFake(), "", "name it"},
+		"unknown dialect": {newFake(), "oracle", "oracle"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := sql.OpenDB(sqloutbox.Connector(tc.c, tc.d))
+			defer db.Close()
+			if err := db.PingContext(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("error %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+	c := sqloutbox.Connector(newFake(), core.Postgres)
+	if sqloutbox.Connector(c, "") != c || sqloutbox.Connector(c, core.Postgres) != c {
+		t.Error("a Connector was wrapped twice")
+	}
+}
+
+func TestTxOf(t *testing.T) {
+	d := newFake()
+	db := tracked(t, d, core.Postgres)
+	tx, ob := beginTracked(t, db)
+	again, err := sqloutbox.TxOf(t.Context(), embedded{tx})
+	must(t, err)
+	if !again.Tracked() || again.Dialect() != core.Postgres {
+		t.Fatal("what embeds a *sql.Tx is not found")
+	}
+	if got := d.statements(); len(got) != 1 {
+		t.Fatalf("the probe reached the database: %q", got)
+	}
+	if same, err := sqloutbox.TxOf(t.Context(), struct {
+		sqloutbox.Conn
+		core.Tx
+	}{tx, ob}); err != nil || same == nil {
+		t.Fatalf("a core.Tx is not taken as it is: %v", err)
+	}
+	must(t, tx.Rollback())
+
+	_, err = sqloutbox.TxOf(t.Context(), tx)
+	wantIs(t, err, core.ErrNoTransaction)
+	wantIs(t, err, sql.ErrTxDone)
+	for name, conn := range map[string]sqloutbox.Conn{
+		"nil": nil, "nil tx": (*sql.Tx)(nil), "pool": db, "embedded pool": embeddedDB{db},
+	} {
+		if _, err := sqloutbox.TxOf(t.Context(), conn); !errors.Is(err, core.ErrNoTransaction) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	conn, err := db.Conn(t.Context())
+	must(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "BEGIN")
+	must(t, err)
+	_, err = sqloutbox.TxOf(t.Context(), conn)
+	wantIs(t, err, core.ErrNoTransaction)
+}
+
+type embedded struct{ *sql.Tx }
+type embeddedDB struct{ *sql.DB }

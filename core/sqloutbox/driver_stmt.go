@@ -1,0 +1,88 @@
+package sqloutbox
+
+import (
+	"context"
+	"database/sql/driver"
+)
+
+// trackingStmt shows the executions of a prepared statement to the transaction its connection is in at that time.
+type trackingStmt struct {
+	inner driver.Stmt
+	conn  *trackingConn
+	query string
+}
+
+var (
+	_ driver.Stmt              = (*trackingStmt)(nil)
+	_ driver.StmtExecContext   = (*trackingStmt)(nil)
+	_ driver.StmtQueryContext  = (*trackingStmt)(nil)
+	_ driver.NamedValueChecker = (*trackingStmt)(nil)
+	_ driver.ColumnConverter   = (*trackingStmt)(nil) //nolint:staticcheck // drivers still have it
+)
+
+func (s *trackingStmt) Close() error  { return s.inner.Close() }
+func (s *trackingStmt) NumInput() int { return s.inner.NumInput() }
+
+func (s *trackingStmt) Exec(args []driver.Value) (driver.Result, error) {
+	return s.ExecContext(context.Background(), namedValues(args))
+}
+
+func (s *trackingStmt) Query(args []driver.Value) (driver.Rows, error) {
+	return s.QueryContext(context.Background(), namedValues(args))
+}
+
+func (s *trackingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	var (
+		res driver.Result
+		err error
+	)
+	if e, ok := s.inner.(driver.StmtExecContext); ok {
+		res, err = e.ExecContext(ctx, args)
+	} else {
+		var values []driver.Value
+		if values, err = plainValues(ctx, args); err == nil {
+			res, err = s.inner.Exec(values) //nolint:staticcheck // old drivers have only this
+		}
+	}
+	s.conn.observe(s.query, err)
+	return res, err
+}
+
+func (s *trackingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	var (
+		rows driver.Rows
+		err  error
+	)
+	if q, ok := s.inner.(driver.StmtQueryContext); ok {
+		rows, err = q.QueryContext(ctx, args)
+	} else {
+		var values []driver.Value
+		if values, err = plainValues(ctx, args); err == nil {
+			rows, err = s.inner.Query(values) //nolint:staticcheck // old drivers have only this
+		}
+	}
+	s.conn.observe(s.query, err)
+	return s.conn.wrapRows(rows, err)
+}
+
+func (s *trackingStmt) CheckNamedValue(nv *driver.NamedValue) error {
+	if checker, ok := s.inner.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(nv)
+	}
+	return s.conn.CheckNamedValue(nv)
+}
+
+func (s *trackingStmt) ColumnConverter(i int) driver.ValueConverter {
+	if cc, ok := s.inner.(driver.ColumnConverter); ok { //nolint:staticcheck // drivers still have it
+		return cc.ColumnConverter(i)
+	}
+	return driver.DefaultParameterConverter
+}
+
+func namedValues(args []driver.Value) []driver.NamedValue {
+	named := make([]driver.NamedValue, len(args))
+	for i, v := range args {
+		named[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+	}
+	return named
+}

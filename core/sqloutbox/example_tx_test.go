@@ -1,0 +1,85 @@
+package sqloutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// A pool opened with Connector tracks every transaction, whoever begins it.
+func ExampleConnector() {
+	pool := sql.OpenDB(sqloutbox.Connector(newFake(), core.Postgres)) // in place of newFake(): stdlib.GetConnector(*config)
+	defer pool.Close()
+
+	ctx := context.Background()
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	ob, err := sqloutbox.TxOf(ctx, tx) // what core.Outbox.Publish takes
+	if err != nil {
+		panic(err)
+	}
+	ob.OnOutcome(func(o core.Outcome) { fmt.Println("heard:", o) })
+	fmt.Println("tracked:", ob.Tracked(), "error:", tx.Commit())
+	// Output:
+	// heard: committed
+	// tracked: true error: <nil>
+}
+
+// Outside a transaction there is nothing an event could be atomic with.
+func ExampleTxOf() {
+	pool := sql.OpenDB(sqloutbox.Connector(newFake(), core.Postgres))
+	defer pool.Close()
+	_, err := sqloutbox.TxOf(context.Background(), pool)
+	fmt.Println(err)
+	// Output: outbox: no transaction: TxOf was given a *sql.DB; begin a transaction and give it that
+}
+
+// Begin needs no change to how the pool is opened.
+func ExampleBegin() {
+	pool := sql.OpenDB(newFake())
+	defer pool.Close()
+
+	ctx := context.Background()
+	tx, err := sqloutbox.Begin(ctx, pool, nil, core.Postgres)
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, "UPDATE orders SET status = 'placed' WHERE id = 1"); err != nil {
+		panic(err)
+	}
+	tx.OnOutcome(func(o core.Outcome) { fmt.Println("heard:", o) }) // tx is what core.Outbox.Publish takes
+	fmt.Println(tx.Commit())
+	// Output:
+	// heard: committed
+	// <nil>
+}
+
+// A Transactor commits when the function returns nil. Within it, another call is a savepoint.
+func ExampleNewTransactor() {
+	pool := sql.OpenDB(newFake())
+	defer pool.Close()
+
+	r := sqloutbox.NewTransactor(pool, core.Postgres)
+	err := r.RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) error {
+		tx.OnOutcome(func(o core.Outcome) { fmt.Println("outer:", o) })
+		err := r.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+			tx.OnOutcome(func(o core.Outcome) { fmt.Println("inner:", o) })
+			return fmt.Errorf("no stock")
+		})
+		fmt.Println(err)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// inner: rolled_back
+	// no stock
+	// outer: committed
+	// <nil>
+}

@@ -1,0 +1,116 @@
+package sqloutbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// probe travels in a context to the connection of a pool opened with Connector, which writes its answer into it.
+type probe struct {
+	seen    bool
+	dialect core.Dialect
+	tracker *core.Tracker
+}
+
+type probeKey struct{}
+
+const (
+	probeMark = "outbox:probe"
+	// A connection of Connector answers without executing it; others do, so it must be harmless everywhere.
+	probeQuery = "SELECT 1 /* " + probeMark + " */"
+	// The comment is code on MySQL and MariaDB; '1' = 1 is false on SQLite, where a text never equals a number.
+	dialectQuery = "SELECT CASE WHEN 1 = 0 /*! OR 1 = 1 */ THEN 'mysql' WHEN '1' = 1 THEN 'postgres' ELSE 'sqlite' END"
+)
+
+// answer recognises a probe and tells it which transaction the connection is in.
+func (c *trackingConn) answer(ctx context.Context, query string) bool {
+	if !strings.Contains(query, probeMark) {
+		return false
+	}
+	p, ok := ctx.Value(probeKey{}).(*probe)
+	if !ok {
+		return false
+	}
+	p.seen, p.dialect, p.tracker = true, c.dialect, c.tracker
+	return true
+}
+
+// TxOf returns the transaction that tx runs its statements in. tx is anything bound to it: a *sql.Tx, a sqlx.Tx, a bun.Tx, a
+// *sql.Conn with an open transaction, or a *Tx of this package.
+//
+// With a pool opened with Connector the answer costs no round trip to the database, and the result is tracked. Otherwise tx
+// counts as a transaction when it has Commit and Rollback methods: the result is then not tracked, which costs two short
+// queries (SELECT of a constant) and leaves its events to the poller. Everything else, as a pool or a connection
+// without a transaction, is refused with an error wrapping core.ErrNoTransaction, and so is a transaction that has
+// ended. An error wrapping core.ErrTxAborted means that the transaction did not answer.
+//
+// A BEGIN that was sent as text is not a transaction to database/sql, and not to TxOf.
+func TxOf(ctx context.Context, tx Conn) (core.Tx, error) {
+	if isNil(tx) {
+		return nil, fmt.Errorf("%w: TxOf was given nil", core.ErrNoTransaction)
+	}
+	switch tx := tx.(type) {
+	case core.Tx:
+		return tx, nil
+	case *sql.DB:
+		return nil, fmt.Errorf("%w: TxOf was given a *sql.DB; begin a transaction and give it that", core.ErrNoTransaction)
+	}
+	var p probe
+	if _, err := tx.ExecContext(context.WithValue(ctx, probeKey{}, &p), probeQuery); err != nil {
+		return nil, probeError(err)
+	}
+	switch {
+	case p.tracker != nil:
+		return WrapTx(tx, p.dialect, p.tracker), nil
+	case p.seen:
+		return nil, fmt.Errorf("%w: the connection of this %T is not in one", core.ErrNoTransaction, tx)
+	}
+	if _, ok := tx.(interface {
+		Commit() error
+		Rollback() error
+	}); !ok {
+		return nil, fmt.Errorf("%w: %T has no Commit and Rollback", core.ErrNoTransaction, tx)
+	}
+	d, err := askDialect(ctx, tx)
+	if err != nil {
+		return nil, probeError(err)
+	}
+	return WrapTx(tx, d, nil), nil
+}
+
+func probeError(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return fmt.Errorf("%w: %w", core.ErrNoTransaction, err)
+	}
+	return fmt.Errorf("%w: %w", core.ErrTxAborted, err)
+}
+
+func askDialect(ctx context.Context, tx Conn) (d core.Dialect, err error) {
+	rows, err := tx.QueryContext(ctx, dialectQuery)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if !rows.Next() {
+		return "", errors.Join(errors.New("outbox: the database did not tell its dialect"), rows.Err())
+	}
+	return d, rows.Scan(&d)
+}
+
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Interface, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	default:
+		return false
+	}
+}

@@ -1,0 +1,111 @@
+package sqloutbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// NewTransactor returns a core.Transactor on a pool, opened with Connector or not. RunInTx gives fn a *Tx, which FromContext finds
+// too. Called with a context that carries a transaction of the same Transactor, RunInTx runs fn in a savepoint of it.
+// A panic rolls back and goes on.
+//
+// RunInTx does not commit a transaction that the database may have rolled back behind fn, because fn ignored a deadlock,
+// say: it returns an error wrapping core.ErrTxAborted. A nil db, or a dialect that is neither given nor told by the
+// driver, is reported by RunInTx. The result is safe for use by several goroutines.
+func NewTransactor(db *sql.DB, d core.Dialect) core.Transactor {
+	return &transactor{db: db, dialect: d}
+}
+
+// FromContext returns the transaction that a Transactor of this package put into ctx, else an error wrapping core.ErrNoTransaction.
+func FromContext(ctx context.Context) (*Tx, error) {
+	if tx, ok := core.TxFromContext(ctx); ok {
+		if t, ok := tx.(*Tx); ok {
+			return t, nil
+		}
+		return nil, fmt.Errorf("%w of package sqloutbox in the context, but a %T", core.ErrNoTransaction, tx)
+	}
+	return nil, fmt.Errorf("%w in the context", core.ErrNoTransaction)
+}
+
+type transactor struct {
+	db      *sql.DB
+	dialect core.Dialect
+}
+
+func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) (err error) {
+	if fn == nil {
+		return errors.New("outbox: RunInTx was given a nil function")
+	}
+	if tx, ok := core.TxFromContext(ctx); ok {
+		if t, ok := tx.(*Tx); ok && t.owner == r {
+			return t.nested(ctx, fn)
+		}
+	}
+	t, err := Begin(ctx, r.db, nil, r.dialect)
+	if err != nil {
+		return err
+	}
+	t.owner = r
+	ended := false
+	defer func() {
+		if !ended { // fn panicked, or called runtime.Goexit
+			_ = t.Rollback()
+		}
+	}()
+	err = fn(core.ContextWithTx(ctx, t), t)
+	if err == nil {
+		err = t.Err()
+	}
+	ended = true
+	if err != nil {
+		return withRollback(err, t.Rollback())
+	}
+	return t.Commit()
+}
+
+// nested runs fn in a savepoint.
+func (t *Tx) nested(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	t.depth++
+	defer func() { t.depth-- }()
+	name := fmt.Sprintf("outbox_%d", t.depth)
+	if _, err := t.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
+		return err
+	}
+	ended := false
+	undo := func() error {
+		// The context of fn may be the reason for the rollback, and must not be in its way.
+		undoCtx := context.WithoutCancel(ctx)
+		if _, err := t.ExecContext(undoCtx, "ROLLBACK TO SAVEPOINT "+name); err != nil {
+			return err
+		}
+		_, err := t.ExecContext(undoCtx, "RELEASE SAVEPOINT "+name)
+		return err
+	}
+	defer func() {
+		if !ended {
+			_ = undo()
+		}
+	}()
+	err := fn(ctx, t)
+	if err == nil {
+		err = t.Err()
+	}
+	ended = true
+	if err != nil {
+		return withRollback(err, undo())
+	}
+	_, err = t.ExecContext(ctx, "RELEASE SAVEPOINT "+name)
+	return err
+}
+
+// withRollback adds a failed rollback to the error that asked for it, unless the transaction had already ended.
+func withRollback(err, rollback error) error {
+	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("outbox: roll back: %w", rollback))
+}

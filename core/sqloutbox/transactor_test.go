@@ -1,0 +1,136 @@
+package sqloutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+func TestTransactor(t *testing.T) {
+	failed := errors.New("no stock")
+	for name, tc := range map[string]struct {
+		fn   func(ctx context.Context, r core.Transactor, tx core.Tx) error
+		err  error
+		log  []string
+		want core.Outcome
+	}{
+		"commits": {
+			func(context.Context, core.Transactor, core.Tx) error { return nil },
+			nil, []string{"BEGIN", "COMMIT"}, core.Committed,
+		},
+		"rolls back": {
+			func(context.Context, core.Transactor, core.Tx) error { return failed },
+			failed, []string{"BEGIN", "ROLLBACK"}, core.RolledBack,
+		},
+		"nested is a savepoint": {
+			func(ctx context.Context, r core.Transactor, _ core.Tx) error {
+				return r.RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+					return r.RunInTx(ctx, func(context.Context, core.Tx) error { return nil })
+				})
+			},
+			nil, []string{
+				"BEGIN", "SAVEPOINT outbox_1", "SAVEPOINT outbox_2", "RELEASE SAVEPOINT outbox_2", "RELEASE SAVEPOINT outbox_1", "COMMIT",
+			}, core.Committed,
+		},
+		"nested rolls back alone": {
+			func(ctx context.Context, r core.Transactor, _ core.Tx) error {
+				if err := r.RunInTx(ctx, func(context.Context, core.Tx) error { return failed }); !errors.Is(err, failed) {
+					return errors.New("the nested error is lost")
+				}
+				return nil
+			},
+			nil, []string{"BEGIN", "SAVEPOINT outbox_1", "ROLLBACK TO SAVEPOINT outbox_1", "RELEASE SAVEPOINT outbox_1", "COMMIT"}, core.Committed,
+		},
+		"does not commit what the database may have rolled back": {
+			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
+				_, _ = tx.Exec(ctx, "DEADLOCK")
+				return nil
+			},
+			core.ErrTxAborted, []string{"BEGIN", "DEADLOCK", "ROLLBACK"}, core.RolledBack,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newFake()
+			d.fail["DEADLOCK"] = errors.New("deadlock")
+			r := sqloutbox.NewTransactor(d.open(t, d), core.MySQL)
+			var h heard
+			err := r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				h.on(tx)
+				if own, err := sqloutbox.FromContext(ctx); err != nil || own != tx {
+					t.Errorf("FromContext: %v", err)
+				}
+				return tc.fn(ctx, r, tx)
+			})
+			wantIs(t, err, tc.err)
+			if got := d.statements(); !slices.Equal(got, tc.log) {
+				t.Errorf("ran %q, want %q", got, tc.log)
+			}
+			h.want(t, tc.want)
+		})
+	}
+}
+
+func TestTransactorPanic(t *testing.T) {
+	d := newFake()
+	r := sqloutbox.NewTransactor(d.open(t, d), core.Postgres)
+	var outer, inner heard
+	func() {
+		defer func() {
+			if v := recover(); v != "boom" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		_ = r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			outer.on(tx)
+			return r.RunInTx(ctx, func(_ context.Context, tx core.Tx) error {
+				inner.on(tx)
+				panic("boom")
+			})
+		})
+	}()
+	inner.want(t, core.RolledBack)
+	outer.want(t, core.RolledBack)
+	want := []string{"BEGIN", "SAVEPOINT outbox_1", "ROLLBACK TO SAVEPOINT outbox_1", "RELEASE SAVEPOINT outbox_1", "ROLLBACK"}
+	if got := d.statements(); !slices.Equal(got, want) {
+		t.Errorf("ran %q, want %q", got, want)
+	}
+}
+
+func TestTransactorOfAnotherPoolBeginsItsOwn(t *testing.T) {
+	d1, d2 := newFake(), newFake()
+	r1, r2 := sqloutbox.NewTransactor(d1.open(t, d1), core.Postgres), sqloutbox.NewTransactor(d2.open(t, d2), core.Postgres)
+	must(t, r1.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
+		return r2.RunInTx(ctx, func(context.Context, core.Tx) error { return nil })
+	}))
+	want := []string{"BEGIN", "COMMIT"}
+	if !slices.Equal(d1.statements(), want) || !slices.Equal(d2.statements(), want) {
+		t.Errorf("ran %q and %q", d1.statements(), d2.statements())
+	}
+}
+
+func TestTransactorReportsWrongUse(t *testing.T) {
+	d := newFake()
+	nothing := func(context.Context, core.Tx) error { return nil }
+	if err := sqloutbox.NewTransactor(nil, core.Postgres).RunInTx(t.Context(), nothing); err == nil {
+		t.Error("a nil pool was accepted")
+	}
+	if err := sqloutbox.NewTransactor(d.open(t, d), "").RunInTx(t.Context(), nothing); err == nil {
+		t.Error("an unknown driver was accepted without a dialect")
+	}
+	if err := sqloutbox.NewTransactor(d.open(t, d), core.Postgres).RunInTx(t.Context(), nil); err == nil {
+		t.Error("a nil function was accepted")
+	}
+	_, err := sqloutbox.FromContext(t.Context())
+	wantIs(t, err, core.ErrNoTransaction)
+	foreign := core.ContextWithTx(t.Context(), sqloutbox.WrapTx(&sql.Tx{}, core.Postgres, nil))
+	_, err = sqloutbox.FromContext(foreign)
+	wantIs(t, err, core.ErrNoTransaction)
+	if len(d.statements()) != 0 {
+		t.Errorf("ran %q", d.statements())
+	}
+}

@@ -91,6 +91,16 @@ type classified struct {
 func (e *classified) Error() string { return e.err.Error() }
 func (e *classified) Unwrap() error { return e.err }
 
+// ClassOf returns what err says about itself: the class it was marked with. ok is false when nobody marked it. For publishers that wrap
+// others.
+func ClassOf(err error) (class Class, ok bool) {
+	var c *classified
+	if !errors.As(err, &c) {
+		return ClassTransient, false
+	}
+	return c.class, true
+}
+
 func classify(err error, c Class) error {
 	if err == nil {
 		return nil

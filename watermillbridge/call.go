@@ -1,0 +1,105 @@
+package watermillbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// States of a call. Whoever leaves callRunning first decides who hears the outcome.
+const (
+	callRunning int32 = iota
+	callReturned
+	callLeft // its caller has gone
+)
+
+// call is one call of the Watermill publisher in a goroutine of its own, because nothing else ends a wait for it. A call whose caller
+// stayed is used again; one that was left behind belongs to its goroutine.
+type call struct {
+	p     *Publisher
+	state atomic.Int32
+	done  chan struct{} // capacity 1
+	err   error
+
+	topic   string
+	msg     *message.Message
+	eventID string
+	rowID   core.RowID
+	began   time.Time
+}
+
+func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg *message.Message) error {
+	c := p.pool.Get().(*call)
+	c.state.Store(callRunning)
+	c.topic, c.msg, c.eventID, c.rowID, c.began = topic, msg, d.ID, d.RowID, time.Now()
+	go c.run()
+
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if c.state.CompareAndSwap(callRunning, callLeft) {
+			p.addStuck(topic, 1)
+			return fmt.Errorf("%w: topic %q: %w", ErrNoAnswer, topic, ended(ctx))
+		}
+		<-c.done // it returned at the same moment: then its answer counts
+	}
+	err := c.err
+	c.msg, c.err = nil, nil
+	p.pool.Put(c)
+	return err
+}
+
+func (c *call) run() {
+	returned := false
+	defer func() {
+		if !returned {
+			c.panicked(recover())
+		}
+		c.finish()
+	}()
+	c.err = c.p.pub.Publish(c.topic, c.msg)
+	returned = true
+}
+
+// panicked notes a panic, or the end of the goroutine by runtime.Goexit when v is nil.
+func (c *call) panicked(v any) {
+	if v == nil {
+		v = "it ended its goroutine"
+	}
+	c.err = fmt.Errorf("%w: %v", ErrPanic, v)
+	c.p.cfg.Logger.Error("watermillbridge: publisher panicked", "destination", c.topic, "event_id", c.eventID, "row_id", c.rowID.String(),
+		"err", c.err, "stack", string(debug.Stack()))
+}
+
+func (c *call) finish() {
+	p := c.p
+	if c.state.CompareAndSwap(callRunning, callReturned) {
+		p.leave()
+		c.done <- struct{}{} // c belongs to the caller from here on
+		return
+	}
+	defer p.leave()
+	p.addStuck(c.topic, -1)
+	l := Late{Topic: c.topic, EventID: c.eventID, RowID: c.rowID, Err: c.err, After: time.Since(c.began)}
+	p.cfg.Logger.Warn("watermillbridge: publisher answered after the event was given up; it is published again",
+		"destination", l.Topic, "event_id", l.EventID, "row_id", l.RowID.String(), "err", l.Err, "after", l.After)
+	if p.cfg.OnLate != nil {
+		p.cfg.OnLate(l)
+	}
+}
+
+// ended returns why ctx ended: always something that wraps its error, because a relay tells a timeout by it.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

@@ -1,0 +1,175 @@
+package watermillbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// ErrNotOutboxMessage: a message lacks what every message of an outbox carries, or carries it in a form that cannot be read.
+// The wrapped errors name every problem.
+var ErrNotOutboxMessage = errors.New("watermillbridge: not a message of an outbox")
+
+// watermillPrefix starts the metadata that Watermill's own Pub/Subs add for themselves.
+const watermillPrefix = "_watermill_"
+
+// NewMessage returns the message of a delivery, as a Publisher sends it unless Config.Marshal says otherwise: UUID is the row id,
+// metadata are the event's headers and its fields under the names core.HeaderEventID and so on, all text. Fields that are empty
+// or zero are left out. The payload is a copy. The message's context is ctx.
+func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
+	// Never nil: a broker may take a missing payload for a deletion.
+	msg := message.NewMessage(d.RowID.String(), append(make([]byte, 0, len(d.Payload)), d.Payload...))
+	msg.SetContext(ctx)
+
+	md := make(message.Metadata, len(d.Headers)+13)
+	for k, v := range d.Headers {
+		md[k] = v
+	}
+	text := func(name, v string) {
+		if v != "" {
+			md[name] = v
+		}
+	}
+	number := func(name string, v int64) {
+		if v != 0 {
+			md[name] = strconv.FormatInt(v, 10)
+		}
+	}
+	text(core.HeaderEventID, d.ID)
+	text(core.HeaderEventType, d.Type)
+	number(core.HeaderSchemaVersion, int64(d.SchemaVersion))
+	text(core.HeaderAggregateType, d.AggregateType)
+	text(core.HeaderAggregateID, d.AggregateID)
+	number(core.HeaderAggregateVersion, d.AggregateVersion)
+	text(core.HeaderTenantID, d.TenantID)
+	text(core.HeaderPartitionKey, d.Key)
+	number(core.HeaderKeySeq, d.KeySeq)
+	text(core.HeaderContentType, d.ContentType)
+	number(core.HeaderAttempt, int64(d.Attempt))
+	if !d.OccurredAt.IsZero() {
+		md[core.HeaderOccurredAt] = d.OccurredAt.UTC().Format(time.RFC3339Nano)
+	}
+	if !d.ReplayOf.IsZero() {
+		md[core.HeaderReplayOf] = d.ReplayOf.String()
+	}
+	msg.Metadata = md
+	return msg
+}
+
+// EventFromMessage reads the event out of a message that a Publisher, or a log-based relay that sends the same names, has sent.
+// Topic is the one that a Watermill router consumed the message from, else empty. Other metadata become Headers, without names
+// that the outbox or Watermill keep for themselves. An error wraps ErrNotOutboxMessage: there is no event id or no event type, or
+// a field cannot be read. Payload shares its memory with the message.
+func EventFromMessage(msg *message.Message) (core.Delivery, error) {
+	if msg == nil {
+		return core.Delivery{}, fmt.Errorf("%w: it is nil", ErrNotOutboxMessage)
+	}
+	r := reader{md: msg.Metadata}
+	d := core.Delivery{Event: r.event(), KeySeq: r.number(core.HeaderKeySeq), Attempt: int(r.number(core.HeaderAttempt))}
+	d.Topic = message.SubscribeTopicFromCtx(msg.Context())
+	d.Payload = msg.Payload
+	d.Unordered = d.Key != "" && d.KeySeq == 0
+	if id, err := core.ParseRowID(msg.UUID); err == nil { // another relay may have numbered its messages otherwise
+		d.RowID = id
+	}
+	if s := msg.Metadata[core.HeaderReplayOf]; s != "" {
+		id, err := core.ParseRowID(s)
+		r.check(core.HeaderReplayOf, err)
+		d.ReplayOf = id
+	}
+	if _, _, err := core.RowIDRange(d.ID); err != nil {
+		r.check(core.HeaderEventID, err)
+	}
+	if d.Type == "" {
+		r.check(core.HeaderEventType, errors.New("it is missing"))
+	}
+	if len(r.problems) > 0 {
+		return d, fmt.Errorf("%w: %w", ErrNotOutboxMessage, errors.Join(r.problems...))
+	}
+	return d, nil
+}
+
+// reader reads fields of an event out of metadata and collects what is wrong with them.
+type reader struct {
+	md       message.Metadata
+	problems []error
+}
+
+func (r *reader) check(name string, err error) {
+	if err != nil {
+		r.problems = append(r.problems, fmt.Errorf("metadata %s: %w", name, err))
+	}
+}
+
+func (r *reader) number(name string) int64 {
+	s := r.md[name]
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	r.check(name, err)
+	return n
+}
+
+func (r *reader) time(name string) time.Time {
+	s := r.md[name]
+	if s == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	r.check(name, err)
+	return t
+}
+
+// event returns what the metadata say about the event: neither topic nor payload.
+func (r *reader) event() core.Event {
+	return core.Event{
+		ID:               r.md[core.HeaderEventID],
+		Type:             r.md[core.HeaderEventType],
+		AggregateType:    r.md[core.HeaderAggregateType],
+		AggregateID:      r.md[core.HeaderAggregateID],
+		AggregateVersion: r.number(core.HeaderAggregateVersion),
+		TenantID:         r.md[core.HeaderTenantID],
+		SchemaVersion:    int(r.number(core.HeaderSchemaVersion)),
+		Key:              r.md[core.HeaderPartitionKey],
+		OccurredAt:       r.time(core.HeaderOccurredAt),
+		ContentType:      r.md[core.HeaderContentType],
+		Headers:          headers(r.md),
+	}
+}
+
+// headers returns the metadata that are neither fields of an event nor of the transport.
+func headers(md message.Metadata) map[string]string {
+	var h map[string]string
+	for k, v := range md {
+		if isField(k) || hasPrefixFold(k, core.HeaderReservedPrefix) || hasPrefixFold(k, watermillPrefix) {
+			continue
+		}
+		if h == nil {
+			h = make(map[string]string, len(md))
+		}
+		h[k] = v
+	}
+	return h
+}
+
+func isField(name string) bool {
+	switch name {
+	case core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType, core.HeaderAggregateID,
+		core.HeaderAggregateVersion, core.HeaderTenantID, core.HeaderPartitionKey, core.HeaderKeySeq, core.HeaderOccurredAt,
+		core.HeaderContentType:
+		return true
+	}
+	return false
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}

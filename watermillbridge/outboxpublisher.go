@@ -1,0 +1,147 @@
+package watermillbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// nameMetadata is where Watermill's CQRS marshalers put the name of a command or an event.
+const nameMetadata = "name"
+
+// Outbox is the part of core.Outbox that an OutboxPublisher needs.
+type Outbox interface {
+	Publish(ctx context.Context, tx core.Tx, events ...core.Event) (ids []string, err error)
+}
+
+// OutboxConfig configures an OutboxPublisher. The zero value is ready for use.
+type OutboxConfig struct {
+	// Event may change the event that was made of a message before it is inserted: its type, key, or whether it is ordered.
+	// An error refuses the whole call. Default: none.
+	Event func(topic string, msg *message.Message, e *core.Event) error
+}
+
+// OutboxPublisher is a message.Publisher of Watermill that writes messages to the outbox, in the transaction that the message's
+// context carries. Give it to a Watermill CQRS bus, or use it where a Forwarder's publisher was: what is published commits or rolls
+// back with the transaction, and the relay sends it to the broker. It is safe for use by several goroutines.
+type OutboxPublisher struct {
+	outbox Outbox
+	cfg    OutboxConfig
+	tx     core.Tx // of InTx
+}
+
+// NewOutboxPublisher returns an OutboxPublisher.
+func NewOutboxPublisher(ob Outbox, cfg OutboxConfig) (*OutboxPublisher, error) {
+	if v := reflect.ValueOf(ob); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, errors.New("watermillbridge: the outbox is nil")
+	}
+	return &OutboxPublisher{outbox: ob, cfg: cfg}, nil
+}
+
+// InTx returns a publisher that writes messages in tx when their context carries no transaction. It is good for as long as tx is,
+// and takes the place of a publisher that was made for one transaction.
+func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
+	c := *p
+	c.tx = tx
+	return &c
+}
+
+// Publish writes all messages to the outbox in one call, or none of them. A message becomes an event like this:
+//
+//   - ID: metadata event_id, else the message's UUID if it is a UUID or a ULID, else a new one.
+//   - Topic: topic. Type: metadata event_type, else name (Watermill's CQRS sets it), else topic.
+//   - Key: metadata partition_key. Other fields: from the metadata that NewMessage writes.
+//   - Headers: all other metadata, without names that the outbox or Watermill keep for themselves.
+//
+// Errors wrap core.ErrNoTransaction when a message carries no transaction, core.ErrInvalidEvent when one cannot be an event, or are those of
+// core.Outbox.Publish. The messages of one call must carry the same transaction.
+func (p *OutboxPublisher) Publish(topic string, messages ...*message.Message) error {
+	if topic == "" {
+		return fmt.Errorf("%w: no topic", core.ErrInvalidEvent)
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	events := make([]core.Event, len(messages))
+	var problems []error
+	for i, msg := range messages {
+		if msg == nil {
+			problems = append(problems, fmt.Errorf("%w: message %d is nil", core.ErrInvalidEvent, i))
+			continue
+		}
+		e, err := p.event(topic, msg)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("message %d: %w", i, err))
+		}
+		events[i] = e
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("watermillbridge: publish to the outbox: %w", errors.Join(problems...))
+	}
+	tx, err := p.transaction(messages)
+	if err != nil {
+		return err
+	}
+	_, err = p.outbox.Publish(messages[0].Context(), tx, events...)
+	return err
+}
+
+// Close does nothing: the outbox belongs to the caller.
+func (p *OutboxPublisher) Close() error { return nil }
+
+// transaction returns the one transaction of all messages.
+func (p *OutboxPublisher) transaction(messages []*message.Message) (core.Tx, error) {
+	var tx core.Tx
+	for i, msg := range messages {
+		found, ok := core.TxFromContext(msg.Context())
+		if !ok {
+			found = p.tx
+		}
+		if found == nil {
+			return nil, fmt.Errorf("watermillbridge: message %d: %w in its context: give it one with SetContext, or use InTx",
+				i, core.ErrNoTransaction)
+		}
+		if tx == nil {
+			tx = found
+		} else if !same(tx, found) {
+			return nil, fmt.Errorf("watermillbridge: message %d carries another transaction than message 0: publish them in two calls", i)
+		}
+	}
+	return tx, nil
+}
+
+func same(a, b core.Tx) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event, error) {
+	r := reader{md: msg.Metadata}
+	e := r.event()
+	e.Topic = topic
+	e.Payload = msg.Payload
+	if e.ID == "" {
+		if _, _, err := core.RowIDRange(msg.UUID); err == nil {
+			e.ID = msg.UUID
+		}
+	}
+	if e.Type == "" {
+		e.Type = msg.Metadata[nameMetadata]
+	}
+	if e.Type == "" {
+		e.Type = topic
+	}
+	if len(r.problems) > 0 {
+		return e, fmt.Errorf("%w: %w", core.ErrInvalidEvent, errors.Join(r.problems...))
+	}
+	if p.cfg.Event != nil {
+		if err := p.cfg.Event(topic, msg, &e); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,244 @@
+package watermillbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Errors that callers branch on with errors.Is.
+var (
+	// ErrNoAnswer: the context ended before the Watermill publisher returned. Whether the broker has the message is unknown. The error
+	// also wraps the context's, so that a relay takes it for a timeout and publishes the event again.
+	ErrNoAnswer = errors.New("watermillbridge: publisher has not answered, the outcome is unknown")
+
+	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are begun. Unavailable.
+	// See what the broker or the network holds up; the calls go on by themselves when it answers.
+	ErrStuck = errors.New("watermillbridge: too many publishes without an answer")
+
+	// ErrClosed: Publish was called after Close. Unavailable: the event stays in the outbox.
+	ErrClosed = errors.New("watermillbridge: publisher is closed")
+
+	// ErrPanic: the Watermill publisher panicked. The process goes on.
+	ErrPanic = errors.New("watermillbridge: publisher panicked")
+)
+
+// Config configures a Publisher. The zero value is ready for use.
+type Config struct {
+	// Topic returns the Watermill topic of a delivery. Default: Delivery.Topic.
+	Topic func(d core.Delivery) string
+	// Marshal makes the message. Its context should be ctx or come from it. An error that does not say what it means makes
+	// the event DEAD, because the same event will fail again (see core.Unavailable for the other case). Default: NewMessage.
+	Marshal func(ctx context.Context, d core.Delivery) (*message.Message, error)
+	// Classifier judges errors of the Watermill publisher that do not say what they mean. ClassTransient leaves the error as
+	// it is, to be judged by core.Config.Classifier. Default: ClassTransient for all.
+	Classifier func(error) core.Class
+	// Receipt reads out of a message that was published where the broker put it, if the publisher left that anywhere.
+	// Default: no receipts.
+	Receipt func(msg *message.Message) string
+	// MaxStuck is how many calls for one topic may be left behind without an answer before further ones fail with ErrStuck. Calls that
+	// are under way when the limit is reached may exceed it. Default: 64.
+	MaxStuck int
+	// OnLate is told how a call that was left behind ended. A late success is not the relay's business any more: the event is
+	// published again, and its consumers see a duplicate. Called by the goroutine of the call. Default: none.
+	OnLate func(l Late)
+	// Logger. Default: silent.
+	Logger *slog.Logger
+}
+
+// Late describes a call whose context had ended before it returned.
+type Late struct {
+	Topic   string // of Watermill
+	EventID string
+	RowID   core.RowID
+	Err     error         // nil: the broker has the message after all
+	After   time.Duration // since the call began
+}
+
+// Publisher publishes through a message.Publisher of Watermill, one message per call. It implements core.ReceiptPublisher. It is safe for
+// use by several goroutines.
+type Publisher struct {
+	pub  message.Publisher
+	cfg  Config
+	pool sync.Pool // of *call
+
+	mu     sync.Mutex
+	closed bool
+	calls  int            // that have not returned, stuck ones too
+	stuck  map[string]int // by topic; no zeros
+	idle   chan struct{}  // closed when closed and calls is 0
+}
+
+// NewPublisher returns a Publisher that publishes with pub, which must answer only when the broker has the message for good: see the package's
+// notes on brokers, because a Publisher cannot see how pub is configured.
+func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
+	if pub == nil {
+		return nil, errors.New("watermillbridge: the Watermill publisher is nil")
+	}
+	if cfg.MaxStuck < 0 {
+		return nil, fmt.Errorf("watermillbridge: Config.MaxStuck %d is negative", cfg.MaxStuck)
+	}
+	if cfg.MaxStuck == 0 {
+		cfg.MaxStuck = 64
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Publisher{pub: pub, cfg: cfg, stuck: map[string]int{}, idle: make(chan struct{})}
+	p.pool.New = func() any { return &call{p: p, done: make(chan struct{}, 1)} }
+	return p, nil
+}
+
+// Publish implements core.Publisher. When ctx ends first, the call to Watermill goes on in its goroutine and Publish returns an error that
+// wraps ErrNoAnswer and the context's error.
+func (p *Publisher) Publish(ctx context.Context, d core.Delivery) error {
+	_, err := p.PublishWithReceipt(ctx, d)
+	return err
+}
+
+// PublishWithReceipt implements core.ReceiptPublisher. The receipt is empty without Config.Receipt.
+func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (string, error) {
+	topic := d.Topic
+	if p.cfg.Topic != nil {
+		topic = p.cfg.Topic(d)
+	}
+	if topic == "" {
+		return "", core.Permanent(errors.New("watermillbridge: no topic"))
+	}
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("watermillbridge: not published to %q: %w", topic, ended(ctx))
+	}
+	msg, err := p.message(ctx, d)
+	if err != nil {
+		return "", err
+	}
+	if err := p.enter(topic); err != nil {
+		return "", err
+	}
+	if err := p.call(ctx, topic, d, msg); err != nil {
+		return "", p.classified(err)
+	}
+	if p.cfg.Receipt == nil {
+		return "", nil
+	}
+	return p.cfg.Receipt(msg), nil
+}
+
+func (p *Publisher) message(ctx context.Context, d core.Delivery) (*message.Message, error) {
+	if p.cfg.Marshal == nil {
+		return NewMessage(ctx, d), nil
+	}
+	msg, err := p.cfg.Marshal(ctx, d)
+	if err == nil && msg == nil {
+		err = errors.New("no message")
+	}
+	if err != nil {
+		err = fmt.Errorf("watermillbridge: marshal: %w", err)
+		if _, ok := core.ClassOf(err); !ok {
+			err = core.Permanent(err)
+		}
+	}
+	return msg, err
+}
+
+func (p *Publisher) classified(err error) error {
+	if _, ok := core.ClassOf(err); ok || p.cfg.Classifier == nil || errors.Is(err, ErrNoAnswer) {
+		return err
+	}
+	switch p.cfg.Classifier(err) {
+	case core.ClassPermanent:
+		return core.Permanent(err)
+	case core.ClassUnavailable:
+		return core.Unavailable(err)
+	case core.ClassKeyUnavailable:
+		return core.UnavailableForKey(err)
+	case core.ClassTransient:
+	}
+	return err
+}
+
+// enter counts a call that begins.
+func (p *Publisher) enter(topic string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return core.Unavailable(ErrClosed)
+	}
+	if n := p.stuck[topic]; n >= p.cfg.MaxStuck {
+		return core.Unavailable(fmt.Errorf("%w: %d to %q", ErrStuck, n, topic))
+	}
+	p.calls++
+	return nil
+}
+
+// leave counts a call that returned.
+func (p *Publisher) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls--
+	if p.closed && p.calls == 0 {
+		close(p.idle)
+	}
+}
+
+// addStuck counts calls that are left behind (1) or have returned after all (-1), in whatever order the two are counted.
+func (p *Publisher) addStuck(topic string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stuck[topic] += n; p.stuck[topic] == 0 {
+		delete(p.stuck, topic)
+	}
+}
+
+// Stuck returns how many calls are left behind without an answer.
+func (p *Publisher) Stuck() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum := 0
+	for _, n := range p.stuck {
+		sum += n
+	}
+	return sum
+}
+
+// Close refuses further events, waits until ctx ends for the calls under way, and closes the Watermill publisher. If ctx ends first, it
+// returns an error that wraps the context's, and the Watermill publisher is closed in the background. Close it when Run has
+// returned. A second Close does nothing.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	if p.calls == 0 {
+		close(p.idle)
+	}
+	p.mu.Unlock()
+
+	select {
+	case <-p.idle:
+	case <-ctx.Done():
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- p.pub.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			return fmt.Errorf("watermillbridge: close: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		n := p.calls
+		p.mu.Unlock()
+		return fmt.Errorf("watermillbridge: close: %d calls have not returned: %w", n, ended(ctx))
+	}
+}

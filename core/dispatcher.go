@@ -35,8 +35,9 @@ func (r *relay) pick() *item {
 		var it *item
 		var ok bool
 		if r.lone.len() > 0 {
-			if r.publishing > 0 {
-				return nil // it may kill the process: let the others finish first
+			// It may kill the process: what the others did must be in the table first, or they lose a claim with it.
+			if r.publishing+r.unwritten+r.releasing > 0 {
+				return nil
 			}
 			it, ok = r.lone.pop()
 		} else {

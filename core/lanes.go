@@ -155,6 +155,7 @@ func (r *relay) release(it *item, reason DropReason, wake bool) {
 	r.leaveLane(it)
 	it.state = itemReleasing
 	it.wake = wake
+	r.releasing++
 	r.released = append(r.released, it)
 	r.kickWriter()
 }

@@ -158,6 +158,10 @@ func (r *relay) writeReleased(items []*item) {
 			r.wakeFor(it.lane, now)
 		}
 	}
+	r.releasing -= len(items)
+	if r.lone.len() > 0 {
+		r.work.Broadcast()
+	}
 }
 
 func (r *relay) written(n int) {

@@ -46,6 +46,7 @@ type relay struct {
 	// outcomes
 	done, failed, released []*item
 	unwritten              int // acked and failed items whose outcome is not written yet
+	releasing              int // released items that are not written yet
 	kick                   chan struct{}
 	stopWriting            bool
 	abandon                chan struct{} // closed: give up writing

@@ -86,6 +86,7 @@ func (r *Repository) unlock(tx *Tx) {
 		w := l.waiters[0]
 		l.waiters = l.waiters[1:]
 		l.owner = w.tx
+		w.tx.waiting = nil // or it would seem to wait for itself until it wakes up
 		w.tx.locks = append(w.tx.locks, key)
 		close(w.ready)
 	}

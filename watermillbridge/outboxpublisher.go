@@ -116,7 +116,7 @@ func (p *OutboxPublisher) transaction(messages []*message.Message) (core.Tx, err
 }
 
 func same(a, b core.Tx) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+	return reflect.ValueOf(a).Comparable() && a == b
 }
 
 func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event, error) {

@@ -1,0 +1,138 @@
+package watermillbridge_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// A relay publishes through a Watermill Pub/Sub; a consumer reads the event out of the message.
+func Example() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{}) // in tests only: it is lossy
+	messages, err := pubsub.Subscribe(ctx, "orders")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	publisher, err := watermillbridge.NewPublisher(pubsub, watermillbridge.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer publisher.Close(ctx)
+
+	// The relay does this for every event: core.Config{Publisher: publisher}.
+	event := core.Event{ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed", Topic: "orders", Key: "order/o-1", Payload: []byte(`{"total":7}`)}
+	if err := publisher.Publish(ctx, core.Delivery{Event: event, KeySeq: 1, Attempt: 1}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	msg := <-messages
+	received, err := watermillbridge.EventFromMessage(msg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	msg.Ack()
+	fmt.Println(received.Type, received.Key, received.KeySeq, string(received.Payload))
+	// Output: order.placed order/o-1 1 {"total":7}
+}
+
+func ExampleNewPublisher() {
+	pubsub := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
+	publisher, err := watermillbridge.NewPublisher(pubsub, watermillbridge.Config{
+		Topic:  func(d core.Delivery) string { return "prod." + d.Topic },
+		OnLate: func(l watermillbridge.Late) { fmt.Println("late:", l.EventID, l.Err) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(publisher.Stuck())
+	fmt.Println(publisher.Close(context.Background()))
+	// Output:
+	// 0
+	// <nil>
+}
+
+// Add a trace header and send CloudEvents attributes beside the outbox's own metadata.
+func ExampleNewMessage() {
+	cfg := watermillbridge.Config{Marshal: func(ctx context.Context, d core.Delivery) (*message.Message, error) {
+		msg := watermillbridge.NewMessage(ctx, d)
+		msg.Metadata.Set("ce_specversion", "1.0")
+		msg.Metadata.Set("ce_id", d.ID)
+		msg.Metadata.Set("ce_type", d.Type)
+		msg.Metadata.Set("ce_source", "/orders")
+		return msg, nil
+	}}
+	msg, err := cfg.Marshal(context.Background(), core.Delivery{Event: core.Event{ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed"}})
+	fmt.Println(msg.Metadata["event_type"], msg.Metadata["ce_type"], err)
+	// Output: order.placed order.placed <nil>
+}
+
+func ExampleEventFromMessage() {
+	msg := message.NewMessage("", []byte("hello"))
+	_, err := watermillbridge.EventFromMessage(msg)
+	fmt.Println(err)
+	// Output:
+	// watermillbridge: not a message of an outbox: metadata event_id: event id "" is neither a UUID nor a ULID
+	// metadata event_type: it is missing
+}
+
+// printingOutbox stands for a *core.Outbox.
+type printingOutbox struct{}
+
+func (printingOutbox) Publish(_ context.Context, _ core.Tx, events ...core.Event) ([]string, error) {
+	for _, e := range events {
+		fmt.Println(e.Topic, e.Type, string(e.Payload))
+	}
+	return nil, nil
+}
+
+// orderTx stands for the transaction that an adapter put into the context.
+type orderTx struct{ core.Tx }
+
+// Watermill code publishes into the transaction of its context.
+func ExampleNewOutboxPublisher() {
+	var publisher message.Publisher
+	publisher, err := watermillbridge.NewOutboxPublisher(printingOutbox{}, watermillbridge.OutboxConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	ctx := core.ContextWithTx(context.Background(), orderTx{}) // RunInTx of an adapter does it
+	msg := message.NewMessageWithContext(ctx, watermill.NewUUID(), []byte(`{"total":7}`))
+	msg.Metadata.Set(core.HeaderEventType, "order.placed")
+	fmt.Println(publisher.Publish("orders", msg))
+
+	fmt.Println(publisher.Publish("orders", message.NewMessage(watermill.NewUUID(), nil)))
+	// Output:
+	// orders order.placed {"total":7}
+	// <nil>
+	// watermillbridge: message 0: outbox: no transaction in its context: give it one with SetContext, or use InTx
+}
+
+// A publisher that was made for one transaction, as with a Forwarder.
+func ExampleOutboxPublisher_InTx() {
+	publisher, err := watermillbridge.NewOutboxPublisher(printingOutbox{}, watermillbridge.OutboxConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(publisher.InTx(orderTx{}).Publish("orders", message.NewMessage(watermill.NewUUID(), []byte("{}"))))
+	// Output:
+	// orders orders {}
+	// <nil>
+}

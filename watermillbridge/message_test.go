@@ -1,0 +1,139 @@
+package watermillbridge_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	bridge "github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+func fullDelivery(t *testing.T) core.Delivery {
+	t.Helper()
+	d := delivery("orders")
+	d.Event = core.Event{
+		ID: d.ID, Type: "order.placed", AggregateType: "order", AggregateID: "o-1", AggregateVersion: 3, TenantID: "acme", SchemaVersion: 2,
+		Key: "order/o-1", OccurredAt: time.Date(2026, 3, 4, 5, 6, 7, 890_000, time.UTC), ContentType: "application/json",
+		Headers: map[string]string{"traceparent": "00-abc-def-01", "X-Custom": "ö"}, Payload: []byte(`{"total":7}`),
+	}
+	d.KeySeq, d.Attempt = 1042, 2
+	var err error
+	if d.ReplayOf, err = core.FreshRowID(d.ID); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestNewMessageMetadata(t *testing.T) {
+	t.Parallel()
+	d := fullDelivery(t)
+	msg := bridge.NewMessage(t.Context(), d)
+	want := message.Metadata{
+		"event_id": d.ID, "event_type": "order.placed", "schema_version": "2", "aggregate_type": "order", "aggregate_id": "o-1",
+		"aggregate_version": "3", "tenant_id": "acme", "partition_key": "order/o-1", "key_seq": "1042",
+		"occurred_at": "2026-03-04T05:06:07.00089Z", "content-type": "application/json", "outbox_attempt": "2",
+		"outbox_replay_of": d.ReplayOf.String(), "traceparent": "00-abc-def-01", "X-Custom": "ö",
+	}
+	if !maps.Equal(msg.Metadata, want) {
+		t.Errorf("metadata\n got %v\nwant %v", msg.Metadata, want)
+	}
+	if msg.UUID != d.RowID.String() || string(msg.Payload) != `{"total":7}` {
+		t.Errorf("UUID %q, payload %q", msg.UUID, msg.Payload)
+	}
+}
+
+func TestNewMessageLeavesOutWhatIsEmpty(t *testing.T) {
+	t.Parallel()
+	d := delivery("orders")
+	d.Payload, d.Attempt = nil, 0
+	d.Headers = map[string]string{core.HeaderEventType: "forged"}
+	msg := bridge.NewMessage(t.Context(), d)
+	want := message.Metadata{"event_id": d.ID, "event_type": "order.placed"}
+	if !maps.Equal(msg.Metadata, want) {
+		t.Errorf("metadata = %v, want %v", msg.Metadata, want)
+	}
+	if msg.Payload == nil {
+		t.Error("an empty payload became nil, which Kafka takes for a deletion")
+	}
+}
+
+func TestEventFromMessageGivesBackTheDelivery(t *testing.T) {
+	t.Parallel()
+	d := fullDelivery(t)
+	msg := bridge.NewMessage(t.Context(), d).Copy() // as another process has it: without the context
+	msg.Metadata.Set("_watermill_amqp_redelivered", "true")
+	got, err := bridge.EventFromMessage(msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := d
+	want.Topic = ""
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestEventFromMessageMarksUnordered(t *testing.T) {
+	t.Parallel()
+	d := delivery("orders")
+	d.Key = "k"
+	got, err := bridge.EventFromMessage(bridge.NewMessage(t.Context(), d))
+	if err != nil || !got.Unordered {
+		t.Errorf("unordered %v, err %v; want true: it has a key and no place in its lane", got.Unordered, err)
+	}
+}
+
+func TestEventFromMessageRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(message.Metadata)
+		want   []string
+	}{
+		"no event id":  {func(m message.Metadata) { delete(m, "event_id") }, []string{"event_id"}},
+		"bad event id": {func(m message.Metadata) { m["event_id"] = "42" }, []string{"event_id"}},
+		"no type":      {func(m message.Metadata) { delete(m, "event_type") }, []string{"event_type"}},
+		"bad numbers": {func(m message.Metadata) {
+			m["schema_version"], m["aggregate_version"], m["key_seq"], m["outbox_attempt"] = "x", "1.5", "∞", "-"
+		}, []string{"schema_version", "aggregate_version", "key_seq", "outbox_attempt"}},
+		"bad time":   {func(m message.Metadata) { m["occurred_at"] = "yesterday" }, []string{"occurred_at"}},
+		"bad replay": {func(m message.Metadata) { m["outbox_replay_of"] = "x" }, []string{"outbox_replay_of"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			msg := bridge.NewMessage(t.Context(), fullDelivery(t))
+			tc.change(msg.Metadata)
+			_, err := bridge.EventFromMessage(msg)
+			if !errors.Is(err, bridge.ErrNotOutboxMessage) {
+				t.Fatalf("err = %v, want ErrNotOutboxMessage", err)
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("err = %v, want it to name %s", err, w)
+				}
+			}
+		})
+	}
+	if _, err := bridge.EventFromMessage(nil); !errors.Is(err, bridge.ErrNotOutboxMessage) {
+		t.Errorf("nil: err = %v", err)
+	}
+	if _, err := bridge.EventFromMessage(&message.Message{}); !errors.Is(err, bridge.ErrNotOutboxMessage) {
+		t.Errorf("zero message: err = %v", err)
+	}
+}
+
+func TestNewMessageCarriesTheContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	msg := bridge.NewMessage(ctx, delivery("orders"))
+	cancel()
+	if msg.Context().Err() == nil {
+		t.Error("the end of the context does not reach the message")
+	}
+}

@@ -1,0 +1,194 @@
+package watermillbridge_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	bridge "github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// fakeOutbox keeps what is published to it.
+type fakeOutbox struct {
+	calls  int
+	tx     core.Tx
+	ctx    context.Context
+	events []core.Event
+	err    error
+}
+
+func (f *fakeOutbox) Publish(ctx context.Context, tx core.Tx, events ...core.Event) ([]string, error) {
+	f.calls++
+	f.ctx, f.tx, f.events = ctx, tx, append(f.events, events...)
+	return nil, f.err
+}
+
+// fakeTx is a transaction that is only passed on.
+type fakeTx struct {
+	core.Tx
+	name string
+}
+
+func newOutboxPublisher(t *testing.T, ob bridge.Outbox, cfg bridge.OutboxConfig) *bridge.OutboxPublisher {
+	t.Helper()
+	p, err := bridge.NewOutboxPublisher(ob, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var _ bridge.Outbox = (*core.Outbox)(nil)
+
+func TestOutboxPublisherWritesInTheTransactionOfTheContext(t *testing.T) {
+	t.Parallel()
+	ob := &fakeOutbox{}
+	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
+	tx := &fakeTx{name: "one"}
+	ctx := core.ContextWithTx(t.Context(), tx)
+
+	const id = "018f2d3e-4c5b-7000-8000-000000000001"
+	err := p.Publish("orders", message.NewMessageWithContext(ctx, id, []byte("a")), message.NewMessageWithContext(ctx, "not-an-id", []byte("b")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ob.calls != 1 || len(ob.events) != 2 || ob.tx != core.Tx(tx) || ob.ctx != ctx {
+		t.Fatalf("calls %d, events %d, tx %v", ob.calls, len(ob.events), ob.tx)
+	}
+	first, second := ob.events[0], ob.events[1]
+	if first.ID != id || first.Topic != "orders" || first.Type != "orders" || string(first.Payload) != "a" {
+		t.Errorf("first = %+v", first)
+	}
+	if second.ID != "" {
+		t.Errorf("second has the id %q, want none: one is assigned", second.ID)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOutboxPublisherNeedsOneTransaction(t *testing.T) {
+	t.Parallel()
+	ob := &fakeOutbox{}
+	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
+	one := core.ContextWithTx(t.Context(), &fakeTx{name: "one"})
+	two := core.ContextWithTx(t.Context(), &fakeTx{name: "two"})
+
+	if err := p.Publish("orders", message.NewMessage("", nil)); !errors.Is(err, core.ErrNoTransaction) {
+		t.Errorf("err = %v, want ErrNoTransaction", err)
+	}
+	err := p.Publish("orders", message.NewMessageWithContext(one, "", nil), message.NewMessage("", nil))
+	if !errors.Is(err, core.ErrNoTransaction) {
+		t.Errorf("err = %v, want ErrNoTransaction", err)
+	}
+	err = p.Publish("orders", message.NewMessageWithContext(one, "", nil), message.NewMessageWithContext(two, "", nil))
+	if err == nil || !strings.Contains(err.Error(), "another transaction") {
+		t.Errorf("err = %v, want it to say that the transactions differ", err)
+	}
+	if ob.calls != 0 {
+		t.Errorf("%d calls of the outbox, want none", ob.calls)
+	}
+
+	tx := &fakeTx{name: "three"}
+	if err := p.InTx(tx).Publish("orders", message.NewMessage("", nil)); err != nil || ob.tx != core.Tx(tx) {
+		t.Errorf("InTx: err %v, tx %v", err, ob.tx)
+	}
+}
+
+func TestOutboxPublisherTakesWhatTheBridgeSends(t *testing.T) {
+	t.Parallel()
+	ob := &fakeOutbox{}
+	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
+	d := fullDelivery(t)
+	msg := bridge.NewMessage(core.ContextWithTx(t.Context(), &fakeTx{}), d)
+	msg.Metadata.Set("_watermill_kafka_partition", "1")
+	if err := p.Publish("elsewhere", msg); err != nil {
+		t.Fatal(err)
+	}
+	e := ob.events[0]
+	if !maps.Equal(e.Headers, d.Headers) {
+		t.Errorf("headers = %v, want %v", e.Headers, d.Headers)
+	}
+	if e.ID != d.ID || e.Type != d.Type || e.AggregateType != d.AggregateType || e.AggregateID != d.AggregateID ||
+		e.AggregateVersion != d.AggregateVersion || e.TenantID != d.TenantID || e.SchemaVersion != d.SchemaVersion ||
+		e.Key != d.Key || !e.OccurredAt.Equal(d.OccurredAt) || e.ContentType != d.ContentType || e.Topic != "elsewhere" {
+		t.Errorf("event = %+v\nwant the fields of %+v", e, d.Event)
+	}
+}
+
+func TestOutboxPublisherRefuses(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	ctx := core.ContextWithTx(t.Context(), &fakeTx{})
+	with := func(name, value string) *message.Message {
+		msg := message.NewMessageWithContext(ctx, "", nil)
+		msg.Metadata.Set(name, value)
+		return msg
+	}
+	for name, tc := range map[string]struct {
+		topic string
+		msgs  []*message.Message
+		cfg   bridge.OutboxConfig
+		is    error
+		names string
+	}{
+		"no topic":    {topic: "", msgs: []*message.Message{with("a", "b")}, is: core.ErrInvalidEvent, names: "topic"},
+		"nil message": {topic: "orders", msgs: []*message.Message{with("a", "b"), nil}, is: core.ErrInvalidEvent, names: "message 1"},
+		"bad version": {topic: "orders", msgs: []*message.Message{with("aggregate_version", "x")}, is: core.ErrInvalidEvent, names: "aggregate_version"},
+		"bad time":    {topic: "orders", msgs: []*message.Message{with("occurred_at", "x")}, is: core.ErrInvalidEvent, names: "occurred_at"},
+		"hook refuses": {topic: "orders", msgs: []*message.Message{with("a", "b")}, is: refused, names: "message 0", cfg: bridge.OutboxConfig{
+			Event: func(string, *message.Message, *core.Event) error { return refused },
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ob := &fakeOutbox{}
+			err := newOutboxPublisher(t, ob, tc.cfg).Publish(tc.topic, tc.msgs...)
+			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.names) {
+				t.Errorf("err = %v, want %v naming %q", err, tc.is, tc.names)
+			}
+			if ob.calls != 0 {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+func TestOutboxPublisherPassesErrorsOn(t *testing.T) {
+	t.Parallel()
+	ob := &fakeOutbox{err: core.ErrDuplicateEvent}
+	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{}).InTx(&fakeTx{})
+	if err := p.Publish("orders", message.NewMessage("", nil)); !errors.Is(err, core.ErrDuplicateEvent) {
+		t.Errorf("err = %v, want ErrDuplicateEvent", err)
+	}
+	if err := p.Publish("orders"); err != nil || ob.calls != 1 {
+		t.Errorf("no messages: err %v, %d calls; want nothing to happen", err, ob.calls)
+	}
+	for name, ob := range map[string]bridge.Outbox{"nil": nil, "nil pointer": (*core.Outbox)(nil)} {
+		if _, err := bridge.NewOutboxPublisher(ob, bridge.OutboxConfig{}); err == nil {
+			t.Errorf("%s accepted", name)
+		}
+	}
+}
+
+func TestOutboxPublisherHook(t *testing.T) {
+	t.Parallel()
+	ob := &fakeOutbox{}
+	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{Event: func(topic string, msg *message.Message, e *core.Event) error {
+		e.Key, e.Unordered = msg.Metadata.Get("customer"), topic == "mail"
+		return nil
+	}}).InTx(&fakeTx{})
+	msg := message.NewMessage("", nil)
+	msg.Metadata.Set("customer", "c-1")
+	if err := p.Publish("mail", msg); err != nil {
+		t.Fatal(err)
+	}
+	if e := ob.events[0]; e.Key != "c-1" || !e.Unordered || e.Headers["customer"] != "c-1" {
+		t.Errorf("event = %+v", e)
+	}
+}

@@ -1,0 +1,75 @@
+package outboxtest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// RepositoryHarness tells TestRepository how to reach an implementation of core.Repository.
+type RepositoryHarness struct {
+	// New returns an empty table. It is called once for each case; cases run in parallel.
+	New func(t *testing.T) Backend
+	// AbortsOnError says that a refused statement makes the transaction unusable until it or a savepoint is rolled back,
+	// as PostgreSQL does it.
+	AbortsOnError bool
+	// SingleWriter says that only one transaction writes at a time and the others wait for its end, as SQLite does it.
+	SingleWriter bool
+}
+
+// Backend is one empty table and the way into its transactions. All fields are required.
+type Backend struct {
+	Repository core.Repository
+	// Begin opens a transaction. Its Exec understands SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE SAVEPOINT.
+	Begin func(ctx context.Context) (Transaction, error)
+	// Audits returns how many audit rows there are.
+	Audits func(t testing.TB) int
+}
+
+// Transaction is a core.Tx that its owner can end.
+type Transaction interface {
+	core.Tx
+	Commit() error
+	Rollback() error
+}
+
+// repositoryCase is one thing that every repository must do.
+type repositoryCase struct {
+	name string
+	run  func(f *fixture)
+}
+
+// TestRepository is the conformance suite of core.Repository: what the comments of that interface promise, seen from the outside.
+// It uses short real durations and waits with a deadline where time matters.
+func TestRepository(t *testing.T, h RepositoryHarness) {
+	for _, group := range []struct {
+		name  string
+		cases []repositoryCase
+	}{
+		{"Insert", insertCases()},
+		{"Duplicate", duplicateCases()},
+		{"Lane", laneCases()},
+		{"ClaimUnordered", claimUnorderedCases()},
+		{"ClaimHeads", claimHeadsCases()},
+		{"NextDue", nextDueCases()},
+		{"MarkDone", markDoneCases()},
+		{"MarkFailed", markFailedCases()},
+		{"Lease", leaseCases()},
+		{"Backlog", backlogCases()},
+		{"Admin", adminCases()},
+		{"Retention", retentionCases()},
+		{"Keys", keyCases()},
+		{"Concurrency", concurrencyCases()},
+		{"Context", contextCases()},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(&fixture{T: t, RepositoryHarness: h, Backend: h.New(t)})
+				})
+			}
+		})
+	}
+}

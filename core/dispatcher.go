@@ -243,6 +243,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 		return f, PublishDead
 	case FailRetry:
 		return f, PublishRetry
+	case FailUnavailable:
 	}
 	return f, PublishUnavailable
 }
@@ -250,9 +251,8 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 // classify returns the class of the error. A deadline that ended says nothing about the event if the destination
 // acknowledged nothing else meanwhile.
 func (r *relay) classify(it *item, p published) Class {
-	var c *classified
-	if errors.As(p.err, &c) {
-		return c.class
+	if class, marked := ClassOf(p.err); marked {
+		return class
 	}
 	if isTimeout(p.err) {
 		if it.dest.lastAck.After(p.started) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 	"unicode/utf8"
 )
@@ -217,12 +218,8 @@ func mergeHeaders(bad func(string, ...any), own, extra map[string]string) map[st
 		return nil
 	}
 	all := make(map[string]string, len(own)+len(extra))
-	for k, v := range extra {
-		all[k] = v
-	}
-	for k, v := range own { // what the event says itself wins
-		all[k] = v
-	}
+	maps.Copy(all, extra)
+	maps.Copy(all, own) // what the event says itself wins
 	if len(all) > maxHeaders {
 		bad("%d headers, more than %d", len(all), maxHeaders)
 	}

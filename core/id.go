@@ -162,7 +162,7 @@ func parseULID(s string) (u [16]byte, ok bool) {
 			c -= 'a' - 'A'
 		}
 		d := -1
-		for j := 0; j < len(crockford); j++ {
+		for j := range len(crockford) {
 			if crockford[j] == c {
 				d = j
 				break

@@ -61,7 +61,7 @@ type relay struct {
 	cursor    Lane // where the head scan resumes
 	rounds    uint
 
-	publishCtx    context.Context
+	publishCtx    context.Context //nolint:containedctx // the lifetime of the relay's publishes, ended by shutdown
 	cancelPublish context.CancelFunc
 	wg            sync.WaitGroup // workers, writer
 	stopRenew     chan struct{}

@@ -4,6 +4,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -122,13 +123,14 @@ func (t *Tracker) fatal(query string, err error) bool {
 		return !sqlerr.MySQLConstraint(err)
 	case SQLite:
 		return !sqlerr.SQLiteConstraint(err) || strings.Contains(strings.ToUpper(query), "OR ROLLBACK")
+	case Postgres:
 	}
 	return false
 }
 
 func (t *Tracker) last(name string) int {
-	for i := len(t.savepoints) - 1; i >= 0; i-- {
-		if t.savepoints[i].name == name {
+	for i, s := range slices.Backward(t.savepoints) {
+		if s.name == name {
 			return i
 		}
 	}

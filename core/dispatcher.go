@@ -154,7 +154,7 @@ func (r *relay) finish(it *item, p published) PublishInfo {
 	switch {
 	case p.lost:
 		r.dropped(it, DropLost)
-		r.stopLane(it.lane, DropLost, false)
+		r.stopLane(it.lane, DropLost, true)
 		r.forget(it)
 		return PublishInfo{}
 	case p.stopped:

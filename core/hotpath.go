@@ -108,6 +108,9 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 		case out == Unknown:
 			r.enter(it)
 			r.release(it, DropUnknown, true)
+		case r.stopPicks: // shutting down, and past the time to publish
+			r.enter(it)
+			r.release(it, DropShutdown, false)
 		case it.deadline.Sub(now) < r.cfg.LeaseMargin:
 			r.dropped(it, DropLate)
 			r.forget(it)

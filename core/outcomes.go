@@ -126,7 +126,10 @@ func (r *relay) writeFailed(items []*item) {
 	now := time.Now()
 	for i, it := range items {
 		r.forget(it)
-		if failures[i].Kind != FailDead && !it.dest.open {
+		switch {
+		case failures[i].Kind == FailDead && r.cfg.DeadPolicy == SkipDead && !it.lane.IsZero():
+			r.wakeLane(it.lane, now) // the lane goes on
+		case failures[i].Kind != FailDead && !it.dest.open:
 			r.pollBy(now.Add(failures[i].Delay))
 		}
 	}

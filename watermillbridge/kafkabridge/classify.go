@@ -1,0 +1,61 @@
+package kafkabridge
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/IBM/sarama"
+	"github.com/eapache/go-resiliency/breaker"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// mark returns err marked with what it means to the relay, or as it is when that is for the relay to judge (timeouts, network
+// errors of the standard library) or for nobody to know.
+func mark(err error) error {
+	for _, e := range []error{
+		sarama.ErrOutOfBrokers, sarama.ErrClosedClient, sarama.ErrNotConnected, sarama.ErrBrokerNotFound,
+		sarama.ErrShuttingDown, sarama.ErrControllerNotAvailable, breaker.ErrBreakerOpen,
+	} {
+		if errors.Is(err, e) {
+			return core.Unavailable(err)
+		}
+	}
+	// What Sarama itself refuses to send: too large for Producer.MaxMessageBytes, or not to be put into Kafka's format.
+	var unsendable sarama.ConfigurationError
+	var unencodable sarama.PacketEncodingError
+	if errors.As(err, &unsendable) || errors.As(err, &unencodable) {
+		return core.Permanent(err)
+	}
+	var k sarama.KError
+	if errors.As(err, &k) {
+		return markKafka(err, k)
+	}
+	return err
+}
+
+func markKafka(err error, k sarama.KError) error {
+	switch k {
+	case sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge, sarama.ErrInvalidRecord, sarama.ErrInvalidTimestamp,
+		sarama.ErrInvalidTopic:
+		return core.Permanent(err)
+
+	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch,
+		sarama.ErrReplicaNotAvailable, sarama.ErrKafkaStorageError:
+		return core.UnavailableForKey(err) // one partition
+
+	case sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
+		sarama.ErrRequestTimedOut, sarama.ErrThrottlingQuotaExceeded, sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable,
+		sarama.ErrNotController, sarama.ErrUnsupportedVersion, sarama.ErrPolicyViolation:
+		return core.Unavailable(err)
+
+	case sarama.ErrTopicAuthorizationFailed, sarama.ErrClusterAuthorizationFailed, sarama.ErrSASLAuthenticationFailed,
+		sarama.ErrUnsupportedSASLMechanism, sarama.ErrIllegalSASLState, sarama.ErrSecurityDisabled:
+		return core.Unavailable(fmt.Errorf("not allowed: %w", err))
+
+	case sarama.ErrUnknownTopicOrPartition:
+		// Not the event's fault, and cured by creating the topic: the topic is stopped, nothing becomes DEAD.
+		return core.Unavailable(fmt.Errorf("the topic does not exist (create it, or let the brokers): %w", err))
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+package kafkabridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/eapache/go-resiliency/breaker"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// NewPublisher returns a Publisher for Kafka. It checks cfg and connects to nothing: the first publish does, and tries again at the
+// next one, so that a process starts while Kafka is away. The key of a message is the event's key. A receipt reads
+// topic/partition@offset.
+func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
+	saramaConfig, err := cfg.sarama()
+	if err != nil {
+		return nil, err
+	}
+	k := &publisher{
+		config: kafka.PublisherConfig{
+			Brokers: append([]string(nil), cfg.Brokers...), Marshaler: marshaler{}, OverwriteSaramaConfig: saramaConfig,
+		},
+		connecting: make(chan struct{}, 1),
+		logger:     watermill.NopLogger{},
+		leaderless: map[partition]bool{},
+	}
+	if cfg.Bridge.Logger != nil {
+		k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
+	}
+	cfg.Bridge.Receipt = receipt
+	return watermillbridge.NewPublisher(k, cfg.Bridge)
+}
+
+// sent is what becomes known about a message on its way, found in its context.
+type sent struct {
+	msg         *sarama.ProducerMessage
+	partitioned bool
+}
+
+type sentKey struct{}
+
+// marshaler adds the key to what Watermill's own marshaler makes.
+type marshaler struct{ kafka.DefaultMarshaler }
+
+// Marshal implements kafka.Marshaler.
+func (m marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
+	km, err := m.DefaultMarshaler.Marshal(topic, msg)
+	if err != nil {
+		return nil, core.Permanent(err)
+	}
+	if key := msg.Metadata[core.HeaderPartitionKey]; key != "" {
+		km.Key = sarama.StringEncoder(key)
+	}
+	if s, ok := msg.Context().Value(sentKey{}).(*sent); ok {
+		km.Metadata, s.msg = s, km
+	}
+	return km, nil
+}
+
+func receipt(msg *message.Message) string {
+	s, ok := msg.Context().Value(sentKey{}).(*sent)
+	if !ok || s.msg == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d@%d", s.msg.Topic, s.msg.Partition, s.msg.Offset)
+}
+
+// publisher is a message.Publisher that connects when it is needed and marks errors.
+type publisher struct {
+	config     kafka.PublisherConfig
+	logger     watermill.LoggerAdapter
+	connecting chan struct{} // capacity 1: held while connecting
+
+	mu         sync.Mutex
+	pub        message.Publisher
+	closed     bool
+	leaderless map[partition]bool
+}
+
+type partition struct {
+	topic string
+	n     int32
+}
+
+// Publish implements message.Publisher.
+func (k *publisher) Publish(topic string, msgs ...*message.Message) error {
+	for _, msg := range msgs {
+		pub, err := k.connected(msg.Context())
+		if err != nil {
+			return err
+		}
+		s := &sent{}
+		msg.SetContext(context.WithValue(msg.Context(), sentKey{}, s))
+		if err := k.judge(pub.Publish(topic, msg), s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge marks err. Sarama's breaker hides why a message failed: a partition's breaker opened for want of a leader means that partition alone.
+func (k *publisher) judge(err error, s *sent) error {
+	if s.msg == nil || !s.partitioned {
+		return mark(err)
+	}
+	where := partition{s.msg.Topic, s.msg.Partition}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if errors.Is(err, breaker.ErrBreakerOpen) && k.leaderless[where] {
+		return core.UnavailableForKey(err)
+	}
+	err = mark(err)
+	if class, _ := core.ClassOf(err); class == core.ClassKeyUnavailable {
+		k.leaderless[where] = true
+	} else {
+		delete(k.leaderless, where)
+	}
+	return err
+}
+
+// connected returns the publisher below, made by one caller at a time.
+func (k *publisher) connected(ctx context.Context) (message.Publisher, error) {
+	if pub, err := k.current(); pub != nil || err != nil {
+		return pub, err
+	}
+	select {
+	case k.connecting <- struct{}{}:
+		defer func() { <-k.connecting }()
+	case <-ctx.Done():
+		return nil, core.Unavailable(fmt.Errorf("kafkabridge: connect: %w", ctx.Err()))
+	}
+	if pub, err := k.current(); pub != nil || err != nil {
+		return pub, err
+	}
+	pub, err := kafka.NewPublisher(k.config, k.logger)
+	if err != nil {
+		return nil, core.Unavailable(fmt.Errorf("kafkabridge: connect: %w", err))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		_ = pub.Close()
+		return nil, core.Unavailable(watermillbridge.ErrClosed)
+	}
+	k.pub = pub
+	return pub, nil
+}
+
+func (k *publisher) current() (message.Publisher, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return nil, core.Unavailable(watermillbridge.ErrClosed)
+	}
+	return k.pub, nil
+}
+
+// Close implements message.Publisher.
+func (k *publisher) Close() error {
+	k.mu.Lock()
+	pub := k.pub
+	k.closed, k.pub = true, nil
+	k.mu.Unlock()
+	if pub == nil {
+		return nil
+	}
+	return pub.Close()
+}

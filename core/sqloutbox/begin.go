@@ -3,6 +3,7 @@ package sqloutbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // Begin begins a tracked transaction on a pool that was not opened with Connector. Give the result to Publish; run every
@@ -97,11 +99,7 @@ func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 	t.settleRows()
 	rows, err := t.conn.QueryContext(ctx, query, args...)
 	t.observe(query, err)
-	if err == nil && t.watch {
-		t.mu.Lock()
-		t.open = append(t.open, rows)
-		t.mu.Unlock()
-	}
+	t.keep(rows, err)
 	return rows, err
 }
 
@@ -112,9 +110,7 @@ func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sq
 	t.settleRows()
 	row := t.conn.QueryRowContext(ctx, query, args...)
 	t.observe(query, row.Err())
-	if t.watch && t.dialect != core.Postgres && !plainSelect(query) {
-		t.tracker.Taint()
-	}
+	t.doubtRow(query)
 	return row
 }
 
@@ -123,12 +119,10 @@ func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sq
 func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	t.settleRows()
 	stmt, err := t.conn.PrepareContext(ctx, query)
-	if t.watch {
-		if err != nil {
-			t.tracker.Observe("", err)
-		} else {
-			t.tracker.Taint()
-		}
+	if err != nil {
+		t.observe("", err)
+	} else {
+		t.Taint()
 	}
 	return stmt, err
 }
@@ -196,13 +190,53 @@ func (t *Tx) Err() error {
 	return t.tracker.Err()
 }
 
-// Tracker returns what follows the transaction when that is t itself, and nil when the connection below does it. For authors
-// of adapters who see statements that do not pass through t.
-func (t *Tx) Tracker() *core.Tracker {
-	if !t.watch {
-		return nil
+// Conn returns the transaction below, as Follow was given it. For authors of adapters: t does not see what is run through it.
+func (t *Tx) Conn() TxConn { return t.conn }
+
+// Observe shows t a statement of the transaction that did not pass through it, with its rows, if any, and its error. An error that
+// comes neither from the database nor from its driver (of a hook, say) makes the outcome unknown, but does not end the
+// use of the transaction. For authors of adapters; Observe does nothing when the connection itself is tracked.
+func (t *Tx) Observe(query string, rows *sql.Rows, err error) {
+	t.settleRows()
+	if err != nil && !fromDatabase(err) {
+		t.Taint()
+		return
 	}
-	return t.tracker
+	t.observe(query, err)
+	t.keep(rows, err)
+}
+
+// ObserveRow is Observe for QueryRowContext. What QueryRowContext says about the error of Scan applies.
+func (t *Tx) ObserveRow(query string, row *sql.Row) {
+	t.Observe(query, nil, row.Err())
+	t.doubtRow(query)
+}
+
+func (t *Tx) keep(rows *sql.Rows, err error) {
+	if err != nil || rows == nil || !t.watch {
+		return
+	}
+	t.mu.Lock()
+	t.open = append(t.open, rows)
+	t.mu.Unlock()
+}
+
+func (t *Tx) doubtRow(query string) {
+	if t.dialect != core.Postgres && !plainSelect(query) {
+		t.Taint()
+	}
+}
+
+func fromDatabase(err error) bool {
+	return sqlerr.State(err) != "" || sqlerr.MySQL(err) != 0 || sqlerr.SQLite(err) != 0 || errors.Is(err, driver.ErrBadConn)
+}
+
+// Taint makes the outcome unknown, unless the transaction is rolled back: something happened in it that t could not see. For
+// authors of adapters; it does nothing when the connection itself is tracked.
+func (t *Tx) Taint() {
+	if t.watch {
+		t.tracker.Taint()
+	}
 }
 
 func (t *Tx) observe(query string, err error) {

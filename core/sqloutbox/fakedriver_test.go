@@ -78,10 +78,12 @@ func (c *fakeConn) Begin() (driver.Tx, error) { return fakeTx{c.d}, c.d.run("BEG
 
 type fakeFullConn struct{ *fakeConn }
 
-func (c *fakeFullConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return c.Begin() }
-func (c *fakeFullConn) Ping(context.Context) error                                   { return c.d.run("PING") }
-func (c *fakeFullConn) IsValid() bool                                                { return c.d.valid }
-func (c *fakeFullConn) ResetSession(context.Context) error                           { c.d.reset++; return nil }
+func (c *fakeFullConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	return c.Begin()
+}
+func (c *fakeFullConn) Ping(context.Context) error         { return c.d.run("PING") }
+func (c *fakeFullConn) IsValid() bool                      { return c.d.valid }
+func (c *fakeFullConn) ResetSession(context.Context) error { c.d.reset++; return nil }
 
 func (c *fakeFullConn) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if c.d.skip && len(args) > 0 {

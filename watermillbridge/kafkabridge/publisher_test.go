@@ -1,0 +1,229 @@
+package kafkabridge_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/eapache/go-resiliency/breaker"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
+)
+
+const timeout = 2 * time.Second // longer than anything a broker on this machine takes
+
+func delivery(topic, key string) core.Delivery {
+	e := core.Event{ID: core.NewEventID(), Type: "order.placed", Topic: topic, Key: key, Payload: []byte(`{"total":7}`)}
+	id, err := core.NewRowID(e.ID, topic)
+	if err != nil {
+		panic(err)
+	}
+	return core.Delivery{Event: e, RowID: id, Attempt: 1}
+}
+
+// fakeBroker answers like a broker with the topic "orders": partition 0 of 3 refuses with refuse, unless that is ErrNoError, and
+// partition 2 has no leader.
+func fakeBroker(t *testing.T, refuse sarama.KError) string {
+	t.Helper()
+	b := sarama.NewMockBroker(t, 1)
+	t.Cleanup(b.Close)
+	metadata := &sarama.MetadataResponse{Version: 7}
+	metadata.AddBroker(b.Addr(), b.BrokerID())
+	only := []int32{b.BrokerID()}
+	metadata.AddTopicPartition("orders", 0, b.BrokerID(), only, only, nil, sarama.ErrNoError)
+	metadata.AddTopicPartition("orders", 1, b.BrokerID(), only, only, nil, sarama.ErrNoError)
+	metadata.AddTopicPartition("orders", 2, -1, only, nil, only, sarama.ErrLeaderNotAvailable)
+	b.SetHandlerByMap(map[string]sarama.MockResponse{
+		"ApiVersionsRequest":    sarama.NewMockApiVersionsResponse(t),
+		"MetadataRequest":       sarama.NewMockWrapper(metadata),
+		"InitProducerIDRequest": sarama.NewMockInitProducerIDResponse(t),
+		"ProduceRequest":        sarama.NewMockProduceResponse(t).SetVersion(7).SetError("orders", 0, refuse),
+	})
+	return b.Addr()
+}
+
+func newPublisher(t *testing.T, cfg kafkabridge.Config) *watermillbridge.Publisher {
+	t.Helper()
+	cfg.PublishTimeout = timeout
+	cfg.Version = sarama.V2_1_0_0 // whose answers fakeBroker knows
+	p, err := kafkabridge.NewPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := p.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func publish(t *testing.T, p *watermillbridge.Publisher, d core.Delivery) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return p.PublishWithReceipt(ctx, d)
+}
+
+// Keys by their partition of 3, from javaPartitions.
+const key0, key1, key2 = "order/o-1", "order/o-2", "abcd"
+
+func TestPublishGivesAReceipt(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
+	receipt, err := publish(t, p, delivery("orders", key1))
+	if err != nil || !strings.HasPrefix(receipt, "orders/1@") {
+		t.Errorf("receipt %q, err %v; want orders/1@...", receipt, err)
+	}
+}
+
+func TestErrorsOfTheBrokerAreClassified(t *testing.T) {
+	t.Parallel()
+	for k, want := range map[sarama.KError]core.Class{
+		sarama.ErrMessageSizeTooLarge:          core.ClassPermanent,
+		sarama.ErrMessageSetSizeTooLarge:       core.ClassPermanent,
+		sarama.ErrInvalidRecord:                core.ClassPermanent,
+		sarama.ErrInvalidTopic:                 core.ClassPermanent,
+		sarama.ErrNotLeaderForPartition:        core.ClassKeyUnavailable,
+		sarama.ErrKafkaStorageError:            core.ClassKeyUnavailable,
+		sarama.ErrNotEnoughReplicas:            core.ClassUnavailable,
+		sarama.ErrNotEnoughReplicasAfterAppend: core.ClassUnavailable,
+		sarama.ErrRequestTimedOut:              core.ClassUnavailable,
+		sarama.ErrThrottlingQuotaExceeded:      core.ClassUnavailable,
+		sarama.ErrTopicAuthorizationFailed:     core.ClassUnavailable,
+		sarama.ErrClusterAuthorizationFailed:   core.ClassUnavailable,
+		sarama.ErrUnknownTopicOrPartition:      core.ClassUnavailable,
+		sarama.ErrInvalidMessage:               core.ClassTransient, // CORRUPT_MESSAGE: Kafka says that it may be sent again
+		sarama.ErrUnknown:                      core.ClassTransient,
+	} {
+		t.Run(k.Error(), func(t *testing.T) {
+			t.Parallel()
+			p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, k)}})
+			_, err := publish(t, p, delivery("orders", key0))
+			if class, _ := core.ClassOf(err); err == nil || class != want {
+				t.Errorf("err = %v, class %v; want %v", err, class, want)
+			}
+			if !errors.Is(err, k) {
+				t.Errorf("err = %v does not wrap the broker's", err)
+			}
+			if _, err := publish(t, p, delivery("orders", key1)); err != nil && want != core.ClassUnavailable {
+				t.Errorf("another partition afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// Sarama's breaker of a partition must not look like an outage of the cluster.
+func TestALeaderlessPartitionStopsOnlyItsKeys(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
+	brokerOpened := false
+	for range 8 {
+		_, err := publish(t, p, delivery("orders", key2))
+		if class, _ := core.ClassOf(err); class != core.ClassKeyUnavailable {
+			t.Fatalf("err = %v, class %v; want key_unavailable", err, class)
+		}
+		brokerOpened = brokerOpened || errors.Is(err, breaker.ErrBreakerOpen)
+		if _, err := publish(t, p, delivery("orders", key1)); err != nil {
+			t.Fatalf("a partition with a leader: %v", err)
+		}
+	}
+	if !brokerOpened {
+		t.Error("Sarama's breaker never opened: this test shows nothing")
+	}
+	for range 4 {
+		if _, err := publish(t, p, delivery("orders", "")); err != nil {
+			t.Errorf("without a key there is always a partition: %v", err)
+		}
+	}
+}
+
+func TestAnUnknownTopicIsUnavailable(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
+	for range 6 { // beyond the third, Sarama's breaker answers
+		_, err := publish(t, p, delivery("nowhere", key0))
+		if class, _ := core.ClassOf(err); class != core.ClassUnavailable {
+			t.Fatalf("err = %v, class %v; want unavailable", err, class)
+		}
+	}
+	if _, err := publish(t, p, delivery("orders", key0)); err != nil {
+		t.Errorf("another topic: %v", err)
+	}
+}
+
+func TestATooLargeMessageIsPermanent(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
+	d := delivery("orders", key0)
+	d.Payload = make([]byte, 2<<20) // Producer.MaxMessageBytes is 1 MB
+	_, err := publish(t, p, d)
+	if class, _ := core.ClassOf(err); class != core.ClassPermanent {
+		t.Errorf("err = %v, class %v; want permanent", err, class)
+	}
+}
+
+func TestAReservedHeaderIsPermanent(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
+	d := delivery("orders", key0)
+	d.Headers = map[string]string{"_watermill_message_uuid": "x"} // the outbox refuses it, a row may have come otherwise
+	_, err := publish(t, p, d)
+	if class, _ := core.ClassOf(err); class != core.ClassPermanent {
+		t.Errorf("err = %v, class %v; want permanent", err, class)
+	}
+}
+
+// The process starts while Kafka is away, and goes on when it comes.
+func TestKafkaComesLater(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := newPublisher(t, kafkabridge.Config{Brokers: []string{addr}})
+	for range 2 {
+		_, err := publish(t, p, delivery("orders", key0))
+		if class, _ := core.ClassOf(err); !errors.Is(err, sarama.ErrOutOfBrokers) || class != core.ClassUnavailable {
+			t.Fatalf("err = %v, class %v; want ErrOutOfBrokers, unavailable", err, class)
+		}
+	}
+
+	b := sarama.NewMockBrokerAddr(t, 1, addr)
+	t.Cleanup(b.Close)
+	b.SetHandlerByMap(map[string]sarama.MockResponse{
+		"ApiVersionsRequest":    sarama.NewMockApiVersionsResponse(t),
+		"MetadataRequest":       sarama.NewMockMetadataResponse(t).SetBroker(addr, 1).SetLeader("orders", 0, 1),
+		"InitProducerIDRequest": sarama.NewMockInitProducerIDResponse(t),
+		"ProduceRequest":        sarama.NewMockProduceResponse(t).SetVersion(7),
+	})
+	if receipt, err := publish(t, p, delivery("orders", key0)); err != nil {
+		t.Errorf("receipt %q, err %v", receipt, err)
+	}
+}
+
+func TestPublishAfterClose(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
+	if _, err := publish(t, p, delivery("orders", key0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := publish(t, p, delivery("orders", key0)); !errors.Is(err, watermillbridge.ErrClosed) {
+		t.Errorf("err = %v, want ErrClosed", err)
+	}
+}

@@ -1,0 +1,127 @@
+package gormoutbox
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"gorm.io/gorm"
+)
+
+type processor interface {
+	Get(name string) func(*gorm.DB)
+}
+
+// registerCallbacks hooks the plugin into the statements of db. Anchors are chosen among those that exist: GORM sorts a
+// callback before a missing anchor to the very end, and without default transactions two of its own are missing.
+func (o *Outbox) registerCallbacks(db *gorm.DB) error {
+	cb := db.Callback()
+	name := func(what string) string { return o.Name() + ":" + what }
+	const begin, commit = "gorm:begin_transaction", "gorm:commit_or_rollback_transaction"
+	has := func(p processor, callback string) bool { return p.Get(callback) != nil }
+
+	var errs []error
+	add := func(err error) { errs = append(errs, err) }
+	if has(cb.Create(), begin) { // the pool may be one that dbresolver has just chosen
+		add(cb.Create().Before(begin).Register(name("pool"), o.wrapStatement))
+		add(cb.Update().Before(begin).Register(name("pool"), o.wrapStatement))
+		add(cb.Delete().Before(begin).Register(name("pool"), o.wrapStatement))
+	}
+	add(cb.Create().Before("gorm:before_create").Register(name("require"), o.requireTransaction))
+	add(cb.Update().Before("gorm:before_update").Register(name("require"), o.requireTransaction))
+	add(cb.Delete().Before("gorm:before_delete").Register(name("require"), o.requireTransaction))
+
+	create := cb.Create().After("gorm:after_create")
+	update := cb.Update().After("gorm:after_update")
+	remove := cb.Delete().After("gorm:after_delete")
+	if has(cb.Create(), commit) {
+		create, update, remove = create.Before(commit), update.Before(commit), remove.Before(commit)
+	}
+	add(create.Register(name("capture"), o.captureCreate))
+	add(update.Register(name("capture"), o.captureUpdate))
+	add(remove.Register(name("capture"), o.captureDelete))
+
+	add(cb.Query().After("*").Register(name("observe"), o.observe))
+	add(cb.Row().After("*").Register(name("observe"), o.observe))
+	add(cb.Raw().After("*").Register(name("observe"), o.observe))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("outbox: register callbacks: %w", err)
+	}
+	return nil
+}
+
+// wrapStatement makes the transaction that GORM is about to begin for a statement one that is followed.
+func (o *Outbox) wrapStatement(db *gorm.DB) {
+	if db.Error == nil && !db.DryRun {
+		db.Statement.ConnPool = o.wrap(db.Statement.ConnPool)
+	}
+}
+
+// observe shows the statement to its transaction when it ran as a prepared statement: then it did not pass through txPool.
+func (o *Outbox) observe(db *gorm.DB) {
+	ps, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX)
+	if !ok {
+		return
+	}
+	tx, ok := ps.Tx.(*txPool)
+	if !ok || tx.pool.ob != o || db.DryRun {
+		return
+	}
+	query := db.Statement.SQL.String()
+	if query == "" {
+		return
+	}
+	err := db.Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		err = nil
+	}
+	switch dest := db.Statement.Dest.(type) {
+	case *sql.Rows:
+		tx.Observe(query, dest, err)
+	case *sql.Row:
+		tx.Observe("", nil, err)
+		tx.ObserveRow(query, dest)
+	default:
+		tx.Observe(query, nil, err)
+	}
+	tx.seen()
+}
+
+// requireTransaction refuses a statement that would have to write events and has no transaction to write them in, before it
+// is executed.
+func (o *Outbox) requireTransaction(db *gorm.DB) {
+	stmt := db.Statement
+	if db.Error != nil || db.DryRun || stmt.Schema == nil || inTransaction(stmt.ConnPool) {
+		return
+	}
+	typ := stmt.Schema.ModelType
+	if o.mappers.of(typ) != nil || (o.hasRecorder(typ) && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
+		db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off", ErrNoTransaction, stmt.Schema.Table))
+	}
+}
+
+func inTransaction(p gorm.ConnPool) bool {
+	_, ok := p.(gorm.TxCommitter)
+	return ok
+}
+
+// hooksMayRecord reports whether the model's own hooks run around the statement: what they record is not known yet.
+func hooksMayRecord(stmt *gorm.Statement) bool {
+	s := stmt.Schema
+	return !stmt.SkipHooks && (s.BeforeSave || s.BeforeCreate || s.BeforeUpdate || s.BeforeDelete ||
+		s.AfterSave || s.AfterCreate || s.AfterUpdate || s.AfterDelete)
+}
+
+func anyRecorded(stmt *gorm.Statement) bool {
+	found := false
+	eachElement(stmt.ReflectValue, func(model reflect.Value) {
+		if r, ok := recorderOf(model); ok && len(r.Recorded()) > 0 {
+			found = true
+		}
+	})
+	if r, ok := destRecorder(stmt); ok && len(r.Recorded()) > 0 {
+		found = true
+	}
+	return found
+}

@@ -1,0 +1,197 @@
+package gormoutbox
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// pool stands in for a pool of GORM and begins transactions that can be followed. It is always used by pointer, because GORM and
+// dbresolver compare pools, and it begins only as a gorm.ConnPoolBeginner: GORM would take the other way first.
+type pool struct {
+	gorm.ConnPool
+	ob *Outbox
+}
+
+var (
+	_ gorm.ConnPoolBeginner = (*pool)(nil)
+	_ gorm.GetDBConnector   = (*pool)(nil)
+	_ gorm.Tx               = (*txPool)(nil)
+	_ gorm.GetDBConnector   = (*txPool)(nil)
+)
+
+// wrapPools puts a pool in place of the one that db uses. A PreparedStmtDB stays outermost, because GORM looks for it
+// when it sets savepoints.
+func (o *Outbox) wrapPools(db *gorm.DB) {
+	if ps, ok := db.Config.ConnPool.(*gorm.PreparedStmtDB); ok {
+		ps.ConnPool = o.wrap(ps.ConnPool)
+		return
+	}
+	db.Config.ConnPool = o.wrap(db.Config.ConnPool)
+	if db.Statement != nil {
+		db.Statement.ConnPool = db.Config.ConnPool
+	}
+}
+
+// wrap returns p when it is wrapped already or cannot begin transactions.
+func (o *Outbox) wrap(p gorm.ConnPool) gorm.ConnPool {
+	switch p := p.(type) {
+	case *pool, gorm.TxCommitter:
+		return p.(gorm.ConnPool)
+	case *gorm.PreparedStmtDB:
+		inner := o.wrap(p.ConnPool)
+		if inner == p.ConnPool {
+			return p
+		}
+		return &gorm.PreparedStmtDB{Stmts: p.Stmts, Mux: p.Mux, ConnPool: inner}
+	case gorm.TxBeginner, gorm.ConnPoolBeginner:
+		return &pool{ConnPool: p.(gorm.ConnPool), ob: o}
+	}
+	return p
+}
+
+// BeginTx begins a transaction that is followed.
+func (p *pool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
+	var foreign gorm.ConnPool
+	tx, err := sqloutbox.Follow(ctx, p.ob.dialect, func(ctx context.Context) (sqloutbox.TxConn, error) {
+		switch b := p.ConnPool.(type) {
+		case gorm.TxBeginner:
+			tx, err := b.BeginTx(ctx, opts)
+			if err != nil {
+				return nil, err
+			}
+			return tx, nil
+		case gorm.ConnPoolBeginner:
+			conn, err := b.BeginTx(ctx, opts)
+			if err != nil {
+				return nil, err
+			}
+			if tx, ok := conn.(gorm.Tx); ok {
+				return tx, nil
+			}
+			foreign = conn
+		}
+		return nil, gorm.ErrInvalidTransaction
+	})
+	switch {
+	case foreign != nil:
+		return foreign, nil // another plugin's, of a kind that cannot be followed
+	case err != nil:
+		return nil, err
+	}
+	return newTxPool(tx, p), nil
+}
+
+// GetDBConn keeps db.DB working.
+func (p *pool) GetDBConn() (*sql.DB, error) {
+	switch c := p.ConnPool.(type) {
+	case *sql.DB:
+		return c, nil
+	case gorm.GetDBConnector:
+		return c.GetDBConn()
+	}
+	return nil, gorm.ErrInvalidDB
+}
+
+// Ping keeps gorm's check of the connection working.
+func (p *pool) Ping() error {
+	if c, ok := p.ConnPool.(interface{ Ping() error }); ok {
+		return c.Ping()
+	}
+	return nil
+}
+
+// The setters below are what dbresolver passes on.
+
+// SetMaxOpenConns sets it on the pool below.
+func (p *pool) SetMaxOpenConns(n int) {
+	if c, ok := p.ConnPool.(interface{ SetMaxOpenConns(int) }); ok {
+		c.SetMaxOpenConns(n)
+	}
+}
+
+// SetMaxIdleConns sets it on the pool below.
+func (p *pool) SetMaxIdleConns(n int) {
+	if c, ok := p.ConnPool.(interface{ SetMaxIdleConns(int) }); ok {
+		c.SetMaxIdleConns(n)
+	}
+}
+
+// SetConnMaxLifetime sets it on the pool below.
+func (p *pool) SetConnMaxLifetime(d time.Duration) {
+	if c, ok := p.ConnPool.(interface{ SetConnMaxLifetime(time.Duration) }); ok {
+		c.SetConnMaxLifetime(d)
+	}
+}
+
+// SetConnMaxIdleTime sets it on the pool below.
+func (p *pool) SetConnMaxIdleTime(d time.Duration) {
+	if c, ok := p.ConnPool.(interface{ SetConnMaxIdleTime(time.Duration) }); ok {
+		c.SetConnMaxIdleTime(d)
+	}
+}
+
+// txPool is a transaction of pool. It is used by pointer: GORM asks whether it is nil by reflection.
+type txPool struct {
+	*sqloutbox.Tx
+	pool *pool
+
+	mu       sync.Mutex
+	prepared map[*sql.Stmt]bool // prepared here, not executed through StmtContext
+	unseen   int                // executions of prepared statements that no callback has reported yet
+}
+
+func newTxPool(tx *sqloutbox.Tx, p *pool) *txPool {
+	return &txPool{Tx: tx, pool: p, prepared: map[*sql.Stmt]bool{}}
+}
+
+// PrepareContext is how a PreparedStmtTX prepares what it then executes through StmtContext.
+func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	stmt, err := t.Tx.Conn().PrepareContext(ctx, query)
+	if err != nil {
+		t.Observe("", nil, err)
+		return nil, err
+	}
+	t.mu.Lock()
+	t.prepared[stmt] = true
+	t.mu.Unlock()
+	return stmt, nil
+}
+
+// StmtContext implements gorm.Tx. What is executed through its result passes by t; the callbacks report it.
+func (t *txPool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
+	t.mu.Lock()
+	delete(t.prepared, stmt)
+	t.unseen++
+	t.mu.Unlock()
+	return t.Tx.Conn().(gorm.Tx).StmtContext(ctx, stmt)
+}
+
+// seen is told by the callbacks of an execution that StmtContext stood for.
+func (t *txPool) seen() {
+	t.mu.Lock()
+	t.unseen = max(0, t.unseen-1)
+	t.mu.Unlock()
+}
+
+// Commit commits. Prepared statements that somebody executed outside GORM's callbacks may have done anything.
+func (t *txPool) Commit() error {
+	t.mu.Lock()
+	doubt := t.unseen > 0 || len(t.prepared) > 0
+	t.mu.Unlock()
+	if doubt {
+		t.Taint()
+	}
+	return t.Tx.Commit()
+}
+
+// GetDBConn keeps tx.DB working.
+func (t *txPool) GetDBConn() (*sql.DB, error) { return t.pool.GetDBConn() }
+
+// Ping keeps PreparedStmtTX working.
+func (t *txPool) Ping() error { return t.pool.Ping() }

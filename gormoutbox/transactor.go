@@ -1,0 +1,72 @@
+package gormoutbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Transactor makes a core.Transactor of db, with or without the plugin. RunInTx runs its function in db.Transaction: FromContext returns
+// the transaction to work with. Within a transaction of the same database it runs in a savepoint. It does not commit a
+// transaction that the database may have rolled back behind the function, because that ignored a deadlock, say: it returns
+// an error wrapping ErrTxAborted. A nil db is reported by RunInTx.
+func Transactor(db *gorm.DB) core.Transactor { return &transactor{db: db} }
+
+// FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx, else an error wrapping
+// ErrNoTransaction. In an OnContext function it is the transaction of the statement.
+func FromContext(ctx context.Context) (*gorm.DB, error) {
+	tx, ok := ctx.Value(ctxKey{}).(*gorm.DB)
+	if !ok {
+		return nil, fmt.Errorf("%w of GORM in the context", ErrNoTransaction)
+	}
+	return tx.WithContext(ctx), nil
+}
+
+type ctxKey struct{}
+
+func contextWith(ctx context.Context, db *gorm.DB, tx core.Tx) context.Context {
+	return core.ContextWithTx(context.WithValue(ctx, ctxKey{}, db), tx)
+}
+
+type transactor struct{ db *gorm.DB }
+
+func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	if r.db == nil || r.db.Config == nil {
+		return errors.New("outbox: Transactor was given a nil *gorm.DB")
+	}
+	if fn == nil {
+		return errors.New("outbox: RunInTx was given a nil function")
+	}
+	db := r.db.WithContext(ctx)
+	if outer, ok := ctx.Value(ctxKey{}).(*gorm.DB); ok && r.samePool(outer) {
+		db = outer.WithContext(ctx)
+		db.Config.DisableNestedTransaction = false // a copy of this session: the contract is a savepoint
+	}
+	return db.Transaction(func(gtx *gorm.DB) error {
+		tx, err := TxOf(gtx)
+		if err != nil {
+			return err
+		}
+		if err := fn(contextWith(ctx, gtx, tx), tx); err != nil {
+			return err
+		}
+		return tx.Err()
+	})
+}
+
+func (r *transactor) samePool(other *gorm.DB) bool {
+	var a, b *sql.DB
+	var err error
+	if a, err = r.db.DB(); err != nil {
+		return false
+	}
+	if b, err = other.DB(); err != nil {
+		return false
+	}
+	return a == b
+}

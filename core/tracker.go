@@ -22,7 +22,8 @@ type Tracker struct {
 	dialect    Dialect
 	callbacks  []func(Outcome)
 	savepoints []savepoint
-	tainted    bool
+	tainted    bool // for good
+	failed     bool // PostgreSQL refuses everything until a savepoint is rolled back to
 	aborted    error
 	done       bool
 }
@@ -89,10 +90,17 @@ func (t *Tracker) Observe(query string, err error) {
 	if t.done {
 		return
 	}
-	if err != nil {
+	if hiddenControl(query) {
 		t.tainted = true
-		if t.fatal(query, err) {
+	}
+	if err != nil {
+		switch {
+		case t.fatal(query, err):
 			t.abort(err)
+		case t.dialect == Postgres:
+			t.failed = true
+		case t.dialect != MySQL && t.dialect != SQLite:
+			t.tainted = true
 		}
 		return
 	}
@@ -107,6 +115,7 @@ func (t *Tracker) Observe(query string, err error) {
 			t.tainted = true
 		}
 	case ctlRollbackTo:
+		t.failed = false // it was accepted, so what failed is undone with everything since the savepoint
 		t.rollbackTo(name)
 	case ctlEnd:
 		// COMMIT, ROLLBACK or BEGIN as text: the transaction that we follow is over, or never was ours.
@@ -115,8 +124,9 @@ func (t *Tracker) Observe(query string, err error) {
 	}
 }
 
-// fatal reports whether a failed statement may have rolled back more than itself. On PostgreSQL an aborted transaction refuses
-// everything by itself, and a savepoint can bring it back, so nothing needs to be remembered.
+// fatal reports whether a failed statement may have rolled back more than itself. A violated constraint undoes only the
+// statement on MySQL and SQLite. On PostgreSQL an aborted transaction refuses everything by itself, and a savepoint can
+// bring it back.
 func (t *Tracker) fatal(query string, err error) bool {
 	switch t.dialect {
 	case MySQL:
@@ -185,7 +195,7 @@ func (t *Tracker) Commit(commit func() error) error {
 		if waiting {
 			err = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
 		}
-	case t.tainted:
+	case t.tainted, t.failed:
 		outcome = Unknown
 	}
 	t.end(outcome)
@@ -279,6 +289,21 @@ func control(query string) (ctl, string) {
 		}
 	}
 	return ctlNone, ""
+}
+
+// hiddenControl reports whether transaction control may follow a semicolon: some drivers run several statements sent as one. A
+// semicolon within a literal can mislead it, so it is no more than a doubt.
+func hiddenControl(query string) bool {
+	for {
+		_, rest, found := strings.Cut(query, ";")
+		if !found {
+			return false
+		}
+		if c, _ := control(rest); c != ctlNone {
+			return true
+		}
+		query = rest
+	}
 }
 
 // skipSpace drops blanks, semicolons and comments in front of a statement.

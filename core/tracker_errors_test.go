@@ -1,0 +1,95 @@
+package core_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// mysqlError has the fields of the error of go-sql-driver/mysql.
+type mysqlError struct {
+	Number  uint16
+	Message string
+}
+
+func (e *mysqlError) Error() string { return e.Message }
+
+// sqliteError has the method of the error of modernc.org/sqlite.
+type sqliteError int
+
+func (e sqliteError) Error() string { return "sqlite error" }
+func (e sqliteError) Code() int     { return int(e) }
+
+// What an ignored error means for the outcome when COMMIT then says nil.
+func TestTrackerIgnoredError(t *testing.T) {
+	duplicate, deadlock := &mysqlError{1062, "duplicate"}, &mysqlError{1213, "deadlock"}
+	constraint, full := sqliteError(1555), sqliteError(13)
+	other := errors.New("whatever")
+	for name, tc := range map[string]struct {
+		dialect  core.Dialect
+		err      error
+		rollback bool // to the savepoint before the statement
+		want     core.Outcome
+		aborted  bool
+	}{
+		"mysql constraint":                      {core.MySQL, duplicate, false, core.Committed, false},
+		"mysql deadlock":                        {core.MySQL, deadlock, false, core.Unknown, true},
+		"mysql deadlock, savepoint":             {core.MySQL, deadlock, true, core.Unknown, true},
+		"mysql unknown error":                   {core.MySQL, other, false, core.Unknown, true},
+		"sqlite constraint":                     {core.SQLite, constraint, false, core.Committed, false},
+		"sqlite disk full":                      {core.SQLite, full, false, core.Unknown, true},
+		"postgres":                              {core.Postgres, other, false, core.Unknown, false},
+		"postgres, savepoint":                   {core.Postgres, other, true, core.Committed, false},
+		"unknown dialect":                       {"", other, false, core.Unknown, false},
+		"unknown dialect, savepoint":            {"", other, true, core.Unknown, false},
+		"sqlite constraint that rolls all back": {core.SQLite, constraint, false, core.Unknown, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			query := "INSERT INTO t VALUES (1)"
+			if name == "sqlite constraint that rolls all back" {
+				query = "INSERT OR ROLLBACK INTO t VALUES (1)"
+			}
+			tr := core.NewTracker(tc.dialect)
+			got := []core.Outcome{}
+			tr.OnOutcome(func(o core.Outcome) { got = append(got, o) })
+			tr.Observe("SAVEPOINT a", nil)
+			tr.Observe(query, tc.err)
+			if tc.rollback {
+				tr.Observe("ROLLBACK TO SAVEPOINT a", nil)
+			}
+			if aborted := errors.Is(tr.Err(), core.ErrTxAborted); aborted != tc.aborted {
+				t.Errorf("Err: %v", tr.Err())
+			}
+			if err := tr.Commit(func() error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if len(got) != 1 || got[0] != tc.want {
+				t.Errorf("heard %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Several statements sent as one may hide transaction control from the first words.
+func TestTrackerSeveralStatementsInOne(t *testing.T) {
+	for query, want := range map[string]core.Outcome{
+		"UPDATE t SET n = 1; UPDATE t SET n = 2;":  core.Committed,
+		"UPDATE t SET s = 'a; b'":                  core.Committed,
+		"SAVEPOINT a;":                             core.Committed,
+		"UPDATE t SET n = 1; ROLLBACK TO a":        core.Unknown,
+		"UPDATE t SET n = 1;\n-- done\nCOMMIT":     core.Unknown,
+		"UPDATE t SET n = 1; /* again */ ROLLBACK": core.Unknown,
+	} {
+		tr := core.NewTracker(core.MySQL)
+		got := core.Outcome(99)
+		tr.OnOutcome(func(o core.Outcome) { got = o })
+		tr.Observe(query, nil)
+		if err := tr.Commit(func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%q: heard %v, want %v", query, got, want)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type Tracker struct {
 	callbacks  []func(Outcome)
 	savepoints []savepoint
 	tainted    bool // for good
+	blind      bool // for good, and not even a rollback tells what became of what: transaction control went past us
 	failed     bool // PostgreSQL refuses everything until a savepoint is rolled back to
 	aborted    error
 	done       bool
@@ -59,7 +60,7 @@ func (t *Tracker) Err() error {
 	return t.aborted
 }
 
-// Taint makes every outcome that is still open Unknown unless the transaction is rolled back.
+// Taint makes every outcome that is still open Unknown unless it is rolled back.
 func (t *Tracker) Taint() {
 	t.mu.Lock()
 	t.tainted = true
@@ -90,8 +91,9 @@ func (t *Tracker) Observe(query string, err error) {
 	if t.done {
 		return
 	}
-	if hiddenControl(query) {
-		t.tainted = true
+	verb, name := control(query)
+	if verb == ctlEnd || hiddenControl(query) { // also when it failed: its answer may be what was lost
+		t.tainted, t.blind = true, true
 	}
 	if err != nil {
 		switch {
@@ -104,7 +106,6 @@ func (t *Tracker) Observe(query string, err error) {
 		}
 		return
 	}
-	verb, name := control(query)
 	switch verb {
 	case ctlSavepoint:
 		t.savepoints = append(t.savepoints, savepoint{name: name, mark: len(t.callbacks)})
@@ -119,6 +120,7 @@ func (t *Tracker) Observe(query string, err error) {
 		t.rollbackTo(name)
 	case ctlEnd:
 		// COMMIT, ROLLBACK or BEGIN as text: the transaction that we follow is over, or never was ours.
+		t.savepoints = nil
 		t.abort(errors.New("a statement ended the transaction behind the driver"))
 	case ctlNone:
 	}
@@ -170,7 +172,7 @@ func (t *Tracker) rollbackTo(name string) {
 		t.savepoints[i].mark = min(t.savepoints[i].mark, mark)
 	}
 	outcome := RolledBack
-	if first != last {
+	if first != last || t.blind {
 		outcome = Unknown // some of them may in truth still be there
 	}
 	t.call(dropped, outcome)
@@ -204,7 +206,7 @@ func (t *Tracker) Commit(commit func() error) error {
 }
 
 // RolledBack reports that the transaction was rolled back, or that its connection is gone before COMMIT was sent.
-// After Commit it does nothing.
+// After Commit it does nothing. When a statement ended the transaction before, behind the driver's back, the outcome is Unknown.
 func (t *Tracker) RolledBack() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,6 +217,9 @@ func (t *Tracker) RolledBack() {
 
 func (t *Tracker) end(o Outcome) {
 	t.done = true
+	if t.blind {
+		o = Unknown
+	}
 	fns := t.callbacks
 	t.callbacks, t.savepoints = nil, nil
 	t.call(fns, o)
@@ -249,7 +254,7 @@ func control(query string) (ctl, string) {
 		return ctlNone, ""
 	}
 	switch q[0] | 0x20 { // most statements end here
-	case 's', 'r', 'c', 'e', 'b', 'a':
+	case 's', 'r', 'c', 'e', 'b', 'a', 'p':
 	default:
 		return ctlNone, ""
 	}
@@ -283,7 +288,7 @@ func control(query string) (ctl, string) {
 		return ctlRollbackTo, ident(rest)
 	case "COMMIT", "END", "BEGIN":
 		return ctlEnd, ""
-	case "START":
+	case "START", "PREPARE": // PREPARE TRANSACTION is the first half of a two-phase commit
 		if w, _ = word(rest); w == "TRANSACTION" {
 			return ctlEnd, ""
 		}
@@ -331,7 +336,7 @@ func word(s string) (string, string) {
 	return strings.ToUpper(s[:i]), s[i:]
 }
 
-// ident reads a savepoint name: quotes removed, lower case, up to a blank or semicolon.
+// ident reads a savepoint name: quotes removed, lower case, up to a blank, a semicolon or a comment.
 func ident(s string) string {
 	s = strings.TrimSpace(skipSpace(s))
 	if s == "" {
@@ -345,7 +350,7 @@ func ident(s string) string {
 			return strings.ToLower(s[1 : 1+i])
 		}
 	}
-	if i := strings.IndexAny(s, " \t\r\n;"); i >= 0 {
+	if i := strings.IndexAny(s, " \t\r\n;/-"); i >= 0 {
 		s = s[:i]
 	}
 	return strings.ToLower(s)

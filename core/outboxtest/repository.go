@@ -17,6 +17,7 @@ import (
 type Repository struct {
 	dialect core.Dialect
 	clock   func() time.Time
+	exec    func(query string, args []any) (int64, error)
 
 	mu           sync.Mutex // guards what follows; never held while waiting
 	shift        time.Duration
@@ -47,10 +48,16 @@ func WithClock(now func() time.Time) Option { return func(r *Repository) { r.clo
 // transaction, and how savepoint names are compared. Default: core.Postgres, where every error aborts the transaction.
 func WithDialect(d core.Dialect) Option { return func(r *Repository) { r.dialect = d } }
 
+// WithExec makes Exec and Query of the repository's transactions call fn for every statement that is not transaction control. An error
+// of fn is treated as one of the database. Default: they do nothing.
+func WithExec(fn func(query string, args []any) (affected int64, err error)) Option {
+	return func(r *Repository) { r.exec = fn }
+}
+
 // NewRepository returns an empty table.
 func NewRepository(opts ...Option) *Repository {
 	r := &Repository{
-		dialect: core.Postgres, clock: time.Now, table: newTable(),
+		dialect: core.Postgres, clock: time.Now, table: newTable(), exec: func(string, []any) (int64, error) { return 0, nil },
 		keys: map[core.Lane]*keyRow{}, locks: map[lockKey]*rowLock{},
 	}
 	for _, opt := range opts {

@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"database/sql"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,44 +14,55 @@ type txSavepoint struct {
 	mark int // length of Tx.undo
 }
 
-// control runs a statement as the database would: it knows transaction control and ignores the rest.
-func (t *Tx) control(query string) error {
+var comments = regexp.MustCompile(`(?s)/\*.*?\*/|--[^\n]*`)
+
+// control runs transaction control as the database would. known is false for any other statement.
+func (t *Tx) control(query string) (known bool, err error) {
 	t.repo.mu.Lock()
 	defer t.repo.mu.Unlock()
 	if t.state == txEnded {
-		return sql.ErrTxDone
+		return false, sql.ErrTxDone
 	}
-	words := strings.Fields(strings.TrimRight(strings.TrimSpace(query), "; \t\r\n"))
+	words := strings.Fields(strings.TrimRight(strings.TrimSpace(comments.ReplaceAllString(query, " ")), "; \t\r\n"))
 	if len(words) == 0 {
-		return nil
+		return true, nil
 	}
 	verb, name := strings.ToUpper(words[0]), t.name(words[len(words)-1])
-	rollback := verb == "ROLLBACK"
-	if t.state == txAborted && !rollback {
-		return databaseError(t.repo.dialect, errTxAborted)
+	if t.state == txAborted && verb != "ROLLBACK" {
+		return false, databaseError(t.repo.dialect, errTxAborted)
 	}
-	switch {
-	case verb == "SAVEPOINT":
+	switch verb {
+	case "SAVEPOINT":
 		t.savepoint(name)
-	case verb == "RELEASE":
+	case "RELEASE":
 		i := t.find(name)
 		if i < 0 {
-			return t.fail(errNoSavepoint)
+			return true, t.fail(errNoSavepoint)
 		}
 		t.savepoints = t.savepoints[:i]
-	case rollback && slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, "TO") }):
-		i := t.find(name)
-		if i < 0 {
-			return t.fail(errNoSavepoint)
-		}
-		t.undoTo(t.savepoints[i].mark)
-		t.savepoints = t.savepoints[:i+1]
-		t.state = txOpen
-	case rollback:
-		t.end(false)
-	case verb == "COMMIT":
+	case "ROLLBACK":
+		return true, t.rollback(words, name)
+	case "COMMIT":
 		t.end(true)
+	default:
+		return false, nil
 	}
+	return true, nil
+}
+
+// rollback is ROLLBACK, or ROLLBACK TO a savepoint.
+func (t *Tx) rollback(words []string, name string) error {
+	if !slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, "TO") }) {
+		t.end(false)
+		return nil
+	}
+	i := t.find(name)
+	if i < 0 {
+		return t.fail(errNoSavepoint)
+	}
+	t.undoTo(t.savepoints[i].mark)
+	t.savepoints = t.savepoints[:i+1]
+	t.state = txOpen
 	return nil
 }
 

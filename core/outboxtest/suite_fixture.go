@@ -45,6 +45,11 @@ func (f *fixture) must(ok bool, format string, args ...any) {
 // eventually polls until done says yes.
 func (f *fixture) eventually(what string, done func() bool) {
 	f.Helper()
+	eventually(f, what, done)
+}
+
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -53,7 +58,7 @@ func (f *fixture) eventually(what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			f.Fatalf("%s: not within %s", what, patience)
+			t.Fatalf("%s: not within %s", what, patience)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package outboxtest_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -23,5 +24,53 @@ func TestRepositoryInMemory(t *testing.T) {
 				AbortsOnError: d == core.Postgres,
 			})
 		})
+	}
+}
+
+func TestAdapterInMemory(t *testing.T) {
+	for _, d := range []core.Dialect{core.Postgres, core.MySQL, core.SQLite} {
+		t.Run(string(d), func(t *testing.T) {
+			outboxtest.TestAdapter(t, outboxtest.AdapterHarness{
+				Open:          func(t *testing.T, cfg core.Config) outboxtest.Adapter { return openInMemory(t, d, cfg) },
+				AbortsOnError: d == core.Postgres,
+			})
+		})
+	}
+}
+
+func openInMemory(t *testing.T, d core.Dialect, cfg core.Config) outboxtest.Adapter {
+	t.Helper()
+	r := outboxtest.NewRepository(outboxtest.WithDialect(d), outboxtest.WithExec(func(query string, _ []any) (int64, error) {
+		return 0, fmt.Errorf("no such table: %s", query)
+	}))
+	cfg.Repository = r
+	ob, err := core.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outboxtest.Adapter{
+		Outbox:     ob,
+		Transactor: r.Transactor(),
+		Publish: func(ctx context.Context, events ...core.Event) error {
+			_, err := ob.Publish(ctx, nil, events...)
+			return err
+		},
+		Exec: func(ctx context.Context, query string) error {
+			tx, _ := core.TxFromContext(ctx)
+			_, err := tx.Exec(ctx, query)
+			return err
+		},
+		Stored: func(context.Context) ([]string, error) {
+			var ids []string
+			for _, row := range r.Rows() {
+				ids = append(ids, row.Event.ID)
+			}
+			return ids, nil
+		},
+		RefuseCommit: func(ctx context.Context) error {
+			tx, _ := core.TxFromContext(ctx)
+			tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitRefused)
+			return nil
+		},
 	}
 }

@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -31,9 +32,15 @@ func (tr transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 		}
 	}()
 	err = fn(core.ContextWithTx(ctx, tx), tx)
+	if err == nil {
+		err = tx.Err() // fn may have ignored a statement that ended the transaction
+	}
 	finished = true
 	if err != nil {
-		return errors.Join(err, tx.Rollback())
+		if rollback := tx.Rollback(); !errors.Is(rollback, sql.ErrTxDone) {
+			err = errors.Join(err, rollback)
+		}
+		return err
 	}
 	return tx.Commit()
 }
@@ -47,7 +54,11 @@ func (t *Tx) nested(ctx context.Context, view core.Tx, fn func(context.Context, 
 		return err
 	}
 	rollback := func() error {
-		_, err := t.Exec(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
+		ctx := context.WithoutCancel(ctx)
+		if _, err := t.Exec(ctx, "ROLLBACK TO SAVEPOINT "+name); err != nil {
+			return err
+		}
+		_, err := t.Exec(ctx, "RELEASE SAVEPOINT "+name)
 		return err
 	}
 	finished := false
@@ -57,6 +68,9 @@ func (t *Tx) nested(ctx context.Context, view core.Tx, fn func(context.Context, 
 		}
 	}()
 	err := fn(ctx, view)
+	if err == nil {
+		err = t.Err()
+	}
 	finished = true
 	if err != nil {
 		return errors.Join(err, rollback())

@@ -148,15 +148,27 @@ func (t *Tx) undoTo(mark int) {
 	t.undo = t.undo[:mark]
 }
 
-// Exec understands SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT and ROLLBACK. Every other statement does nothing and affects no row: code
-// under test that runs SQL beside Publish can do so.
-func (t *Tx) Exec(ctx context.Context, query string, _ ...any) (int64, error) {
-	err := ctx.Err()
-	if err == nil {
-		err = t.control(query)
+// Exec understands SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT and ROLLBACK. Every other statement does what WithExec says, by default nothing,
+// so that code under test can run SQL beside Publish.
+func (t *Tx) Exec(ctx context.Context, query string, args ...any) (affected int64, err error) {
+	if err = ctx.Err(); err == nil {
+		affected, err = t.statement(query, args)
 	}
 	t.tracker.Observe(query, err)
-	return 0, err
+	return affected, err
+}
+
+func (t *Tx) statement(query string, args []any) (int64, error) {
+	if known, err := t.control(query); known || err != nil {
+		return 0, err
+	}
+	affected, err := t.repo.exec(query, args)
+	if err != nil && t.repo.dialect == core.Postgres {
+		t.repo.mu.Lock()
+		t.state = txAborted
+		t.repo.mu.Unlock()
+	}
+	return affected, err
 }
 
 // Query returns no rows. It exists to implement core.Tx.

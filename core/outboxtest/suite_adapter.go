@@ -1,0 +1,266 @@
+package outboxtest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// AdapterHarness tells TestAdapter how to reach an adapter: the transactions of an ORM or a driver, with an outbox in them.
+type AdapterHarness struct {
+	// Open returns the adapter on an empty database. cfg has everything but the Repository. It is called once for each case.
+	Open func(t *testing.T, cfg core.Config) Adapter
+	// AbortsOnError says that a refused statement makes the transaction unusable, as PostgreSQL does it.
+	AbortsOnError bool
+	// SingleWriter says that only one transaction writes at a time, as SQLite does it.
+	SingleWriter bool
+	// Programs is how many random programs of savepoints are run. Default: 300.
+	Programs int
+	// Seed makes the random programs those of an earlier run, which named its seed when it failed. Default: another one each time.
+	Seed uint64
+}
+
+// Adapter is an adapter under test. Fields are required unless they say otherwise. Inside a transaction the functions are given the
+// context that RunInTx gave to its function.
+type Adapter struct {
+	// Outbox is what Publish records events with. The suite runs its relay where it needs one.
+	Outbox *core.Outbox
+	// Transactor is that of the adapter.
+	Transactor core.Transactor
+	// Nested runs fn in a nested transaction by the means of the ORM. Nil: the Transactor's way is the only one.
+	Nested func(ctx context.Context, fn func(ctx context.Context) error) error
+	// Publish records events by the means of the adapter, in the transaction that ctx carries.
+	Publish func(ctx context.Context, events ...core.Event) error
+	// Exec runs a statement by the means of the ORM, in the transaction that ctx carries.
+	Exec func(ctx context.Context, query string) error
+	// Stored returns the event ids of all committed rows of the outbox. It uses a connection of its own.
+	Stored func(ctx context.Context) ([]string, error)
+	// RefuseCommit prepares in the transaction that ctx carries that the database will refuse its COMMIT, by a deferred constraint for
+	// example. Nil: there is no way.
+	RefuseCommit func(ctx context.Context) error
+}
+
+// adapterCase is one thing that every adapter must do.
+type adapterCase struct {
+	name string
+	run  func(a *adapterFixture)
+}
+
+// TestAdapter is the conformance suite of adapters: that outcomes are reported exactly once and never wrongly, whatever the application
+// does to its transaction.
+func TestAdapter(t *testing.T, h AdapterHarness) {
+	for _, group := range []struct {
+		name  string
+		cases []adapterCase
+	}{
+		{"Commit", adapterCommitCases()},
+		{"Savepoint", adapterSavepointCases()},
+		{"Text", adapterTextCases()},
+		{"Trouble", adapterTroubleCases()},
+		{"Relay", adapterRelayCases()},
+		{"Random", adapterRandomCases()},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(newAdapterFixture(t, h))
+				})
+			}
+		})
+	}
+}
+
+// adapterFixture is what a case of the adapter suite works with.
+type adapterFixture struct {
+	*testing.T
+	AdapterHarness
+	Adapter
+	published *Publisher
+
+	mu    sync.Mutex
+	heard []report
+}
+
+// report is one call of a callback that an event's publisher registered.
+type report struct {
+	id      string
+	outcome core.Outcome
+}
+
+func newAdapterFixture(t *testing.T, h AdapterHarness) *adapterFixture {
+	a := &adapterFixture{T: t, AdapterHarness: h, published: &Publisher{}}
+	a.Adapter = h.Open(t, core.Config{
+		Publisher: a.published, DisableJanitor: true,
+		// Short, so that rows whose outcome nobody knows are found within the time of a test.
+		PublishTimeout: 500 * time.Millisecond, LeaseMargin: 100 * time.Millisecond, HotLease: time.Second, ClaimLease: 2 * time.Second,
+		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
+		Observer: &core.Observer{Untracked: func(int) { t.Error("the adapter gave Publish a transaction whose end cannot be heard") }},
+	})
+	return a
+}
+
+func (a *adapterFixture) must(ok bool, format string, args ...any) {
+	a.Helper()
+	if !ok {
+		a.Fatalf(format, args...)
+	}
+}
+
+func (a *adapterFixture) check(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+func newEvent() core.Event {
+	return core.Event{ID: core.NewEventID(), Type: "thing.happened", Topic: "topic", Data: map[string]int{"n": 1}}
+}
+
+// tx returns the transaction that ctx carries.
+func (a *adapterFixture) tx(ctx context.Context) core.Tx {
+	a.Helper()
+	tx, ok := core.TxFromContext(ctx)
+	a.must(ok, "the context that RunInTx gave carries no transaction")
+	return tx
+}
+
+// tryPublish records an event and listens for its outcome.
+func (a *adapterFixture) tryPublish(ctx context.Context, e core.Event) error {
+	if err := a.Publish(ctx, e); err != nil {
+		return err
+	}
+	a.follow(ctx, e.ID)
+	return nil
+}
+
+func (a *adapterFixture) follow(ctx context.Context, id string) {
+	a.Helper()
+	a.tx(ctx).OnOutcome(func(o core.Outcome) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.heard = append(a.heard, report{id, o})
+	})
+}
+
+// publish records a new event, listens for its outcome and returns its id.
+func (a *adapterFixture) publish(ctx context.Context) string {
+	a.Helper()
+	e := newEvent()
+	a.check(a.tryPublish(ctx, e))
+	return e.ID
+}
+
+// inTx runs fn in a transaction and requires that it ends without an error.
+func (a *adapterFixture) inTx(fn func(ctx context.Context)) {
+	a.Helper()
+	a.check(a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		fn(ctx)
+		return nil
+	}))
+}
+
+// nested runs fn in a nested transaction.
+type nested func(ctx context.Context, fn func(ctx context.Context) error) error
+
+// nestings returns the ways to nest a transaction.
+func (a *adapterFixture) nestings() []nested {
+	ways := []nested{func(ctx context.Context, fn func(context.Context) error) error {
+		return a.Transactor.RunInTx(ctx, func(ctx context.Context, _ core.Tx) error { return fn(ctx) })
+	}}
+	if a.Nested != nil {
+		ways = append(ways, a.Nested)
+	}
+	return ways
+}
+
+func (a *adapterFixture) stored() []string {
+	a.Helper()
+	ids, err := a.Stored(a.Context())
+	a.check(err)
+	return ids
+}
+
+// wantStored requires that exactly these events are in the table.
+func (a *adapterFixture) wantStored(want ...string) {
+	a.Helper()
+	got := a.stored()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		a.Fatalf("stored are %q, want %q", got, want)
+	}
+}
+
+func (a *adapterFixture) reports() []report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.heard)
+}
+
+// outcomes returns what was heard of each event. It fails when something was heard twice.
+func (a *adapterFixture) outcomes() map[string]core.Outcome {
+	a.Helper()
+	heard := map[string]core.Outcome{}
+	for _, r := range a.reports() {
+		before, twice := heard[r.id]
+		a.must(!twice, "event %s was reported as %s and again as %s", r.id, before, r.outcome)
+		heard[r.id] = r.outcome
+	}
+	return heard
+}
+
+// wantOutcome requires that the outcome was heard once of each event.
+func (a *adapterFixture) wantOutcome(want core.Outcome, ids ...string) {
+	a.Helper()
+	heard := a.outcomes()
+	for _, id := range ids {
+		o, ok := heard[id]
+		a.must(ok, "nothing was heard of event %s, want %s", id, want)
+		a.must(o == want, "event %s was reported as %s, want %s", id, o, want)
+	}
+}
+
+// noLies waits until every event has been reported and requires that no report contradicts the table. It returns how many are Committed.
+func (a *adapterFixture) noLies(ids ...string) (committed int) {
+	a.Helper()
+	eventually(a, "every outcome is heard", func() bool {
+		heard := a.outcomes()
+		return !slices.ContainsFunc(ids, func(id string) bool { _, ok := heard[id]; return !ok })
+	})
+	there := map[string]bool{}
+	for _, id := range a.stored() {
+		there[id] = true
+	}
+	heard := a.outcomes()
+	for _, id := range ids {
+		switch o := heard[id]; {
+		case o == core.Committed && !there[id]:
+			a.Fatalf("a ghost: event %s was reported as committed and is not there", id)
+		case o == core.RolledBack && there[id]:
+			a.Fatalf("event %s was reported as rolled back and is there", id)
+		case o == core.Committed:
+			committed++
+		}
+	}
+	return committed
+}
+
+// relay runs the relay until the case ends.
+func (a *adapterFixture) relay() {
+	a.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Outbox.Run(ctx) }()
+	a.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			a.Errorf("Run: %v", err)
+		}
+	})
+}

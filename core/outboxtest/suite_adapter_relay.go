@@ -1,0 +1,98 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+func adapterRelayCases() []adapterCase {
+	return []adapterCase{
+		{"publishes what committed, once, and nothing else", adapterRelayOnce},
+		{"keeps the order of a key", adapterRelayOrder},
+		{"finds what was committed while it did not run", adapterRelayLater},
+	}
+}
+
+func adapterRelayOnce(a *adapterFixture) {
+	a.relay()
+	var want []string
+	for i := range 12 {
+		fail := i%3 == 0
+		var kept []string
+		err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+			kept = append(kept, a.publish(ctx))
+			err := a.nestings()[0](ctx, func(ctx context.Context) error {
+				a.publish(ctx)
+				return errNested
+			})
+			a.must(errors.Is(err, errNested), "the nested transaction returned %v", err)
+			kept = append(kept, a.publish(ctx))
+			if fail {
+				return errNested
+			}
+			return nil
+		})
+		a.must((err != nil) == fail, "RunInTx: %v", err)
+		if !fail {
+			want = append(want, kept...)
+		}
+	}
+	a.published.Wait(a, len(want))
+	a.wantPublished(want)
+	a.wantStored(want...)
+}
+
+// wantPublished requires that exactly these events were accepted, each once.
+func (a *adapterFixture) wantPublished(want []string) {
+	a.Helper()
+	var got []string
+	for _, d := range a.published.Accepted() {
+		got = append(got, d.ID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	a.must(slices.Equal(got, want), "published were %d events %q, want %d %q", len(got), got, len(want), want)
+}
+
+func adapterRelayOrder(a *adapterFixture) {
+	a.relay()
+	const workers, each = 4, 10
+	var all sync.WaitGroup
+	for worker := range workers {
+		all.Go(func() {
+			for i := range each {
+				e := newEvent()
+				e.Key = fmt.Sprint("key", (worker+i)%3)
+				err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error { return a.Publish(ctx, e) })
+				if err != nil {
+					a.Errorf("RunInTx: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	last := map[string]int64{}
+	for _, d := range a.published.Wait(a, workers*each) {
+		a.must(d.KeySeq > last[d.Key], "key %s: event %d was published after %d", d.Key, d.KeySeq, last[d.Key])
+		last[d.Key] = d.KeySeq
+	}
+	a.must(a.published.Overlaps() == 0, "two events of one key were published at once")
+	a.must(len(a.published.Accepted()) == workers*each, "%d events were published, want %d", len(a.published.Accepted()), workers*each)
+}
+
+func adapterRelayLater(a *adapterFixture) {
+	var ids []string
+	a.inTx(func(ctx context.Context) {
+		for range 3 {
+			ids = append(ids, a.publish(ctx))
+		}
+	})
+	a.relay()
+	a.published.Wait(a, len(ids))
+	a.wantPublished(ids)
+}

@@ -1,0 +1,146 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// The application may control its transaction with SQL text, in any spelling.
+func adapterTextCases() []adapterCase {
+	return []adapterCase{
+		{"ROLLBACK TO drops what came after the savepoint", adapterTextRollbackTo},
+		{"RELEASE keeps it", adapterTextRelease},
+		{"spellings", adapterTextSpellings},
+		{"ROLLBACK TO twice", adapterTextTwice},
+		{"one name for two savepoints", adapterTextSameName},
+		{"ROLLBACK TO a name that is not set", adapterTextUnknown},
+		{"COMMIT behind the adapter's back", func(a *adapterFixture) { a.textEnd("COMMIT") }},
+		{"ROLLBACK behind the adapter's back", func(a *adapterFixture) { a.textEnd("ROLLBACK") }},
+	}
+}
+
+func (a *adapterFixture) exec(ctx context.Context, query string) {
+	a.Helper()
+	if err := a.Exec(ctx, query); err != nil {
+		a.Fatalf("%s: %v", query, err)
+	}
+}
+
+func adapterTextRollbackTo(a *adapterFixture) {
+	var first, lost, last string
+	a.inTx(func(ctx context.Context) {
+		first = a.publish(ctx)
+		a.exec(ctx, "SAVEPOINT s1")
+		lost = a.publish(ctx)
+		a.exec(ctx, "ROLLBACK TO SAVEPOINT s1")
+		a.wantOutcome(core.RolledBack, lost)
+		last = a.publish(ctx)
+	})
+	a.wantOutcome(core.Committed, first, last)
+	a.wantStored(first, last)
+}
+
+func adapterTextRelease(a *adapterFixture) {
+	var ids []string
+	a.inTx(func(ctx context.Context) {
+		a.exec(ctx, "SAVEPOINT s1")
+		ids = append(ids, a.publish(ctx))
+		a.exec(ctx, "SAVEPOINT s2")
+		ids = append(ids, a.publish(ctx))
+		a.exec(ctx, "RELEASE SAVEPOINT s2")
+		a.exec(ctx, "RELEASE SAVEPOINT s1")
+		a.must(len(a.reports()) == 0, "RELEASE was taken for an end: %v", a.reports())
+	})
+	a.wantOutcome(core.Committed, ids...)
+	a.wantStored(ids...)
+}
+
+func adapterTextSpellings(a *adapterFixture) {
+	for _, s := range [][2]string{
+		{"savepoint s1", "rollback to savepoint s1"},
+		{"SAVEPOINT s1", "ROLLBACK TO s1"},
+		{"  SavePoint\n\ts1 ", "\n RollBack\tTo   s1  "},
+		{"SAVEPOINT s1;", "ROLLBACK TO SAVEPOINT s1;"},
+		{"/* one */ SAVEPOINT s1", "/* two */ ROLLBACK /* three */ TO s1"},
+		{"SAVEPOINT S1", "ROLLBACK TO s1"},
+	} {
+		var first, lost, last string
+		before := a.stored()
+		a.inTx(func(ctx context.Context) {
+			first = a.publish(ctx)
+			a.exec(ctx, s[0])
+			lost = a.publish(ctx)
+			a.exec(ctx, s[1])
+			last = a.publish(ctx)
+		})
+		a.wantOutcome(core.Committed, first, last)
+		a.wantOutcome(core.RolledBack, lost)
+		a.wantStored(append(before, first, last)...)
+	}
+}
+
+func adapterTextTwice(a *adapterFixture) {
+	var lost []string
+	var last string
+	a.inTx(func(ctx context.Context) {
+		a.exec(ctx, "SAVEPOINT s1")
+		for range 3 {
+			lost = append(lost, a.publish(ctx))
+			a.exec(ctx, "ROLLBACK TO SAVEPOINT s1")
+		}
+		last = a.publish(ctx)
+	})
+	a.wantOutcome(core.RolledBack, lost...)
+	a.wantOutcome(core.Committed, last)
+	a.wantStored(last)
+}
+
+func adapterTextSameName(a *adapterFixture) {
+	var ids []string
+	a.inTx(func(ctx context.Context) {
+		for range 3 {
+			ids = append(ids, a.publish(ctx))
+			a.exec(ctx, "SAVEPOINT s1")
+		}
+		ids = append(ids, a.publish(ctx))
+		a.exec(ctx, "ROLLBACK TO SAVEPOINT s1")
+		ids = append(ids, a.publish(ctx))
+	})
+	a.noLies(ids...)
+	a.wantStored(ids[0], ids[1], ids[2], ids[4])
+}
+
+func adapterTextUnknown(a *adapterFixture) {
+	var id string
+	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		id = a.publish(ctx)
+		if err := a.Exec(ctx, "ROLLBACK TO SAVEPOINT never_set"); err == nil {
+			return errors.New("ROLLBACK TO an unknown savepoint is no error")
+		}
+		return nil // the application does not care
+	})
+	a.must(a.noLies(id) == 0 || err == nil, "RunInTx failed with %v, and the event was reported as committed", err)
+}
+
+// textEnd ends the transaction by text. Nobody knows from then on what becomes of anything: no outcome may be more than unknown where the
+// table says otherwise, and nothing further is recorded.
+func (a *adapterFixture) textEnd(query string) {
+	var before string
+	further := newEvent()
+	_ = a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		before = a.publish(ctx)
+		a.exec(ctx, query)
+		err := a.Publish(ctx, further)
+		a.must(errors.Is(err, core.ErrTxAborted), "Publish after %s: %v, want an error wrapping ErrTxAborted", query, err)
+		return nil
+	})
+	a.must(a.noLies(before) == 0, "the event was reported as committed after %s", query)
+	for _, id := range a.stored() {
+		a.must(id != further.ID, "an event was recorded after %s", query)
+	}
+	var id string
+	a.inTx(func(ctx context.Context) { id = a.publish(ctx) }) // the connection is whole
+	a.wantOutcome(core.Committed, id)
+}

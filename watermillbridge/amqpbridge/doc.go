@@ -1,1 +1,22 @@
+// Package amqpbridge publishes an outbox to RabbitMQ, in the format and the topology of Watermill's AMQP Pub/Sub, so that nothing that
+// the outbox calls published is lost.
+//
+//	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil)})
+//	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})
+//
+// It publishes by itself, because Watermill's publisher takes a message that no queue wants for delivered. Watermill's subscribers
+// read what it sends. Every message is persistent and mandatory and waits for the broker's confirm, one message per channel.
+//
+// # Outcomes
+//
+// A message that no queue wants is returned by the broker and permanent ([ErrUnroutable]): declare queues before publishing, or let
+// the publisher (Config.DeclareQueues). A nack ([ErrNack]) is a refusal of this one message. A connection or channel that breaks, an exchange
+// that cannot be declared, missing rights, and a broker that blocks publishers ([ErrBlocked]) stop the topic and cost its events
+// no attempt; the next publish connects again.
+//
+// # Queues
+//
+// Prefer quorum queues: a mirrored classic queue can lose messages that it has confirmed. Watermill's subscriber refuses a message that has a
+// header other than text (x-death of a dead letter exchange) and gets it again at once, without end: let its Marshaler skip
+// such headers.
 package amqpbridge

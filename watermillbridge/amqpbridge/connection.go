@@ -1,0 +1,147 @@
+package amqpbridge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// connection is a connection with its channels and what has been declared over it. It is replaced as a whole when it breaks.
+type connection struct {
+	conn  *amqp091.Connection
+	slots chan struct{} // held by channels in use; its capacity is Config.Channels
+
+	mu       sync.Mutex
+	idle     []*channel
+	declared map[string]bool // topics
+	blocked  string          // the broker's reason, empty when it takes messages
+}
+
+// channel is a channel in confirm mode that one message at a time is published on, so that what comes back is about that
+// message.
+type channel struct {
+	*amqp091.Channel
+	returns chan amqp091.Return // capacity 1: the broker sends it before the confirm
+	closes  chan *amqp091.Error // capacity 1
+}
+
+func connect(cfg *Config) (*connection, error) {
+	ac := amqp091.Config{Locale: "en_US"}
+	if cfg.AMQP.Connection.AmqpConfig != nil {
+		ac = *cfg.AMQP.Connection.AmqpConfig
+	}
+	if cfg.AMQP.Connection.TLSConfig != nil {
+		ac.TLSClientConfig = cfg.AMQP.Connection.TLSConfig
+	}
+	if ac.Heartbeat == 0 {
+		ac.Heartbeat = 10 * time.Second // a broker that is gone without a word is noticed after three
+	}
+	if ac.Dial == nil {
+		ac.Dial = amqp091.DefaultDial(cfg.ConnectTimeout)
+	}
+	if ac.Properties == nil {
+		ac.Properties = amqp091.NewConnectionProperties()
+		ac.Properties.SetClientConnectionName("ormoutbox")
+	}
+	conn, err := amqp091.DialConfig(cfg.AMQP.Connection.AmqpURI, ac)
+	if err != nil {
+		return nil, marked("connect", err)
+	}
+	c := &connection{conn: conn, slots: make(chan struct{}, cfg.Channels), declared: map[string]bool{}}
+	go c.watch(conn.NotifyBlocked(make(chan amqp091.Blocking, 1)))
+	return c, nil
+}
+
+// watch follows connection.blocked until the connection ends.
+func (c *connection) watch(notes <-chan amqp091.Blocking) {
+	for b := range notes {
+		c.mu.Lock()
+		c.blocked = ""
+		if b.Active {
+			c.blocked = "reason: " + b.Reason
+		}
+		c.mu.Unlock()
+	}
+}
+
+// acquire waits until ctx ends for a channel that nobody uses.
+func (c *connection) acquire(ctx context.Context) (*channel, error) {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("amqpbridge: no channel became free: %w", ctx.Err())
+	}
+	ch, err := c.channel()
+	if err != nil {
+		<-c.slots
+		return nil, err
+	}
+	return ch, nil
+}
+
+func (c *connection) channel() (*channel, error) {
+	c.mu.Lock()
+	if c.blocked != "" { // the broker does not read from this connection
+		err := core.Unavailable(fmt.Errorf("%w, %s", ErrBlocked, c.blocked))
+		c.mu.Unlock()
+		return nil, err
+	}
+	for n := len(c.idle); n > 0; n = len(c.idle) {
+		ch := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		if !ch.IsClosed() {
+			c.mu.Unlock()
+			return ch, nil
+		}
+	}
+	c.mu.Unlock()
+
+	raw, err := c.conn.Channel()
+	if err != nil {
+		return nil, marked("open a channel", err)
+	}
+	if err := raw.Confirm(false); err != nil {
+		_ = raw.Close()
+		return nil, marked("switch a channel to confirms", err)
+	}
+	return &channel{
+		Channel: raw,
+		returns: raw.NotifyReturn(make(chan amqp091.Return, 1)),
+		closes:  raw.NotifyClose(make(chan *amqp091.Error, 1)),
+	}, nil
+}
+
+// release gives a channel back. A closed one is dropped.
+func (c *connection) release(ch *channel) {
+	select {
+	case <-ch.returns: // nobody read it: the message was refused as well
+	default:
+	}
+	if !ch.IsClosed() {
+		c.mu.Lock()
+		c.idle = append(c.idle, ch)
+		c.mu.Unlock()
+	}
+	<-c.slots
+}
+
+func (c *connection) isDeclared(topic string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.declared[topic]
+}
+
+func (c *connection) setDeclared(topic string, declared bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if declared {
+		c.declared[topic] = true
+	} else {
+		delete(c.declared, topic)
+	}
+}

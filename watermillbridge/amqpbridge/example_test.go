@@ -1,0 +1,54 @@
+package amqpbridge_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
+)
+
+func ExampleNewPublisher() {
+	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{
+		AMQP:     amqpbridge.PubSubConfig("amqp://guest:guest@localhost:5672/", nil),
+		Channels: 64, // core.Config.Workers
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer publisher.Close(context.Background())
+	fmt.Println("nothing is connected yet")
+	// Output: nothing is connected yet
+}
+
+// Quorum queues that exist before their first subscriber does.
+func ExampleQueueConfig() {
+	c := amqpbridge.QueueConfig("amqp://guest:guest@localhost:5672/")
+	c.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
+	_, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: c, DeclareQueues: true})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// The publisher needs no queue name; subscribers with the same configuration do.
+func ExamplePubSubConfig() {
+	c := amqpbridge.PubSubConfig("amqp://guest:guest@localhost:5672/", amqp.GenerateQueueNameTopicNameWithSuffix("billing"))
+	fmt.Println(c.Exchange.GenerateName("orders"), c.Exchange.Type, c.Queue.GenerateName("orders"))
+	// Output: orders fanout orders_billing
+}
+
+// Watermill's configuration of a topic exchange is refused, because the exchange goes with the broker's next restart.
+func ExampleTopicConfig() {
+	uri := "amqp://guest:guest@localhost:5672/"
+	_, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqp.NewDurableTopicConfig(uri, "events", "billing")})
+	fmt.Println(err)
+	_, err = amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqpbridge.TopicConfig(uri, "events", "billing")})
+	fmt.Println(err)
+	// Output:
+	// amqpbridge: unsafe AMQP configuration:
+	// Exchange.Durable is false: a restart of the broker removes it with its bindings; set true
+	// <nil>
+}

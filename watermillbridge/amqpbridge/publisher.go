@@ -1,0 +1,210 @@
+package amqpbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// NewPublisher returns a Publisher for RabbitMQ. It checks cfg and connects to nothing: the first publish does, and a publish
+// after the connection broke connects again, so that a process starts while the broker is away.
+func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &publisher{cfg: cfg, connecting: make(chan struct{}, 1), logger: watermill.NopLogger{}}
+	if cfg.Bridge.Logger != nil {
+		p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
+	}
+	return watermillbridge.NewPublisher(p, cfg.Bridge)
+}
+
+// publisher is a message.Publisher that answers when the broker has confirmed the message and has not returned it. Watermill's own takes no
+// notice of returned messages.
+type publisher struct {
+	cfg        Config
+	logger     watermill.LoggerAdapter
+	connecting chan struct{} // capacity 1: held while connecting
+
+	mu     sync.Mutex
+	conn   *connection
+	closed bool
+}
+
+// Publish implements message.Publisher.
+func (p *publisher) Publish(topic string, msgs ...*message.Message) error {
+	for _, msg := range msgs {
+		if err := p.publish(topic, msg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *publisher) publish(topic string, msg *message.Message) error {
+	publishing, err := p.marshal(msg)
+	if err != nil {
+		return core.Permanent(fmt.Errorf("amqpbridge: marshal: %w", err))
+	}
+	exchange, key := p.cfg.AMQP.Exchange.GenerateName(topic), p.cfg.AMQP.Publish.GenerateRoutingKey(topic)
+	if len(exchange) > 255 || len(key) > 255 {
+		return core.Permanent(fmt.Errorf("amqpbridge: exchange or routing key of topic %q has more than 255 bytes", topic))
+	}
+	c, err := p.connected(msg.Context())
+	if err != nil {
+		return err
+	}
+	ch, err := c.acquire(msg.Context())
+	if err != nil {
+		return err
+	}
+	defer c.release(ch)
+	if err := p.declare(c, ch, topic, exchange); err != nil {
+		return err
+	}
+	if err := msg.Context().Err(); err != nil { // nobody waits any more, and nothing is sent yet
+		return fmt.Errorf("amqpbridge: not sent: %w", err)
+	}
+	confirm, err := ch.PublishWithDeferredConfirm(exchange, key, !p.cfg.AllowUnroutable, false, publishing)
+	if err != nil {
+		_ = ch.Close()
+		return marked("publish", err)
+	}
+	<-confirm.Done() // also when the channel closes; the bridge bounds the wait
+	return p.outcome(c, ch, topic, confirm.Acked())
+}
+
+// outcome reads what the broker said about the message.
+func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool) error {
+	if acked {
+		select {
+		case r := <-ch.returns:
+			return unroutable(r)
+		default:
+			return nil
+		}
+	}
+	if !ch.IsClosed() {
+		return ErrNack
+	}
+	var err error = amqp091.ErrClosed
+	select {
+	case e, ok := <-ch.closes:
+		if ok && e != nil {
+			err = e
+			if e.Code == amqp091.NotFound { // somebody deleted the exchange
+				c.setDeclared(topic, false)
+			}
+		}
+	default:
+	}
+	return marked("publish", err)
+}
+
+func (p *publisher) marshal(msg *message.Message) (amqp091.Publishing, error) {
+	publishing, err := p.cfg.AMQP.Marshaler.Marshal(msg)
+	if err != nil {
+		return publishing, err
+	}
+	if err := publishing.Headers.Validate(); err != nil {
+		return publishing, err
+	}
+	publishing.DeliveryMode = amqp091.Persistent
+	if publishing.MessageId == "" {
+		publishing.MessageId = msg.UUID
+	}
+	if publishing.ContentType == "" {
+		publishing.ContentType = msg.Metadata[core.HeaderContentType]
+	}
+	return publishing, nil
+}
+
+// declare makes sure of the topic's exchange, and its queue if configured, once per connection.
+func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) error {
+	if c.isDeclared(topic) {
+		return nil
+	}
+	var err error
+	switch {
+	case p.cfg.DeclareQueues:
+		params := amqp.BuildTopologyParams{Topic: topic, QueueName: p.cfg.AMQP.Queue.GenerateName(topic), ExchangeName: exchange}
+		if p.cfg.AMQP.QueueBind.GenerateRoutingKey != nil {
+			params.RoutingKey = p.cfg.AMQP.QueueBind.GenerateRoutingKey(topic)
+		}
+		err = p.cfg.AMQP.TopologyBuilder.BuildTopology(ch.Channel, params, p.cfg.AMQP, p.logger)
+	case exchange != "":
+		err = p.cfg.AMQP.TopologyBuilder.ExchangeDeclare(ch.Channel, exchange, p.cfg.AMQP)
+	}
+	if err != nil {
+		return marked(fmt.Sprintf("declare the topology of topic %q", topic), err)
+	}
+	c.setDeclared(topic, true)
+	return nil
+}
+
+// connected returns the connection, made by one caller at a time.
+func (p *publisher) connected(ctx context.Context) (*connection, error) {
+	if c, err := p.current(); c != nil || err != nil {
+		return c, err
+	}
+	select {
+	case p.connecting <- struct{}{}:
+		defer func() { <-p.connecting }()
+	case <-ctx.Done():
+		return nil, core.Unavailable(fmt.Errorf("amqpbridge: connect: %w", ctx.Err()))
+	}
+	if c, err := p.current(); c != nil || err != nil {
+		return c, err
+	}
+	c, err := connect(&p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = c.conn.CloseDeadline(time.Now().Add(p.cfg.ConnectTimeout))
+		return nil, core.Unavailable(watermillbridge.ErrClosed)
+	}
+	p.conn = c
+	return c, nil
+}
+
+// current returns the connection if it is open.
+func (p *publisher) current() (*connection, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, core.Unavailable(watermillbridge.ErrClosed)
+	}
+	if p.conn == nil || p.conn.conn.IsClosed() {
+		return nil, nil
+	}
+	return p.conn, nil
+}
+
+// Close implements message.Publisher.
+func (p *publisher) Close() error {
+	p.mu.Lock()
+	c := p.conn
+	p.closed, p.conn = true, nil
+	p.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	err := c.conn.CloseDeadline(time.Now().Add(p.cfg.ConnectTimeout))
+	if errors.Is(err, amqp091.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -15,6 +15,7 @@ import (
 func concurrencyCases() []repositoryCase {
 	return []repositoryCase{
 		{"producers of the same keys", concurrentProducers},
+		{"producers that name the same keys in different orders", concurrentOrders},
 		{"claims of the same rows", concurrentClaims},
 		{"claims of the same lanes", concurrentLanes},
 		{"the collector and producers of the same keys", concurrentCollector},
@@ -425,4 +426,25 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 	}
 	_, err = f.Repository.Cleanup(ctx, time.Millisecond, 10)
 	return err
+}
+
+// concurrentOrders has producers name the same lanes in different orders: each call locks them in one order, so nobody is a victim.
+func concurrentOrders(f *fixture) {
+	keys := []string{"k", "l", "m", "n"}
+	for _, k := range keys {
+		f.commit(newRow("topic", k))
+	}
+	f.parallel(4, func(_ context.Context, worker int) error {
+		rng := rand.New(rand.NewPCG(uint64(worker), 4))
+		for range 40 {
+			var rows []core.NewRow
+			for _, i := range rng.Perm(len(keys)) {
+				rows = append(rows, newRow("topic", keys[i]))
+			}
+			if _, err := f.tryCommit(core.InsertRequest{Node: nodeA, Lease: longLease, Rows: rows}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

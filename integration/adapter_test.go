@@ -1,0 +1,200 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The adapter suite over database/sql: transactions of the Transactor on a plain pool and on one opened with Connector, and plain *sql.Tx of
+// such a pool, found by TxOf.
+func TestAdapterSuiteSQL(t *testing.T) {
+	for name, open := range map[string]func(*testing.T, testdb.DB) (*sql.DB, core.Transactor){
+		"transactor": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+			pool := db.Open(t)
+			return pool, sqloutbox.NewTransactor(pool, db.Dialect)
+		},
+		"transactor and connector": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+			pool := trackedPool(t, db)
+			return pool, sqloutbox.NewTransactor(pool, db.Dialect)
+		},
+		"sql.Tx and connector": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+			pool := trackedPool(t, db)
+			return pool, plainTransactor{pool}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				outboxtest.TestAdapter(t, adapterHarness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
+					pool, transactor := open(t, db)
+					return sqlAdapter(t, db, pool, transactor, cfg)
+				}))
+			})
+		})
+	}
+}
+
+// adapterHarness gives each case a database of its own of the kind of db.
+func adapterHarness(db testdb.DB, open func(*testing.T, testdb.DB, core.Config) outboxtest.Adapter) outboxtest.AdapterHarness {
+	fresh := map[core.Dialect]func(*testing.T) testdb.DB{
+		core.Postgres: testdb.Postgres, core.MySQL: testdb.MariaDB, core.SQLite: testdb.SQLite,
+	}[db.Dialect]
+	return outboxtest.AdapterHarness{
+		Open: func(t *testing.T, cfg core.Config) outboxtest.Adapter {
+			own := fresh(t)
+			if own.Dialect == core.SQLite {
+				own.DSN += "&_pragma=foreign_keys(1)"
+			}
+			return open(t, own, cfg)
+		},
+		AbortsOnError: db.Dialect == core.Postgres,
+		SingleWriter:  db.Dialect == core.SQLite,
+	}
+}
+
+func trackedPool(t *testing.T, db testdb.DB) *sql.DB {
+	t.Helper()
+	pool := sql.OpenDB(sqloutbox.Connector(db.Connector(t), db.Dialect))
+	pool.SetMaxOpenConns(30)
+	t.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
+// newOutbox creates the tables in the database and returns an Outbox on them. It has a pool of its own, as a relay should.
+func newOutbox(t *testing.T, db testdb.DB, cfg core.Config) *core.Outbox {
+	t.Helper()
+	repo, err := sqloutbox.New(db.Open(t), sqloutbox.Config{Dialect: db.Dialect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := repo.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Repository = repo
+	ob, err := core.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ob
+}
+
+func sqlAdapter(t *testing.T, db testdb.DB, pool *sql.DB, transactor core.Transactor, cfg core.Config) outboxtest.Adapter {
+	t.Helper()
+	ob := newOutbox(t, db, cfg)
+	return outboxtest.Adapter{
+		Outbox:     ob,
+		Transactor: transactor,
+		Publish: func(ctx context.Context, events ...core.Event) error {
+			_, err := ob.Publish(ctx, nil, events...)
+			return err
+		},
+		Exec: func(ctx context.Context, query string) error {
+			tx, ok := core.TxFromContext(ctx)
+			if !ok {
+				return core.ErrNoTransaction
+			}
+			_, err := tx.Exec(ctx, query)
+			return err
+		},
+		Stored:       storedEvents(db.Open(t)),
+		RefuseCommit: refuseCommit(t, db),
+	}
+}
+
+// storedEvents reads the ids of all events in the table.
+func storedEvents(pool *sql.DB) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		rows, err := pool.QueryContext(ctx, "SELECT event_id FROM outbox_event")
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		var ids []string
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				return nil, err
+			}
+			ids = append(ids, id)
+		}
+		return ids, rows.Err()
+	}
+}
+
+// refuseCommit returns a function that violates a deferred constraint; MariaDB has none.
+func refuseCommit(t *testing.T, db testdb.DB) func(context.Context) error {
+	t.Helper()
+	if db.Dialect == core.MySQL {
+		return nil
+	}
+	pool := db.Open(t)
+	for _, query := range []string{
+		"CREATE TABLE refuse_parent (id INTEGER PRIMARY KEY)",
+		"CREATE TABLE refuse_child (id INTEGER REFERENCES refuse_parent (id) DEFERRABLE INITIALLY DEFERRED)",
+	} {
+		if _, err := pool.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(ctx context.Context) error {
+		tx, ok := core.TxFromContext(ctx)
+		if !ok {
+			return core.ErrNoTransaction
+		}
+		_, err := tx.Exec(ctx, "INSERT INTO refuse_child (id) VALUES (1)")
+		return err
+	}
+}
+
+// plainTransactor uses *sql.Tx alone, as an application does that knows nothing of the outbox but TxOf.
+type plainTransactor struct{ pool *sql.DB }
+
+type plainTx struct{ core.Tx }
+
+func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) (err error) {
+	if outer, ok := core.TxFromContext(ctx); ok {
+		return p.nested(ctx, outer, fn)
+	}
+	sqlTx, err := p.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sqlTx.Rollback() }() // after Commit it does nothing
+	tx, err := sqloutbox.TxOf(ctx, sqlTx)
+	if err != nil {
+		return err
+	}
+	if err := fn(core.ContextWithTx(ctx, plainTx{tx}), plainTx{tx}); err != nil {
+		return err
+	}
+	return sqlTx.Commit()
+}
+
+func (p plainTransactor) nested(ctx context.Context, tx core.Tx, fn func(context.Context, core.Tx) error) error {
+	depth, _ := ctx.Value(depthKey{}).(int)
+	ctx = context.WithValue(ctx, depthKey{}, depth+1)
+	name := fmt.Sprintf("nested_%d", depth)
+	if _, err := tx.Exec(ctx, "SAVEPOINT "+name); err != nil {
+		return err
+	}
+	rollback := true
+	defer func() {
+		if rollback {
+			_, _ = tx.Exec(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
+		}
+	}()
+	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	rollback = false
+	_, err := tx.Exec(ctx, "RELEASE SAVEPOINT "+name)
+	return err
+}
+
+type depthKey struct{}

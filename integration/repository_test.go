@@ -1,0 +1,61 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The repository suite over every database. Cases run in parallel: on the servers each has tables under a prefix of its own, on
+// SQLite, where writers wait for each other, a file of its own.
+func TestRepositorySuite(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		var cases atomic.Int64
+		outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
+			New: func(t *testing.T) outboxtest.Backend {
+				pool, dialect := pool, db.Dialect
+				cfg := sqloutbox.Config{Dialect: dialect, Prefix: fmt.Sprintf("c%d_", cases.Add(1))}
+				if dialect == core.SQLite {
+					pool = testdb.SQLite(t).Open(t)
+				}
+				return sqlBackend(t, pool, cfg)
+			},
+			AbortsOnError: db.Dialect == core.Postgres,
+			SingleWriter:  db.Dialect == core.SQLite,
+		})
+	})
+}
+
+// sqlBackend creates the tables and returns the way into them.
+func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) outboxtest.Backend {
+	t.Helper()
+	repo, err := sqloutbox.New(pool, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := repo.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return outboxtest.Backend{
+		Repository: repo,
+		Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
+			return sqloutbox.Begin(ctx, pool, nil, cfg.Dialect)
+		},
+		Audits: func(t testing.TB) int {
+			t.Helper()
+			var n int
+			if err := pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+cfg.Prefix+"audit").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// childLog is the file, in the directory of the demonstration, with what the children write to standard error.
+const childLog = "child.log"
+
+// counts is what the children say they did. It chooses the moments of the kills and feeds the display; the result comes from the files.
+type counts struct {
+	committed, rolledBack, delivered, hot, cold int
+	closed                                      int // lives that took the last order
+}
+
+func (c *counts) add(word string) {
+	word, number, _ := strings.Cut(word, " ")
+	switch word {
+	case sayTaken: // corrects what a kill left unsaid
+		c.committed, _ = strconv.Atoi(number)
+	case sayClosed:
+		c.closed++
+	case sayCommitted:
+		c.committed++
+	case sayRolledBack:
+		c.rolledBack++
+	case sayDelivered:
+		c.delivered++
+	case sayHot:
+		c.hot++
+	case sayCold:
+		c.cold++
+	}
+}
+
+// supervisor is the parent's side: it starts the shop, kills it in the middle of its work, and starts it again.
+type supervisor struct {
+	dir, exe string
+	opts     options
+	random   *rand.Rand
+	out      *screen
+
+	lives, kills int
+	reported     counts
+	tampered     bool
+}
+
+func newSupervisor(dir string, opts options, out *screen) (*supervisor, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return &supervisor{dir: dir, exe: exe, opts: opts, out: out, random: rand.New(rand.NewPCG(opts.seed, 0))}, nil
+}
+
+// run returns when the shop has ended by itself: all orders are taken and nothing is left in its outbox.
+func (s *supervisor) run(ctx context.Context) error {
+	s.out.printf("%d orders, %d kills, seed %d: SQLite, GORM, a Go channel, one binary\n\n", s.opts.orders, s.opts.kills, s.opts.seed)
+	for {
+		s.lives++
+		killed, err := s.life(ctx)
+		if err != nil {
+			return err
+		}
+		if !killed {
+			break
+		}
+		s.kills++
+		if s.opts.tamper == tamperOutbox && !s.tampered {
+			if s.tampered, err = removeFromOutbox(ctx, s.dir); err != nil {
+				return err
+			}
+		}
+	}
+	if s.opts.tamper == tamperOutbox && !s.tampered {
+		return errors.New("no kill left a row in the outbox that could be removed")
+	}
+	return nil
+}
+
+// life runs the shop once. killed is false when it ended by itself.
+func (s *supervisor) life(ctx context.Context) (killed bool, err error) {
+	cmd := exec.CommandContext(ctx, s.exe, childCommand, s.dir, strconv.Itoa(s.opts.orders))
+	log, err := os.OpenFile(filepath.Join(s.dir, childLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	if _, err := cmd.StdinPipe(); err != nil { // held open: the child ends when it is closed, however this process ends
+		return false, err
+	}
+	words, err := cmd.StdoutPipe()
+	if err != nil {
+		return false, err
+	}
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+
+	start, before, at, condemned := time.Now(), s.reported, s.killAt(), false
+	for scan := bufio.NewScanner(words); scan.Scan(); {
+		s.reported.add(scan.Text())
+		if !condemned && s.due(before, at) {
+			condemned = true
+			// Not at the word itself: anywhere between two transactions, or in one.
+			timer := time.AfterFunc(time.Duration(s.random.Int64N(int64(5*time.Millisecond))), func() { cmd.Process.Kill() })
+			defer timer.Stop()
+		}
+		s.out.life(s.lives, s.reported, s.opts.orders, "")
+	}
+	err = cmd.Wait()
+	took := time.Since(start).Round(10 * time.Millisecond)
+	switch {
+	case ctx.Err() != nil:
+		return false, fmt.Errorf("stopped: %w", context.Cause(ctx))
+	case err == nil:
+		s.out.life(s.lives, s.reported, s.opts.orders, fmt.Sprintf("ended by itself after %s", took))
+		return false, nil
+	case condemned && cmd.ProcessState.ExitCode() != childFailed:
+		s.out.life(s.lives, s.reported, s.opts.orders, fmt.Sprintf("killed -9 after %s", took))
+		return true, nil
+	}
+	return false, fmt.Errorf("the shop failed: %w: %s", err, s.lastWords())
+}
+
+// killAt returns after how many deliveries, since the beginning, this life is to end: a random moment within its share.
+func (s *supervisor) killAt() int {
+	if s.kills == s.opts.kills {
+		return -1
+	}
+	return int(float64(s.opts.orders) * (float64(s.kills) + s.random.Float64()) / float64(s.opts.kills+1))
+}
+
+// due reports whether it is time to kill: something was delivered in this life, and committed unless nothing was left to take.
+func (s *supervisor) due(before counts, at int) bool {
+	now := s.reported
+	return at >= 0 && now.delivered >= at && now.delivered > before.delivered &&
+		(now.committed > before.committed || now.closed > before.closed)
+}
+
+// lastWords returns the end of the children's log.
+func (s *supervisor) lastWords() string {
+	log, err := os.ReadFile(filepath.Join(s.dir, childLog))
+	if err != nil {
+		return err.Error()
+	}
+	log = bytes.TrimSpace(log)
+	return string(log[bytes.LastIndexByte(log, '\n')+1:])
+}

@@ -1,0 +1,305 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
+)
+
+func realKafka(t testing.TB) string { return testdb.Server(t, "OUTBOX_TEST_KAFKA") }
+
+// kafkaTopic creates a topic that is deleted when the test ends. Its name is new when name is empty.
+func kafkaTopic(t testing.TB, name string, partitions int32, config map[string]*string) string {
+	t.Helper()
+	admin, err := sarama.NewClusterAdmin([]string{realKafka(t)}, kafkabridge.SaramaConfig(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name == "" {
+		name = kafkaTopicName()
+	}
+	if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: config}, false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admin.DeleteTopic(name); err != nil {
+			t.Error(err)
+		}
+		_ = admin.Close()
+	})
+	return name
+}
+
+func kafkaTopicName() string { return "it-" + core.NewEventID() }
+
+func kafkaPublisher(t testing.TB, cfg kafkabridge.Config) *watermillbridge.Publisher {
+	t.Helper()
+	cfg.Brokers = []string{realKafka(t)}
+	p, err := kafkabridge.NewPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, p)
+	return p
+}
+
+// kafkaMessages subscribes to a topic from its beginning.
+func kafkaMessages(t testing.TB, topic string) <-chan *message.Message {
+	t.Helper()
+	cfg := kafka.DefaultSaramaSubscriberConfig()
+	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Brokers: []string{realKafka(t)}, Unmarshaler: kafka.DefaultMarshaler{}, OverwriteSaramaConfig: cfg,
+	}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		_ = sub.Close()
+	})
+	messages, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+func TestKafkaRoundTrip(t *testing.T) {
+	t.Parallel()
+	topic := kafkaTopic(t, "", 3, nil)
+	p := kafkaPublisher(t, kafkabridge.Config{})
+	d := brokerDelivery(t, topic, "order/o-2")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	receipt, err := p.PublishWithReceipt(ctx, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := receive(t, kafkaMessages(t, topic))
+	requireDelivery(t, msg, d)
+	if msg.UUID != d.RowID.String() {
+		t.Errorf("UUID = %q, want the row id", msg.UUID)
+	}
+	if key, _ := kafka.MessageKeyFromCtx(msg.Context()); string(key) != "order/o-2" {
+		t.Errorf("key = %q", key)
+	}
+	partition, _ := kafka.MessagePartitionFromCtx(msg.Context())
+	offset, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
+	if want := fmt.Sprintf("%s/%d@%d", topic, partition, offset); receipt != want {
+		t.Errorf("receipt = %q, want %q", receipt, want)
+	}
+}
+
+// The partitions are those of the Java client, for a topic of 3 partitions.
+func TestKafkaPartitionsLikeJava(t *testing.T) {
+	t.Parallel()
+	topic := kafkaTopic(t, "", 3, nil)
+	p := kafkaPublisher(t, kafkabridge.Config{})
+	want := map[string]int32{
+		"a": 1, "ab": 2, "abc": 0, "abcd": 2, "21": 0, "foobar": 0, "a-little-bit-longer-string": 2,
+		"order/o-1": 0, "order/o-2": 1, "order/o-3": 1, "Grüße/ß": 1, "kunde-7": 1,
+	}
+	const withoutKey = 30
+	for key := range want {
+		if err := publishWithin(t, p, brokerDelivery(t, topic, key), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range withoutKey {
+		if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	messages := kafkaMessages(t, topic)
+	spread := map[int32]int{}
+	for range len(want) + withoutKey {
+		msg := receive(t, messages)
+		key, hasKey := kafka.MessageKeyFromCtx(msg.Context())
+		partition, _ := kafka.MessagePartitionFromCtx(msg.Context())
+		switch {
+		case len(key) == 0:
+			if hasKey && key != nil {
+				t.Error("no key became an empty one")
+			}
+			spread[partition]++
+		case partition != want[string(key)]:
+			t.Errorf("key %q is on partition %d, the Java client puts it on %d", key, partition, want[string(key)])
+		}
+	}
+	if len(spread) != 3 {
+		t.Errorf("messages without a key are on %v, want all 3 partitions", spread)
+	}
+}
+
+func TestKafkaRefusesForGood(t *testing.T) {
+	t.Parallel()
+	limit := "1024"
+	topic := kafkaTopic(t, "", 1, map[string]*string{"max.message.bytes": &limit})
+	p := kafkaPublisher(t, kafkabridge.Config{})
+	d := brokerDelivery(t, topic, "k")
+	d.Payload = make([]byte, 4096)
+	err := publishWithin(t, p, d, 10*time.Second)
+	requireClass(t, err, core.ClassPermanent)
+	if !errors.Is(err, sarama.ErrMessageSizeTooLarge) {
+		t.Errorf("err = %v, want ErrMessageSizeTooLarge", err)
+	}
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, "no/topic name", "k"), 10*time.Second), core.ClassPermanent)
+	if err := publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second); err != nil {
+		t.Errorf("the next message: %v", err)
+	}
+}
+
+func TestKafkaTopicIsCreatedLater(t *testing.T) {
+	t.Parallel()
+	s := kafkabridge.SaramaConfig(0)
+	s.Metadata.AllowAutoTopicCreation = false
+	p := kafkaPublisher(t, kafkabridge.Config{Sarama: s})
+	topic := kafkaTopicName()
+	err := publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second)
+	requireClass(t, err, core.ClassUnavailable)
+	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		t.Errorf("err = %v, want ErrUnknownTopicOrPartition", err)
+	}
+	kafkaTopic(t, topic, 1, nil)
+	waitUntil(t, "a publish to the new topic", func() bool {
+		return publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second) == nil
+	})
+}
+
+// kafkaThroughProxy returns a publisher whose connections all go through a proxy.
+func kafkaThroughProxy(t *testing.T, timeout time.Duration, bridge watermillbridge.Config) (*watermillbridge.Publisher, *brokerProxy) {
+	t.Helper()
+	proxy := newBrokerProxy(t, realKafka(t))
+	s := kafkabridge.SaramaConfig(timeout)
+	s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, proxy
+	return kafkaPublisher(t, kafkabridge.Config{Sarama: s, PublishTimeout: timeout, Bridge: bridge}), proxy
+}
+
+// A broker that hangs costs a publish its timeout and no more; what was on the way arrives when it goes on.
+func TestKafkaHangs(t *testing.T) {
+	t.Parallel()
+	topic := kafkaTopic(t, "", 1, nil)
+	const timeout = time.Second
+	var late atomic.Int32
+	p, proxy := kafkaThroughProxy(t, timeout, watermillbridge.Config{MaxStuck: 2, OnLate: func(watermillbridge.Late) { late.Add(1) }})
+	if err := publishWithin(t, p, brokerDelivery(t, topic, "before"), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+
+	proxy.Freeze()
+	began := time.Now()
+	for range 2 {
+		err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), timeout/4)
+		if !errors.Is(err, watermillbridge.ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("err = %v, want ErrNoAnswer and DeadlineExceeded", err)
+		}
+		if _, marked := core.ClassOf(err); marked {
+			t.Errorf("err = %v is marked: a timeout is for the relay to judge", err)
+		}
+	}
+	if took := time.Since(began); took > timeout {
+		t.Errorf("took %s, want the timeouts of two publishes, %s", took, timeout/2)
+	}
+	err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), timeout)
+	requireClass(t, err, core.ClassUnavailable)
+	if !errors.Is(err, watermillbridge.ErrStuck) {
+		t.Errorf("err = %v, want ErrStuck", err)
+	}
+
+	proxy.Thaw()
+	waitUntil(t, "the calls return", func() bool { return p.Stuck() == 0 && late.Load() == 2 })
+	waitUntil(t, "a publish after the hang", func() bool {
+		return publishWithin(t, p, brokerDelivery(t, topic, "after"), timeout) == nil
+	})
+}
+
+// While connections break, each event is tried until it is acknowledged: every one arrives, and in the order of its key when
+// only the first copy of each counts.
+func TestKafkaConnectionsBreak(t *testing.T) {
+	t.Parallel()
+	topic := kafkaTopic(t, "", 3, nil)
+	p, proxy := kafkaThroughProxy(t, 2*time.Second, watermillbridge.Config{})
+	const keys, each = 6, 20
+	var published atomic.Int32
+	var wg sync.WaitGroup
+	for k := range keys {
+		wg.Go(func() {
+			for n := range each {
+				d := brokerDelivery(t, topic, fmt.Sprint("key-", k))
+				d.KeySeq = int64(n + 1)
+				for {
+					err := publishWithin(t, p, d, 2*time.Second)
+					if err == nil {
+						break
+					}
+					if class, marked := core.ClassOf(err); marked && class != core.ClassUnavailable && class != core.ClassKeyUnavailable {
+						t.Errorf("err = %v, class %v; want an outage", err, class)
+					}
+					if t.Context().Err() != nil {
+						return
+					}
+					time.Sleep(20 * time.Millisecond) // as the relay's breaker would
+				}
+				if published.Add(1)%30 == 0 {
+					proxy.Cut()
+				}
+			}
+		})
+	}
+	wg.Wait()
+
+	messages := kafkaMessages(t, topic)
+	last := map[string]int64{}
+	for seen := 0; seen < keys*each; {
+		d, err := watermillbridge.EventFromMessage(receive(t, messages))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.KeySeq <= last[d.Key] {
+			continue // a copy
+		}
+		if d.KeySeq != last[d.Key]+1 {
+			t.Fatalf("key %s: %d follows %d", d.Key, d.KeySeq, last[d.Key])
+		}
+		last[d.Key] = d.KeySeq
+		seen++
+	}
+}
+
+// 64 workers, 500 bytes, distinct keys.
+func BenchmarkKafkaPublish(b *testing.B) {
+	topic := kafkaTopic(b, "", 6, nil)
+	p := kafkaPublisher(b, kafkabridge.Config{})
+	if err := publishWithin(b, p, brokerDelivery(b, topic, "first"), 10*time.Second); err != nil {
+		b.Fatal(err)
+	}
+	var n atomic.Int64
+	b.SetParallelism(64 / 2)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		d := brokerDelivery(b, topic, fmt.Sprint("key-", n.Add(1)))
+		d.Payload = make([]byte, 500)
+		for pb.Next() {
+			if err := publishWithin(b, p, d, 10*time.Second); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}

@@ -60,12 +60,9 @@ func (o *Outbox) wrapStatement(db *gorm.DB) {
 
 // observe shows the statement to its transaction when it ran as a prepared statement: then it did not pass through txPool.
 func (o *Outbox) observe(db *gorm.DB) {
-	ps, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX)
-	if !ok {
-		return
-	}
-	tx, ok := ps.Tx.(*txPool)
-	if !ok || tx.pool.ob != o || db.DryRun {
+	conn, prepared := unprepared(db.Statement.ConnPool)
+	tx, ok := conn.(*txPool)
+	if !ok || !prepared || tx.pool.ob != o || db.DryRun {
 		return
 	}
 	query := db.Statement.SQL.String()
@@ -86,6 +83,17 @@ func (o *Outbox) observe(db *gorm.DB) {
 		tx.Observe(query, nil, err)
 	}
 	tx.seen()
+}
+
+// unprepared returns the transaction behind the statement caches of GORM, of which there can be one in another.
+func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
+	for {
+		ps, ok := conn.(*gorm.PreparedStmtTX)
+		if !ok || ps == nil {
+			return conn, prepared
+		}
+		conn, prepared = ps.Tx, true
+	}
 }
 
 // requireTransaction refuses a statement that would have to write events and has no transaction to write them in, before it

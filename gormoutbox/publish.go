@@ -74,10 +74,7 @@ func TxOf(tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil", ErrNoTransaction)
 	}
-	conn := tx.Statement.ConnPool
-	if ps, ok := conn.(*gorm.PreparedStmtTX); ok { // it would prepare the probe
-		conn = ps.Tx
-	}
+	conn, _ := unprepared(tx.Statement.ConnPool) // which would prepare the probe
 	if t, ok := conn.(*txPool); ok && t != nil {
 		return t, nil
 	}

@@ -1,0 +1,353 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlite"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// gormEnv is a database opened with GORM and the plugin, and what the plugin was seen to do. Its poller sleeps and it has one
+// worker, so that exactly what went the fast path is published, in order.
+type gormEnv struct {
+	*gorm.DB
+	db    testdb.DB
+	ob    *gormoutbox.Outbox
+	plain *sql.DB // for looking at the tables from outside
+
+	mu        sync.Mutex
+	published []string // event types
+	warm      bool
+	untracked int
+	sentinels int
+}
+
+type gormOptions struct {
+	prepare   bool
+	connector bool // the pool is opened with sqloutbox.Connector
+	gorm      gorm.Config
+	outbox    gormoutbox.Config
+	before    func(t *testing.T, db testdb.DB, g *gorm.DB) // before db.Use
+}
+
+// eachGORM runs fn on each database, with and without prepared statements.
+func eachGORM(t *testing.T, fn func(t *testing.T, g *gormEnv), options ...func(*gormOptions)) {
+	t.Helper()
+	for name, prepare := range map[string]bool{"plain": false, "prepared": true} {
+		o := gormOptions{prepare: prepare}
+		for _, set := range options {
+			set(&o)
+		}
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) { fn(t, openGORM(t, db, o)) })
+		})
+	}
+}
+
+func dialector(db testdb.DB, pool gorm.ConnPool) gorm.Dialector {
+	switch db.Dialect {
+	case core.Postgres:
+		if pool != nil {
+			return postgres.New(postgres.Config{Conn: pool})
+		}
+		return postgres.Open(db.DSN)
+	case core.MySQL:
+		if pool != nil {
+			return mysql.New(mysql.Config{Conn: pool})
+		}
+		return mysql.Open(db.DSN)
+	default:
+		return sqlite.Dialector{DriverName: "sqlite", DSN: db.DSN, Conn: pool}
+	}
+}
+
+func openGORM(t *testing.T, db testdb.DB, o gormOptions) *gormEnv {
+	t.Helper()
+	g := &gormEnv{db: db, plain: db.Open(t)}
+	var pool gorm.ConnPool
+	if o.connector {
+		pool = sql.OpenDB(sqloutbox.Connector(db.Connector(t), db.Dialect))
+	}
+	cfg := o.gorm
+	cfg.PrepareStmt = o.prepare
+	if cfg.Logger == nil {
+		cfg.Logger = logger.Discard
+	}
+	gdb, err := gorm.Open(dialector(db, pool), &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.DB = gdb
+	t.Cleanup(func() {
+		if raw, err := gdb.DB(); err == nil {
+			_ = raw.Close()
+		}
+	})
+	if err := gdb.AutoMigrate(&gOrder{}, &gLine{}, &gProduct{}, &gCoupon{}); err != nil {
+		t.Fatal(err)
+	}
+	if o.before != nil {
+		o.before(t, db, gdb)
+	}
+	config := o.outbox
+	if config.Outbox == nil {
+		config.AutoCreate = true
+		config.Publisher = core.PublisherFunc(g.publish)
+		config.Observer = &core.Observer{
+			Inserted:  func(_ string, hot bool) { g.note(func() { g.warm = g.warm || hot }) },
+			Untracked: func(rows int) { g.note(func() { g.untracked += rows }) },
+		}
+		config.Configure = func(c *core.Config) {
+			c.Workers = 1
+			c.PollInterval, c.MaxPollInterval = time.Hour, time.Hour
+			c.HotLease = time.Minute
+		}
+	}
+	g.ob = gormoutbox.Plugin(config)
+	if err := gdb.Use(g.ob); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (g *gormEnv) note(fn func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	fn()
+}
+
+func (g *gormEnv) publish(_ context.Context, d core.Delivery) error {
+	g.note(func() { g.published = append(g.published, d.Type) })
+	return nil
+}
+
+// run starts the relay and returns when its fast path is open.
+func (g *gormEnv) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.ob.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	gormWait(t, "the fast path to open", func() bool {
+		g.sentinel(t)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.warm
+	})
+}
+
+const sentinelType = "test.sentinel"
+
+// sentinel commits an event that goes the fast path.
+func (g *gormEnv) sentinel(t *testing.T) {
+	t.Helper()
+	tx, err := sqloutbox.Begin(t.Context(), g.plain, nil, g.db.Dialect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := g.ob.Outbox().Publish(t.Context(), tx, core.Event{Type: sentinelType}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantHot waits until everything that is on the fast path has been published and compares it.
+func (g *gormEnv) wantHot(t *testing.T, want ...string) {
+	t.Helper()
+	count := func() (n int) {
+		g.note(func() {
+			for _, typ := range g.published {
+				if typ == sentinelType {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	before := count()
+	g.sentinel(t)
+	gormWait(t, "the sentinel to be published", func() bool { return count() > before })
+	var got []string
+	g.note(func() {
+		for _, typ := range g.published {
+			if typ != sentinelType {
+				got = append(got, typ)
+			}
+		}
+	})
+	gormCompare(t, "published on the fast path", got, want)
+}
+
+// wantRows compares the types of the events in the table.
+func (g *gormEnv) wantRows(t *testing.T, want ...string) {
+	t.Helper()
+	gormCompare(t, "events in the table", g.column(t, "event_type"), want)
+}
+
+// column returns a column of the table, except for sentinels, in the order of types.
+func (g *gormEnv) column(t *testing.T, name string) []string {
+	t.Helper()
+	rows, err := g.plain.QueryContext(t.Context(), "SELECT "+name+" FROM outbox_event WHERE event_type <> '"+sentinelType+"' ORDER BY event_type")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var got []string
+	for rows.Next() {
+		var s sql.NullString
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, s.String)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// wantCount compares the number of rows of one of the business tables.
+func (g *gormEnv) wantCount(t *testing.T, table string, want int) {
+	t.Helper()
+	var n int
+	if err := g.plain.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	if n != want {
+		t.Fatalf("%d rows in %s, want %d", n, table, want)
+	}
+}
+
+func gormCompare(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	got, want = slices.Clone(got), slices.Clone(want)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func gormWait(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantError(t *testing.T, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Fatalf("error %v, want one wrapping %v", err, target)
+	}
+}
+
+// gOrder records its events.
+type gOrder struct {
+	ID                  int64
+	Status              string
+	Version             int
+	Lines               []gLine `gorm:"foreignKey:OrderID"`
+	gormoutbox.Recorder `gorm:"-" json:"-"`
+}
+
+func (gOrder) TableName() string { return "g_orders" }
+
+type gLine struct {
+	ID                  int64
+	OrderID             int64
+	SKU                 string
+	gormoutbox.Recorder `gorm:"-" json:"-"`
+}
+
+func (gLine) TableName() string { return "g_lines" }
+
+// gProduct is mapped by On functions.
+type gProduct struct {
+	ID        int64
+	Name      string
+	Stock     int
+	DeletedAt gorm.DeletedAt
+}
+
+func (gProduct) TableName() string { return "g_products" }
+
+// gCoupon has a key of its own making.
+type gCoupon struct {
+	Code                string `gorm:"primaryKey;size:64"`
+	Percent             int
+	gormoutbox.Recorder `gorm:"-" json:"-"`
+}
+
+func (gCoupon) TableName() string { return "g_coupons" }
+
+func (gCoupon) AggregateType() string { return "coupon" }
+
+// happened is an event that knows its type.
+type happened struct {
+	Name string
+	Of   any `json:",omitempty"`
+}
+
+func (h happened) EventType() string { return h.Name }
+
+// newOrder returns an order with one recorded event for each name.
+func newOrder(names ...string) *gOrder {
+	o := &gOrder{Status: "placed"}
+	for _, n := range names {
+		o.Record(happened{Name: n, Of: o})
+	}
+	return o
+}
+
+func ev(typ string) core.Event { return core.Event{Type: typ} }
+
+func publishAll(tx *gorm.DB, types ...string) error {
+	for _, typ := range types {
+		if err := gormoutbox.Publish(tx, ev(typ)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mapProducts(g *gormEnv) {
+	gormoutbox.On(g.ob, func(op core.Op, p *gProduct) []core.Event {
+		return []core.Event{{Type: fmt.Sprintf("product.%s.%s", strings.ReplaceAll(p.Name, " ", "_"), op), Data: p}}
+	})
+}

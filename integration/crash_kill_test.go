@@ -1,0 +1,243 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+const (
+	killsPerCell = 20
+	keysPerCell  = 8
+)
+
+// A process is ended with SIGKILL exactly between two steps, again and again, on every database. Nothing that was committed is lost,
+// nothing else is published, first copies stay in order, and each kill repeats at most what the configuration says.
+func TestCrashAtEachPoint(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		cells := make([]cell, 0, len(crash.Points))
+		for _, p := range crash.Points {
+			cells = append(cells, newCell(t, db, p, killsPerCell))
+		}
+		runCells(t, cells)
+	})
+}
+
+// The same at moments that nobody chose.
+func TestCrashAtRandomMoments(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		runCells(t, []cell{newCell(t, db, crash.Never, killsPerCell)})
+	})
+}
+
+// cell is one database in which processes are ended at one point.
+type cell struct {
+	name   string
+	db     testdb.DB
+	spec   crash.Spec
+	kills  int
+	seed   uint64
+	ledger *crash.Ledger
+}
+
+func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
+	t.Helper()
+	db := map[string]func(*testing.T) testdb.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB, "sqlite": testdb.SQLite}[of.Name](t)
+	prepareCrashDB(t, db)
+	ledger, err := crash.NewLedger(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ledger.Close)
+	what := string(p)
+	if p == crash.Never {
+		what = "random moment"
+	}
+	c := cell{name: db.Name + ": " + what, db: db, kills: kills, seed: rand.Uint64(), ledger: ledger}
+	c.spec = crash.Spec{
+		Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "crash", Relay: true, Writers: 2, Keys: keysPerCell, Point: p,
+	}
+	if p == crash.AfterClaim || p == crash.MidBatch {
+		c.spec.HotEvents = 2 // most rows are left to the poller
+	}
+	return c
+}
+
+// prepareCrashDB creates the tables.
+func prepareCrashDB(t *testing.T, db testdb.DB) {
+	t.Helper()
+	pool := db.Open(t)
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(repo.Migrate(t.Context()), crash.CreateTruth(t.Context(), pool, keysPerCell)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runCells runs cells side by side, because they mostly wait, and prints what came of each.
+func runCells(t *testing.T, cells []cell) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	verdicts, errs := make([]crash.Verdict, len(cells)), make([]error, len(cells))
+	var wg sync.WaitGroup
+	for i := range cells {
+		wg.Go(func() { verdicts[i], errs[i] = cells[i].run(ctx) })
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("%s (seed %d): %v", cells[i].name, cells[i].seed, err)
+		}
+	}
+	t.Log(crash.Table(verdicts))
+}
+
+// run ends one process after the other, publishes what is left, and compares.
+func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
+	v.Cell = c.name
+	r := rand.New(rand.NewPCG(c.seed, 0))
+	limits := map[string]int{}
+	for n := range c.kills {
+		s := c.spec
+		s.Name, s.Seed, s.After = fmt.Sprintf("life-%d", n), r.Uint64(), 2+r.IntN(15)
+		if err := c.life(ctx, s, time.Duration(r.IntN(300))*time.Millisecond); err != nil {
+			return v, err
+		}
+	}
+	if err := drainCrashDB(ctx, c.db, c.ledger); err != nil {
+		return v, err
+	}
+	if v, err = judge(ctx, c.name, c.db, c.ledger.Records()); err != nil {
+		return v, err
+	}
+	v.Kills = c.kills
+	all := 0
+	for n := range c.kills {
+		name := fmt.Sprintf("life-%d", n)
+		limits[name] = crash.DuplicatesPerKill + c.ledger.Note(name, "unanswered")
+		all += limits[name]
+	}
+	v.Limit(all, limits)
+	return v, v.Err()
+}
+
+// life is one process, from its start to its end at its point, or at a random moment after it has begun to publish.
+func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error {
+	p, err := crash.Start(s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if s.Point != crash.Never {
+		select {
+		case <-p.Done():
+			return p.Killed()
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%s has not come to its point %q", s.Name, s.Point), p.Kill())
+		}
+	}
+	if !c.ledger.Wait(ctx.Done(), func(records []crash.Message, _ func(string, string) int) bool {
+		return len(records) > 0 && records[len(records)-1].From == s.Name
+	}) {
+		return errors.Join(fmt.Errorf("%s does not publish", s.Name), p.Kill())
+	}
+	moment := time.NewTimer(more)
+	defer moment.Stop()
+	select {
+	case <-moment.C:
+	case <-p.Done():
+	}
+	return p.Kill()
+}
+
+// drainCrashDB relays in this process until nothing is open, and looks that the table is at rest.
+func drainCrashDB(ctx context.Context, db testdb.DB, ledger *crash.Ledger) error {
+	return drainTo(ctx, db, core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+		m := crash.Message{From: "last", EventID: d.ID, KeySeq: d.KeySeq}
+		if d.KeySeq != 0 {
+			m.Key = d.Key
+		}
+		ledger.Append(m)
+		return nil
+	}))
+}
+
+func drainTo(ctx context.Context, db testdb.DB, pub core.Publisher) error {
+	pool, err := crash.Open(db.Dialect, db.DSN)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+	if err != nil {
+		return err
+	}
+	ob, err := core.New(crash.Config(repo, pub, "last"))
+	if err != nil {
+		return err
+	}
+	run, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- ob.Run(run) }()
+	defer stop()
+	if err := untilEmpty(ctx, ob); err != nil {
+		return err
+	}
+	stop()
+	return <-ended
+}
+
+// untilEmpty polls until no event is open.
+func untilEmpty(ctx context.Context, ob *core.Outbox) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		b, err := ob.Backlog(ctx)
+		if err != nil {
+			return err
+		}
+		if b.Dead > 0 {
+			dead, err := ob.ListDead(ctx, core.DeadQuery{})
+			return errors.Join(fmt.Errorf("%d events are dead, first %+v", b.Dead, dead[0]), err)
+		}
+		if b.Pending == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d events are still open: %w", b.Pending, ctx.Err())
+		}
+	}
+}
+
+// judge compares what was accepted with what was committed.
+func judge(ctx context.Context, name string, db testdb.DB, records []crash.Message) (crash.Verdict, error) {
+	pool, err := crash.Open(db.Dialect, db.DSN)
+	if err != nil {
+		return crash.Verdict{Cell: name}, err
+	}
+	defer pool.Close()
+	truth, err := crash.ReadTruth(ctx, pool)
+	if err != nil {
+		return crash.Verdict{Cell: name}, err
+	}
+	return crash.Judge(name, records, truth), nil
+}

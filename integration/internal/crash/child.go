@@ -1,0 +1,172 @@
+package crash
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+const childVariable = "OUTBOX_CRASH_CHILD"
+
+// Child runs this process as a child if a parent started it as one, and does not return then. TestMain calls it first.
+func Child() {
+	text, ok := os.LookupEnv(childVariable)
+	if !ok {
+		return
+	}
+	var s Spec
+	err := json.Unmarshal([]byte(text), &s)
+	if err == nil {
+		err = s.run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		os.Exit(3)
+	}
+	os.Exit(0)
+}
+
+// run writes and relays until the parent closes the child's input. "quiet" on it ends the writing only.
+func (s Spec) run() error {
+	client := NewClient(s.Ledger, s.Name)
+	t := &trap{point: s.Point, after: int64(s.After), seed: s.Seed}
+	b := &batch{trap: t}
+	business, err := openTrapped(s.Dialect, s.DSN, t)
+	if err != nil {
+		return err
+	}
+	plain, err := Open(s.Dialect, s.DSN)
+	if err != nil {
+		return err
+	}
+	repo, err := sqloutbox.New(plain, sqloutbox.Config{Dialect: s.Dialect})
+	if err != nil {
+		return err
+	}
+	sink, err := s.sink(client)
+	if err != nil {
+		return err
+	}
+	cfg := Config(&repository{Repository: repo, trap: t, batch: b}, &publisher{Publisher: sink, trap: t, batch: b}, s.Name)
+	cfg.HotEvents = s.HotEvents
+	cfg.Observer = &core.Observer{
+		Fenced:   func(_ string, rows int) { client.Note("fenced", rows) },
+		LateAcks: func(rows int) { client.Note("late acks", rows) },
+		Dropped: func(_ string, reason core.DropReason) {
+			if reason == core.DropLost {
+				client.Note("lost leases", 1)
+			}
+		},
+	}
+	ob, err := core.New(cfg)
+	if err != nil {
+		return err
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	writing, quiet := context.WithCancel(ctx)
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			quiet()
+		}
+		stop()
+	}()
+	var wg sync.WaitGroup
+	problems := make(chan error, s.Writers+1)
+	if s.Relay {
+		wg.Go(func() {
+			if err := ob.Run(ctx); err != nil {
+				problems <- err
+			}
+		})
+	}
+	w := &Writer{DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys}
+	var writers sync.WaitGroup
+	for i := range s.Writers {
+		writers.Go(func() {
+			if err := w.Write(writing, rand.New(rand.NewPCG(s.Seed, uint64(i))), s.Limit); err != nil {
+				problems <- err
+				stop()
+			}
+		})
+	}
+	client.Note("started", 1)
+	writers.Wait()
+	client.Note("quiet", 1)
+	<-ctx.Done()
+	wg.Wait()
+	close(problems)
+	return <-problems
+}
+
+// Writer writes business data with events.
+type Writer struct {
+	DB      *sql.DB
+	Outbox  *core.Outbox
+	Dialect core.Dialect
+	Topic   string
+	Keys    int
+	Ordered bool // no unordered events
+	Commits bool // no rollbacks
+}
+
+// Write runs transactions until ctx ends or limit of them have ended; 0 is no limit. Each has one to three events; some roll back.
+func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
+	failures := 0
+	for n := 0; (limit == 0 || n < limit) && ctx.Err() == nil; n++ {
+		err := w.transaction(ctx, r)
+		switch {
+		case err == nil:
+			failures = 0
+		case ctx.Err() != nil:
+			return nil
+		default: // a deadlock, say: what was not committed did not happen
+			if failures++; failures > 20 {
+				return fmt.Errorf("cannot write: %w", err)
+			}
+			time.Sleep(time.Duration(r.IntN(2000*failures)) * time.Microsecond)
+		}
+	}
+	return nil
+}
+
+func (w *Writer) transaction(ctx context.Context, r *rand.Rand) (err error) {
+	tx, err := sqloutbox.Begin(ctx, w.DB, nil, w.Dialect)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := tx.Rollback(); e != nil && !errors.Is(e, sql.ErrTxDone) && err == nil {
+			err = e
+		}
+	}()
+	k := key(r.IntN(w.Keys))
+	events := make([]core.Event, 1+r.IntN(3))
+	for i := range events {
+		events[i] = core.Event{ID: core.NewEventID(), Type: "written", Topic: w.Topic, Key: k, Payload: []byte("{}")}
+		events[i].Unordered = !w.Ordered && r.IntN(4) == 0
+	}
+	if _, err := w.Outbox.Publish(ctx, tx, events...); err != nil {
+		return err
+	}
+	for _, e := range events {
+		if err := writeFact(ctx, tx, e); err != nil {
+			return err
+		}
+	}
+	if !w.Commits && r.IntN(10) == 0 {
+		return tx.Rollback()
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,189 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"modernc.org/sqlite"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// Open opens a plain pool.
+func Open(d core.Dialect, dsn string) (*sql.DB, error) {
+	c, err := connector(d, dsn, nil)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(8)
+	return db, nil
+}
+
+// openTrapped opens a tracked pool whose commits pass the points of the trap.
+func openTrapped(d core.Dialect, dsn string, t *trap) (*sql.DB, error) {
+	c, err := connector(d, dsn, t)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(sqloutbox.Connector(&trappedConnector{Connector: c, trap: t, wire: d != core.SQLite}, d))
+	db.SetMaxOpenConns(8)
+	return db, nil
+}
+
+func connector(d core.Dialect, dsn string, t *trap) (driver.Connector, error) {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var dialer net.Dialer
+		c, err := dialer.DialContext(ctx, network, addr)
+		if err != nil || t == nil {
+			return c, err
+		}
+		return &trappedNet{Conn: c, trap: t}, nil
+	}
+	switch d {
+	case core.Postgres:
+		cfg, err := pgx.ParseConfig(dsn)
+		if err != nil {
+			return nil, err
+		}
+		cfg.DialFunc = dial
+		return stdlib.GetConnector(*cfg), nil
+	case core.MySQL:
+		cfg, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			return nil, err
+		}
+		cfg.DialFunc = dial
+		return mysql.NewConnector(cfg)
+	case core.SQLite:
+		return sqliteConnector(dsn), nil
+	}
+	return nil, fmt.Errorf("no driver for %q", d)
+}
+
+// sqliteConnector keeps what a killed process wrote, but does not wait for the disk.
+type sqliteConnector string
+
+func (c sqliteConnector) Connect(context.Context) (driver.Conn, error) {
+	return c.Driver().Open(string(c) + "&_pragma=synchronous(OFF)")
+}
+
+func (c sqliteConnector) Driver() driver.Driver { return &sqlite.Driver{} }
+
+// trappedNet ends the process while a COMMIT is on its way to the server: before its last byte has left, or after.
+type trappedNet struct {
+	net.Conn
+	trap *trap
+}
+
+// What the drivers send, in capitals: a simple query to PostgreSQL, COM_QUERY to MariaDB.
+var commits = [][]byte{[]byte("Q\x00\x00\x00\x0bCOMMIT\x00"), []byte("\x07\x00\x00\x00\x03COMMIT")}
+
+func (c *trappedNet) Write(b []byte) (int, error) {
+	up := bytes.ToUpper(b)
+	for _, commit := range commits {
+		at := bytes.Index(up, commit)
+		if at < 0 || !c.trap.due(InsideCommit) {
+			continue
+		}
+		r := c.trap.random()
+		if r.IntN(3) == 0 { // a part of it
+			_, _ = c.Conn.Write(b[:at+1+r.IntN(len(commit)-1)])
+			die()
+		}
+		_, _ = c.Conn.Write(b)
+		spin(time.Duration(r.IntN(1000)) * time.Microsecond) // the server may have answered, nobody reads it
+		die()
+	}
+	return c.Conn.Write(b)
+}
+
+// trappedConnector passes points around commits.
+type trappedConnector struct {
+	driver.Connector
+	trap *trap
+	wire bool // InsideCommit is passed on the wire
+}
+
+func (c *trappedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	full, ok := conn.(fullConn)
+	if !ok {
+		return nil, fmt.Errorf("the driver's %T lacks methods that the test passes on", conn)
+	}
+	return &trappedConn{fullConn: full, c: c}, nil
+}
+
+// fullConn is what all three drivers have.
+type fullConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+}
+
+type trappedConn struct {
+	fullConn
+	c *trappedConnector
+}
+
+// CheckNamedValue passes on what only some drivers have.
+func (c *trappedConn) CheckNamedValue(v *driver.NamedValue) error {
+	if n, ok := c.fullConn.(driver.NamedValueChecker); ok {
+		return n.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+// IsValid passes on what only some drivers have.
+func (c *trappedConn) IsValid() bool {
+	v, ok := c.fullConn.(driver.Validator)
+	return !ok || v.IsValid()
+}
+
+func (c *trappedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.fullConn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &trappedTx{Tx: tx, c: c.c}, nil
+}
+
+type trappedTx struct {
+	driver.Tx
+	c *trappedConnector
+}
+
+func (t *trappedTx) Commit() error {
+	trap := t.c.trap
+	trap.at(BeforeCommit)
+	if !t.c.wire && trap.due(InsideCommit) {
+		r := trap.random()
+		go func() {
+			spin(time.Duration(r.IntN(300)) * time.Microsecond)
+			die()
+		}()
+		_ = t.Tx.Commit()
+		select {} // nobody is to hear of it
+	}
+	err := t.Tx.Commit()
+	if err == nil {
+		trap.at(BeforeEnqueue)
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package crash
+
+import (
+	"bufio"
+	"encoding/json"
+	"net"
+	"sync"
+)
+
+// Message is what a child says to the Ledger: one copy of an event, or a note about itself.
+type Message struct {
+	From    string `json:"from"` // the process
+	EventID string `json:"event,omitempty"`
+	Key     string `json:"key,omitempty"`
+	KeySeq  int64  `json:"seq,omitempty"`
+	Note    string `json:"note,omitempty"` // not an event: counted
+	N       int    `json:"n,omitempty"`
+}
+
+// Answer is what the Ledger says about a copy.
+type Answer struct {
+	Refused string `json:"refused,omitempty"` // empty: accepted
+	Class   string `json:"class,omitempty"`   // transient, permanent, unavailable
+	lose    bool   // close the connection instead of answering
+}
+
+// The answers of a broker that is not well.
+var (
+	Accept      = Answer{}
+	LoseAnswer  = Answer{lose: true} // the copy is accepted, nobody hears of it
+	Transient   = Answer{Refused: "try again", Class: "transient"}
+	Permanent   = Answer{Refused: "never", Class: "permanent"}
+	Unavailable = Answer{Refused: "away", Class: "unavailable"}
+)
+
+// Ledger is a broker inside the test: what it accepted, in order, for ever. It serves any number of processes.
+type Ledger struct {
+	listener net.Listener
+	judge    func(Message) Answer
+	wg       sync.WaitGroup
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	records []Message
+	notes   map[string]map[string]int // process, note
+	lost    int                       // answers that were lost on purpose
+	conns   map[net.Conn]bool
+	closed  bool
+}
+
+// NewLedger opens a Ledger. judge is asked about each copy before it is accepted, outside of any lock, and may block; nil accepts all.
+func NewLedger(judge func(Message) Answer) (*Ledger, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	if judge == nil {
+		judge = func(Message) Answer { return Accept }
+	}
+	b := &Ledger{listener: l, judge: judge, notes: map[string]map[string]int{}, conns: map[net.Conn]bool{}}
+	b.changed = sync.NewCond(&b.mu)
+	b.wg.Go(b.accept)
+	return b, nil
+}
+
+// Addr is where it listens.
+func (b *Ledger) Addr() string { return b.listener.Addr().String() }
+
+// Close ends all connections.
+func (b *Ledger) Close() {
+	_ = b.listener.Close()
+	b.mu.Lock()
+	b.closed = true
+	for c := range b.conns {
+		_ = c.Close()
+	}
+	b.mu.Unlock()
+	b.wg.Wait()
+}
+
+func (b *Ledger) accept() {
+	for {
+		c, err := b.listener.Accept()
+		if err != nil {
+			return
+		}
+		b.mu.Lock()
+		if b.closed {
+			b.mu.Unlock()
+			_ = c.Close()
+			return
+		}
+		b.conns[c] = true
+		b.mu.Unlock()
+		b.wg.Go(func() { b.serve(c) })
+	}
+}
+
+func (b *Ledger) serve(c net.Conn) {
+	defer func() {
+		b.mu.Lock()
+		delete(b.conns, c)
+		b.mu.Unlock()
+		_ = c.Close()
+	}()
+	in, out := json.NewDecoder(bufio.NewReader(c)), json.NewEncoder(c)
+	for {
+		var m Message
+		if in.Decode(&m) != nil {
+			return
+		}
+		a := Accept
+		if m.Note == "" {
+			a = b.judge(m)
+		}
+		if a.Refused == "" {
+			b.Append(m)
+		}
+		if a.lose {
+			b.mu.Lock()
+			b.lost++
+			b.mu.Unlock()
+			return
+		}
+		if out.Encode(a) != nil {
+			return
+		}
+	}
+}
+
+// Append accepts a copy, or counts a note.
+func (b *Ledger) Append(m Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.Note == "" {
+		b.records = append(b.records, m)
+	} else {
+		if b.notes[m.From] == nil {
+			b.notes[m.From] = map[string]int{}
+		}
+		b.notes[m.From][m.Note] += m.N
+	}
+	b.changed.Broadcast()
+}
+
+// Records returns what was accepted so far, in order.
+func (b *Ledger) Records() []Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Message(nil), b.records...)
+}
+
+// Note returns how often a process said so; all processes together when from is empty.
+func (b *Ledger) Note(from, note string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.note(from, note)
+}
+
+func (b *Ledger) note(from, note string) (n int) {
+	for who, notes := range b.notes {
+		if from == "" || who == from {
+			n += notes[note]
+		}
+	}
+	return n
+}
+
+// Lost returns how many answers were lost on purpose.
+func (b *Ledger) Lost() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost
+}
+
+// Wait returns true when cond holds for what was accepted so far, and false when give up is closed first.
+func (b *Ledger) Wait(giveUp <-chan struct{}, cond func(records []Message, note func(from, note string) int) bool) bool {
+	done := make(chan struct{})
+	defer close(done)
+	over := false
+	go func() {
+		select {
+		case <-giveUp:
+			b.mu.Lock()
+			over = true
+			b.changed.Broadcast()
+			b.mu.Unlock()
+		case <-done:
+		}
+	}()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !cond(b.records, b.note) {
+		if over {
+			return false
+		}
+		b.changed.Wait()
+	}
+	return true
+}

@@ -1,0 +1,132 @@
+package crash
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// trap ends the process when it passes its point for the given time.
+type trap struct {
+	point Point
+	after int64
+	hits  atomic.Int64
+	seed  uint64
+}
+
+// at passes a point.
+func (t *trap) at(p Point) {
+	if t.due(p) {
+		die()
+	}
+}
+
+// due passes a point and reports whether it is the one.
+func (t *trap) due(p Point) bool { return t.point == p && t.hits.Add(1) == t.after }
+
+// random is for choices inside the point.
+func (t *trap) random() *rand.Rand { return rand.New(rand.NewPCG(t.seed, 1)) }
+
+// die is kill -9: no deferred function, no flush, nothing runs after it.
+func die() {
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// spin lets a short time pass without giving up the processor for longer.
+func spin(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+	}
+}
+
+// repository passes points around claims and marks.
+type repository struct {
+	core.Repository
+	trap  *trap
+	batch *batch
+}
+
+func (r *repository) claimed(rows []core.Claimed, err error) ([]core.Claimed, error) {
+	if err == nil && len(rows) > 0 {
+		r.trap.at(AfterClaim)
+		r.batch.claimed(rows)
+	}
+	return rows, err
+}
+
+func (r *repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
+	return r.claimed(r.Repository.ClaimUnordered(ctx, req))
+}
+
+func (r *repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) ([]core.Claimed, core.Lane, error) {
+	rows, next, err := r.Repository.ClaimHeads(ctx, req, after)
+	rows, err = r.claimed(rows, err)
+	return rows, next, err
+}
+
+func (r *repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
+	return r.claimed(r.Repository.ClaimLane(ctx, req, lane))
+}
+
+func (r *repository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (int, error) {
+	r.trap.at(BeforeMark)
+	n, err := r.Repository.MarkDone(ctx, done, deleteRows)
+	if err == nil {
+		r.trap.at(AfterMark)
+	}
+	return n, err
+}
+
+// batch follows one claim of several rows until half of them are published.
+type batch struct {
+	trap *trap
+	mu   sync.Mutex
+	open map[core.RowID]bool
+	half int
+}
+
+func (b *batch) claimed(rows []core.Claimed) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.trap.point != MidBatch || len(b.open) > 0 || len(rows) < 4 {
+		return
+	}
+	b.open, b.half = map[core.RowID]bool{}, len(rows)/2
+	for i := range rows {
+		b.open[rows[i].ID] = true
+	}
+}
+
+func (b *batch) published(id core.RowID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open[id] {
+		return
+	}
+	delete(b.open, id)
+	if b.half--; b.half == 0 {
+		b.trap.at(MidBatch)
+		b.open = nil
+	}
+}
+
+// publisher passes points around a publish.
+type publisher struct {
+	core.Publisher
+	trap  *trap
+	batch *batch
+}
+
+func (p *publisher) Publish(ctx context.Context, d core.Delivery) error {
+	err := p.Publisher.Publish(ctx, d)
+	if err == nil {
+		p.trap.at(AfterAck)
+		p.batch.published(d.RowID)
+	}
+	return err
+}

@@ -1,0 +1,86 @@
+package crash
+
+import (
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Point is a place between two steps at which a child ends itself.
+type Point string
+
+// Points.
+const (
+	BeforeCommit  Point = "before commit"
+	InsideCommit  Point = "inside commit"
+	BeforeEnqueue Point = "after commit, before enqueue"
+	AfterClaim    Point = "after claim, before publish"
+	AfterAck      Point = "after publish, before mark"
+	MidBatch      Point = "mid batch"
+	BeforeMark    Point = "mark begins"
+	AfterMark     Point = "after mark"
+	Never         Point = ""
+)
+
+// Points lists all points.
+var Points = []Point{BeforeCommit, InsideCommit, BeforeEnqueue, AfterClaim, AfterAck, MidBatch, BeforeMark, AfterMark}
+
+// Sink is where a child publishes.
+type Sink string
+
+// Sinks.
+const (
+	ToLedger Sink = ""
+	ToKafka  Sink = "kafka"
+	ToRabbit Sink = "rabbitmq"
+)
+
+// Spec tells a child what to do.
+type Spec struct {
+	Name    string
+	Dialect core.Dialect
+	DSN     string
+	Ledger  string // address; notes go there whatever the sink is
+
+	Sink     Sink
+	SinkAddr string
+	Topic    string
+
+	Relay   bool
+	Writers int // goroutines that write business data with events
+	Keys    int
+	Limit   int // transactions of each writer; 0: no end
+
+	Point Point
+	After int // the child ends itself when it passes Point for this time, from 1
+	Seed  uint64
+
+	HotEvents int // 0: default
+}
+
+// The child's configuration: short leases, so that a test need not wait, and small buffers, so that the bound says something.
+const (
+	workers        = 4
+	markBatch      = 8
+	maxUnmarked    = 8
+	publishTimeout = 400 * time.Millisecond
+	hotLease       = 600 * time.Millisecond
+	// ClaimLease is how long a child's claims last.
+	ClaimLease = 700 * time.Millisecond
+
+	// DuplicatesPerKill is how many events a crash may repeat, as core.Config documents it.
+	DuplicatesPerKill = workers + markBatch + maxUnmarked
+)
+
+// Config is the configuration of every relay that a test starts.
+func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
+	return core.Config{
+		Repository: repo, Publisher: pub, Node: node,
+		Workers: workers, MarkBatch: markBatch, MaxUnmarked: maxUnmarked, MarkDelay: 2 * time.Millisecond,
+		PublishTimeout: publishTimeout, LeaseMargin: 50 * time.Millisecond, HotLease: hotLease, ClaimLease: ClaimLease,
+		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 20, LaneRun: 5,
+		Retry:           core.RetryPolicy{BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 50},
+		Breaker:         core.BreakerPolicy{ProbeInterval: 20 * time.Millisecond, MaxProbeInterval: 100 * time.Millisecond},
+		ShutdownTimeout: 10 * time.Second,
+	}
+}

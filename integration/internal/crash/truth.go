@@ -1,0 +1,92 @@
+package crash
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// Truth is what the business committed: one row for each event, written in the event's transaction, with the event's place among
+// those of its key, counted under nothing but the lock that Publish takes.
+type Truth struct {
+	Events map[string]Fact
+}
+
+// Fact is one committed event.
+type Fact struct {
+	Key string // empty: unordered
+	N   int64  // place in the key, from 1
+}
+
+// CreateTruth creates the business tables, with a counter for each key.
+func CreateTruth(ctx context.Context, db *sql.DB, keys int) error {
+	for _, q := range []string{
+		"CREATE TABLE business_event (id VARCHAR(36) NOT NULL PRIMARY KEY, k VARCHAR(40) NOT NULL, n BIGINT NOT NULL)",
+		"CREATE TABLE business_key (k VARCHAR(40) NOT NULL PRIMARY KEY, n BIGINT NOT NULL)",
+	} {
+		if _, err := db.ExecContext(ctx, q); err != nil {
+			return err
+		}
+	}
+	for i := range keys {
+		if _, err := db.ExecContext(ctx, fmt.Sprintf("INSERT INTO business_key (k, n) VALUES ('%s', 0)", key(i))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func key(i int) string { return "key-" + strconv.Itoa(i) }
+
+// writeFact stores the business data of an event that was given to Publish in the same transaction just before. Its place is
+// right only because Publish holds the key.
+func writeFact(ctx context.Context, tx sqloutbox.TxConn, e core.Event) error {
+	var n int64
+	k := ""
+	if !e.Unordered {
+		k = e.Key
+		if _, err := tx.ExecContext(ctx, "UPDATE business_key SET n = n + 1 WHERE k = '"+k+"'"); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT n FROM business_key WHERE k = '"+k+"'")
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			if err := rows.Scan(&n); err != nil {
+				return err
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		if err := rows.Close(); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO business_event (id, k, n) VALUES ('%s', '%s', %d)", e.ID, k, n))
+	return err
+}
+
+// ReadTruth reads what was committed.
+func ReadTruth(ctx context.Context, db *sql.DB) (Truth, error) {
+	t := Truth{Events: map[string]Fact{}}
+	rows, err := db.QueryContext(ctx, "SELECT id, k, n FROM business_event")
+	if err != nil {
+		return t, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		var f Fact
+		if err := rows.Scan(&id, &f.Key, &f.N); err != nil {
+			return t, err
+		}
+		t.Events[id] = f
+	}
+	return t, rows.Err()
+}

@@ -1,0 +1,112 @@
+package crash
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Verdict compares what a broker accepted with what was committed.
+type Verdict struct {
+	Cell       string
+	Kills      int
+	Committed  int
+	Delivered  int // different events
+	Lost       int // committed, never accepted
+	Ghosts     int // accepted, never committed
+	Duplicates int // copies after the first
+	Bound      int // of Duplicates
+	Worst      int // the most events of one process that were repeated after it
+	Violations int // first copies that came before one with a lower place in its key
+
+	Repeated map[string]int // by process: events of which another copy came after its own
+	problems []string
+}
+
+// Judge compares. Places come from the truth; that the outbox's own numbers agree with them is asked too.
+func Judge(cell string, records []Message, truth Truth) Verdict {
+	v := Verdict{Cell: cell, Committed: len(truth.Events)}
+	seen := map[string]bool{}
+	last := map[string]Message{}
+	by := map[string]string{} // event: process of the latest copy
+	v.Repeated = map[string]int{}
+	counted := map[[2]string]bool{} // process, event
+	for i, m := range records {
+		f, ok := truth.Events[m.EventID]
+		if !ok {
+			v.Ghosts++
+			v.problem("ghost: record %d, event %s from %s", i, m.EventID, m.From)
+			continue
+		}
+		if seen[m.EventID] {
+			v.Duplicates++
+			if pair := [2]string{by[m.EventID], m.EventID}; !counted[pair] {
+				counted[pair] = true
+				v.Repeated[pair[0]]++
+				v.Worst = max(v.Worst, v.Repeated[pair[0]])
+			}
+			by[m.EventID] = m.From
+			continue
+		}
+		seen[m.EventID], by[m.EventID] = true, m.From
+		if f.Key == "" {
+			continue
+		}
+		before, any := last[f.Key]
+		if any && (truth.Events[before.EventID].N >= f.N || before.KeySeq >= m.KeySeq) {
+			v.Violations++
+			v.problem("order: record %d, %s place %d (key_seq %d, from %s) after place %d (key_seq %d, from %s)", i, f.Key, f.N, m.KeySeq, m.From,
+				truth.Events[before.EventID].N, before.KeySeq, before.From)
+		}
+		last[f.Key] = m
+	}
+	v.Delivered = len(seen)
+	for id, f := range truth.Events {
+		if !seen[id] {
+			v.Lost++
+			v.problem("lost: event %s, %q place %d", id, f.Key, f.N)
+		}
+	}
+	return v
+}
+
+// Limit states how many duplicates there may be, in all and after each of the processes that were ended.
+func (v *Verdict) Limit(all int, ended map[string]int) {
+	v.Bound = all
+	for name, most := range ended {
+		if n := v.Repeated[name]; n > most {
+			v.problem("%d events of %s were repeated after it, more than %d", n, name, most)
+		}
+	}
+}
+
+func (v *Verdict) problem(format string, args ...any) {
+	if len(v.problems) < 20 {
+		v.problems = append(v.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// Err says what was not kept.
+func (v *Verdict) Err() error {
+	if v.Duplicates > v.Bound {
+		v.problem("%d duplicates, more than %d", v.Duplicates, v.Bound)
+	}
+	if v.Committed == 0 {
+		v.problem("nothing was committed: the run proves nothing")
+	}
+	if len(v.problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s:\n  %s", v.Cell, strings.Join(v.problems, "\n  "))
+}
+
+// Table prints verdicts.
+func Table(vs []Verdict) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%-44s %5s %9s %9s %4s %6s %10s %6s %5s %10s\n", "cell", "kills", "committed", "delivered", "lost", "ghosts", "duplicates", "bound",
+		"worst", "violations")
+	for _, v := range vs {
+		fmt.Fprintf(&b, "%-44s %5d %9d %9d %4d %6d %10d %6d %5d %10d\n", v.Cell, v.Kills, v.Committed, v.Delivered, v.Lost, v.Ghosts, v.Duplicates,
+			v.Bound, v.Worst, v.Violations)
+	}
+	return b.String()
+}

@@ -37,20 +37,20 @@ var rooms = map[string]room{
 	"gormoutbox":        {ours: []string{"core", "core/sqloutbox"}, others: []string{"gorm.io/gorm"}},
 	"entoutbox":         {ours: []string{"core", "core/sqloutbox"}, others: []string{"entgo.io/ent"}},
 	"bunoutbox":         {ours: []string{"core", "core/sqloutbox"}, others: []string{"github.com/uptrace/bun"}},
-	"inbox":             {ours: []string{"core", "core/once", "core/once/sqlonce"}, others: []string{watermill}},
+	"inbox":             {ours: []string{"core", "core/once", "core/once/sqlonce"}, others: []string{watermillModule}},
 	"inbox/redisonce":   {ours: []string{"core", "core/once"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"watermillbridge":   {ours: []string{"core"}, others: []string{watermill}},
+	"watermillbridge":   {ours: []string{"core"}, others: []string{watermillModule}},
 	"watermillbridge/kafkabridge": {ours: []string{"core", "watermillbridge"}, others: []string{
-		watermill, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
+		watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
 		"github.com/eapache/go-resiliency", // the breaker inside sarama, whose error has to be told apart
 	}, brings: []string{"go.opentelemetry.io"}},
 	"watermillbridge/amqpbridge": {ours: []string{"core", "watermillbridge"}, others: []string{
-		watermill, "github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go",
+		watermillModule, "github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go",
 		"github.com/cenkalti/backoff/v3", // in watermill-amqp's configuration
 	}},
 }
 
-const watermill = "github.com/ThreeDotsLabs/watermill"
+const watermillModule = "github.com/ThreeDotsLabs/watermill"
 
 // unreleased modules may import everything.
 var unreleased = []string{"integration", "integration/bench", "examples"}

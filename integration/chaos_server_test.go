@@ -1,0 +1,122 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// privateServer is a server that belongs to one test, which may kill it without disturbing others.
+type privateServer struct {
+	name    string
+	address string
+	env     []string
+}
+
+// startPrivate starts a server on ports and in a folder of its own. It is taken down when the test ends, or its process.
+func startPrivate(t *testing.T, name string) *privateServer {
+	t.Helper()
+	shared := os.Getenv("SERVICES_DIR")
+	if shared == "" {
+		shared = filepath.Join("..", ".services")
+	}
+	lib, err := filepath.Abs(filepath.Join(shared, "lib"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set := os.Getenv("SERVICES_LIB"); set != "" {
+		lib = set
+	}
+	s := &privateServer{name: name}
+	for _, v := range os.Environ() { // a server that was given by name would be left alone, and its port taken
+		if !strings.HasPrefix(v, "OUTBOX_TEST_") && !strings.HasPrefix(v, "SERVICES_") {
+			s.env = append(s.env, v)
+		}
+	}
+	s.env = append(s.env, "SERVICES_DIR="+t.TempDir(), "SERVICES_LIB="+lib, fmt.Sprintf("SERVICES_PORT_SHIFT=%d", freeShift(t)))
+	s.wipeAtTheEnd(t)
+	s.up(t)
+	return s
+}
+
+// wipeAtTheEnd leaves a shell behind that waits for the end of its input, and so cleans up even after a test that was killed.
+func (s *privateServer) wipeAtTheEnd(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", `cat >/dev/null; exec ../scripts/services wipe "$1"`, "sh", s.name)
+	cmd.Env = s.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("wipe %s: %v\n%s", s.name, err, stderr.Bytes())
+		}
+	})
+}
+
+// up starts it, or brings it back with its data, and returns when it answers.
+func (s *privateServer) up(t *testing.T) {
+	t.Helper()
+	out := s.run(t, "up")
+	_, address, ok := strings.Cut(out, "=")
+	if !ok {
+		t.Fatalf("scripts/services up %s printed %q", s.name, out)
+	}
+	s.address = strings.Trim(strings.TrimSpace(address), "'")
+}
+
+// kill ends it with SIGKILL.
+func (s *privateServer) kill(t *testing.T) {
+	t.Helper()
+	s.run(t, "kill")
+}
+
+func (s *privateServer) run(t *testing.T, command string) string {
+	t.Helper()
+	cmd := exec.Command("../scripts/services", command, s.name)
+	cmd.Env = s.env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.Writer(&stdout), io.Writer(&stderr)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("scripts/services %s %s: %v\n%s", command, s.name, err, stderr.Bytes())
+	}
+	return stdout.String()
+}
+
+// freeShift returns a number that can be added to the default ports of scripts/services: all of them are free then.
+func freeShift(t *testing.T) int {
+	t.Helper()
+	for range 50 {
+		shift := 1500 + rand.IntN(3500) // beside the first set and the one of CI, and below 32768
+		free := true
+		for _, port := range []int{27092, 27093, 27369, 27672, 27673} {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+shift))
+			if err != nil {
+				free = false
+				break
+			}
+			_ = l.Close()
+		}
+		if free {
+			return shift
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}

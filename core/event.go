@@ -125,7 +125,6 @@ func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) 
 	checkText(bad, "aggregate id", e.AggregateID, maxAggID, false)
 	checkText(bad, "tenant id", e.TenantID, maxTenant, false)
 	checkText(bad, "topic", e.Topic, maxTopic, false)
-	checkText(bad, "content type", e.ContentType, maxContentType, false)
 	if e.Key == "" && e.AggregateID != "" {
 		e.Key = e.AggregateID
 		if e.AggregateType != "" {
@@ -174,6 +173,7 @@ func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) 
 		}
 		e.Data = nil
 	}
+	checkText(bad, "content type", e.ContentType, maxContentType, false)
 	if e.Payload == nil {
 		e.Payload = []byte{}
 	}

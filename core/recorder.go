@@ -15,11 +15,12 @@ type Recorder struct{ state *recorded }
 type recorded struct {
 	mu     sync.Mutex
 	events []recordedEvent
+	batch  int // of the latest HandOver
 }
 
 type recordedEvent struct {
-	event  Event
-	handed bool // written in a transaction whose outcome is not known yet
+	event Event
+	batch int // the HandOver after which it is in a transaction whose outcome is not known yet; 0: in none
 }
 
 // Record notes that something happened: an Event, or any value with an EventType method, which becomes the Data of an event
@@ -75,10 +76,11 @@ func (r *Recorder) Forget() {
 	defer r.state.mu.Unlock()
 	kept := r.state.events[:0]
 	for _, e := range r.state.events {
-		if e.handed {
+		if e.batch != 0 {
 			kept = append(kept, e)
 		}
 	}
+	clear(r.state.events[len(kept):])
 	r.state.events = kept
 }
 
@@ -103,32 +105,35 @@ func (r *Recorder) HandOver() (events []Event, settle func(Outcome)) {
 	s := r.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := map[string]bool{}
+	s.batch++
+	batch := s.batch
 	for i := range s.events {
-		if !s.events[i].handed {
-			s.events[i].handed = true
+		if s.events[i].batch == 0 {
+			s.events[i].batch = batch
 			events = append(events, s.events[i].event)
-			ids[s.events[i].event.ID] = true
 		}
 	}
 	if len(events) == 0 {
 		return nil, func(Outcome) {}
 	}
-	return events, func(o Outcome) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		kept := s.events[:0]
-		for _, e := range s.events {
-			if ids[e.event.ID] {
-				if o == Committed {
-					continue
-				}
-				e.handed = false // there again for the next try
+	return events, func(o Outcome) { s.settle(batch, o) }
+}
+
+func (s *recorded) settle(batch int, o Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.events[:0]
+	for _, e := range s.events {
+		if e.batch == batch {
+			if o == Committed {
+				continue
 			}
-			kept = append(kept, e)
+			e.batch = 0 // there again for the next try
 		}
-		s.events = kept
+		kept = append(kept, e)
 	}
+	clear(s.events[len(kept):])
+	s.events = kept
 }
 
 // String keeps payloads out of logs that print the model.

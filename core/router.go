@@ -7,7 +7,7 @@ import (
 )
 
 // Router is a Publisher that sends each event to the publisher of its topic: brokers and in-process handlers side by side.
-// Fill it before use; after that it is safe for use by several goroutines.
+// The zero value has no routes. Fill it before use; after that it is safe for use by several goroutines.
 //
 //	r := core.NewRouter()
 //	r.Handle("orders", kafka)
@@ -20,10 +20,15 @@ type Router struct {
 }
 
 // NewRouter returns a Router without routes.
-func NewRouter() *Router { return &Router{topics: map[string]Publisher{}} }
+func NewRouter() *Router { return &Router{} }
 
 // Handle sends the events of a topic to p. The last call for a topic wins.
-func (r *Router) Handle(topic string, p Publisher) { r.topics[topic] = p }
+func (r *Router) Handle(topic string, p Publisher) {
+	if r.topics == nil {
+		r.topics = map[string]Publisher{}
+	}
+	r.topics[topic] = p
+}
 
 // HandleFunc sends the events of a topic to fn, in this process: the event is DONE when fn returns nil.
 func (r *Router) HandleFunc(topic string, fn func(ctx context.Context, d Delivery) error) {

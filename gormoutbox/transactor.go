@@ -24,7 +24,7 @@ func FromContext(ctx context.Context) (*gorm.DB, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w of GORM in the context", ErrNoTransaction)
 	}
-	return tx.WithContext(ctx), nil
+	return tx.Session(&gorm.Session{NewDB: true, Context: ctx}), nil
 }
 
 type ctxKey struct{}

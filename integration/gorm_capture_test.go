@@ -1,0 +1,336 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+)
+
+func TestGORMCaptureBatch(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		noError(t, g.Create(&[]gProduct{{Name: "a"}, {Name: "b"}}).Error)
+		noError(t, g.CreateInBatches([]*gProduct{{Name: "c"}, {Name: "d"}, {Name: "e"}}, 2).Error)
+		noError(t, g.CreateInBatches([]*gOrder{newOrder("r1"), newOrder("r2"), newOrder("r3")}, 2).Error)
+		g.wantRows(t, "product.a.create", "product.b.create", "product.c.create", "product.d.create", "product.e.create", "r1", "r2", "r3")
+		gormCompare(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1", "2", "3", "4", "5", "1", "2", "3"})
+	})
+}
+
+// Data is encoded after the statement: what refers to the model shows its generated key.
+func TestGORMCaptureSeesGeneratedKeys(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		noError(t, g.Create(newOrder("placed")).Error)
+		var payload struct{ Of struct{ ID int64 } }
+		noError(t, json.Unmarshal([]byte(g.column(t, "payload")[0]), &payload))
+		if payload.Of.ID != 1 {
+			t.Fatalf("the payload has id %d", payload.Of.ID)
+		}
+	})
+}
+
+func TestGORMCaptureKeyOfModel(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		c := &gCoupon{Code: "SUMMER", Percent: 5}
+		c.Record(happened{Name: "made"}, core.Event{Type: "own", AggregateID: "mine", AggregateType: "x"})
+		noError(t, g.Create(c).Error)
+		gormCompare(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"SUMMER", "mine"})
+		gormCompare(t, "aggregate types", g.column(t, "aggregate_type"), []string{"coupon", "x"})
+		gormCompare(t, "keys", g.column(t, "partition_key"), []string{"coupon/SUMMER", "x/mine"})
+	})
+}
+
+func TestGORMCaptureAssociations(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		o := newOrder("placed")
+		o.Lines = []gLine{{SKU: "a"}, {SKU: "b"}}
+		for i := range o.Lines {
+			o.Lines[i].Record(happened{Name: "line." + o.Lines[i].SKU})
+		}
+		var ops []string
+		gormoutbox.On(g.ob, func(op core.Op, l *gLine) []core.Event {
+			ops = append(ops, l.SKU+" "+op.String())
+			return nil
+		})
+		noError(t, g.Create(o).Error)
+		g.wantRows(t, "placed", "line.a", "line.b")
+		noError(t, g.Session(&gorm.Session{FullSaveAssociations: true}).Save(o).Error)
+		g.wantRows(t, "placed", "line.a", "line.b") // nothing was recorded anew
+		if len(ops) < 2 {
+			t.Fatalf("On saw %q", ops)
+		}
+		for _, op := range ops { // GORM saves associations with ON CONFLICT
+			if !strings.HasSuffix(op, " upsert") {
+				t.Fatalf("On saw %q", ops)
+			}
+		}
+	})
+}
+
+func TestGORMCaptureOnConflict(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		noError(t, g.Create(&gProduct{ID: 7, Name: "old"}).Error)
+		doNothing := g.Clauses(clause.OnConflict{DoNothing: true}).Create(&gProduct{ID: 7, Name: "again"})
+		noError(t, doNothing.Error)
+		want := []string{"product.old.create"}
+		if doNothing.RowsAffected > 0 { // MariaDB counts the row it found
+			want = append(want, "product.again.upsert")
+		}
+		g.wantRows(t, want...)
+
+		noError(t, g.Clauses(clause.OnConflict{UpdateAll: true}).Create(&gProduct{ID: 7, Name: "new"}).Error)
+		g.wantRows(t, append(want, "product.new.upsert")...)
+	})
+}
+
+// An element that was there already is left without a key by the databases that return keys.
+func TestGORMCaptureOnConflictMixedBatch(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		if g.db.Dialect == core.MySQL {
+			t.Log("INSERT ... ON DUPLICATE KEY assigns keys to all elements")
+			return
+		}
+		noError(t, g.Exec("CREATE UNIQUE INDEX one_name ON g_products (name)").Error)
+		mapProducts(g)
+		noError(t, g.Create(&gProduct{Name: "old"}).Error)
+		batch := []gProduct{{Name: "old"}, {Name: "new"}}
+		noError(t, g.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error)
+		got := g.column(t, "event_type")
+		for i, id := range g.column(t, "aggregate_id") {
+			if id == "" || id == "0" {
+				t.Fatalf("%s has aggregate id %q", got[i], id)
+			}
+		}
+		if !strings.Contains(strings.Join(got, " "), "upsert") {
+			t.Fatalf("no event for the element that was inserted: %q", got)
+		}
+	})
+}
+
+func TestGORMCaptureSave(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		p := &gProduct{Name: "generated"}
+		noError(t, g.Save(p).Error) // no key: an insert
+		p.Name = "changed"
+		noError(t, g.Save(p).Error)                                     // an update
+		noError(t, g.Save(&gProduct{ID: 99, Name: "unknown"}).Error)    // an update of nothing, then an insert that skips hooks
+		noError(t, g.Save(&[]gProduct{{ID: 100, Name: "slice"}}).Error) // an upsert
+		c := &gCoupon{Code: "UNKNOWN", Percent: 1}
+		c.Record(happened{Name: "coupon.made"})
+		noError(t, g.Save(c).Error)
+		g.wantRows(t, "product.generated.create", "product.changed.update", "product.unknown.upsert", "product.slice.upsert", "coupon.made")
+	})
+}
+
+func TestGORMCaptureUpdates(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		p := &gProduct{Name: "p"}
+		noError(t, g.Create(p).Error)
+		noError(t, g.Model(p).Update("stock", 1).Error)
+		noError(t, g.Model(p).Updates(map[string]any{"stock": 2}).Error)
+		noError(t, g.Model(p).UpdateColumn("stock", 3).Error)
+		noError(t, g.Model(p).Updates(gProduct{Stock: 4}).Error)
+		noError(t, g.Updates(&gProduct{ID: p.ID, Name: "p", Stock: 5}).Error)
+		noError(t, g.Session(&gorm.Session{SkipHooks: true}).Model(p).Update("stock", 6).Error)
+		g.wantRows(t, "product.p.create", "product.p.update", "product.p.update", "product.p.update", "product.p.update",
+			"product.p.update", "product.p.update")
+		for _, id := range g.column(t, "aggregate_id") {
+			if id != "1" {
+				t.Fatalf("aggregate id %q", id)
+			}
+		}
+	})
+}
+
+// The update carries the events of the model that holds the changes.
+func TestGORMCaptureUpdatesFromAnotherModel(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		noError(t, g.Create(&gOrder{Status: "new"}).Error)
+		changes := newOrder("paid")
+		noError(t, g.Model(&gOrder{ID: 1}).Updates(changes).Error)
+		g.wantRows(t, "paid")
+		gormCompare(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1"})
+	})
+}
+
+func TestGORMCaptureUpdateOfNothing(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		noError(t, g.Model(&gProduct{ID: 42}).Update("stock", 1).Error)
+		o := newOrder("paid")
+		o.ID = 42
+		noError(t, g.Model(o).Where("version = ?", 1).Update("status", "paid").Error) // an optimistic lock that fails
+		g.wantRows(t)
+		if len(o.Recorded()) != 1 {
+			t.Fatal("the recorder lost its event")
+		}
+		p := &gProduct{Name: "same", Stock: 1}
+		noError(t, g.Create(p).Error)
+		same := g.Model(p).UpdateColumn("stock", 1)
+		noError(t, same.Error)
+		want := []string{"product.same.create"}
+		if same.RowsAffected > 0 { // MariaDB and MySQL count no row when nothing changes
+			want = append(want, "product.same.update")
+		}
+		g.wantRows(t, want...)
+	})
+}
+
+func TestGORMCaptureDelete(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		noError(t, g.Create(&[]gProduct{{Name: "a"}, {Name: "b"}}).Error)
+		noError(t, g.Delete(&gProduct{ID: 1, Name: "a"}).Error)            // soft
+		noError(t, g.Unscoped().Delete(&gProduct{ID: 2, Name: "b"}).Error) // hard
+		o := newOrder("placed")
+		noError(t, g.Create(o).Error)
+		o.Record(happened{Name: "removed"})
+		noError(t, g.Delete(o).Error)
+		g.wantRows(t, "product.a.create", "product.b.create", "product.a.delete", "product.b.delete", "placed", "removed")
+	})
+}
+
+func TestGORMCaptureStatementsWithoutKeyAreRefused(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		noError(t, g.Create(&gProduct{Name: "p"}).Error)
+		for name, stmt := range map[string]func(tx *gorm.DB) *gorm.DB{
+			"update where":    func(tx *gorm.DB) *gorm.DB { return tx.Model(&gProduct{}).Where("name = ?", "p").Update("stock", 9) },
+			"delete where":    func(tx *gorm.DB) *gorm.DB { return tx.Where("name = ?", "p").Delete(&gProduct{}) },
+			"delete by id":    func(tx *gorm.DB) *gorm.DB { return tx.Delete(&gProduct{}, 1) },
+			"create from map": func(tx *gorm.DB) *gorm.DB { return tx.Model(&gProduct{}).Create(map[string]any{"name": "m"}) },
+		} {
+			if err := stmt(g.Session(&gorm.Session{})).Error; !errors.Is(err, gormoutbox.ErrNoAggregateID) {
+				t.Errorf("%s: %v, want ErrNoAggregateID", name, err)
+			}
+		}
+		var left []gProduct
+		noError(t, g.Find(&left).Error)
+		if len(left) != 1 || left[0].Stock != 0 {
+			t.Fatalf("a refused statement left %+v", left)
+		}
+		g.wantRows(t, "product.p.create")
+	})
+}
+
+func TestGORMCaptureStatementsWithoutKeyAllowed(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		noError(t, g.Create(&[]gProduct{{Name: "p"}, {Name: "q"}}).Error)
+		noError(t, g.Model(&gProduct{}).Where("name = ?", "p").Update("stock", 9).Error)
+		noError(t, g.Delete(&gProduct{}, 1).Error)
+		noError(t, g.Model(&gProduct{}).Create(map[string]any{"name": "m"}).Error)
+		g.wantRows(t, "product.p.create", "product.q.create")
+		if g.db.Dialect == core.MySQL {
+			return // MariaDB has no UPDATE ... RETURNING
+		}
+		var changed []gProduct // the database can tell which rows it changed
+		noError(t, g.Model(&changed).Clauses(clause.Returning{}).Where("name = ?", "q").Update("stock", 8).Error)
+		g.wantRows(t, "product.p.create", "product.q.create", "product.q.update")
+	}, func(o *gormOptions) { o.outbox.AllowKeyless = true })
+}
+
+func TestGORMCaptureRecordedWithoutKeyIsRefused(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		noError(t, g.Create(&gOrder{Status: "new"}).Error)
+		o := newOrder("all.paid")
+		wantError(t, g.Model(o).Where("status = ?", "new").Update("status", "paid").Error, gormoutbox.ErrNoAggregateID)
+		if len(o.Recorded()) != 1 {
+			t.Fatal("the recorder lost its event")
+		}
+		named := &gOrder{}
+		named.Record(core.Event{Type: "all.paid", AggregateID: "all"})
+		noError(t, g.Model(named).Where("status = ?", "new").Update("status", "paid").Error)
+		g.wantRows(t, "all.paid")
+	})
+}
+
+func TestGORMCaptureDryRun(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		o := newOrder("placed")
+		g.ToSQL(func(tx *gorm.DB) *gorm.DB { return tx.Create(o) })
+		noError(t, g.Session(&gorm.Session{DryRun: true}).Create(&gProduct{Name: "p"}).Error)
+		g.wantRows(t)
+		if len(g.handOver(o)) != 1 {
+			t.Fatal("a dry run took the event")
+		}
+	})
+}
+
+// Without a transaction a statement that causes events is refused before it is executed.
+func TestGORMSkipDefaultTransaction(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		o := newOrder("placed")
+		wantError(t, g.Create(o).Error, gormoutbox.ErrNoTransaction)
+		wantError(t, g.Create(&gProduct{Name: "p"}).Error, gormoutbox.ErrNoTransaction)
+		wantError(t, g.Delete(&gProduct{ID: 1}).Error, gormoutbox.ErrNoTransaction)
+		wantError(t, g.Model(&gProduct{ID: 1}).Update("stock", 1).Error, gormoutbox.ErrNoTransaction)
+		wantError(t, gormoutbox.Publish(g.DB, ev("said")), gormoutbox.ErrNoTransaction)
+		g.wantCount(t, "g_orders", 0)
+		g.wantCount(t, "g_products", 0)
+		noError(t, g.Create(&gOrder{Status: "silent"}).Error) // records nothing
+		noError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(o).Error }))
+		g.wantRows(t, "placed")
+	}, func(o *gormOptions) { o.gorm.SkipDefaultTransaction = true })
+}
+
+func TestGORMSkipDefaultTransactionOfSession(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		s := g.Session(&gorm.Session{SkipDefaultTransaction: true})
+		wantError(t, s.Create(newOrder("placed")).Error, gormoutbox.ErrNoTransaction)
+		g.wantCount(t, "g_orders", 0)
+		noError(t, g.Create(newOrder("placed")).Error)
+		g.wantRows(t, "placed")
+	})
+}
+
+// A function that cannot say which events there are fails the statement.
+func TestGORMOnContextError(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		gormoutbox.OnContext(g.ob, func(ctx context.Context, op core.Op, p *gProduct) ([]core.Event, error) {
+			tx, err := gormoutbox.FromContext(ctx)
+			if err != nil {
+				return nil, err
+			}
+			var n int64 // sees what the transaction stored
+			if err := tx.Model(&gProduct{}).Count(&n).Error; err != nil {
+				return nil, err
+			}
+			if n > 1 {
+				return nil, errNoStock
+			}
+			return []core.Event{{Type: "first"}}, nil
+		})
+		noError(t, g.Create(&gProduct{Name: "a"}).Error)
+		wantError(t, g.Create(&gProduct{Name: "b"}).Error, errNoStock)
+		g.wantRows(t, "first")
+		g.wantCount(t, "g_products", 1)
+	})
+}
+
+// An event that is refused undoes the row.
+func TestGORMInvalidEventFailsTheStatement(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		o := &gOrder{}
+		o.Record(42) // has no type
+		wantError(t, g.Create(o).Error, gormoutbox.ErrInvalidEvent)
+		if len(o.Recorded()) != 1 {
+			t.Fatal("the recorder lost its event")
+		}
+		g.wantCount(t, "g_orders", 0)
+		wantError(t, g.Transaction(func(tx *gorm.DB) error { return gormoutbox.Publish(tx, core.Event{}) }), gormoutbox.ErrInvalidEvent)
+	})
+}

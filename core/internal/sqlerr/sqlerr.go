@@ -8,6 +8,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"reflect"
+	"strings"
 )
 
 // State returns the SQLSTATE of a PostgreSQL error (pgx, lib/pq, bun's pgdriver), or "".
@@ -188,4 +189,9 @@ func isRollbackTag(err error) bool {
 		}
 	}
 	return false
+}
+
+// MissingTable reports whether a statement failed because a table does not exist.
+func MissingTable(err error) bool {
+	return State(err) == "42P01" || MySQL(err) == 1146 || SQLite(err) == 1 && strings.Contains(err.Error(), "no such table")
 }

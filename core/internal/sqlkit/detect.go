@@ -1,0 +1,54 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Conn is what *sql.DB, *sql.Tx and *sql.Conn have in common.
+type Conn interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Detect asks a database which dialect it speaks.
+func Detect(ctx context.Context, db Conn) (core.Dialect, error) {
+	version, err := text(ctx, db, "SELECT version()")
+	if err == nil {
+		if strings.HasPrefix(version, "PostgreSQL") || strings.Contains(version, "CockroachDB") {
+			return core.Postgres, nil
+		}
+		if version != "" && version[0] >= '0' && version[0] <= '9' {
+			return core.MySQL, nil
+		}
+		return "", fmt.Errorf("cannot tell the dialect from version %.80q: set Config.Dialect", version)
+	}
+	if _, err2 := text(ctx, db, "SELECT sqlite_version()"); err2 == nil {
+		return core.SQLite, nil
+	}
+	return "", fmt.Errorf("cannot ask the database for its version, set Config.Dialect: %w", err)
+}
+
+// IsMariaDB tells MariaDB from MySQL by the text of VERSION().
+func IsMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }
+
+func text(ctx context.Context, db Conn, query string) (string, error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var s string
+	if !rows.Next() {
+		return "", errors.Join(errors.New("no row"), rows.Err())
+	}
+	if err := rows.Scan(&s); err != nil {
+		return "", err
+	}
+	return s, rows.Close()
+}

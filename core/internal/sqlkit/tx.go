@@ -1,0 +1,82 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+)
+
+const (
+	tries     = 10
+	firstWait = 2 * time.Millisecond
+	maxWait   = 200 * time.Millisecond
+)
+
+// Retry runs fn, which must be a transaction of its own, again after a deadlock or a serialization failure: at most ten
+// times, after a random pause that grows. Never use it inside a transaction: on MariaDB a deadlock has rolled everything back.
+func Retry(ctx context.Context, fn func() error) error {
+	wait := firstWait
+	for try := 1; ; try++ {
+		err := fn()
+		if err == nil || try == tries || ctx.Err() != nil || !sqlerr.Retryable(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rand.N(wait) + wait/8):
+		}
+		wait = min(2*wait, maxWait)
+	}
+}
+
+// InTx runs fn in a transaction of its own and repeats it as Retry does. It is READ COMMITTED; on SQLite it is BEGIN IMMEDIATE, which
+// database/sql cannot ask for: a transaction that begins by reading fails at its first write when another one wrote.
+func InTx(ctx context.Context, db *sql.DB, d core.Dialect, fn func(c Conn) error) error {
+	return Retry(ctx, func() error {
+		if d == core.SQLite {
+			return immediate(ctx, db, fn)
+		}
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+func immediate(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	committed := false
+	defer func() {
+		if committed {
+			return
+		}
+		// The context may be over; the connection must not go back to the pool with its transaction open.
+		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}()
+	if err := fn(conn); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(context.WithoutCancel(ctx), "COMMIT")
+	committed = err == nil
+	return err
+}

@@ -1,0 +1,197 @@
+package sqloutbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// filter says which topics a claim may take: only is nil for all, else the topics without the stopped ones; except is empty when
+// only is set.
+type filter struct {
+	only, except []string
+}
+
+func newFilter(req core.ClaimRequest) filter {
+	if req.Only == nil {
+		return filter{except: req.Except}
+	}
+	only := make([]string, 0, len(req.Only))
+	for _, t := range req.Only {
+		if !slices.Contains(req.Except, t) && !slices.Contains(only, t) {
+			only = append(only, t)
+		}
+	}
+	return filter{only: only}
+}
+
+// nothing reports whether no topic is wanted.
+func (f filter) nothing() bool { return f.only != nil && len(f.only) == 0 }
+
+// lane reports whether the lane can be of a wanted topic.
+func (f filter) lane(l core.Lane) bool {
+	has := func(topics []string) bool {
+		return slices.ContainsFunc(topics, func(t string) bool { return core.LanePrefix(t) == [4]byte(l[:4]) })
+	}
+	return (f.only == nil || has(f.only)) && !has(f.except)
+}
+
+// prefixes returns the sorted lane prefixes of topics in hexadecimal.
+func prefixes(topics []string) []string {
+	all := make([]string, 0, len(topics))
+	for _, t := range topics {
+		p := core.LanePrefix(t)
+		all = append(all, hex.EncodeToString(p[:]))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func checkClaim(req core.ClaimRequest) error {
+	switch {
+	case req.Node == "":
+		return errors.New("sqloutbox: claim: Node is empty")
+	case req.Lease <= 0 || req.MaxLease < req.Lease:
+		return fmt.Errorf("sqloutbox: claim: Lease %s and MaxLease %s must be 0 < Lease <= MaxLease", req.Lease, req.MaxLease)
+	}
+	return nil
+}
+
+// ClaimUnordered implements core.Repository. Every topic gets an equal part of the limit first; what is left goes to the
+// topics that have more.
+func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
+	if err := checkClaim(req); err != nil {
+		return nil, err
+	}
+	f := newFilter(req)
+	var all []core.Claimed
+	for req.Limit > 0 && !f.nothing() {
+		rows, topics, err := r.claimTopics(ctx, req, f)
+		if err != nil {
+			if len(all) > 0 { // what was claimed is claimed: return it
+				return all, nil
+			}
+			return nil, err
+		}
+		all = append(all, rows...)
+		count := map[string]int{}
+		for i := range rows {
+			count[rows[i].Event.Topic]++
+			req.MaxBytes -= int64(len(rows[i].Event.Payload))
+		}
+		req.Limit -= len(rows)
+		part := quota(req.Limit+len(rows), topics)
+		f = filter{only: []string{}}
+		for t, n := range count {
+			if n >= part && topics > 1 {
+				f.only = append(f.only, t)
+			}
+		}
+		if req.MaxBytes <= 0 {
+			break
+		}
+	}
+	return all, nil
+}
+
+// quota is the equal part of a limit, rounded up.
+func quota(limit, parts int) int {
+	if parts <= 1 {
+		return limit
+	}
+	return (limit + parts - 1) / parts
+}
+
+func (r *Repository) claimTopics(ctx context.Context, req core.ClaimRequest, f filter) ([]core.Claimed, int, error) {
+	if r.dialect == core.Postgres {
+		return r.claimTopicsPostgres(ctx, req, f)
+	}
+	return r.claimTopicsRows(ctx, req, f)
+}
+
+// ClaimHeads implements core.Repository. When there are more lanes than the limit allows whole runs, each lane gets a shorter
+// one: lanes are what can be published at once.
+func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) (rows []core.Claimed, next core.Lane, err error) {
+	if err := checkClaim(req); err != nil {
+		return nil, core.Lane{}, err
+	}
+	f := newFilter(req)
+	if f.nothing() || req.Limit <= 0 || req.Lanes <= 0 {
+		return nil, core.Lane{}, nil
+	}
+	if r.dialect == core.Postgres {
+		rows, next, err = r.claimHeadsPostgres(ctx, req, f, after)
+	} else {
+		rows, next, err = r.claimHeadsRows(ctx, req, f, after)
+	}
+	if err != nil {
+		return nil, core.Lane{}, err
+	}
+	sortByLane(rows)
+	return rows, next, nil
+}
+
+// ClaimLane implements core.Repository.
+func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) (rows []core.Claimed, err error) {
+	if err := checkClaim(req); err != nil {
+		return nil, err
+	}
+	f := newFilter(req)
+	if req.Limit <= 0 || !f.lane(lane) {
+		return nil, nil
+	}
+	if r.dialect == core.Postgres {
+		rows, err = r.claimLanePostgres(ctx, req, f, lane)
+	} else {
+		rows, err = r.claimLaneRows(ctx, req, f, lane)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sortByLane(rows)
+	return rows, nil
+}
+
+// NextDue implements core.Repository. It looks at the first 1,000 unordered rows of each topic and at the heads of the
+// first req.Lanes lanes.
+func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.Duration, bool, error) {
+	f := newFilter(req)
+	if f.nothing() {
+		return 0, false, nil
+	}
+	var d time.Duration
+	var ok bool
+	err := r.single(ctx, "next due", func(q querier) (err error) {
+		if r.dialect == core.Postgres {
+			d, ok, err = r.nextDuePostgres(ctx, q, req, f)
+		} else {
+			d, ok, err = r.nextDueRows(ctx, q, req, f)
+		}
+		return err
+	})
+	return d, ok, err
+}
+
+// nextDueRowsPerTopic bounds NextDue.
+const nextDueRowsPerTopic = 1000
+
+func sortByLane(rows []core.Claimed) {
+	slices.SortFunc(rows, func(a, b core.Claimed) int {
+		if c := bytes.Compare(a.Lane[:], b.Lane[:]); c != 0 {
+			return c
+		}
+		if a.KeySeq != b.KeySeq {
+			if a.KeySeq < b.KeySeq {
+				return -1
+			}
+			return 1
+		}
+		return bytes.Compare(a.ID[:], b.ID[:])
+	})
+}

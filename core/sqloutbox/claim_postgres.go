@@ -1,0 +1,210 @@
+package sqloutbox
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// The time that is compared is statement_timestamp(), which an index condition may use; what is stored is clock_timestamp().
+const (
+	postgresFree = "(e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR " +
+		"e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')"
+	postgresDue = "e.available_at <= statement_timestamp()"
+
+	// postgresTake leases the rows of the list "take". Parameters: $1 node, $2 lease, $4 the longest lease.
+	postgresTake = `UPDATE {event} e SET claim_no = e.claim_no + 1,
+  lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() THEN 1 ELSE 0 END,
+  claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+FROM take WHERE e.id = take.id AND e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + `
+RETURNING ` + eventColumns + claimColumns
+)
+
+// postgresNoRow ends the answer of a claim: it carries what is to be said about the claim as a whole.
+const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ` +
+	`''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint`
+
+// postgresTopics lists the wanted topics: those of $6, or all that have open rows, found by jumping from one to the next, without
+// those of $7.
+const postgresTopics = `WITH RECURSIVE all_topics AS (
+  (SELECT e.topic FROM {event} e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM {event} e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), topics AS MATERIALIZED (
+  SELECT topic FROM all_topics WHERE topic <> ALL ($7::text[])
+  UNION ALL SELECT unnest($6::text[]) COLLATE "C"
+)`
+
+// postgresClaimUnordered: $3 limit, $5 bytes. The rows are locked in the order of the index, so that claims at the same time share
+// the table instead of wanting the same rows.
+const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
+  SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
+  FROM topics t CROSS JOIN LATERAL (
+    SELECT e.id, e.available_at, octet_length(e.payload) AS size FROM {event} e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND ` + postgresDue + ` AND ` + postgresFree + `
+    ORDER BY e.available_at, e.id
+    LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
+    FOR UPDATE SKIP LOCKED) c
+), take AS MATERIALIZED (
+  SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
+    WINDOW w AS (ORDER BY turn, available_at, id)) c
+  WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+), taken AS (` + postgresTake + `)
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, NULL::bytea, (SELECT count(*) FROM topics)`
+
+// postgresRun turns the list "heads" of claimable lanes (with the first dead number of each) into "take": the heads with
+// the rows that follow them. A row that another transaction holds ends the run of its lane there. $8 is the longest run.
+const postgresRun = `, cand AS MATERIALIZED (
+  SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  FROM (SELECT lane, dead FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
+    SELECT e.id, e.key_seq, octet_length(e.payload) AS size,
+      (` + postgresDue + ` AND ` + postgresFree + ` AND (h.dead IS NULL OR e.key_seq < h.dead)) AS ok
+    FROM {event} e WHERE e.lane = h.lane AND e.status IN (0,2) AND e.lane IS NOT NULL
+    ORDER BY e.key_seq
+    LIMIT (SELECT greatest(1, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+), sized AS MATERIALIZED (
+  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
+), picked AS MATERIALIZED (
+  SELECT id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+), held AS MATERIALIZED (
+  SELECT e.id FROM {event} e JOIN picked p ON p.id = e.id
+  WHERE e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + ` ORDER BY e.id FOR UPDATE OF e SKIP LOCKED
+), take AS MATERIALIZED (
+  SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+    FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
+), taken AS (` + postgresTake + `)`
+
+// postgresLanes jumps from the head of one lane to that of the next: $9 the lane to start after, $10 how many. $11 and $12 are the lane
+// prefixes of the wanted and the stopped topics, which are jumped as a whole.
+const postgresLanes = `lanes AS (
+  (SELECT e.lane, e.key_seq, e.id, 1 AS n FROM {event} e
+   WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT h.lane, h.key_seq, h.id, l.n + 1 FROM lanes l CROSS JOIN LATERAL (
+    SELECT e.lane, e.key_seq, e.id FROM {event} e
+    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
+        THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($11::text[])
+        THEN (SELECT decode(p || '000000000000000000000000', 'hex') FROM unnest($11::text[]) p
+              WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
+      ELSE l.lane END
+    ORDER BY e.lane, e.key_seq LIMIT 1) h
+  WHERE l.n < $10::bigint
+)`
+
+// postgresHeads are the heads that may be claimed: $6 and $7 the topics, $13 whether dead rows are passed over.
+const postgresHeads = `SELECT l.lane, d.dead FROM lanes l JOIN {event} e ON e.id = l.id
+  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM {event} x
+    WHERE NOT $13::boolean AND x.lane = l.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  WHERE e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + `
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > l.key_seq)`
+
+const postgresClaimHeads = `WITH RECURSIVE ` + postgresLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` + postgresRun + `
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, CASE
+    WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
+      THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
+    WHEN (SELECT count(*) FROM lanes) >= $10::bigint THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
+  END, 0::bigint`
+
+// postgresClaimLane is the same for the one lane $9.
+var postgresClaimLane = renumber(`WITH lanes AS (
+  SELECT e.lane, e.key_seq, e.id FROM {event} e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
+  ORDER BY e.key_seq LIMIT 1
+), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13)
+
+// postgresNextDue: the least time at which a row that is open now may be claimed, in microseconds from now.
+var postgresNextDue = renumber(postgresTopics+`, unordered AS (
+  SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
+    SELECT e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END AS until
+    FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
+    ORDER BY e.available_at, e.id LIMIT `+strconv.Itoa(nextDueRowsPerTopic)+`) c
+), `+postgresLanes+`, ordered AS (
+  SELECT min(greatest(e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END)) AS at
+  FROM lanes l JOIN {event} e ON e.id = l.id
+  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM {event} x
+    WHERE NOT $13::boolean AND x.lane = l.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  WHERE e.status IN (0,2) AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])
+    AND (d.dead IS NULL OR d.dead > l.key_seq)
+) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o`,
+	4, 6, 7, 9, 10, 11, 12, 13)
+
+var parameter = regexp.MustCompile(`\$[0-9]+`)
+
+// renumber makes the parameters of a text, taken from the pieces it shares with others, $1, $2 and so on.
+func renumber(text string, used ...int) string {
+	return parameter.ReplaceAllStringFunc(text, func(p string) string {
+		for i, n := range used {
+			if p == "$"+strconv.Itoa(n) {
+				return "$" + strconv.Itoa(i+1)
+			}
+		}
+		return p
+	})
+}
+
+func (r *Repository) claimTopicsPostgres(ctx context.Context, req core.ClaimRequest, f filter) (rows []core.Claimed, topics int, err error) {
+	rows, _, topics, err = r.claimPostgres(ctx, "claim_unordered", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except))
+	return rows, topics, err
+}
+
+func (r *Repository) claimHeadsPostgres(ctx context.Context, req core.ClaimRequest, f filter, after core.Lane) ([]core.Claimed, core.Lane, error) {
+	rows, next, _, err := r.claimPostgres(ctx, "claim_heads", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Lanes), f.onlyPrefixes(),
+		textArray(prefixes(f.except)), req.SkipDead)
+	return rows, next, err
+}
+
+func (r *Repository) claimLanePostgres(ctx context.Context, req core.ClaimRequest, f filter, lane core.Lane) ([]core.Claimed, error) {
+	rows, _, _, err := r.claimPostgres(ctx, "claim_lane", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead)
+	return rows, err
+}
+
+func (f filter) onlyPrefixes() any {
+	if f.only == nil {
+		return nil
+	}
+	return textArray(prefixes(f.only))
+}
+
+// claimPostgres runs a claim, which is one statement.
+func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any) (rows []core.Claimed, next core.Lane, topics int, err error) {
+	err = r.single(ctx, strings.ReplaceAll(name, "_", " "), func(q querier) error {
+		rows, next, topics = nil, core.Lane{}, 0
+		return query(ctx, q, r.sql.text(name), args, func(res core.Rows) error {
+			var s claimScan
+			var last id16
+			var count int
+			if err := res.Scan(append(s.claimDest(), &last, &count)...); err != nil {
+				return err
+			}
+			if s.id == (id16{}) {
+				next, topics = core.Lane(last), count
+				return nil
+			}
+			c, err := s.claimed()
+			rows = append(rows, c)
+			return err
+		})
+	})
+	return rows, next, topics, err
+}
+
+func (r *Repository) nextDuePostgres(ctx context.Context, q querier, req core.ClaimRequest, f filter) (time.Duration, bool, error) {
+	var us *int64
+	var zero core.Lane
+	err := queryRow(ctx, q, r.sql.text("next_due"), []any{micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
+		int64(max(req.Lanes, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead}, &us)
+	if err != nil || us == nil {
+		return 0, false, err
+	}
+	return time.Duration(max(0, *us)) * time.Microsecond, true, nil
+}

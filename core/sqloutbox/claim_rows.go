@@ -1,0 +1,477 @@
+package sqloutbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// candidate is a row that a claim wants.
+type candidate struct {
+	id     core.RowID
+	lane   core.Lane
+	topic  string
+	keySeq int64
+	size   int64
+	ok     bool
+}
+
+// unionSelects is how many parts one statement joins.
+const unionSelects = 16
+
+// claimTopicsRows claims unordered rows.
+func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest, f filter) (rows []core.Claimed, topics int, err error) {
+	rows, err = r.claimCandidates(ctx, "claim unordered", req, func(q querier) ([]candidate, error) {
+		names, err := r.topics(ctx, q, f)
+		if err != nil {
+			return nil, err
+		}
+		topics = len(names)
+		all, err := r.topicRows(ctx, q, req, names, quota(req.Limit, len(names)))
+		return cut(all, req), err
+	})
+	return rows, topics, err
+}
+
+// topics returns the wanted topics: those of the filter, or all that have open unordered rows, found by jumping from one to the next.
+func (r *Repository) topics(ctx context.Context, q querier, f filter) ([]string, error) {
+	if f.only != nil {
+		return f.only, nil
+	}
+	var all []string
+	for last := ""; ; {
+		found := false
+		err := query(ctx, q, r.sql.text("next_topic"), []any{last}, func(res core.Rows) error {
+			found = true
+			return res.Scan(&last)
+		})
+		if err != nil || !found {
+			return all, err
+		}
+		if !slices.Contains(f.except, last) {
+			all = append(all, last)
+		}
+	}
+}
+
+// topicRows returns up to part due and free rows of each topic, the topics in turns.
+func (r *Repository) topicRows(ctx context.Context, q querier, req core.ClaimRequest, topics []string, part int) ([]candidate, error) {
+	byTopic := make(map[string][]candidate, len(topics))
+	most := 0
+	for chunk := range slices.Chunk(topics, unionSelects) {
+		var args []any
+		for _, t := range chunk {
+			args = append(args, t, micros(req.MaxLease), part)
+		}
+		err := query(ctx, q, r.union("topic_rows", len(chunk)), args, func(res core.Rows) error {
+			var c candidate
+			var id id16
+			err := res.Scan(&id, &c.topic, &c.size)
+			c.id, c.ok = core.RowID(id), true
+			byTopic[c.topic] = append(byTopic[c.topic], c)
+			most = max(most, len(byTopic[c.topic]))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var all []candidate
+	for turn := range most {
+		for _, t := range topics {
+			if rows := byTopic[t]; turn < len(rows) {
+				all = append(all, rows[turn])
+			}
+		}
+	}
+	return all, nil
+}
+
+// union joins n copies of a statement that has a limit.
+func (r *Repository) union(name string, n int) string {
+	text := r.sql.text(name)
+	if n == 1 {
+		return text
+	}
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = "SELECT * FROM (" + text + ") u" + string(rune('a'+i))
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
+// cut keeps what fits into the limits of the claim, at least one row.
+func cut(all []candidate, req core.ClaimRequest) []candidate {
+	total := int64(0)
+	for i := range all {
+		total += all[i].size
+		if i == req.Limit || i > 0 && total > req.MaxBytes {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// claimHeadsRows claims heads of lanes with their runs.
+func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, f filter, after core.Lane) ([]core.Claimed, core.Lane, error) {
+	var next core.Lane
+	rows, err := r.claimCandidates(ctx, "claim heads", req, func(q querier) ([]candidate, error) {
+		scan := laneScan{r: r, filter: f, most: req.Lanes, bound: after}
+		if err := scan.run(ctx, q); err != nil {
+			return nil, err
+		}
+		next = scan.next
+		heads, err := r.claimableHeads(ctx, q, req, f, scan.heads)
+		if err != nil {
+			return nil, err
+		}
+		all, cutShort, err := r.runs(ctx, q, req, heads)
+		if cutShort && len(all) > 0 {
+			next = all[len(all)-1].lane
+		}
+		return all, err
+	})
+	return rows, next, err
+}
+
+// claimLaneRows claims the head of one lane with its run.
+func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f filter, lane core.Lane) ([]core.Claimed, error) {
+	return r.claimCandidates(ctx, "claim lane", req, func(q querier) ([]candidate, error) {
+		var first []candidate
+		err := query(ctx, q, r.sql.text("lane_head"), []any{lane[:]}, func(res core.Rows) error {
+			var id id16
+			c := candidate{lane: lane}
+			err := res.Scan(&c.keySeq, &id)
+			c.id = core.RowID(id)
+			first = append(first, c)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		heads, err := r.claimableHeads(ctx, q, req, f, first)
+		if err != nil {
+			return nil, err
+		}
+		all, _, err := r.runs(ctx, q, req, heads)
+		return all, err
+	})
+}
+
+// head is the first row of a lane that is not dead.
+type head struct {
+	candidate
+	dead  int64         // first dead number of the lane; the largest number when there is none
+	until time.Duration // how long until it is due and free
+}
+
+const noDead = int64(^uint64(0) >> 1)
+
+// headsOf looks at heads: whether they are of a wanted topic, due, free, and not behind a dead row.
+func (r *Repository) headsOf(ctx context.Context, q querier, req core.ClaimRequest, f filter, first []candidate) ([]head, error) {
+	byID := make(map[core.RowID]*candidate, len(first))
+	for i := range first {
+		byID[first[i].id] = &first[i]
+	}
+	var heads []head
+	for chunk := range slices.Chunk(first, chunkRows) {
+		longest := micros(req.MaxLease)
+		args := []any{longest, longest}
+		for i := range chunk {
+			args = append(args, chunk[i].id[:])
+		}
+		err := query(ctx, q, r.list("heads", len(chunk)), args, func(res core.Rows) error {
+			var id id16
+			var h head
+			var us int64
+			var dead *int64
+			if err := res.Scan(&id, &h.topic, &h.ok, &us, &dead); err != nil {
+				return err
+			}
+			h.dead, h.until = noDead, time.Duration(us)*time.Microsecond
+			if dead != nil && !req.SkipDead {
+				h.dead = *dead
+			}
+			c := byID[core.RowID(id)]
+			h.id, h.lane, h.keySeq = c.id, c.lane, c.keySeq
+			if h.keySeq < h.dead && !slices.Contains(f.except, h.topic) && (f.only == nil || slices.Contains(f.only, h.topic)) {
+				heads = append(heads, h)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(heads, func(a, b head) int { return bytes.Compare(a.lane[:], b.lane[:]) })
+	return heads, nil
+}
+
+func (r *Repository) claimableHeads(ctx context.Context, q querier, req core.ClaimRequest, f filter, first []candidate) ([]head, error) {
+	heads, err := r.headsOf(ctx, q, req, f, first)
+	return slices.DeleteFunc(heads, func(h head) bool { return !h.ok }), err
+}
+
+// runs returns the heads with the rows that follow them and are due and free too, and whether lanes were left out for the limits.
+func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest, heads []head) (all []candidate, short bool, err error) {
+	if len(heads) == 0 {
+		return nil, false, nil
+	}
+	run := max(1, min(req.Run, req.Limit/len(heads)))
+	short = len(heads) > req.Limit
+	heads = heads[:min(len(heads), req.Limit)]
+	dead := make(map[core.Lane]int64, len(heads))
+	for _, h := range heads {
+		dead[h.lane] = h.dead
+	}
+	broken := map[core.Lane]bool{}
+	for chunk := range slices.Chunk(heads, unionSelects) {
+		var args []any
+		for i := range chunk {
+			args = append(args, micros(req.MaxLease), chunk[i].lane[:], run)
+		}
+		var rows []candidate
+		err := query(ctx, q, r.union("lane_rows", len(chunk)), args, func(res core.Rows) error {
+			var id, lane id16
+			var c candidate
+			err := res.Scan(&id, &lane, &c.keySeq, &c.size, &c.ok)
+			c.id, c.lane = core.RowID(id), core.Lane(lane)
+			rows = append(rows, c)
+			return err
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		slices.SortStableFunc(rows, byLane)
+		for _, c := range rows {
+			if broken[c.lane] = broken[c.lane] || !c.ok || c.keySeq >= dead[c.lane]; !broken[c.lane] {
+				all = append(all, c)
+			}
+		}
+	}
+	kept := cut(all, req)
+	return kept, short || len(kept) < len(all), nil
+}
+
+func byLane(a, b candidate) int {
+	if c := bytes.Compare(a.lane[:], b.lane[:]); c != 0 {
+		return c
+	}
+	if a.keySeq != b.keySeq {
+		return int(min(1, max(-1, a.keySeq-b.keySeq)))
+	}
+	return bytes.Compare(a.id[:], b.id[:])
+}
+
+// claimCandidates reads candidates without locks and leases those it can lock. When others took all of them in the meantime, it
+// looks again.
+func (r *Repository) claimCandidates(ctx context.Context, what string, req core.ClaimRequest, find func(q querier) ([]candidate, error),
+) (rows []core.Claimed, err error) {
+	for range 4 {
+		var wanted []candidate
+		err = r.single(ctx, what, func(q querier) (err error) {
+			wanted, err = find(q)
+			return err
+		})
+		if err != nil || len(wanted) == 0 {
+			return nil, err
+		}
+		err = r.inTx(ctx, what, func(q querier) (err error) {
+			rows, err = r.lease(ctx, q, req, wanted)
+			return err
+		})
+		if err != nil || len(rows) > 0 {
+			return rows, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(rand.N(4 * time.Millisecond)):
+		}
+	}
+	return nil, nil
+}
+
+// lease locks the wanted rows by their ids with the condition repeated and leases them. A row that cannot be had ends the run of
+// its lane.
+func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest, wanted []candidate) ([]core.Claimed, error) {
+	byID := make(map[core.RowID]core.Claimed, len(wanted))
+	ids := make([]core.RowID, len(wanted))
+	for i := range wanted {
+		ids[i] = wanted[i].id
+	}
+	for chunk := range slices.Chunk(ids, chunkRows) {
+		err := query(ctx, q, r.withIDs("lock", chunk), idArgs(chunk, micros(req.MaxLease)), func(res core.Rows) error {
+			var s claimScan
+			lost := 0
+			if err := res.Scan(append(s.claimDest(), &lost)...); err != nil {
+				return err
+			}
+			c, err := s.claimed()
+			c.ClaimNo++
+			c.LostClaims += lost
+			byID[c.ID] = c
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	rows := make([]core.Claimed, 0, len(byID))
+	ids = ids[:0]
+	broken := map[core.Lane]bool{}
+	for _, w := range wanted {
+		c, ok := byID[w.id]
+		if !w.lane.IsZero() {
+			broken[w.lane] = broken[w.lane] || !ok
+			ok = !broken[w.lane]
+		}
+		if ok {
+			rows, ids = append(rows, c), append(ids, c.ID)
+		}
+	}
+	for chunk := range slices.Chunk(ids, chunkRows) {
+		args := append([]any{req.Node, micros(req.Lease)}, idArgs(chunk)...)
+		if _, err := q.Exec(ctx, r.withIDs("claim", chunk), args...); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+func (r *Repository) nextDueRows(ctx context.Context, q querier, req core.ClaimRequest, f filter) (least time.Duration, ok bool, err error) {
+	look := func(d time.Duration) {
+		if d = max(0, d); !ok || d < least {
+			least, ok = d, true
+		}
+	}
+	topics, err := r.topics(ctx, q, f)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, t := range topics {
+		var us *int64
+		if err := queryRow(ctx, q, r.sql.text("topic_due"), []any{micros(req.MaxLease), t}, &us); err != nil {
+			return 0, false, err
+		}
+		if us != nil {
+			look(time.Duration(*us) * time.Microsecond)
+		}
+	}
+	scan := laneScan{r: r, filter: f, most: max(req.Lanes, 1)}
+	if err := scan.run(ctx, q); err != nil {
+		return 0, false, err
+	}
+	heads, err := r.headsOf(ctx, q, req, f, scan.heads)
+	for _, h := range heads {
+		look(h.until)
+	}
+	return least, ok, err
+}
+
+// laneScan visits lanes in ascending order. It reads pages of the index; when a page ends inside a lane, the next one begins
+// behind that lane, so followers are not read one by one however many there are.
+type laneScan struct {
+	r      *Repository
+	filter filter
+	most   int // lanes to visit
+	bound  core.Lane
+
+	heads []candidate
+	next  core.Lane // where to go on; zero at the end
+}
+
+func (s *laneScan) run(ctx context.Context, q querier) error {
+	only, except := prefixes(s.filter.only), prefixes(s.filter.except)
+	if !s.start(only) {
+		return nil
+	}
+	page := min(256, s.most+1)
+	for visited := 0; ; {
+		read, lanes, current := 0, 0, s.bound
+		full := false
+		err := query(ctx, q, s.r.sql.text("open_page"), []any{s.bound[:], page}, func(res core.Rows) error {
+			var lane, id id16
+			var seq int64
+			var dead bool
+			if err := res.Scan(&lane, &seq, &id, &dead); err != nil {
+				return err
+			}
+			read++
+			l := core.Lane(lane)
+			if full || bytes.Compare(l[:], current[:]) <= 0 { // a follower, or jumped
+				return nil
+			}
+			visited++
+			lanes++
+			current = l
+			if jump, end := jumpOver(l, only, except); end || jump != l {
+				current = jump
+			} else if !dead {
+				s.heads = append(s.heads, candidate{id: core.RowID(id), lane: l, keySeq: seq})
+			}
+			full = visited >= s.most
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if full {
+			s.next = current
+			if current == lastLane {
+				s.next = core.Lane{}
+			}
+			return nil
+		}
+		if read < page || current == lastLane {
+			return nil
+		}
+		s.bound = current
+		if lanes*8 < page { // many followers: small pages cost less
+			page = 32
+		} else {
+			page = min(2*page, chunkRows)
+		}
+	}
+}
+
+var lastLane = core.Lane(bytes.Repeat([]byte{0xff}, 16))
+
+// start moves the bound to the first wanted prefix and reports whether there is one.
+func (s *laneScan) start(only []string) bool {
+	if s.filter.only == nil {
+		return true
+	}
+	jump, end := jumpOver(s.bound, only, nil)
+	s.bound = jump
+	return !end
+}
+
+// jumpOver returns the lane behind which to go on after l: l itself if its topic is wanted, else the end of its prefix or the start of the
+// next wanted one. end says that there is none.
+func jumpOver(l core.Lane, only, except []string) (jump core.Lane, end bool) {
+	prefix := hex.EncodeToString(l[:4])
+	if len(only) > 0 {
+		i, found := slices.BinarySearch(only, prefix)
+		if found {
+			return l, false
+		}
+		if i == len(only) {
+			return lastLane, true
+		}
+		_, _ = hex.Decode(jump[:4], []byte(only[i]))
+		return jump, false
+	}
+	if _, found := slices.BinarySearch(except, prefix); found {
+		jump = lastLane
+		copy(jump[:4], l[:4])
+		return jump, false
+	}
+	return l, false
+}

@@ -1,0 +1,160 @@
+package sqloutbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+)
+
+const (
+	chunkRows  = 1000    // rows of one INSERT: 18 parameters each stay below every database's limit
+	chunkLanes = 1000    // lanes of one upsert
+	chunkBytes = 4 << 20 // payload of one INSERT, below the smallest default of max_allowed_packet
+)
+
+// Insert implements core.Repository. Statements run in tx once, whatever happens: after a deadlock MariaDB has rolled back the
+// whole transaction, and a repeated INSERT would commit by itself.
+//
+// Limits of a database that apply: MySQL and MariaDB refuse a payload larger than max_allowed_packet.
+func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
+	if len(req.Rows) == 0 {
+		return nil, nil
+	}
+	switch {
+	case tx == nil:
+		return nil, core.ErrNoTransaction
+	case tx.Dialect() != r.dialect:
+		return nil, fmt.Errorf("sqloutbox: insert: the transaction speaks %q and the repository %q", tx.Dialect(), r.dialect)
+	}
+	if err := tx.Err(); err != nil {
+		return nil, err
+	}
+	rows, err := newBatch(req)
+	if err != nil {
+		return nil, err
+	}
+	if r.dialect == core.Postgres {
+		err = r.insertPostgres(ctx, tx, rows)
+	} else {
+		err = r.insertRows(ctx, tx, rows)
+	}
+	if err != nil {
+		return nil, insertError(err)
+	}
+	return rows.places, nil
+}
+
+func insertError(err error) error {
+	switch {
+	case errors.Is(err, core.ErrTxAborted) || errors.Is(err, core.ErrDuplicateEvent):
+	case sqlerr.UniqueViolation(err):
+		err = fmt.Errorf("%w: %w", core.ErrDuplicateEvent, err)
+	case sqlerr.Retryable(err) || sqlerr.State(err) == "25P02":
+		err = fmt.Errorf("%w: %w", core.ErrTxAborted, err)
+	case sqlerr.MissingTable(err):
+		err = fmt.Errorf("%w (create the tables with Migrate, or with the files that Migrations returns)", err)
+	}
+	return fmt.Errorf("sqloutbox: insert: %w", err)
+}
+
+// batch is one call of Insert on its way to the table.
+type batch struct {
+	req    core.InsertRequest
+	places []core.Inserted
+	lanes  []laneUse // ascending: two calls never wait for each other in a circle
+	order  []int     // rows as they are written: by lane, in the order of the call within a lane
+	header []any     // encoded headers
+}
+
+// laneUse is what a call wants of one key row, and what it got.
+type laneUse struct {
+	lane   core.Lane
+	rows   []int // in the order of the call
+	last   core.RowID
+	opened bool
+	// The row before the first one, and the number of the last one.
+	prev    core.RowID
+	lastSeq int64
+}
+
+func newBatch(req core.InsertRequest) (*batch, error) {
+	b := &batch{req: req, places: make([]core.Inserted, len(req.Rows)), header: make([]any, len(req.Rows)), order: make([]int, len(req.Rows))}
+	ordered := 0
+	for i := range req.Rows {
+		h, err := headerJSON(req.Rows[i].Event.Headers)
+		if err != nil {
+			return nil, fmt.Errorf("%w: headers: %w", core.ErrInvalidEvent, err)
+		}
+		b.header[i], b.order[i] = h, i
+		if !req.Rows[i].Lane.IsZero() {
+			ordered++
+		}
+	}
+	if ordered == 0 {
+		return b, nil
+	}
+	slices.SortStableFunc(b.order, func(i, j int) int { return bytes.Compare(req.Rows[i].Lane[:], req.Rows[j].Lane[:]) })
+	for _, i := range b.order {
+		row := &req.Rows[i]
+		if row.Lane.IsZero() {
+			continue
+		}
+		if n := len(b.lanes); n == 0 || b.lanes[n-1].lane != row.Lane {
+			b.lanes = append(b.lanes, laneUse{lane: row.Lane})
+		}
+		use := &b.lanes[len(b.lanes)-1]
+		use.rows, use.last = append(use.rows, i), row.ID
+	}
+	return b, nil
+}
+
+// use returns the entry of a lane.
+func (b *batch) use(lane core.Lane) *laneUse {
+	i, _ := slices.BinarySearchFunc(b.lanes, lane, func(u laneUse, l core.Lane) int { return bytes.Compare(u.lane[:], l[:]) })
+	return &b.lanes[i]
+}
+
+// number gives the rows of a lane their places once its key row was read back.
+func (b *batch) number(use *laneUse, firstSeq int64) {
+	start := use.lastSeq - int64(len(use.rows)) + 1
+	use.opened = start == firstSeq
+	prev, opened := use.prev, use.opened
+	for i, row := range use.rows {
+		b.places[row] = core.Inserted{KeySeq: start + int64(i), Prev: prev, Opened: opened}
+		prev, opened = b.req.Rows[row].ID, false
+	}
+}
+
+// chunks splits the rows so that no statement becomes too large.
+func (b *batch) chunks(fn func(rows []int) error) error {
+	start, size := 0, 0
+	for i, row := range b.order {
+		n := len(b.req.Rows[row].Event.Payload)
+		if i > start && (i-start == chunkRows || size+n > chunkBytes) {
+			if err := fn(b.order[start:i]); err != nil {
+				return err
+			}
+			start, size = i, 0
+		}
+		size += n
+	}
+	return fn(b.order[start:])
+}
+
+// occurredText is read the same by every database, whatever the time zone of the session is.
+func occurredText(t time.Time, layout string) string { return t.UTC().Format(layout) }
+
+// bytesOf is the slice of an id; nil for the zero id, which is stored as NULL.
+func bytesOf[T core.RowID | core.Lane | id16](v T) any {
+	a := [16]byte(v)
+	if a == [16]byte{} {
+		return nil
+	}
+	return a[:]
+}

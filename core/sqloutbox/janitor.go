@@ -1,0 +1,112 @@
+package sqloutbox
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+const (
+	postgresCleanup = `WITH c AS MATERIALIZED (
+  SELECT e.id FROM {event} e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+  ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
+) DELETE FROM {event} e USING c WHERE e.id = c.id AND e.status IN (1,4)`
+
+	postgresCollectLock = `WITH c AS MATERIALIZED (
+  SELECT k.lane FROM {key} k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint
+), l AS MATERIALIZED (
+  SELECT k.lane FROM {key} k JOIN c ON c.lane = k.lane WHERE k.used_at < statement_timestamp() - $3::bigint * interval '1 microsecond'
+  ORDER BY k.lane FOR UPDATE OF k SKIP LOCKED
+) SELECT c.lane, l.lane IS NOT NULL FROM c LEFT JOIN l ON l.lane = c.lane`
+
+	postgresCollectDelete = `DELETE FROM {key} k WHERE k.lane IN (SELECT decode(x, 'hex') FROM unnest($1::text[]) x)
+  AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status IN (0,2) AND e.lane IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status = 3 AND e.lane IS NOT NULL)`
+
+	postgresResetKeys = `UPDATE {key} k SET last_seq = greatest(k.last_seq, c.us), first_seq = greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
+FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c`
+)
+
+// Cleanup implements core.Repository.
+func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
+	if limit <= 0 {
+		return 0, nil
+	}
+	if r.dialect != core.Postgres {
+		return r.cleanupRows(ctx, keep, limit)
+	}
+	err = r.single(ctx, "cleanup", func(q querier) error {
+		n, err := q.Exec(ctx, r.sql.text("cleanup"), micros(keep), int64(limit))
+		deleted = int(n)
+		return err
+	})
+	return deleted, err
+}
+
+// CollectKeys implements core.Repository. Whether a lane is empty is asked in a statement that begins after the locks were granted:
+// the snapshot of an earlier one may be older than an event that was inserted in the meantime.
+func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane, limit int) (deleted int, next core.Lane, err error) {
+	if limit <= 0 {
+		return 0, core.Lane{}, nil
+	}
+	err = r.inTx(ctx, "collect keys", func(q querier) error {
+		deleted, next = 0, core.Lane{}
+		locked, last, seen, err := r.lockIdleKeys(ctx, q, idle, after, limit)
+		if err != nil {
+			return err
+		}
+		if seen == limit {
+			next = last
+		}
+		if len(locked) == 0 {
+			return nil
+		}
+		deleted, err = r.deleteEmptyKeys(ctx, q, locked)
+		return err
+	})
+	return deleted, next, err
+}
+
+// lockIdleKeys returns the idle lanes of a chunk, locked, and the last lane and the size of the chunk.
+func (r *Repository) lockIdleKeys(ctx context.Context, q querier, idle time.Duration, after core.Lane, limit int,
+) (locked []core.Lane, last core.Lane, seen int, err error) {
+	if r.dialect != core.Postgres {
+		return r.lockIdleKeysRows(ctx, q, idle, after, limit)
+	}
+	err = query(ctx, q, r.sql.text("collect_lock"), []any{after[:], int64(limit), micros(idle)}, func(res core.Rows) error {
+		var lane id16
+		var got bool
+		if err := res.Scan(&lane, &got); err != nil {
+			return err
+		}
+		seen++
+		if l := core.Lane(lane); string(l[:]) > string(last[:]) {
+			last = l
+		}
+		if got {
+			locked = append(locked, core.Lane(lane))
+		}
+		return nil
+	})
+	return locked, last, seen, err
+}
+
+func (r *Repository) deleteEmptyKeys(ctx context.Context, q querier, locked []core.Lane) (int, error) {
+	if r.dialect != core.Postgres {
+		return r.deleteEmptyKeysRows(ctx, q, locked)
+	}
+	n, err := q.Exec(ctx, r.sql.text("collect_delete"), column(locked, func(l *core.Lane) string { return hex.EncodeToString(l[:]) }))
+	return int(n), err
+}
+
+// ResetKeys implements core.Repository.
+func (r *Repository) ResetKeys(ctx context.Context) (changed int, err error) {
+	err = r.single(ctx, "reset keys", func(q querier) error {
+		n, err := q.Exec(ctx, r.sql.text("reset_keys"))
+		changed = int(n)
+		return err
+	})
+	return changed, err
+}

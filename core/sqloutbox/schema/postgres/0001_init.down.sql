@@ -1,0 +1,3 @@
+DROP TABLE IF EXISTS {{audit}};
+DROP TABLE IF EXISTS {{key}};
+DROP TABLE IF EXISTS {{event}};

@@ -1,0 +1,387 @@
+package core_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// tracked shows a tracker a script and collects what it reports. A step "+x" registers callback x, "!query" is a statement that
+// failed, anything else one that succeeded.
+type tracked struct {
+	*core.Tracker
+	heard map[string]core.Outcome
+	order []string
+	twice []string
+}
+
+func track(d core.Dialect, script ...string) *tracked {
+	tr := &tracked{Tracker: core.NewTracker(d), heard: map[string]core.Outcome{}}
+	tr.steps(script...)
+	return tr
+}
+
+func (tr *tracked) steps(script ...string) {
+	for _, s := range script {
+		switch {
+		case strings.HasPrefix(s, "+"):
+			tr.follow(s[1:])
+		case strings.HasPrefix(s, "!"):
+			tr.Observe(s[1:], errors.New("failed"))
+		default:
+			tr.Observe(s, nil)
+		}
+	}
+}
+
+func (tr *tracked) follow(name string) {
+	tr.OnOutcome(func(o core.Outcome) {
+		if _, again := tr.heard[name]; again {
+			tr.twice = append(tr.twice, name)
+		}
+		tr.heard[name] = o
+		tr.order = append(tr.order, name)
+	})
+}
+
+func succeed() error { return nil }
+
+func outcomes(committed, rolledBack, unknown string) map[string]core.Outcome {
+	all := map[string]core.Outcome{}
+	for o, names := range map[core.Outcome]string{core.Committed: committed, core.RolledBack: rolledBack, core.Unknown: unknown} {
+		for _, n := range strings.Fields(names) {
+			all[n] = o
+		}
+	}
+	return all
+}
+
+func TestTrackerFollowsSavepoints(t *testing.T) {
+	for name, tt := range map[string]struct {
+		script                         []string
+		committed, rolledBack, unknown string
+	}{
+		"none":                           {[]string{"+a", "INSERT INTO x VALUES (1)", "+b"}, "a b", "", ""},
+		"rolled back to":                 {[]string{"+a", "SAVEPOINT s", "+b", "ROLLBACK TO SAVEPOINT s", "+c"}, "a c", "b", ""},
+		"rolled back to twice":           {[]string{"SAVEPOINT s", "+a", "ROLLBACK TO s", "+b", "ROLLBACK TO s", "+c"}, "c", "a b", ""},
+		"released":                       {[]string{"+a", "SAVEPOINT s", "+b", "RELEASE SAVEPOINT s", "+c"}, "a b c", "", ""},
+		"released, then outer":           {[]string{"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "RELEASE i", "+c", "ROLLBACK TO o", "+d"}, "d", "a b c", ""},
+		"inner":                          {[]string{"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "ROLLBACK TO i", "+c", "RELEASE o"}, "a c", "b", ""},
+		"outer drops inner":              {[]string{"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "ROLLBACK TO o", "+c"}, "c", "a b", ""},
+		"inner is gone after outer":      {[]string{"SAVEPOINT o", "SAVEPOINT i", "ROLLBACK TO o", "+a", "ROLLBACK TO i"}, "", "", "a"},
+		"release drops inner":            {[]string{"SAVEPOINT o", "SAVEPOINT i", "RELEASE o", "+a", "ROLLBACK TO i"}, "", "", "a"},
+		"released is gone":               {[]string{"SAVEPOINT s", "RELEASE s", "+a", "ROLLBACK TO s"}, "", "", "a"},
+		"released twice":                 {[]string{"SAVEPOINT s", "+a", "RELEASE s", "RELEASE s"}, "", "", "a"},
+		"unknown name":                   {[]string{"+a", "ROLLBACK TO never", "+b"}, "", "", "a b"},
+		"one name twice":                 {[]string{"+a", "SAVEPOINT s", "+b", "SAVEPOINT s", "+c", "ROLLBACK TO s", "+d"}, "a d", "", "b c"},
+		"one name twice, marks clamped":  {[]string{"SAVEPOINT s", "+a", "SAVEPOINT s", "+b", "ROLLBACK TO s", "+c", "ROLLBACK TO s", "+d"}, "d", "", "a b c"},
+		"case":                           {[]string{"+a", "SAVEPOINT Sp", "+b", "rollback to sP", "+c"}, "a c", "b", ""},
+		"quotes are the same name":       {[]string{"+a", `SAVEPOINT "s"`, "+b", "ROLLBACK TO `s`", "+c"}, "a c", "b", ""},
+		"quotes with blanks":             {[]string{"+a", `SAVEPOINT "my s"`, "+b", `ROLLBACK TO "my t"`}, "", "", "a b"},
+		"brackets":                       {[]string{"+a", "SAVEPOINT [s]", "+b", "ROLLBACK TO SAVEPOINT [s]"}, "a", "b", ""},
+		"blanks, comments, semicolons":   {[]string{"+a", " -- x\n/* y */ savepoint\n/* z */ s ;", "+b", "ROLLBACK /**/ WORK\tTO s--x"}, "a", "b", ""},
+		"SQL Server's words":             {[]string{"+a", "SAVE TRAN s", "+b", "ROLLBACK TRAN s", "+c"}, "a c", "b", ""},
+		"words that only look like that": {[]string{"SAVEPOINTS s", "RELEASED x", "COMMITMENT", "BEGINNING", "ENDING", "STARTER", "SELECT 'COMMIT'", "ABORTED", "PREPARE p AS SELECT 1", "+a"}, "a", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := track(core.SQLite, tt.script...)
+			if err := tr.Commit(succeed); err != nil {
+				t.Fatal(err)
+			}
+			if want := outcomes(tt.committed, tt.rolledBack, tt.unknown); !maps.Equal(tr.heard, want) || tr.twice != nil {
+				t.Errorf("heard %v (twice %v), want %v", tr.heard, tr.twice, want)
+			}
+			tr = track(core.SQLite, tt.script...)
+			tr.RolledBack()
+			for n, o := range tr.heard {
+				if o == core.Committed {
+					t.Errorf("after a rollback %s is reported as committed", n)
+				}
+			}
+			if len(tr.heard) != len(outcomes(tt.committed, tt.rolledBack, tt.unknown)) {
+				t.Errorf("after a rollback only %v was heard", tr.heard)
+			}
+		})
+	}
+}
+
+func TestTrackerReportsInOrderWhenItKnows(t *testing.T) {
+	tr := track(core.Postgres, "+a", "SAVEPOINT s", "+b", "+c")
+	if len(tr.heard) != 0 {
+		t.Fatalf("heard %v while everything is open", tr.heard)
+	}
+	tr.steps("ROLLBACK TO s", "+d", "+e")
+	if err := tr.Commit(func() error {
+		if len(tr.heard) != 2 {
+			t.Errorf("heard %v before COMMIT", tr.heard)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"b", "c", "a", "d", "e"}; !slices.Equal(tr.order, want) {
+		t.Errorf("reported in the order %v, want %v", tr.order, want)
+	}
+}
+
+func TestTrackerControlBehindTheDriver(t *testing.T) {
+	for _, query := range []string{
+		"COMMIT", "commit;", "COMMIT WORK", "COMMIT AND CHAIN", "END", "end transaction", "ROLLBACK", "ROLLBACK WORK", "ROLLBACK TRANSACTION", "ABORT", "BEGIN", "BEGIN IMMEDIATE",
+		"START TRANSACTION", "/* x */ COMMIT", "-- x\nROLLBACK", ";;COMMIT", "PREPARE TRANSACTION 'x'",
+	} {
+		for _, d := range []core.Dialect{core.Postgres, core.MySQL, core.SQLite} {
+			for _, end := range []func(*tracked){
+				func(tr *tracked) { _ = tr.Commit(succeed) },
+				func(tr *tracked) { _ = tr.Commit(func() error { return sql.ErrTxDone }) },
+				func(tr *tracked) { tr.RolledBack() },
+			} {
+				tr := track(d, "SAVEPOINT s", "+a", query, "+b")
+				if !errors.Is(tr.Err(), core.ErrTxAborted) {
+					t.Errorf("%s: Err is %v", query, tr.Err())
+				}
+				tr.steps("SAVEPOINT s", "+c", "ROLLBACK TO s")
+				end(tr)
+				if want := outcomes("", "", "a b c"); !maps.Equal(tr.heard, want) {
+					t.Errorf("%s: heard %v, want %v", query, tr.heard, want)
+				}
+			}
+		}
+	}
+}
+
+func TestTrackerHiddenControl(t *testing.T) {
+	for _, query := range []string{"SELECT 1; ROLLBACK TO s", "UPDATE x SET y = 1;\n/* z */ commit", "SAVEPOINT t; RELEASE s", "x;;-- y\nROLLBACK"} {
+		tr := track(core.SQLite, "+a", "SAVEPOINT s", "+b", query, "+c")
+		if tr.Err() != nil {
+			t.Errorf("%s: a doubt makes the transaction unusable: %v", query, tr.Err())
+		}
+		tr.steps("ROLLBACK TO s")
+		_ = tr.Commit(succeed)
+		if want := outcomes("", "", "a b c"); !maps.Equal(tr.heard, want) {
+			t.Errorf("%s: heard %v, want %v", query, tr.heard, want)
+		}
+	}
+	for _, query := range []string{"SELECT 1;", "INSERT INTO x VALUES ('a; b')", "SELECT ';'; SELECT 2"} {
+		tr := track(core.SQLite, "+a", query)
+		_ = tr.Commit(succeed)
+		if tr.heard["a"] != core.Committed {
+			t.Errorf("%s: %s", query, tr.heard["a"])
+		}
+	}
+}
+
+func TestTrackerFailedStatement(t *testing.T) {
+	for _, tt := range []struct {
+		dialect core.Dialect
+		aborted bool
+	}{{core.Postgres, false}, {core.MySQL, true}, {core.SQLite, true}, {"other", false}} {
+		tr := track(tt.dialect, "+a", "!INSERT INTO x VALUES (1)", "+b")
+		if got := errors.Is(tr.Err(), core.ErrTxAborted); got != tt.aborted {
+			t.Errorf("%s: Err is %v", tt.dialect, tr.Err())
+		}
+		_ = tr.Commit(succeed)
+		if want := outcomes("", "", "a b"); !maps.Equal(tr.heard, want) {
+			t.Errorf("%s: heard %v, want %v", tt.dialect, tr.heard, want)
+		}
+		tr = track(tt.dialect, "+a", "!INSERT INTO x VALUES (1)")
+		tr.RolledBack()
+		if want := outcomes("", "a", ""); !maps.Equal(tr.heard, want) {
+			t.Errorf("%s: heard %v after a rollback, want %v", tt.dialect, tr.heard, want)
+		}
+	}
+	tr := track(core.MySQL, "+a")
+	tr.Observe("INSERT INTO x VALUES (1)", driver.ErrSkip)
+	tr.Observe("INSERT INTO x VALUES (1)", fmt.Errorf("wrapped: %w", driver.ErrSkip))
+	_ = tr.Commit(succeed)
+	if tr.Err() == nil || tr.heard["a"] != core.Committed {
+		t.Errorf("a statement that the driver skipped: %v", tr.heard)
+	}
+}
+
+func TestTrackerCommit(t *testing.T) {
+	lost := errors.New("connection reset")
+	for name, tt := range map[string]struct {
+		dialect core.Dialect
+		err     error
+		want    core.Outcome
+		unknown bool
+	}{
+		"accepted":                   {core.Postgres, nil, core.Committed, false},
+		"lost":                       {core.Postgres, lost, core.Unknown, true},
+		"bad connection":             {core.Postgres, driver.ErrBadConn, core.Unknown, true},
+		"context":                    {core.Postgres, context.Canceled, core.Unknown, true},
+		"never sent":                 {core.Postgres, sql.ErrTxDone, core.RolledBack, false},
+		"serialization":              {core.Postgres, pgError("40001"), core.RolledBack, false},
+		"deferred constraint":        {core.Postgres, pgError("23503"), core.RolledBack, false},
+		"completion unknown":         {core.Postgres, pgError("40003"), core.Unknown, true},
+		"server shut down":           {core.Postgres, pgError("57P01"), core.Unknown, true},
+		"rolled back instead":        {core.Postgres, errors.New("commit unexpectedly resulted in rollback"), core.RolledBack, false},
+		"deadlock":                   {core.MySQL, &mysqlError{1213, ""}, core.RolledBack, false},
+		"server gone":                {core.MySQL, &mysqlError{1053, ""}, core.Unknown, true},
+		"deferred foreign key":       {core.SQLite, sqliteError(787), core.RolledBack, false},
+		"disk":                       {core.SQLite, sqliteError(10), core.Unknown, true},
+		"wrapped with what is known": {core.MySQL, fmt.Errorf("orm: %w", &mysqlError{1213, ""}), core.RolledBack, false},
+	} {
+		tr := track(tt.dialect, "+a")
+		err := tr.Commit(func() error { return tt.err })
+		if tr.heard["a"] != tt.want || errors.Is(err, core.ErrCommitUnknown) != tt.unknown || tt.err != nil && !errors.Is(err, tt.err) {
+			t.Errorf("%s: heard %s, error %v", name, tr.heard["a"], err)
+		}
+		if err := track(tt.dialect).Commit(func() error { return tt.err }); errors.Is(err, core.ErrCommitUnknown) || !errors.Is(err, tt.err) {
+			t.Errorf("%s: without anybody waiting: %v", name, err)
+		}
+	}
+}
+
+type pgError string
+
+func (e pgError) Error() string    { return "SQLSTATE " + string(e) }
+func (e pgError) SQLState() string { return string(e) }
+
+func TestTrackerTaintAndAbort(t *testing.T) {
+	tr := track(core.Postgres, "+a", "SAVEPOINT s", "+b")
+	tr.Taint()
+	tr.steps("+c", "ROLLBACK TO s")
+	if tr.Err() != nil {
+		t.Errorf("Taint makes Err return %v", tr.Err())
+	}
+	_ = tr.Commit(succeed)
+	if want := outcomes("", "b c", "a"); !maps.Equal(tr.heard, want) {
+		t.Errorf("tainted: heard %v, want %v", tr.heard, want)
+	}
+
+	cause, later := errors.New("cause"), errors.New("later")
+	tr = track(core.Postgres, "+a")
+	tr.Abort(cause)
+	tr.Abort(later)
+	if err := tr.Err(); !errors.Is(err, core.ErrTxAborted) || !errors.Is(err, cause) || errors.Is(err, later) {
+		t.Errorf("aborted: %v", err)
+	}
+	_ = tr.Commit(succeed)
+	if want := outcomes("", "", "a"); !maps.Equal(tr.heard, want) {
+		t.Errorf("aborted: heard %v, want %v", tr.heard, want)
+	}
+}
+
+func TestTrackerAfterTheEnd(t *testing.T) {
+	for _, end := range []func(*tracked){func(tr *tracked) { _ = tr.Commit(succeed) }, func(tr *tracked) { tr.RolledBack() }} {
+		tr := track(core.Postgres, "+a")
+		end(tr)
+		before := tr.heard["a"]
+		if !errors.Is(tr.Err(), core.ErrTxAborted) {
+			t.Errorf("Err after the end is %v", tr.Err())
+		}
+		tr.steps("+late", "SAVEPOINT s", "ROLLBACK TO s", "COMMIT", "!x")
+		tr.RolledBack()
+		reason := errors.New("reason")
+		if err := tr.Commit(func() error { return reason }); err != reason { //nolint:errorlint // exactly this error
+			t.Errorf("Commit after the end returned %v", err)
+		}
+		if tr.heard["a"] != before || tr.heard["late"] != core.Unknown || tr.twice != nil {
+			t.Errorf("heard %v (twice %v)", tr.heard, tr.twice)
+		}
+	}
+}
+
+func TestTrackerCallbackRegistersAnother(t *testing.T) {
+	tr := track(core.Postgres, "SAVEPOINT s")
+	tr.OnOutcome(func(core.Outcome) { tr.follow("during the rollback") })
+	tr.steps("ROLLBACK TO s")
+	tr.OnOutcome(func(core.Outcome) { tr.follow("during the commit") })
+	_ = tr.Commit(succeed)
+	if want := map[string]core.Outcome{"during the rollback": core.Committed, "during the commit": core.Unknown}; !maps.Equal(tr.heard, want) {
+		t.Errorf("heard %v, want %v", tr.heard, want)
+	}
+}
+
+// FuzzTrackerObserve shows a tracker arbitrary texts. Whatever they are, each callback is called once.
+func FuzzTrackerObserve(f *testing.F) {
+	f.Add("SAVEPOINT a\n+\nROLLBACK TO a\n+", uint8(0))
+	f.Add("+\nCOMMIT\n+\n!x", uint8(3))
+	f.Add("/* \n -- \n\"\nSAVEPOINT \"\n+\nROLLBACK TO [", uint8(1))
+	f.Add("SELECT 1; ROLLBACK TO a\n+\n;;\nRELEASE", uint8(2))
+	f.Fuzz(func(t *testing.T, script string, how uint8) {
+		d := []core.Dialect{core.Postgres, core.MySQL, core.SQLite}[how%3]
+		tr := track(d)
+		registered := 0
+		for line := range strings.SplitSeq(script, "\n") {
+			if strings.HasPrefix(line, "+") {
+				line = fmt.Sprint("+", registered)
+				registered++
+			}
+			tr.steps(line)
+		}
+		if how%2 == 0 {
+			tr.RolledBack()
+		} else if err := tr.Commit(succeed); err != nil {
+			t.Fatal(err)
+		}
+		if len(tr.heard) != registered || tr.twice != nil {
+			t.Fatalf("%d callbacks, heard %v (twice %v)", registered, tr.heard, tr.twice)
+		}
+		for n, o := range tr.heard {
+			if o == core.Committed && how%2 == 0 {
+				t.Fatalf("callback %s: %s after a rollback", n, o)
+			}
+		}
+	})
+}
+
+// FuzzTrackerPrograms runs programs of savepoints in a database that has the savepoints of each dialect, and compares what the
+// tracker reports with what is there.
+func FuzzTrackerPrograms(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 2, 0}, uint8(0))
+	f.Add([]byte{1, 0, 5, 0, 10, 0, 2, 6, 0, 3, 0, 7, 0}, uint8(7))
+	f.Add([]byte{1, 9, 0, 13, 17, 0, 2, 0, 21, 3, 0, 25, 4, 0}, uint8(5))
+	names := []string{"a", "A", `"a"`, `"A"`, "b", `"b"`, "c"}
+	f.Fuzz(func(t *testing.T, program []byte, how uint8) {
+		d := []core.Dialect{core.Postgres, core.MySQL, core.SQLite}[how%3]
+		if len(program) > 200 {
+			program = program[:200]
+		}
+		repo := outboxtest.NewRepository(outboxtest.WithDialect(d))
+		tx, err := repo.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := map[core.RowID][]core.Outcome{}
+		for _, b := range program {
+			name := names[int(b/4)%len(names)]
+			switch b % 4 {
+			case 0:
+				e := core.Event{ID: core.NewEventID(), Type: "t", Topic: "t", Key: "k"}
+				row := core.NewRow{ID: rowID(t, e.ID, "t"), Event: e, Lane: core.NewLane("", "t", "k")}
+				if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{row}}); err == nil {
+					heard[row.ID] = nil
+					tx.OnOutcome(func(o core.Outcome) { heard[row.ID] = append(heard[row.ID], o) })
+				}
+			case 1:
+				_, _ = tx.Exec(t.Context(), "SAVEPOINT "+name)
+			case 2:
+				_, _ = tx.Exec(t.Context(), "ROLLBACK TO SAVEPOINT "+name)
+			case 3:
+				_, _ = tx.Exec(t.Context(), "RELEASE SAVEPOINT "+name)
+			}
+		}
+		if how%5 == 0 {
+			_ = tx.Rollback()
+		} else {
+			_ = tx.Commit()
+		}
+		for id, outcomes := range heard {
+			_, there := repo.Row(id)
+			if len(outcomes) != 1 || outcomes[0] == core.Committed && !there || outcomes[0] == core.RolledBack && there {
+				t.Fatalf("%s: row %s: heard %v, there: %t", d, id, outcomes, there)
+			}
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// spy returns an Observer that notes every call with its arguments.
+func spy(name string, calls *[]string) *core.Observer {
+	o := &core.Observer{}
+	v := reflect.ValueOf(o).Elem()
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		v.Field(i).Set(reflect.MakeFunc(field.Type, func(args []reflect.Value) []reflect.Value {
+			call := name + " " + field.Name
+			for _, a := range args {
+				call += fmt.Sprintf(" %v", a)
+			}
+			*calls = append(*calls, call)
+			return nil
+		}))
+	}
+	return o
+}
+
+// callAll calls every field with arguments that differ from each other.
+func callAll(o *core.Observer) {
+	v := reflect.ValueOf(o).Elem()
+	for i := range v.NumField() {
+		f := v.Field(i)
+		args := make([]reflect.Value, f.Type().NumIn())
+		for j := range args {
+			args[j] = reflect.New(f.Type().In(j)).Elem()
+			switch args[j].Kind() {
+			case reflect.String:
+				args[j].SetString(fmt.Sprint("s", j))
+			case reflect.Int, reflect.Int64:
+				args[j].SetInt(int64(10 + j))
+			case reflect.Bool:
+				args[j].SetBool(true)
+			}
+			if args[j].Type() == reflect.TypeFor[error]() {
+				args[j].Set(reflect.ValueOf(errors.New("e")))
+			}
+		}
+		f.Call(args)
+	}
+}
+
+func TestTeeObserver(t *testing.T) {
+	fields := reflect.TypeFor[core.Observer]().NumField()
+	var alone, both []string
+	callAll(spy("x", &alone))
+	tee := core.TeeObserver(spy("x", &both), nil, &core.Observer{}, spy("y", &both))
+	if n := reflect.ValueOf(tee).Elem().NumField(); n != fields {
+		t.Fatal(n)
+	}
+	callAll(tee)
+	if len(alone) != fields || len(both) != 2*fields {
+		t.Fatalf("%d calls alone, %d by the tee, want %d and %d", len(alone), len(both), fields, 2*fields)
+	}
+	for i, call := range alone {
+		if !slices.Equal(both[2*i:2*i+2], []string{call, "y" + call[1:]}) {
+			t.Errorf("%q, want %q for x, then y", both[2*i:2*i+2], call)
+		}
+	}
+	callAll(core.TeeObserver())
+	core.TeeObserver(nil).Marked(1, time.Second, nil)
+}

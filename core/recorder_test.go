@@ -1,0 +1,221 @@
+package core_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+type order struct {
+	ID string
+	core.Recorder
+}
+
+func idsOf(events []core.Event) []string {
+	var ids []string
+	for _, e := range events {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+func TestRecorderAcceptsEventsAndTypedValues(t *testing.T) {
+	var o order
+	if len(o.Recorded()) != 0 {
+		t.Fatal("a fresh model has events")
+	}
+	const id = "018f3e2a-7b1c-7def-8123-456789abcdef"
+	o.Record(core.Event{Type: "a"}, &core.Event{Type: "b", ID: id}, orderPlaced{"7"}, (*core.Event)(nil), 42)
+	got := o.Recorded()
+	if len(got) != 5 || got[0].Type != "a" || got[1].ID != id || got[2].Type != "order.placed" || got[2].Data != (orderPlaced{"7"}) {
+		t.Fatalf("recorded %+v", got)
+	}
+	if got[3].Type != "" || got[4].Type != "" || got[4].Data != 42 {
+		t.Errorf("what is no event was recorded as %+v: it must be refused by Publish", got[3:])
+	}
+	for i, e := range got {
+		if e.ID == "" {
+			t.Errorf("event %d has no id", i)
+		}
+	}
+	if !slices.Equal(idsOf(got), idsOf(o.Recorded())) {
+		t.Error("the ids change")
+	}
+	if s := fmt.Sprint(o.Recorder); s != "5 recorded events" || strings.Contains(fmt.Sprintf("%v", o), "order.placed") {
+		t.Errorf("printed as %q", s)
+	}
+}
+
+func TestRecorderKeepsWhatDidNotCommit(t *testing.T) {
+	for _, outcome := range []core.Outcome{core.RolledBack, core.Unknown} {
+		var o order
+		o.Record(core.Event{Type: "a"}, core.Event{Type: "b"})
+		want := idsOf(o.Recorded())
+		first, settle := o.HandOver()
+		if again, _ := o.HandOver(); !slices.Equal(idsOf(first), want) || again != nil {
+			t.Fatalf("handed over %q, then %q; want %q once", idsOf(first), idsOf(again), want)
+		}
+		if !slices.Equal(idsOf(o.Recorded()), want) {
+			t.Error("events that are handed over are no longer recorded, and nobody knows yet that they committed")
+		}
+		settle(outcome)
+		second, settle := o.HandOver()
+		if !slices.Equal(idsOf(second), want) {
+			t.Fatalf("%s: the second try hands over %q, want %q", outcome, idsOf(second), want)
+		}
+		settle(core.Committed)
+		if third, _ := o.HandOver(); third != nil || len(o.Recorded()) != 0 {
+			t.Errorf("after the commit %q are left", idsOf(o.Recorded()))
+		}
+	}
+}
+
+// A closure that is run again records again what its first run recorded, unless it works on a copy made before.
+func TestRecorderRetriedClosureDoublesNothing(t *testing.T) {
+	o := &order{ID: "7"}
+	o.Record(core.Event{Type: "placed"})
+	stored := map[string]int{}
+	for attempt := range 3 {
+		events, settle := o.HandOver()
+		if attempt < 2 {
+			settle(core.RolledBack)
+			continue
+		}
+		for _, e := range events {
+			stored[e.ID]++
+		}
+		settle(core.Committed)
+	}
+	if len(stored) != 1 || len(o.Recorded()) != 0 {
+		t.Errorf("stored %v, left %v", stored, o.Recorded())
+	}
+}
+
+func TestRecorderWhileHandedOver(t *testing.T) {
+	const id = "018f3e2a-7b1c-7def-8123-456789abcdef"
+	var o order
+	o.Record(core.Event{Type: "a", ID: id, Topic: "one"})
+	_, settle := o.HandOver()
+	o.Record(core.Event{Type: "a", ID: id, Topic: "two"}) // the same event for another topic, and not handed over
+	settle(core.Committed)
+	left := o.Recorded()
+	if len(left) != 1 || left[0].Topic != "two" {
+		t.Fatalf("left are %+v, want the event that no transaction had", left)
+	}
+	settle(core.RolledBack) // a second report must not touch what came later
+	events, late := o.HandOver()
+	settle(core.Committed)
+	if len(events) != 1 || len(o.Recorded()) != 1 {
+		t.Errorf("a second report of the first transaction settled the second")
+	}
+	late(core.Committed)
+	if len(o.Recorded()) != 0 {
+		t.Errorf("left are %+v", o.Recorded())
+	}
+}
+
+func TestRecorderTwoTransactions(t *testing.T) {
+	var o order
+	o.Record(core.Event{Type: "a"})
+	_, first := o.HandOver()
+	o.Record(core.Event{Type: "b"})
+	_, second := o.HandOver()
+	first(core.RolledBack)
+	second(core.Committed)
+	if left := o.Recorded(); len(left) != 1 || left[0].Type != "a" {
+		t.Errorf("left are %+v", left)
+	}
+}
+
+func TestRecorderForget(t *testing.T) {
+	var o order
+	o.Forget()
+	o.Record(core.Event{Type: "a"})
+	_, settle := o.HandOver()
+	o.Record(core.Event{Type: "b"})
+	o.Forget()
+	if left := o.Recorded(); len(left) != 1 || left[0].Type != "a" {
+		t.Errorf("left are %+v, want what a transaction has", left)
+	}
+	settle(core.RolledBack)
+	o.Forget()
+	if left := o.Recorded(); len(left) != 0 {
+		t.Errorf("left are %+v", left)
+	}
+}
+
+func TestRecorderCopiesShare(t *testing.T) {
+	var o order
+	o.Record(core.Event{Type: "a"})
+	c := o
+	c.Record(core.Event{Type: "b"})
+	if len(o.Recorded()) != 2 {
+		t.Fatalf("the original has %d events", len(o.Recorded()))
+	}
+	_, settle := c.HandOver()
+	settle(core.Committed)
+	if len(o.Recorded()) != 0 {
+		t.Errorf("what the copy has committed is left in the original: %v", o.Recorded())
+	}
+}
+
+func TestRecorderOf(t *testing.T) {
+	o := &order{}
+	r, ok := core.RecorderOf(o)
+	if !ok || r != &o.Recorder {
+		t.Error("the recorder of a model was not found")
+	}
+	for _, v := range []any{order{}, 1, nil, &struct{ ID string }{}, (*core.Recorder)(nil)} {
+		if _, ok := core.RecorderOf(v); ok {
+			t.Errorf("a recorder was found in %T", v)
+		}
+	}
+	var none *core.Recorder
+	if events, settle := none.HandOver(); events != nil || none.Recorded() != nil {
+		t.Error("a nil recorder has events")
+	} else {
+		settle(core.Committed)
+	}
+}
+
+func TestRecorderIsSafeForSeveralGoroutines(t *testing.T) {
+	var o order
+	o.Record(core.Event{Type: "first"})
+	var mu sync.Mutex
+	seen := map[string]int{}
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range 50 {
+				o.Record(core.Event{Type: "t"})
+				events, settle := o.HandOver()
+				if (worker+i)%3 == 0 {
+					settle(core.RolledBack)
+					continue
+				}
+				mu.Lock()
+				for _, e := range events {
+					seen[e.ID]++
+				}
+				mu.Unlock()
+				settle(core.Committed)
+			}
+		})
+	}
+	all.Wait()
+	for _, e := range o.Recorded() {
+		seen[e.ID]++
+	}
+	if len(seen) != 201 {
+		t.Errorf("%d events of 201", len(seen))
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("event %s was handed over and committed %d times", id, n)
+		}
+	}
+}

@@ -8,6 +8,13 @@ import (
 // killerLosses is how many lost leases make a row be published alone.
 const killerLosses = 3
 
+// A suspect that finds another one before it comes back after suspectTurn for each that was sent back since, so that many
+// innocent ones, such as all that a process held when it was killed again and again, are through in no time.
+const (
+	suspectTurn    = 20 * time.Millisecond
+	maxSuspectWait = 5 * time.Second
+)
+
 // claim runs a claim statement and hands what it returned to the dispatcher.
 func (r *relay) claim(ctx context.Context, ordered bool, fn func(context.Context) ([]Claimed, error)) ([]Claimed, error) {
 	start := time.Now()
@@ -98,10 +105,13 @@ func (r *relay) suspect(it *item, c *Claimed) bool {
 		return false
 	}
 	if r.exclusive || r.lone.len() > 0 || r.suspectWaits(it) {
-		fail(Failure{Kind: FailUnavailable, Delay: jittered(5*time.Second, 0.5+r.random()/2), Message: "waits until another suspect is done"})
+		r.sentBack++
+		wait := min(time.Duration(r.sentBack)*suspectTurn, maxSuspectWait)
+		fail(Failure{Kind: FailUnavailable, Delay: jittered(wait, 0.5+r.random()/2), Message: "waits until another suspect is done"})
 		return false
 	}
 	it.lone = true
+	r.sentBack = 0
 	return true
 }
 

@@ -38,6 +38,7 @@ type relay struct {
 	work       *sync.Cond
 	hot, cold  queue[*item]
 	lone       queue[*item]
+	sentBack   int // suspects, since the last one was let in
 	picks      uint
 	publishing int
 	exclusive  bool // a lone item is being published

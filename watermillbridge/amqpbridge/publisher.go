@@ -88,11 +88,13 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool) error {
 	if acked {
 		select {
-		case r := <-ch.returns:
-			return unroutable(r)
+		case r, ok := <-ch.returns:
+			if ok { // else the channel closed after the confirm
+				return unroutable(r)
+			}
 		default:
-			return nil
 		}
+		return nil
 	}
 	if !ch.IsClosed() {
 		return ErrNack

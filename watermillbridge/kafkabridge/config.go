@@ -59,6 +59,7 @@ func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 	c.Producer.Timeout = publishTimeout * 3 / 5
 	c.Net.ReadTimeout, c.Net.WriteTimeout = publishTimeout*4/5, publishTimeout*4/5
 	c.Net.DialTimeout = publishTimeout * 2 / 5
+	// After a broken connection. Errors of the broker are tried again without a pause, so a change of leaders is left to the relay.
 	c.Producer.Retry.Max, c.Producer.Retry.Backoff = 3, publishTimeout/50
 	c.Metadata.Retry.Max, c.Metadata.Retry.Backoff = 1, publishTimeout/20
 	c.Metadata.Timeout = publishTimeout

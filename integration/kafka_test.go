@@ -41,6 +41,19 @@ func kafkaTopic(t testing.TB, name string, partitions int32, config map[string]*
 		}
 		_ = admin.Close()
 	})
+	client, err := sarama.NewClient([]string{realKafka(t)}, kafkabridge.SaramaConfig(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close() //nolint:errcheck // nothing depends on it
+	waitUntil(t, "every partition has a leader", func() bool {
+		for n := range partitions {
+			if _, err := client.GetOffset(name, n, sarama.OffsetNewest); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 	return name
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	markChunk  = 500  // rows of one statement
+	markChunk  = 500 // rows of one statement
 	maxCode    = 64
 	maxMessage = 2048
 	maxReceipt = 1024

@@ -16,6 +16,11 @@ func (r *Repository) markDoneRows(ctx context.Context, done []core.Done, deleteR
 		name = "done_delete"
 	}
 	err = r.inTx(ctx, "mark done", func(q querier) error {
+		changed = 0
+		seen, err := r.committed(ctx, q, ids)
+		if err != nil || len(seen) == 0 {
+			return err
+		}
 		for i := range done {
 			if done[i].Receipt == "" || deleteRows {
 				continue
@@ -24,11 +29,26 @@ func (r *Repository) markDoneRows(ctx context.Context, done []core.Done, deleteR
 				return err
 			}
 		}
-		n, err := q.Exec(ctx, r.withIDs(name, ids), idArgs(ids)...)
+		n, err := q.Exec(ctx, r.withIDs(name, seen), idArgs(seen)...)
 		changed = int(n)
 		return err
 	})
 	return changed, err
+}
+
+// committed returns those of the ids that a reader sees, on MySQL and MariaDB: an UPDATE by primary key would wait there for the
+// transaction that has just inserted the row.
+func (r *Repository) committed(ctx context.Context, q querier, ids []core.RowID) (seen []core.RowID, err error) {
+	if r.dialect != core.MySQL {
+		return ids, nil
+	}
+	err = query(ctx, q, r.withIDs("committed", ids), idArgs(ids), func(res core.Rows) error {
+		var id id16
+		err := res.Scan(&id)
+		seen = append(seen, core.RowID(id))
+		return err
+	})
+	return seen, err
 }
 
 // heldRows locks the rows whose claims the node holds. With leased, only those whose lease was not given back.

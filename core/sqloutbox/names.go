@@ -135,6 +135,7 @@ var vocabulary = map[core.Dialect]map[string]word{
 		"wait":  fixed(""),
 		"use":   fixed(""),
 		"max":   fixed("MAX"),
+		"bin":   func(_ names, arg string) string { return arg },
 
 		"topic":  fixed("e.topic"),
 		"ready":  fixed("e.status IN (0,2) AND e.lane IS NULL AND "),

@@ -36,6 +36,7 @@ FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e
 	"topic_due": `SELECT MIN(x.t) FROM (SELECT CASE WHEN ` + rowFree + ` OR e.lease_until < e.available_at THEN {us:e.available_at}
   ELSE {us:e.lease_until} END - {clock} AS t FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY e.available_at, e.id LIMIT 1000) x`,
 
+	"committed":   `SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id`,
 	"done":        `UPDATE {event}{use:primary} SET status = 1, done_at = {now}, lease_until = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`,
 	"done_delete": `DELETE FROM {event} WHERE id IN ({ids}) AND status IN (0,2,3)`,
 	"receipt":     `UPDATE {event} SET receipt = ? WHERE id = ? AND status IN (0,2,3)`,
@@ -58,8 +59,8 @@ WHERE id = ?`,
 	"first_created": `SELECT {us:e.created_at} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY e.available_at, e.id LIMIT 1`,
 	"clock":         `SELECT {clock}`,
 	"list_dead": `SELECT ` + eventColumns + `, e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
-FROM {event} e{use:event_ended} WHERE {ended3} AND e.id > ? AND (? = '' OR e.topic = ?) AND (? = '' OR e.event_type = ?)
-  AND (? = '' OR e.tenant_id = ?) ORDER BY e.id LIMIT ?`,
+FROM {event} e{use:event_ended} WHERE {ended3} AND e.id > ? AND (? = '' OR {bin:e.topic} = ?) AND (? = '' OR {bin:e.event_type} = ?)
+  AND (? = '' OR {bin:e.tenant_id} = ?) ORDER BY e.id LIMIT ?`,
 
 	"redrive_rows": `SELECT e.id, e.event_id, e.topic FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status = 3 AND (e.lane IS NULL OR ? = 0)
 ORDER BY e.id{wait}`,

@@ -15,15 +15,16 @@ const (
 	tries     = 10
 	firstWait = 2 * time.Millisecond
 	maxWait   = 200 * time.Millisecond
+	patience  = 20 * time.Second // a lock wait that times out has taken long already
 )
 
 // Retry runs fn, which must be a transaction of its own, again after a deadlock or a serialization failure: at most ten
-// times, after a random pause that grows. Never use it inside a transaction: on MariaDB a deadlock has rolled everything back.
+// times and for twenty seconds, after a random pause that grows. Never use it inside a transaction: on MariaDB a deadlock has rolled everything back.
 func Retry(ctx context.Context, fn func() error) error {
-	wait := firstWait
+	wait, start := firstWait, time.Now()
 	for try := 1; ; try++ {
 		err := fn()
-		if err == nil || try == tries || ctx.Err() != nil || !sqlerr.Retryable(err) {
+		if err == nil || try == tries || time.Since(start) > patience || ctx.Err() != nil || !sqlerr.Retryable(err) {
 			return err
 		}
 		select {

@@ -1,6 +1,7 @@
 -- The outbox: one row is one event for one destination. For MariaDB 10.6 or newer and MySQL 8.0.16 or newer.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies ahead. All times are UTC.
--- There are no partial indexes: generated columns that are NULL for most rows keep them out of the ranges that claims read.
+-- There are no partial indexes: generated columns that are NULL for most rows keep them out of the ranges that claims read. ready_topic is binary because
+-- comparisons of texts ignore blanks at the end.
 CREATE TABLE IF NOT EXISTS {{event}} (
     id                BINARY(16)    NOT NULL,
     event_id          VARCHAR(36)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -31,7 +32,7 @@ CREATE TABLE IF NOT EXISTS {{event}} (
     last_error        TEXT,
     replay_of         BINARY(16),
     receipt           TEXT,
-    ready_topic       VARCHAR(249)  GENERATED ALWAYS AS (CASE WHEN status IN (0, 2) AND lane IS NULL THEN topic END) STORED,
+    ready_topic       VARBINARY(996) GENERATED ALWAYS AS (CASE WHEN status IN (0, 2) AND lane IS NULL THEN topic END) STORED,
     open_lane         BINARY(16)    GENERATED ALWAYS AS (CASE WHEN status IN (0, 2, 3) THEN lane END) STORED,
     dead              TINYINT       GENERATED ALWAYS AS (CASE WHEN status = 3 THEN 1 ELSE 0 END) STORED,
     ended             TINYINT       GENERATED ALWAYS AS (CASE WHEN status IN (1, 4) THEN 1 WHEN status = 3 THEN 3 END) STORED,

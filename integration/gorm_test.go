@@ -23,8 +23,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// gormEnv is a database opened with GORM and the plugin, and what the plugin was seen to do. Its poller sleeps and it has one
-// worker, so that exactly what went the fast path is published, in order.
+// gormEnv is a database opened with GORM and the plugin, and what the plugin was seen to do. Its relay has one worker, so that
+// events on the fast path are published in the order of their commits.
 type gormEnv struct {
 	*gorm.DB
 	db    testdb.DB
@@ -32,10 +32,9 @@ type gormEnv struct {
 	plain *sql.DB // for looking at the tables from outside
 
 	mu        sync.Mutex
-	published []string // event types
+	published []string // types of the events that went the fast path
 	warm      bool
 	untracked int
-	sentinels int
 }
 
 type gormOptions struct {
@@ -108,8 +107,13 @@ func openGORM(t *testing.T, db testdb.DB, o gormOptions) *gormEnv {
 	config := o.outbox
 	if config.Outbox == nil {
 		config.AutoCreate = true
-		config.Publisher = core.PublisherFunc(g.publish)
+		config.Publisher = core.PublisherFunc(func(context.Context, core.Delivery) error { return nil })
 		config.Observer = &core.Observer{
+			Published: func(info core.PublishInfo) {
+				if info.Path == core.PathHot {
+					g.note(func() { g.published = append(g.published, info.Type) })
+				}
+			},
 			Inserted:  func(_ string, hot bool) { g.note(func() { g.warm = g.warm || hot }) },
 			Untracked: func(rows int) { g.note(func() { g.untracked += rows }) },
 		}
@@ -130,11 +134,6 @@ func (g *gormEnv) note(fn func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	fn()
-}
-
-func (g *gormEnv) publish(_ context.Context, d core.Delivery) error {
-	g.note(func() { g.published = append(g.published, d.Type) })
-	return nil
 }
 
 // run starts the relay and returns when its fast path is open.

@@ -37,7 +37,7 @@ func (m Match) String() string {
 		b.WriteString(" and a condition")
 	}
 	if b.Len() == 0 {
-		return "any event"
+		return "any content"
 	}
 	return strings.TrimSpace(b.String())
 }

@@ -1,0 +1,167 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+type Invoice struct {
+	ID   string
+	Paid bool
+	core.Recorder
+}
+
+func (i *Invoice) Pay() {
+	i.Paid = true
+	i.Record(core.Event{Type: "invoice.paid", AggregateType: "invoice", AggregateID: i.ID})
+}
+
+// A model records what happens to it. The adapter of an ORM hands that over to the transaction that stores the model.
+func ExampleRecorder() {
+	inv := &Invoice{ID: "7"}
+	inv.Pay()
+	for _, e := range inv.Recorded() {
+		fmt.Println(e.Type, e.AggregateID)
+	}
+	fmt.Println(inv.Recorder)
+	// Output:
+	// invoice.paid 7
+	// 1 recorded events
+}
+
+// What an adapter does with a Recorder: publish, and settle with what becomes of the transaction. After a rollback the events are there
+// again, under the same ids.
+func ExampleRecorder_HandOver() {
+	inv := &Invoice{ID: "7"}
+	inv.Pay()
+	for _, outcome := range []core.Outcome{core.RolledBack, core.Committed} {
+		events, settle := inv.HandOver()
+		fmt.Println("published:", len(events))
+		settle(outcome)
+		fmt.Println("left after", outcome, len(inv.Recorded()))
+	}
+	// Output:
+	// published: 1
+	// left after rolled_back 1
+	// published: 1
+	// left after committed 0
+}
+
+// What an adapter does with a Tracker: show it every statement, and end it.
+func ExampleTracker() {
+	t := core.NewTracker(core.Postgres)
+	t.OnOutcome(func(o core.Outcome) { fmt.Println("first event:", o) })
+	t.Observe("SAVEPOINT before_second", nil)
+	t.OnOutcome(func(o core.Outcome) { fmt.Println("second event:", o) })
+	t.Observe("ROLLBACK TO SAVEPOINT before_second", nil)
+	err := t.Commit(func() error { return nil }) // sends COMMIT
+	fmt.Println(err)
+	// Output:
+	// second event: rolled_back
+	// first event: committed
+	// <nil>
+}
+
+// The answer of COMMIT is lost: nobody knows, and nothing that depends on the commit is done.
+func ExampleTracker_Commit() {
+	t := core.NewTracker(core.Postgres)
+	t.OnOutcome(func(o core.Outcome) { fmt.Println("event:", o) })
+	err := t.Commit(func() error { return errors.New("connection reset by peer") })
+	fmt.Println(errors.Is(err, core.ErrCommitUnknown))
+	// Output:
+	// event: unknown
+	// true
+}
+
+// A publisher says what its errors mean.
+func ExamplePermanent() {
+	publisher := core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+		if len(d.Payload) > 1<<20 {
+			return core.Permanent(errors.New("the broker takes no more than 1 MiB"))
+		}
+		return nil
+	})
+	err := publisher.Publish(context.Background(), core.Delivery{Event: core.Event{Payload: make([]byte, 2<<20)}})
+	class, _ := core.ClassOf(err)
+	fmt.Println(class, err)
+	// Output: permanent the broker takes no more than 1 MiB
+}
+
+// An event has one row for each topic, whose id follows from both; a further row of it gets a fresh id in the same range.
+func ExampleNewRowID() {
+	const event = "018f3e2a-7b1c-7def-8123-456789abcdef"
+	orders, _ := core.NewRowID(event, "orders")
+	audit, _ := core.NewRowID(event, "audit")
+	first, last, _ := core.RowIDRange(event)
+	fmt.Println(orders)
+	fmt.Println(audit)
+	fmt.Println(first, "to", last)
+	// Output:
+	// 018f3e2a-7b1c-8def-8a7a-600d26bce434
+	// 018f3e2a-7b1c-8def-baf5-f1165cdbb903
+	// 018f3e2a-7b1c-8def-8000-000000000000 to 018f3e2a-7b1c-8def-bfff-ffffffffffff
+}
+
+// Events of one tenant, topic and key share a lane.
+func ExampleNewLane() {
+	a := core.NewLane("acme", "orders", "order/7")
+	b := core.NewLane("acme", "orders", "order/8")
+	fmt.Printf("%x\n%x\n%x\n", a, b, core.LanePrefix("orders"))
+	// Output:
+	// 1c168adbcee0f1be5ef7f2cd971a6963
+	// 1c168adb6c37161dd7108283af1c8cee
+	// 1c168adb
+}
+
+// Every problem is reported at once.
+func ExampleConfig_Validate() {
+	err := core.Config{Workers: -1, DeadPolicy: 9}.Validate()
+	fmt.Println(err)
+	// Output:
+	// outbox: config: Repository is missing
+	// outbox: config: Workers is negative
+	// outbox: config: DeadPolicy 9 is unknown
+}
+
+// Several observers hear the same.
+func ExampleTeeObserver() {
+	metrics := &core.Observer{Inserted: func(topic string, _ bool) { fmt.Println("metrics:", topic) }}
+	traces := &core.Observer{Inserted: func(topic string, _ bool) { fmt.Println("traces:", topic) }}
+	repo := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: repo, Observer: core.TeeObserver(metrics, traces)})
+	if err != nil {
+		panic(err)
+	}
+	err = repo.Transactor().RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) error {
+		_, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed"})
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// metrics: order.placed
+	// traces: order.placed
+	// <nil>
+}
+
+// Publish finds the transaction in the context, too.
+func ExampleContextWithTx() {
+	repo := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: repo})
+	if err != nil {
+		panic(err)
+	}
+	_, err = ob.Publish(context.Background(), nil, core.Event{Type: "order.placed"})
+	fmt.Println(errors.Is(err, core.ErrNoTransaction))
+	err = repo.Transactor().RunInTx(context.Background(), func(ctx context.Context, _ core.Tx) error { // ctx carries the transaction
+		_, err := ob.Publish(ctx, nil, core.Event{Type: "order.placed"})
+		return err
+	})
+	fmt.Println(err, len(repo.Rows()))
+	// Output:
+	// true
+	// <nil> 1
+}

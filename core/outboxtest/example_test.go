@@ -1,0 +1,146 @@
+package outboxtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// placeOrder is the application's code: it knows a Transactor and an Outbox, not what is below them.
+func placeOrder(ctx context.Context, db core.Transactor, ob *core.Outbox, id string) error {
+	return db.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		// ... the order is stored with tx ...
+		_, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateType: "order", AggregateID: id})
+		return err
+	})
+}
+
+// A test of an application runs its code on a table in memory and looks at what left.
+func ExampleNewOutbox() {
+	t := &testing.T{} // that of the test
+
+	ob := outboxtest.NewOutbox(t, core.Config{})
+	ctx := context.Background()
+	if err := placeOrder(ctx, ob.Transactor, ob.Outbox, "7"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ob.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	d := outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Type: "order.placed"})
+	outboxtest.RequireNotPublished(t, ob.Publisher, outboxtest.Match{Type: "order.cancelled"})
+	fmt.Println(d.Topic, d.Key, d.Attempt)
+	// Output: order.placed order/7 1
+}
+
+// What happens when a broker is down, and when it answers again.
+func ExamplePublisher() {
+	t := &testing.T{}
+
+	ob := outboxtest.NewOutbox(t, core.Config{Breaker: core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond}})
+	ctx := context.Background()
+	ob.Publisher.Outage("order.placed", nil)
+	if err := placeOrder(ctx, ob.Transactor, ob.Outbox, "7"); err != nil {
+		t.Fatal(err)
+	}
+	err := ob.Drain(ctx)
+	fmt.Println("down:", len(ob.Publisher.Accepted()), errors.Is(err, core.ErrStopped))
+
+	ob.Publisher.Restore("order.placed")
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error)
+	go func() { done <- ob.Run(running) }()
+	accepted := ob.Publisher.Wait(t, 1)
+	stop()
+	fmt.Println("up:", len(accepted), <-done)
+	// Output:
+	// down: 0 true
+	// up: 1 <nil>
+}
+
+// The table is in memory, and its transactions behave like those of a database: here the answer of COMMIT is lost, so
+// the caller cannot know, and the row is there.
+func ExampleRepository_FailCommit() {
+	repo := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: repo})
+	if err != nil {
+		panic(err)
+	}
+	repo.FailCommit(outboxtest.CommitAnswerLost)
+	err = placeOrder(context.Background(), repo.Transactor(), ob, "7")
+	fmt.Println(err != nil, len(repo.Rows()), repo.Rows()[0].Status)
+	// Output: true 1 new
+}
+
+// The third claim fails; everything else goes through.
+func ExampleFaultyRepository() {
+	repo := outboxtest.NewFaultyRepository(outboxtest.NewRepository())
+	repo.Fail(outboxtest.Fault{Method: outboxtest.MethodClaimUnordered, N: 3})
+	for range 4 {
+		_, err := repo.ClaimUnordered(context.Background(), core.ClaimRequest{Limit: 1, MaxBytes: 1})
+		fmt.Println(err)
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// connection lost
+	// <nil>
+}
+
+// The author of another Repository runs the suite from a test of its own.
+func ExampleTestRepository() {
+	_ = func(t *testing.T) {
+		outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
+			New: func(*testing.T) outboxtest.Backend {
+				repo := outboxtest.NewRepository() // an empty table of the implementation under test
+				return outboxtest.Backend{
+					Repository: repo,
+					Begin:      func(ctx context.Context) (outboxtest.Transaction, error) { return repo.Begin(ctx) },
+					Audits:     func(testing.TB) int { return len(repo.Audits()) },
+				}
+			},
+			AbortsOnError: true, // as PostgreSQL
+		})
+	}
+}
+
+// The author of an adapter runs the suite from a test of its own.
+func ExampleTestAdapter() {
+	_ = func(t *testing.T) {
+		outboxtest.TestAdapter(t, outboxtest.AdapterHarness{
+			Open: func(t *testing.T, cfg core.Config) outboxtest.Adapter {
+				repo := outboxtest.NewRepository() // that of the adapter's database
+				cfg.Repository = repo
+				ob, err := core.New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return outboxtest.Adapter{
+					Outbox:     ob,
+					Transactor: repo.Transactor(),
+					Publish: func(ctx context.Context, events ...core.Event) error {
+						_, err := ob.Publish(ctx, nil, events...)
+						return err
+					},
+					Exec: func(ctx context.Context, query string) error {
+						tx, _ := core.TxFromContext(ctx)
+						_, err := tx.Exec(ctx, query)
+						return err
+					},
+					Stored: func(context.Context) (ids []string, err error) {
+						for _, row := range repo.Rows() {
+							ids = append(ids, row.Event.ID)
+						}
+						return ids, nil
+					},
+				}
+			},
+			AbortsOnError: true, // as PostgreSQL
+		})
+	}
+}

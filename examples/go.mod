@@ -7,8 +7,6 @@ require (
 	github.com/ormoutbox/ormoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/gormoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge v0.0.0
-	github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge v0.0.0
-	github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge v0.0.0
 	gorm.io/driver/sqlite v1.6.0
 	gorm.io/gorm v1.31.2
 	modernc.org/sqlite v1.61.1
@@ -26,6 +24,7 @@ require (
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	github.com/stretchr/testify v1.11.1 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.20.0 // indirect
 	modernc.org/libc v1.79.0 // indirect

@@ -27,7 +27,8 @@ type result struct {
 	Problems   []string `json:"problems,omitempty"`
 	Files      string   `json:"files,omitempty"`
 
-	audited bool // else the numbers mean nothing
+	killsAsked int
+	audited    bool // else the numbers mean nothing
 }
 
 // audit reads the files of an ended shop and compares them.

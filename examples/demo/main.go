@@ -80,9 +80,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 // demonstrate kills and restarts the shop until it ends by itself, then audits its books. dir holds its files; empty: there are none.
 func demonstrate(ctx context.Context, opts options, out *screen) (result result, dir string, err error) {
-	result.Asked, result.Seed = opts.orders, opts.seed
+	result.Asked, result.killsAsked, result.Seed = opts.orders, opts.kills, opts.seed
 	start := time.Now()
-	defer func() { result.Seconds = time.Since(start).Round(time.Millisecond).Seconds() }()
+	defer func() {
+		result.Seconds = time.Since(start).Round(time.Millisecond).Seconds()
+		if err != nil && ctx.Err() != nil { // then it failed of that, whatever it says
+			err = fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+	}()
 
 	dir, err = os.MkdirTemp("", "outbox-demo-")
 	if err != nil {

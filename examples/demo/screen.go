@@ -60,7 +60,7 @@ func printLedger(w io.Writer, r result) {
 		if r.Files != "" {
 			fmt.Fprintf(&b, "The files were kept: %s\n", r.Files)
 		}
-		fmt.Fprintf(&b, "The same moments for the kills: -seed %d\n", r.Seed)
+		fmt.Fprintf(&b, "To kill at the same points again: -seed %d\n", r.Seed)
 	}
 	io.WriteString(w, b.String())
 }
@@ -75,7 +75,11 @@ func printNumbers(b *strings.Builder, r result) {
 	line("out of order", r.OutOfOrder, "first copies that came after a later order of their customer")
 	line("duplicates", r.Duplicates, "seen by the consumer: delivered, and killed before that was noted")
 	b.WriteString("\n")
-	line("kills", r.Kills, "SIGKILL in the middle of the work")
+	kills := "SIGKILL in the middle of the work"
+	if r.Kills < r.killsAsked {
+		kills += fmt.Sprintf("; it had finished before the other %d", r.killsAsked-r.Kills)
+	}
+	line("kills", r.Kills, kills)
 	line("rolled back", r.RolledBack, "orders given up after their event was written: none may be delivered")
 	line("hot", r.Hot, "events published straight from their commit")
 	line("cold", r.Cold, "events found in the table: after a kill, or waiting behind one of these")

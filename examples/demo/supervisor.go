@@ -53,7 +53,6 @@ type supervisor struct {
 
 	lives, kills int
 	reported     counts
-	tampered     bool
 }
 
 func newSupervisor(dir string, opts options, out *screen) (*supervisor, error) {
@@ -67,9 +66,16 @@ func newSupervisor(dir string, opts options, out *screen) (*supervisor, error) {
 // run returns when the shop has ended by itself: all orders are taken and nothing is left in its outbox.
 func (s *supervisor) run(ctx context.Context) error {
 	s.out.printf("%d orders, %d kills, seed %d: SQLite, GORM, a Go channel, one binary\n\n", s.opts.orders, s.opts.kills, s.opts.seed)
+	if s.opts.tamper != tamperNothing {
+		s.out.printf("  As asked for, a row will be removed: %s\n", s.opts.tamper)
+	}
 	for {
 		s.lives++
-		killed, err := s.life(ctx)
+		live := s.life
+		if s.lives == 1 && s.opts.tamper == tamperOutbox {
+			live = s.robbedLife
+		}
+		killed, err := live(ctx, s.due)
 		if err != nil {
 			return err
 		}
@@ -77,20 +83,25 @@ func (s *supervisor) run(ctx context.Context) error {
 			break
 		}
 		s.kills++
-		if s.opts.tamper == tamperOutbox && !s.tampered {
-			if s.tampered, err = removeFromOutbox(ctx, s.dir); err != nil {
-				return err
-			}
-		}
-	}
-	if s.opts.tamper == tamperOutbox && !s.tampered {
-		return errors.New("no kill left a row in the outbox that could be removed")
 	}
 	return nil
 }
 
-// life runs the shop once. killed is false when it ended by itself.
-func (s *supervisor) life(ctx context.Context) (killed bool, err error) {
+// robbedLife is a life in which nothing can be delivered, because the ledger is locked. After the kill an event is gone.
+func (s *supervisor) robbedLife(ctx context.Context, _ func(before counts, at int) bool) (killed bool, err error) {
+	unlock, err := lockLedger(ctx, s.dir)
+	if err != nil {
+		return false, err
+	}
+	killed, err = s.life(ctx, func(before counts, _ int) bool { return s.reported.committed > before.committed })
+	if err := errors.Join(err, unlock()); err != nil {
+		return killed, err
+	}
+	return killed, removeFromOutbox(ctx, s.dir)
+}
+
+// life runs the shop once, until it is due to be killed. killed is false when it ended by itself.
+func (s *supervisor) life(ctx context.Context, due func(before counts, at int) bool) (killed bool, err error) {
 	cmd := exec.CommandContext(ctx, s.exe, childCommand, s.dir, strconv.Itoa(s.opts.orders))
 	log, err := os.OpenFile(filepath.Join(s.dir, childLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -112,7 +123,7 @@ func (s *supervisor) life(ctx context.Context) (killed bool, err error) {
 	start, before, at, condemned := time.Now(), s.reported, s.killAt(), false
 	for scan := bufio.NewScanner(words); scan.Scan(); {
 		s.reported.add(scan.Text())
-		if !condemned && s.due(before, at) {
+		if !condemned && due(before, at) {
 			condemned = true
 			// Not at the word itself: anywhere between two transactions, or in one.
 			timer := time.AfterFunc(time.Duration(s.random.Int64N(int64(5*time.Millisecond))), func() { cmd.Process.Kill() })
@@ -124,7 +135,7 @@ func (s *supervisor) life(ctx context.Context) (killed bool, err error) {
 	took := time.Since(start).Round(10 * time.Millisecond)
 	switch {
 	case ctx.Err() != nil:
-		return false, fmt.Errorf("stopped: %w", context.Cause(ctx))
+		return false, ctx.Err()
 	case err == nil:
 		s.out.life(s.lives, s.reported, s.opts.orders, fmt.Sprintf("ended by itself after %s", took))
 		return false, nil

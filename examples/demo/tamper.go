@@ -13,7 +13,7 @@ type tamper string
 
 const (
 	tamperNothing tamper = ""
-	tamperOutbox  tamper = "outbox" // an event that was committed and not yet delivered, while the shop is down
+	tamperOutbox  tamper = "outbox" // a committed event that was not delivered yet, while the shop is down
 	tamperOrders  tamper = "orders" // an order, at the end
 	tamperLedger  tamper = "ledger" // what the consumer saw of one event, at the end
 )
@@ -28,47 +28,46 @@ func (t tamper) valid() error {
 
 // afterwards removes a row when the shop has ended.
 func (t tamper) afterwards(ctx context.Context, dir string) error {
-	var removed bool
-	var err error
 	switch t {
 	case tamperOrders:
-		removed, err = remove(ctx, filepath.Join(dir, ordersFile), `DELETE FROM orders WHERE id = (SELECT min(id) FROM orders)`)
+		return remove(ctx, filepath.Join(dir, ordersFile), `DELETE FROM orders WHERE id = (SELECT min(id) FROM orders)`)
 	case tamperLedger:
-		removed, err = remove(ctx, filepath.Join(dir, ledgerFile),
-			`DELETE FROM ledger WHERE event_id = (SELECT min(event_id) FROM ledger)`)
+		return remove(ctx, filepath.Join(dir, ledgerFile), `DELETE FROM ledger WHERE event_id = (SELECT min(event_id) FROM ledger)`)
 	default:
 		return nil
 	}
-	if err == nil && !removed {
-		err = errors.New("there is no row to remove")
+}
+
+// lockLedger keeps the consumer from writing, and so from acknowledging, until unlock is called.
+func lockLedger(ctx context.Context, dir string) (unlock func() error, err error) {
+	book, err := openLedger(ctx, filepath.Join(dir, ledgerFile))
+	if err != nil {
+		return nil, err
 	}
-	return err
+	tx, err := book.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, errors.Join(err, book.close())
+	}
+	return func() error { return errors.Join(tx.Rollback(), book.close()) }, nil
 }
 
-// removeFromOutbox removes an event that nobody has seen, if there is one.
-func removeFromOutbox(ctx context.Context, dir string) (bool, error) {
-	return remove(ctx, filepath.Join(dir, ordersFile), `DELETE FROM outbox_event WHERE id =
-		(SELECT min(id) FROM outbox_event WHERE status IN (0, 2) AND event_id NOT IN (SELECT event_id FROM book.ledger))`,
-		sql.Named("book", filepath.Join(dir, ledgerFile)))
+// removeFromOutbox removes an event that nobody has seen.
+func removeFromOutbox(ctx context.Context, dir string) error {
+	return remove(ctx, filepath.Join(dir, ordersFile), `DELETE FROM outbox_event WHERE id = (SELECT min(id) FROM outbox_event WHERE status IN (0, 2))`)
 }
 
-// remove runs one statement, beside a database that is attached under the name of the argument.
-func remove(ctx context.Context, file, query string, attached ...sql.NamedArg) (bool, error) {
+func remove(ctx context.Context, file, query string) error {
 	db, err := sql.Open("sqlite", file+pragmas)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1)
-	for _, a := range attached {
-		if _, err := db.ExecContext(ctx, `ATTACH DATABASE ? AS `+a.Name, a.Value); err != nil {
-			return false, err
-		}
-	}
 	res, err := db.ExecContext(ctx, query)
 	if err != nil {
-		return false, err
+		return err
 	}
-	n, err := res.RowsAffected()
-	return n > 0, err
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(err, errors.New("there is no row to remove"))
+	}
+	return nil
 }

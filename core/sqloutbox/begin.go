@@ -194,11 +194,11 @@ func (t *Tx) Err() error {
 func (t *Tx) Conn() TxConn { return t.conn }
 
 // Observe shows t a statement of the transaction that did not pass through it, with its rows, if any, and its error. An error that
-// comes neither from the database nor from its driver (of a hook, say) makes the outcome unknown, but does not end the
-// use of the transaction. For authors of adapters; Observe does nothing when the connection itself is tracked.
+// comes neither from the database nor from its driver (of a hook, say) makes the outcome unknown, but does not end the use of
+// the transaction. For authors of adapters; Observe does nothing when the connection itself is tracked.
 func (t *Tx) Observe(query string, rows *sql.Rows, err error) {
 	t.settleRows()
-	if err != nil && !fromDatabase(err) {
+	if err != nil && t.dialect != core.Postgres && !fromDatabase(err) {
 		t.Taint()
 		return
 	}

@@ -109,6 +109,7 @@ var vocabulary = map[core.Dialect]map[string]word{
 		"wait": fixed(" FOR UPDATE"),
 		"use":  func(n names, arg string) string { return " FORCE INDEX (" + n.indexOrPrimary(arg) + ")" },
 		"max":  fixed("GREATEST"),
+		"bin":  func(_ names, arg string) string { return "CAST(" + arg + " AS BINARY)" },
 
 		"topic":  fixed("e.ready_topic"),
 		"ready":  fixed(""),

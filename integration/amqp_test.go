@@ -22,7 +22,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-func rabbitURI(t testing.TB) string { return testdb.Server(t, "OUTBOX_TEST_RABBITMQ") }
+func rabbitURI(t testing.TB) string {
+	t.Helper()
+	return testdb.Server(t, "OUTBOX_TEST_RABBITMQ")
+}
 
 // rabbitChannel returns a channel for what a test does beside the publisher.
 func rabbitChannel(t testing.TB) *amqp091.Channel {
@@ -49,7 +52,7 @@ func rabbitTopic(t testing.TB) string {
 			t.Error(err)
 			return
 		}
-		defer conn.Close() //nolint:errcheck // nothing depends on it
+		defer conn.Close()
 		for _, drop := range []func(*amqp091.Channel) error{
 			func(ch *amqp091.Channel) error { _, err := ch.QueueDelete(name, false, false, false); return err },
 			func(ch *amqp091.Channel) error { return ch.ExchangeDelete(name, false, false) },
@@ -430,9 +433,11 @@ func TestAMQPWatermillPublishers(t *testing.T) {
 // As many workers as channels, 500 bytes; Watermill's own publisher for comparison.
 func BenchmarkAMQPPublish(b *testing.B) {
 	own := func(b *testing.B, channels int) core.Publisher {
+		b.Helper()
 		return rabbitPublisher(b, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(rabbitURI(b)), DeclareQueues: true, Channels: channels})
 	}
 	watermills := func(b *testing.B, channels int) core.Publisher {
+		b.Helper()
 		cfg := amqpbridge.QueueConfig(rabbitURI(b))
 		cfg.Publish.ChannelPoolSize = channels
 		pub, err := amqp.NewPublisher(cfg, watermill.NopLogger{})

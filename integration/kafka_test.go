@@ -20,7 +20,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-func realKafka(t testing.TB) string { return testdb.Server(t, "OUTBOX_TEST_KAFKA") }
+func realKafka(t testing.TB) string {
+	t.Helper()
+	return testdb.Server(t, "OUTBOX_TEST_KAFKA")
+}
 
 // kafkaTopic creates a topic that is deleted when the test ends. Its name is new when name is empty.
 func kafkaTopic(t testing.TB, name string, partitions int32, config map[string]*string) string {
@@ -45,7 +48,7 @@ func kafkaTopic(t testing.TB, name string, partitions int32, config map[string]*
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close() //nolint:errcheck // nothing depends on it
+	defer client.Close()
 	waitUntil(t, "every partition has a leader", func() bool {
 		for n := range partitions {
 			if _, err := client.GetOffset(name, n, sarama.OffsetNewest); err != nil {

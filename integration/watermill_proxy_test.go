@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -120,7 +119,7 @@ func (p *brokerProxy) Tell(t *testing.T, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for client := range p.clients {
-		if _, err := client.Write(b); err != nil && err != io.ErrClosedPipe {
+		if _, err := client.Write(b); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -191,7 +191,7 @@ func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 	}
 	go func() { _ = router.Run(ctx) }()
 	<-router.Running()
-	defer router.Close() //nolint:errcheck // the context ends it too
+	defer router.Close()
 
 	if err := bus.Publish(ctx, orderPlaced{ID: "outside"}); !errors.Is(err, core.ErrNoTransaction) {
 		t.Errorf("outside a transaction: err = %v, want ErrNoTransaction", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -29,9 +30,7 @@ func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	msg.SetContext(ctx)
 
 	md := make(message.Metadata, len(d.Headers)+13)
-	for k, v := range d.Headers {
-		md[k] = v
-	}
+	maps.Copy(md, d.Headers)
 	text := func(name, v string) {
 		if v != "" {
 			md[name] = v

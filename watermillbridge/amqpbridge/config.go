@@ -74,8 +74,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("amqpbridge: Config.AMQP: %w", err)
 	}
 	if _, err := amqp091.ParseURI(c.AMQP.Connection.AmqpURI); err != nil {
-		var u *url.Error // has the URI in it, and that the password
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok { // has the URI in it, and that the password
 			err = u.Err
 		}
 		return fmt.Errorf("amqpbridge: Config.AMQP.Connection.AmqpURI: %w", err)

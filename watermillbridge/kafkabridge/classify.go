@@ -27,8 +27,7 @@ func mark(err error) error {
 	if errors.As(err, &unsendable) || errors.As(err, &unencodable) {
 		return core.Permanent(err)
 	}
-	var k sarama.KError
-	if errors.As(err, &k) {
+	if k, ok := errors.AsType[sarama.KError](err); ok {
 		return markKafka(err, k)
 	}
 	return err
@@ -56,6 +55,8 @@ func markKafka(err error, k sarama.KError) error {
 	case sarama.ErrUnknownTopicOrPartition:
 		// Not the event's fault, and cured by creating the topic: the topic is stopped, nothing becomes DEAD.
 		return core.Unavailable(fmt.Errorf("the topic does not exist (create it, or let the brokers): %w", err))
+
+	default:
+		return err
 	}
-	return err
 }

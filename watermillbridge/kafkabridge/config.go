@@ -139,8 +139,11 @@ func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool
 		name string
 		d    time.Duration
 	}{
-		{"Net.DialTimeout", s.Net.DialTimeout}, {"Net.ReadTimeout", s.Net.ReadTimeout}, {"Net.WriteTimeout", s.Net.WriteTimeout},
-		{"Producer.Timeout", p.Timeout}, {"Metadata.Timeout", s.Metadata.Timeout},
+		{"Net.DialTimeout", s.Net.DialTimeout},
+		{"Net.ReadTimeout", s.Net.ReadTimeout},
+		{"Net.WriteTimeout", s.Net.WriteTimeout},
+		{"Producer.Timeout", p.Timeout},
+		{"Metadata.Timeout", s.Metadata.Timeout},
 		{"Producer.Retry.Max * Producer.Retry.Backoff", waits(p.Retry.Max, p.Retry.Backoff, p.Retry.BackoffFunc)},
 		{"Metadata.Retry.Max * Metadata.Retry.Backoff", waits(s.Metadata.Retry.Max, s.Metadata.Retry.Backoff, s.Metadata.Retry.BackoffFunc)},
 	} {

@@ -38,7 +38,6 @@ type arrival struct {
 	key       string // Kafka's own key
 	partition int32
 	offset    int64
-	again     bool // AMQP: the broker says it was delivered before
 }
 
 // consumer keeps what arrived, in this order.
@@ -64,7 +63,6 @@ func (c *consumer) add(msg *message.Message) {
 	a.offset, _ = kafka.MessagePartitionOffsetFromCtx(msg.Context())
 	key, _ := kafka.MessageKeyFromCtx(msg.Context())
 	a.key = string(key)
-	a.again = amqp.IsMessageRedelivered(msg)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

@@ -88,7 +88,7 @@ func (c *e2eCell) createTables(db *gorm.DB) {
 		c.t.Fatal(err)
 	}
 	for id := range int64(e2eOrders) {
-		if err := db.Create(&e2eOrder{ID: id}).Error; err != nil {
+		if err := db.Create(&e2eOrder{ID: id + 1}).Error; err != nil {
 			c.t.Fatal(err)
 		}
 	}

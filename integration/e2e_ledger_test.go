@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"regexp"
 	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -22,6 +23,9 @@ type tally struct {
 	calls, acks int
 	receipt     string // of the last acknowledgement
 }
+
+// variable is what differs between two errors of one kind.
+var variable = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|127\.0\.0\.1:\d+`)
 
 // through returns a publisher that keeps the books on pub.
 func (l *ledger) through(pub core.ReceiptPublisher) core.Publisher {
@@ -65,7 +69,8 @@ func (b bookkeeper) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	}
 	b.refused++
 	class, _ := core.ClassOf(err)
-	if text := class.String() + ": " + err.Error(); len(b.first) < 12 || b.first[text] > 0 {
+	text := class.String() + ": " + variable.ReplaceAllString(err.Error(), "*")
+	if len(b.first) < 12 || b.first[text] > 0 {
 		b.first[text]++
 	}
 	return receipt, err
@@ -83,6 +88,13 @@ func (l *ledger) flying() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inFlight
+}
+
+// failures returns how many calls ended with an error.
+func (l *ledger) failures() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
 }
 
 // of returns what was done about a row.

@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 type processor interface {
@@ -70,7 +72,7 @@ func (o *Outbox) observe(db *gorm.DB) {
 		return
 	}
 	err := db.Error
-	if errors.Is(err, gorm.ErrRecordNotFound) {
+	if errors.Is(err, gorm.ErrRecordNotFound) || o.dialect != core.Postgres && translatedConstraint(err) {
 		err = nil
 	}
 	switch dest := db.Statement.Dest.(type) {
@@ -83,6 +85,12 @@ func (o *Outbox) observe(db *gorm.DB) {
 		tx.Observe(query, nil, err)
 	}
 	tx.seen()
+}
+
+// translatedConstraint recognises what Config.TranslateError makes of a violated constraint, after which transactions go on
+// everywhere but on PostgreSQL.
+func translatedConstraint(err error) bool {
+	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrForeignKeyViolated) || errors.Is(err, gorm.ErrCheckConstraintViolated)
 }
 
 // unprepared returns the transaction behind the statement caches of GORM, of which there can be one in another.

@@ -73,7 +73,7 @@ func (c *capture) run() (err error) {
 			known = true // this element was there already
 			return
 		}
-		if key != "" {
+		if key != "" || c.keylessModel(model) {
 			known, lastKey = true, key
 			err = c.mapped(model, key)
 		}
@@ -97,6 +97,12 @@ func (c *capture) run() (err error) {
 		}
 	}
 	return c.publish()
+}
+
+// keylessModel reports whether an insert stored a model that has no primary key at all: then it is all there is to know.
+func (c *capture) keylessModel(model reflect.Value) bool {
+	s := c.db.Statement.Schema
+	return len(s.PrimaryFields) == 0 && model.Type().Elem() == s.ModelType && (c.op == core.OpCreate || c.op == core.OpUpsert)
 }
 
 func (c *capture) doNothing() bool {

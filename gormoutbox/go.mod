@@ -2,13 +2,15 @@ module github.com/ormoutbox/ormoutbox/gormoutbox
 
 go 1.26.0
 
-require github.com/ormoutbox/ormoutbox v0.0.0
+require (
+	github.com/ormoutbox/ormoutbox v0.0.0
+	gorm.io/gorm v1.31.2
+)
 
 require (
 	github.com/jinzhu/inflection v1.0.0 // indirect
 	github.com/jinzhu/now v1.1.5 // indirect
 	golang.org/x/text v0.20.0 // indirect
-	gorm.io/gorm v1.31.2 // indirect
 )
 
 replace github.com/ormoutbox/ormoutbox => ../

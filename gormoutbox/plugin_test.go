@@ -1,0 +1,95 @@
+package gormoutbox_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+	"gorm.io/gorm/utils/tests"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+)
+
+// What needs a database is tested in the module "integration", on PostgreSQL, MariaDB and SQLite.
+
+// named is a dialect without a database.
+type named struct {
+	tests.DummyDialector
+	name string
+}
+
+func (d named) Name() string { return d.name }
+
+func open(t *testing.T, dialect string) *gorm.DB {
+	t.Helper()
+	db, err := gorm.Open(named{name: dialect}, &gorm.Config{Logger: logger.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func TestUseReportsMistakes(t *testing.T) {
+	on := gormoutbox.Plugin(gormoutbox.Config{})
+	gormoutbox.On[struct{}](on, nil)
+	gormoutbox.On(on, func(gormoutbox.Op, *string) []gormoutbox.Event { return nil })
+	gormoutbox.On[struct{}](nil, nil)
+	for name, tc := range map[string]struct {
+		dialect string
+		plugin  *gormoutbox.Outbox
+		want    []string
+	}{
+		"dialect": {"sqlserver", gormoutbox.Plugin(gormoutbox.Config{}), []string{`"sqlserver" is not supported`}},
+		"no pool": {"sqlite", gormoutbox.Plugin(gormoutbox.Config{}), []string{"no *sql.DB"}},
+		"outbox and its settings": {"sqlite", gormoutbox.Plugin(gormoutbox.Config{
+			Outbox: new(core.Outbox), Publisher: core.NewRouter(), Prefix: "x_", Schema: "s", AutoCreate: true, RejectUntracked: true,
+		}), []string{"Publisher and Outbox", "Prefix and Outbox", "Schema and Outbox", "AutoCreate and Outbox", "RejectUntracked and Outbox"}},
+		"on": {"sqlite", on, []string{"On[struct {}] was given a nil function", "On[string]: the type must be the model's struct"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := open(t, tc.dialect).Use(tc.plugin)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in %v", want, err)
+				}
+			}
+			if err := tc.plugin.Run(t.Context()); !errors.Is(err, gormoutbox.ErrNotInstalled) {
+				t.Errorf("Run: %v, want ErrNotInstalled", err)
+			}
+		})
+	}
+}
+
+func TestPublishWithoutPlugin(t *testing.T) {
+	for name, db := range map[string]*gorm.DB{"nil": nil, "zero": {}, "no plugin": open(t, "sqlite")} {
+		if err := gormoutbox.Publish(db, gormoutbox.Event{Type: "x"}); !errors.Is(err, gormoutbox.ErrNotInstalled) {
+			t.Errorf("%s: %v, want ErrNotInstalled", name, err)
+		}
+		if _, err := gormoutbox.TxOf(db); !errors.Is(err, gormoutbox.ErrNoTransaction) {
+			t.Errorf("%s: TxOf: %v, want ErrNoTransaction", name, err)
+		}
+	}
+	if name := gormoutbox.Plugin(gormoutbox.Config{}).Name(); name != "outbox" {
+		t.Errorf("name %q", name)
+	}
+}
+
+func TestClassesOfErrors(t *testing.T) {
+	cause := errors.New("cause")
+	for name, err := range map[string]error{
+		"permanent": gormoutbox.Permanent(cause), "transient": gormoutbox.Transient(cause), "unavailable": gormoutbox.Unavailable(cause),
+	} {
+		if class, ok := core.ClassOf(err); !ok || class.String() != name || !errors.Is(err, cause) {
+			t.Errorf("%s is %v", name, class)
+		}
+	}
+	if gormoutbox.NewEventID() == gormoutbox.NewEventID() {
+		t.Error("two events have one id")
+	}
+}

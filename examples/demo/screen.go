@@ -34,7 +34,7 @@ func (s *screen) life(number int, c counts, orders int, end string) {
 	}
 	s.drawn = time.Now()
 	width := len(fmt.Sprint(orders))
-	line := fmt.Sprintf("  life %-3d committed %*d of %d   delivered %*d", number, width, c.committed, orders, width, c.delivered)
+	line := fmt.Sprintf("  life %-3d committed %*d of %d   copies delivered %*d", number, width, c.committed, orders, width, c.delivered)
 	if end != "" {
 		line += "   " + end + "\n"
 	}

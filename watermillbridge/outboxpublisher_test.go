@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	bridge "github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -191,4 +192,40 @@ func TestOutboxPublisherHook(t *testing.T) {
 	if e := ob.events[0]; e.Key != "c-1" || !e.Unordered || e.Headers["customer"] != "c-1" {
 		t.Errorf("event = %+v", e)
 	}
+}
+
+// What the bridge sends is acceptable to an outbox again, and an identity is never replaced behind the sender's back.
+func TestOutboxPublisherWithAnOutbox(t *testing.T) {
+	t.Parallel()
+	ob := outboxtest.NewOutbox(t, core.Config{})
+	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
+	publish := func(msg *message.Message) error {
+		return ob.Transactor.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
+			msg.SetContext(ctx)
+			return p.Publish("elsewhere", msg)
+		})
+	}
+
+	d := fullDelivery(t)
+	if err := publish(bridge.NewMessage(t.Context(), d)); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(bridge.NewMessage(t.Context(), d)); !errors.Is(err, core.ErrDuplicateEvent) {
+		t.Errorf("the same event again: err = %v, want ErrDuplicateEvent", err)
+	}
+	bad := message.NewMessage("018f2d3e-4c5b-7000-8000-000000000001", nil)
+	bad.Metadata.Set("event_id", "order-42")
+	if err := publish(bad); !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), "order-42") {
+		t.Errorf("err = %v, want ErrInvalidEvent naming the id", err)
+	}
+	for _, uuid := range []string{"01J5ZK7Q8W9X0Y1Z2A3B4C5D6E", "short", ""} {
+		if err := publish(message.NewMessage(uuid, nil)); err != nil {
+			t.Errorf("UUID %q: %v", uuid, err)
+		}
+	}
+
+	if err := ob.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Topic: "elsewhere", Type: d.Type, AggregateID: d.AggregateID})
 }

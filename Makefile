@@ -28,7 +28,7 @@ help: ## list the targets
 # ORDERS and KILLS, when given, reach the program through the environment.
 .PHONY: demo
 demo: ## run the demonstration (ORDERS=, KILLS=)
-	@go run ./examples/demo
+	@CGO_ENABLED=0 go run ./examples/demo # without cgo: no C compiler, and a quick build
 
 # ---- test ----
 

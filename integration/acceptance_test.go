@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rabbitmq/amqp091-go"
+
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -254,10 +256,11 @@ func TestA22BrokerRefuses(t *testing.T) {
 			refusals++
 			return errors.New("the queue is full")
 		})
-		p.run()
+		stop := p.run()
 		p.publish(core.Event{ID: id, Type: "a", Key: "k"})
 		followers := p.publish(core.Event{Type: "a", Key: "k"}, core.Event{Type: "a", Key: "k"})
 		p.awaitDone(3)
+		stop()
 		if r := p.row(id); r.Attempts != 6 || r.Lost != 0 {
 			t.Errorf("row %+v, want 6 attempts", r)
 		}
@@ -268,6 +271,62 @@ func TestA22BrokerRefuses(t *testing.T) {
 			t.Errorf("accepted %v, want the refused event first: it holds up its key", got)
 		}
 	})
+}
+
+// The same with a broker: a full queue of RabbitMQ refuses what is published to it.
+func TestA22BrokerRefusesRabbitMQ(t *testing.T) {
+	t.Parallel()
+	r := rabbitBroker{testdb.Server(t, "OUTBOX_TEST_RABBITMQ")}
+	topic := uniqueTopic("narrow")
+	var queue *amqp091.Channel
+	conn, err := amqp091.Dial(r.uri)
+	if err == nil {
+		queue, err = conn.Channel()
+	}
+	if err == nil {
+		_, err = queue.QueueDeclare(topic, true, false, false, false, amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { queue.QueueDelete(topic, false, false, false); conn.Close() })
+	take := func() string {
+		var id string
+		eventually(t, "a message is in the queue", func() bool {
+			d, ok, err := queue.Get(topic, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, _ = d.Headers[core.HeaderEventID].(string)
+			return ok
+		})
+		return id
+	}
+
+	p := newProcess(t, testdb.Postgres(t), core.Config{
+		Publisher: r.publisher(t), Retry: core.RetryPolicy{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 10_000},
+	})
+	first := p.publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
+	p.run()
+	p.awaitDone(1)
+	second := p.publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
+	eventually(t, "attempts grow", func() bool {
+		row := p.row(second)
+		if row.Status != statusNew && row.Status != statusRetry {
+			t.Fatalf("refused by the broker: %+v", row)
+		}
+		return row.Attempts >= 5 && row.ErrorCode == "transient"
+	})
+	if got := take(); got != first {
+		t.Fatalf("the queue held %s, want %s", got, first)
+	}
+	p.awaitDone(2)
+	if got := take(); got != second {
+		t.Fatalf("the queue held %s, want %s", got, second)
+	}
+	if row := p.row(second); row.Attempts < 5 {
+		t.Errorf("row %+v", row)
+	}
 }
 
 // An outage, also one that nobody classified, makes no dead letters of a backlog.

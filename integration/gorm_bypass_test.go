@@ -60,27 +60,34 @@ func TestGORMForeignTxIsUntracked(t *testing.T) {
 	})
 }
 
-// A session with a context that was made before db.Use still has the pool of that time.
+// A session with a context that was made before db.Use still has the pool of that time. With a statement cache it shares that,
+// and with it the plugin's pool.
 func TestGORMSessionFromBeforeUse(t *testing.T) {
-	var early, plain *gorm.DB
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
-		noError(t, early.Create(newOrder("implicit")).Error)
-		noError(t, early.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "explicit") }))
-		noError(t, plain.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "shared") }))
-		g.wantRows(t, "implicit", "explicit", "shared")
-		g.wantHot(t, "implicit", "shared")
+		noError(t, g.early.Create(newOrder("implicit")).Error)
+		noError(t, g.early.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "explicit") }))
+		g.wantRows(t, "implicit", "explicit")
+		if g.PrepareStmt {
+			g.wantHot(t, "implicit", "explicit")
+			return
+		}
+		g.wantHot(t, "implicit")
+		if g.untracked != 1 {
+			t.Errorf("%d untracked rows, want 1", g.untracked)
+		}
 	}, func(o *gormOptions) {
-		o.before = func(_ *testing.T, _ testdb.DB, db *gorm.DB) {
-			early, plain = db.WithContext(context.Background()), db.Session(&gorm.Session{})
-		}
-		if o.prepare { // one statement cache is shared by all, so that the early session is followed too
-			o.before = func(_ *testing.T, _ testdb.DB, db *gorm.DB) {
-				plain = db.Session(&gorm.Session{})
-				early = db.WithContext(context.Background())
-				early.Statement.ConnPool = early.Statement.ConnPool.(*gorm.PreparedStmtDB).ConnPool
-			}
-		}
+		o.before = func(_ *testing.T, g *gormEnv) { g.early = g.WithContext(context.Background()) }
+	})
+}
+
+func TestGORMPlainSessionFromBeforeUse(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		noError(t, g.early.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "shared") }))
+		g.wantHot(t, "shared")
+	}, func(o *gormOptions) {
+		o.before = func(_ *testing.T, g *gormEnv) { g.early = g.Session(&gorm.Session{}) }
 	})
 }
 
@@ -143,9 +150,8 @@ func TestGORMBeforeDBResolver(t *testing.T) {
 
 // When dbresolver came first, transactions on a source it is told to use are not followed. Nothing is lost.
 func TestGORMAfterDBResolver(t *testing.T) {
-	var r *dbresolver.DBResolver
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		defer closeResolved(t, r)
+		defer closeResolved(t, g.resolver)
 		g.run(t)
 		noError(t, g.Create(newOrder("implicit")).Error)
 		noError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("explicit")).Error }))
@@ -156,9 +162,9 @@ func TestGORMAfterDBResolver(t *testing.T) {
 			t.Errorf("%d untracked rows, want 1", g.untracked)
 		}
 	}, func(o *gormOptions) {
-		o.before = func(t *testing.T, db testdb.DB, g *gorm.DB) {
-			r = resolver(db)
-			noError(t, g.Use(r))
+		o.before = func(t *testing.T, g *gormEnv) {
+			g.resolver = resolver(g.db)
+			noError(t, g.Use(g.resolver))
 		}
 	})
 }

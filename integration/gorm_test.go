@@ -16,6 +16,7 @@ import (
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
+	"gorm.io/plugin/dbresolver"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
@@ -31,6 +32,9 @@ type gormEnv struct {
 	ob    *gormoutbox.Outbox
 	plain *sql.DB // for looking at the tables from outside
 
+	early    *gorm.DB // what a test made before db.Use
+	resolver *dbresolver.DBResolver
+
 	mu        sync.Mutex
 	published []string // types of the events that went the fast path
 	warm      bool
@@ -42,7 +46,7 @@ type gormOptions struct {
 	connector bool // the pool is opened with sqloutbox.Connector
 	gorm      gorm.Config
 	outbox    gormoutbox.Config
-	before    func(t *testing.T, db testdb.DB, g *gorm.DB) // before db.Use
+	before    func(t *testing.T, g *gormEnv) // before db.Use
 }
 
 // eachGORM runs fn on each database, with and without prepared statements.
@@ -54,7 +58,10 @@ func eachGORM(t *testing.T, fn func(t *testing.T, g *gormEnv), options ...func(*
 			set(&o)
 		}
 		t.Run(name, func(t *testing.T) {
-			testdb.Each(t, func(t *testing.T, db testdb.DB) { fn(t, openGORM(t, db, o)) })
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				t.Parallel()
+				fn(t, openGORM(t, db, o))
+			})
 		})
 	}
 }
@@ -102,7 +109,7 @@ func openGORM(t *testing.T, db testdb.DB, o gormOptions) *gormEnv {
 		t.Fatal(err)
 	}
 	if o.before != nil {
-		o.before(t, db, gdb)
+		o.before(t, g)
 	}
 	config := o.outbox
 	if config.Outbox == nil {

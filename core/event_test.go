@@ -207,7 +207,9 @@ type codec struct {
 	err         error
 }
 
-func (c codec) Encode(context.Context, any) ([]byte, string, error) { return c.payload, c.contentType, c.err }
+func (c codec) Encode(context.Context, any) ([]byte, string, error) {
+	return c.payload, c.contentType, c.err
+}
 
 func TestEventCodec(t *testing.T) {
 	row := publishOne(t, core.Config{Codec: codec{payload: []byte{1, 2}, contentType: "application/x-two"}}, core.Event{Type: "t", Data: 5})

@@ -4,7 +4,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -24,14 +23,21 @@ type Tracker struct {
 	savepoints []savepoint
 	tainted    bool // for good
 	blind      bool // for good, and not even a rollback tells what became of what: transaction control went past us
+	murky      bool // a name was spelled in two ways: there may be savepoints here that the database no longer has
 	failed     bool // PostgreSQL refuses everything until a savepoint is rolled back to
 	aborted    error
 	done       bool
 }
 
 type savepoint struct {
-	name string // folded to lower case, without quotes
-	mark int    // len(callbacks) when it was set
+	name spName
+	mark int // len(callbacks) when it was set
+}
+
+// spName is the name of a savepoint. Whether two spellings are the same name differs between databases; the same spelling always is.
+type spName struct {
+	folded  string // lower case, without quotes: as coarse as the coarsest database
+	spelled string // as it was written
 }
 
 // NewTracker returns the Tracker of a transaction that has just begun.
@@ -110,11 +116,7 @@ func (t *Tracker) Observe(query string, err error) {
 	case ctlSavepoint:
 		t.savepoints = append(t.savepoints, savepoint{name: name, mark: len(t.callbacks)})
 	case ctlRelease:
-		if i := t.last(name); i >= 0 {
-			t.savepoints = t.savepoints[:i]
-		} else {
-			t.tainted = true
-		}
+		t.release(name)
 	case ctlRollbackTo:
 		t.failed = false // it was accepted, so what failed is undone with everything since the savepoint
 		t.rollbackTo(name)
@@ -140,40 +142,61 @@ func (t *Tracker) fatal(query string, err error) bool {
 	return false
 }
 
-func (t *Tracker) last(name string) int {
-	for i, s := range slices.Backward(t.savepoints) {
-		if s.name == name {
-			return i
+// find returns the first and the last savepoint that name may mean, or -1 and -1.
+func (t *Tracker) find(name spName) (first, last int) {
+	first, last = -1, -1
+	for i, s := range t.savepoints {
+		if s.name.folded == name.folded {
+			last = i
+			if first < 0 {
+				first = i
+			}
 		}
 	}
-	return -1
+	return first, last
 }
 
-// rollbackTo drops what was registered since the savepoint. Names are compared without regard to case and quotes, which is
-// coarser than what some databases do, so with several matches it drops from the earliest and keeps the frames up to the
-// last: it may drop too much (the poller finds it), never too little.
-func (t *Tracker) rollbackTo(name string) {
-	first := -1
-	for i, s := range t.savepoints {
-		if s.name == name {
-			first = i
-			break
-		}
-	}
-	if first < 0 {
+// exact reports whether name means savepoint i, the last of those that it may mean, for certain: every database takes the latest
+// of one spelling.
+func (t *Tracker) exact(name spName, i int) bool {
+	return !t.murky && t.savepoints[i].name.spelled == name.spelled
+}
+
+// release forgets the savepoint and those behind it. In doubt it keeps more than the database does.
+func (t *Tracker) release(name spName) {
+	first, last := t.find(name)
+	if last < 0 {
 		t.tainted = true
 		return
 	}
-	mark, last := t.savepoints[first].mark, t.last(name)
+	if first != last && !t.exact(name, last) {
+		t.murky = true
+	}
+	t.savepoints = t.savepoints[:last]
+}
+
+// rollbackTo drops what was registered since the savepoint. When it is not certain which one that is, it drops from the earliest and
+// keeps the frames up to the last: it may drop too much (the poller finds it), never too little.
+func (t *Tracker) rollbackTo(name spName) {
+	first, last := t.find(name)
+	if last < 0 {
+		t.tainted = true
+		return
+	}
+	at, outcome := last, RolledBack
+	if first != last && !t.exact(name, last) {
+		t.murky = true
+		at, outcome = first, Unknown // some of them may in truth still be there
+	}
+	if t.blind {
+		outcome = Unknown
+	}
+	mark := t.savepoints[at].mark
 	dropped := append([]func(Outcome){}, t.callbacks[mark:]...)
 	t.callbacks = t.callbacks[:mark:mark]
 	t.savepoints = t.savepoints[:last+1]
 	for i := range t.savepoints { // a mark beyond the end would bring dropped callbacks back
 		t.savepoints[i].mark = min(t.savepoints[i].mark, mark)
-	}
-	outcome := RolledBack
-	if first != last || t.blind {
-		outcome = Unknown // some of them may in truth still be there
 	}
 	t.call(dropped, outcome)
 }
@@ -248,15 +271,15 @@ const (
 )
 
 // control recognises transaction control in a statement. Only the first words matter.
-func control(query string) (ctl, string) {
+func control(query string) (ctl, spName) {
 	q := skipSpace(query)
 	if len(q) < 3 {
-		return ctlNone, ""
+		return ctlNone, spName{}
 	}
 	switch q[0] | 0x20 { // most statements end here
 	case 's', 'r', 'c', 'e', 'b', 'a', 'p':
 	default:
-		return ctlNone, ""
+		return ctlNone, spName{}
 	}
 	w, rest := word(q)
 	switch w {
@@ -274,26 +297,26 @@ func control(query string) (ctl, string) {
 	case "ROLLBACK", "ABORT":
 		w, rest = word(rest)
 		if w == "WORK" || w == "TRANSACTION" || w == "TRAN" {
-			if name := ident(rest); w == "TRAN" && name != "" { // SQL Server: ROLLBACK TRAN name
+			if name := ident(rest); w == "TRAN" && name.folded != "" { // SQL Server: ROLLBACK TRAN name
 				return ctlRollbackTo, name
 			}
 			w, rest = word(rest)
 		}
 		if w != "TO" {
-			return ctlEnd, ""
+			return ctlEnd, spName{}
 		}
 		if w2, r2 := word(rest); w2 == "SAVEPOINT" {
 			rest = r2
 		}
 		return ctlRollbackTo, ident(rest)
 	case "COMMIT", "END", "BEGIN":
-		return ctlEnd, ""
+		return ctlEnd, spName{}
 	case "START", "PREPARE": // PREPARE TRANSACTION is the first half of a two-phase commit
 		if w, _ = word(rest); w == "TRANSACTION" {
-			return ctlEnd, ""
+			return ctlEnd, spName{}
 		}
 	}
-	return ctlNone, ""
+	return ctlNone, spName{}
 }
 
 // hiddenControl reports whether transaction control may follow a semicolon: some drivers run several statements sent as one. A
@@ -336,22 +359,25 @@ func word(s string) (string, string) {
 	return strings.ToUpper(s[:i]), s[i:]
 }
 
-// ident reads a savepoint name: quotes removed, lower case, up to a blank, a semicolon or a comment.
-func ident(s string) string {
+// ident reads a savepoint name, up to a blank, a semicolon or a comment.
+func ident(s string) spName {
 	s = strings.TrimSpace(skipSpace(s))
+	name := spName{folded: s, spelled: strings.TrimRight(s, " \t\r\n;")}
 	if s == "" {
-		return ""
+		return name
 	}
 	if q := s[0]; q == '"' || q == '`' || q == '[' {
 		if q == '[' {
 			q = ']'
 		}
 		if i := strings.IndexByte(s[1:], q); i >= 0 {
-			return strings.ToLower(s[1 : 1+i])
+			name.folded = strings.ToLower(s[1 : 1+i])
+			return name
 		}
 	}
 	if i := strings.IndexAny(s, " \t\r\n;/-"); i >= 0 {
-		s = s[:i]
+		name.folded = s[:i]
 	}
-	return strings.ToLower(s)
+	name.folded = strings.ToLower(name.folded)
+	return name
 }

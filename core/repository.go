@@ -11,8 +11,9 @@ import (
 // Contract. Every instant that is persisted or compared is read from the database's clock; callers pass durations. Except
 // for Insert, which runs in the caller's transaction and never repeats a statement, each method is one short transaction
 // of its own that is repeated on a deadlock or a serialization failure. A claim is the pair of node and claim number: a "guess"
-// (MarkFailed, Renew, Release) changes a row only while that claim is its latest and the row is open; a "fact" (MarkDone)
-// changes it from NEW, RETRY or DEAD whoever reports it. A guess that changes nothing is normal and no error.
+// (MarkFailed, Renew, Release) changes a row only while that claim is its latest, the row is open and the claim was not given back
+// (its lease may have run out), so that a guess that is repeated because its answer was lost changes nothing; a "fact" (MarkDone)
+// changes a row from NEW, RETRY or DEAD whoever reports it. A guess that changes nothing is normal and no error.
 type Repository interface {
 	// Insert writes rows in the transaction and returns, for each, its place in its lane. For ordered rows it locks the key
 	// row of each lane until the end of the transaction, lanes in ascending order, once per lane.

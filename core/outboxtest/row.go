@@ -86,9 +86,9 @@ func (r *Row) claimable(now time.Time, maxLease time.Duration) bool {
 	return r.Status.open() && !r.AvailableAt.After(now) && !r.leased(now, maxLease)
 }
 
-// heldBy reports whether the claim is the row's latest and the row is open.
+// heldBy reports whether the claim is the row's latest, the row is open and the claim was neither released nor settled.
 func (r *Row) heldBy(node string, claimNo int64) bool {
-	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node
+	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && !r.LeaseUntil.IsZero()
 }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {

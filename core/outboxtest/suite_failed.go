@@ -16,6 +16,7 @@ func markFailedCases() []repositoryCase {
 		{"a dead row is listed and not claimed", failedDead},
 		{"a claim that somebody else has since changes nothing", failedStale},
 		{"a claim that never was changes nothing", failedForeign},
+		{"a claim that was settled or given back changes nothing", failedAfterEnd},
 		{"each failure has its own result", failedEach},
 		{"many failures", failedMany},
 		{"no failures", func(f *fixture) { f.must(len(f.fail(nodeA)) == 0, "results for nothing") }},
@@ -125,6 +126,27 @@ func failedForeign(f *fixture) {
 		}
 		f.changesNothing(nodeA, core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: 1})
 		f.must(f.renew(nodeA, longLease, ref(c))[0], "the holder lost its claim")
+		f.done(false, c.ID)
+	}
+}
+
+// failedAfterEnd repeats guesses, as a relay does whose answer was lost.
+func failedAfterEnd(f *fixture) {
+	ends := []func(core.ClaimRef){
+		func(c core.ClaimRef) { f.must(f.release(nodeA, c) == 1, "not released") },
+	}
+	for _, kind := range []core.FailureKind{core.FailRetry, core.FailUnavailable} {
+		ends = append(ends, func(c core.ClaimRef) {
+			f.must(f.fail(nodeA, core.Failure{ClaimRef: c, Kind: kind, Code: "c"})[0], "not changed")
+		})
+	}
+	for i, end := range ends {
+		f.commit(newRow("topic", ""))
+		c := f.one(nodeA)
+		end(ref(c))
+		f.changesNothing(nodeA, ref(c))
+		again := f.one(nodeB) // at once: no lease and no delay
+		f.must(again.ID == c.ID && again.Attempts == min(1, i%2) && again.LostClaims == 0, "claimed %+v", again)
 		f.done(false, c.ID)
 	}
 }

@@ -108,8 +108,9 @@ func (r *Repository) guess(claims []core.ClaimRef, mark func(order []int) (map[c
 	return changed, nil
 }
 
-// fence is the condition of every guess.
-const fence = "e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2)"
+// fence is the condition of every guess. A claim that was released or settled has no lease any more: repeating a guess whose answer was
+// lost changes nothing.
+const fence = "e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL"
 
 const (
 	postgresDone = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL
@@ -126,7 +127,7 @@ WHERE e.id = v.id AND ` + fence + ` RETURNING e.id`
 	postgresRenew = `UPDATE {event} e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` RETURNING e.id`
 	postgresRelease = `UPDATE {event} e SET lease_until = NULL
-FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND e.lease_until IS NOT NULL RETURNING e.id`
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` RETURNING e.id`
 )
 
 func (r *Repository) markDonePostgres(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {

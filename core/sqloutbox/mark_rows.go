@@ -51,8 +51,8 @@ func (r *Repository) committed(ctx context.Context, q querier, ids []core.RowID)
 	return seen, err
 }
 
-// heldRows locks the rows whose claims the node holds. With leased, only those whose lease was not given back.
-func (r *Repository) heldRows(ctx context.Context, q querier, node string, claims []core.ClaimRef, order []int, leased bool) ([]core.RowID, error) {
+// heldRows locks the rows whose claims the node holds and has neither released nor settled.
+func (r *Repository) heldRows(ctx context.Context, q querier, node string, claims []core.ClaimRef, order []int) ([]core.RowID, error) {
 	claimNo := make(map[core.RowID]int64, len(order))
 	ids := make([]core.RowID, len(order))
 	for i, at := range order {
@@ -63,9 +63,8 @@ func (r *Repository) heldRows(ctx context.Context, q querier, node string, claim
 	err := query(ctx, q, r.withIDs("held", ids), idArgs(ids, node), func(res core.Rows) error {
 		var id id16
 		var no int64
-		var has bool
-		err := res.Scan(&id, &no, &has)
-		if no == claimNo[core.RowID(id)] && (has || !leased) {
+		err := res.Scan(&id, &no)
+		if no == claimNo[core.RowID(id)] {
 			held = append(held, core.RowID(id))
 		}
 		return err
@@ -82,7 +81,7 @@ func (r *Repository) markFailedRows(ctx context.Context, node string, failures [
 	}
 	err = r.inTx(ctx, "mark failed", func(q querier) error {
 		changed = map[core.RowID]bool{}
-		held, err := r.heldRows(ctx, q, node, refs, order, false)
+		held, err := r.heldRows(ctx, q, node, refs, order)
 		if err != nil {
 			return err
 		}
@@ -112,7 +111,7 @@ func (r *Repository) fencedRows(ctx context.Context, name string, claims []core.
 ) (changed map[core.RowID]bool, err error) {
 	err = r.inTx(ctx, name, func(q querier) error {
 		changed = map[core.RowID]bool{}
-		held, err := r.heldRows(ctx, q, node, claims, order, name == "release")
+		held, err := r.heldRows(ctx, q, node, claims, order)
 		if err != nil || len(held) == 0 {
 			return err
 		}

@@ -40,8 +40,8 @@ FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e
 	"done":        `UPDATE {event}{use:primary} SET status = 1, done_at = {now}, lease_until = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`,
 	"done_delete": `DELETE FROM {event} WHERE id IN ({ids}) AND status IN (0,2,3)`,
 	"receipt":     `UPDATE {event} SET receipt = ? WHERE id = ? AND status IN (0,2,3)`,
-	"held": `SELECT e.id, e.claim_no, CASE WHEN e.lease_until IS NULL THEN 0 ELSE 1 END FROM {event} e{use:primary}
-WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) ORDER BY e.id{wait}`,
+	"held": `SELECT e.id, e.claim_no FROM {event} e{use:primary}
+WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id{wait}`,
 	"retry": `UPDATE {event} SET status = 2, attempts = attempts + 1, available_at = {in}, lease_until = NULL, last_error_code = ?, last_error = ?
 WHERE id = ?`,
 	"dead": `UPDATE {event} SET status = 3, attempts = attempts + 1, lease_until = NULL, last_error_code = ?, last_error = ? WHERE id = ?`,

@@ -52,7 +52,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		}
 		it := r.claimedItem(c, deadline, now)
 		it.head, it.after = before.IsZero(), before
-		it.wake = length == r.cfg.LaneRun
+		it.wake = length == r.cfg.LaneRun && !c.Lane.IsZero() // there may be more
 		before = c.ID
 		r.track(it)
 		switch {

@@ -106,18 +106,15 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 			r.dropped(it, DropRolledBack)
 			r.forget(it)
 		case out == Unknown:
-			r.enter(it)
-			r.release(it, DropUnknown, true)
+			r.giveBack(it, DropUnknown, true)
 		case r.stopPicks: // shutting down, and past the time to publish
-			r.enter(it)
-			r.release(it, DropShutdown, false)
+			r.giveBack(it, DropShutdown, false)
 		case it.deadline.Sub(now) < r.cfg.LeaseMargin:
 			r.dropped(it, DropLate)
 			r.forget(it)
 			r.pollBy(it.deadline.Add(r.cfg.LeaseMargin))
 		case it.dest.open && !it.dest.mayProbe(now):
-			r.enter(it)
-			r.release(it, DropStopped, false)
+			r.giveBack(it, DropStopped, false)
 		default:
 			if it.dest.open {
 				r.startProbe(it)
@@ -133,4 +130,11 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 func (r *relay) enter(it *item) {
 	it.state = itemWaiting
 	r.active++
+}
+
+// giveBack releases a reserved row that may be in the table. Those of its lane that waited for it to come see that it does not.
+func (r *relay) giveBack(it *item, reason DropReason, wake bool) {
+	r.enter(it)
+	r.release(it, reason, wake)
+	r.advance(it.lane)
 }

@@ -1,0 +1,108 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// An event may reach its lane before the relay hears how the transaction of the event before it ended: the database gave the lock of
+// the key on as soon as that had committed. If another process then gets the earlier event, the later one must not wait for it for ever.
+func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
+	tests := []struct {
+		name   string
+		fault  outboxtest.CommitFault
+		outage bool
+	}{
+		{name: "outcome unknown", fault: outboxtest.CommitAnswerLost},
+		{name: "destination stopped", outage: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+				down := &outboxtest.Publisher{}
+				w, other := join(t, repo, pub, core.Config{Publisher: down}), join(t, repo, pub, core.Config{})
+				for _, m := range []outboxtest.Method{outboxtest.MethodClaimHeads, outboxtest.MethodClaimLane} {
+					w.faulty.Fail(outboxtest.Fault{Method: m, Times: -1}) // the other process is always the first
+				}
+				w.run()
+				told := make(chan struct{})
+				tx, err := repo.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				tx.OnOutcome(func(core.Outcome) { <-told })
+				if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
+					t.Fatal(err)
+				}
+				tx.FailCommit(tt.fault)
+				ended := make(chan error, 1)
+				go func() { ended <- tx.Commit() }()
+				synctest.Wait() // it has committed, and nobody was told
+				w.publish(core.Event{Type: "a", Key: "k"})
+				if tt.outage {
+					down.Outage("a", nil)
+					w.publish(core.Event{Type: "a"})
+					synctest.Wait()
+				}
+				close(told)
+				if err := <-ended; tt.fault != 0 && !errors.Is(err, core.ErrCommitUnknown) {
+					t.Fatalf("Commit: %v", err)
+				}
+				synctest.Wait()
+				other.run()
+				time.Sleep(time.Minute)
+				for _, r := range repo.Rows() {
+					if !r.Lane.IsZero() && r.Status != outboxtest.StatusDone {
+						t.Errorf("%d of the lane is %s, held by %s", r.KeySeq, r.Status, r.ClaimedBy)
+					}
+				}
+				inOrder(t, pub.Accepted())
+				if err := errors.Join(w.stop(), other.stop()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A refusal counts once, however often the relay has to write it down.
+func TestRefusalWhoseAnswerWasLostCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.pub.FailNext(1, errors.New("refused"))
+		w.faulty.Fail(outboxtest.Fault{Method: outboxtest.MethodMarkFailed, After: true, Times: 3})
+		w.run()
+		w.publish(core.Event{Type: "a"})
+		time.Sleep(time.Minute)
+		w.atRest(1)
+		if n := w.repo.Rows()[0].Attempts; n != 1 {
+			t.Errorf("%d attempts after one refusal", n)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A poll after a full claim of one row asks for no lane where there is none.
+func TestUnorderedRowsAskForNoLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{LaneRun: 1})
+		producer := join(t, w.repo, w.pub, core.Config{})
+		producer.publish(core.Event{Type: "a"}, core.Event{Type: "a"})
+		if err := w.ob.Drain(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		w.atRest(2)
+		if n := w.faulty.Calls(outboxtest.MethodClaimLane); n != 0 {
+			t.Errorf("%d looks at lanes", n)
+		}
+	})
+}

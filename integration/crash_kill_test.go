@@ -2,9 +2,11 @@ package integration
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,7 +68,11 @@ func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
 	}
 	c := cell{name: db.Name + ": " + what, db: db, kills: kills, seed: rand.Uint64(), ledger: ledger}
 	c.spec = crash.Spec{
-		Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "crash", Relay: true, Writers: 2, Keys: keysPerCell, Point: p,
+		Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "crash", Relay: true, Writers: 2, Keys: keysPerCell,
+		Pause: 2 * time.Millisecond, Point: p,
+	}
+	if db.Dialect == core.SQLite { // one writer at a time, and the relay is one of them
+		c.spec.Writers, c.spec.Pause = 1, 4*time.Millisecond
 	}
 	if p == crash.AfterClaim || p == crash.MidBatch {
 		c.spec.HotEvents = 2 // most rows are left to the poller
@@ -108,16 +114,22 @@ func runCells(t *testing.T, cells []cell) {
 
 // run ends one process after the other, publishes what is left, and compares.
 func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
+	began := time.Now()
+	defer func() { fmt.Println(c.name, time.Since(began)) }()
 	v.Cell = c.name
 	r := rand.New(rand.NewPCG(c.seed, 0))
 	limits := map[string]int{}
 	for n := range c.kills {
 		s := c.spec
-		s.Name, s.Seed, s.After = fmt.Sprintf("life-%d", n), r.Uint64(), 2+r.IntN(15)
+		s.Name, s.Seed, s.After = fmt.Sprintf("life-%d", n), r.Uint64(), 1+r.IntN(10)
+		if n%2 == 0 { // every other process does some work first
+			s.Warm = 10 + r.IntN(10)
+		}
 		if err := c.life(ctx, s, time.Duration(r.IntN(300))*time.Millisecond); err != nil {
 			return v, err
 		}
 	}
+	fmt.Println(c.name, "kills", time.Since(began))
 	if err := drainCrashDB(ctx, c.db, c.ledger); err != nil {
 		return v, err
 	}
@@ -196,7 +208,7 @@ func drainTo(ctx context.Context, db testdb.DB, pub core.Publisher) error {
 	go func() { ended <- ob.Run(run) }()
 	defer stop()
 	if err := untilEmpty(ctx, ob); err != nil {
-		return err
+		return fmt.Errorf("%w\n%s", err, openRows(pool))
 	}
 	stop()
 	return <-ended
@@ -204,7 +216,7 @@ func drainTo(ctx context.Context, db testdb.DB, pub core.Publisher) error {
 
 // untilEmpty polls until no event is open.
 func untilEmpty(ctx context.Context, ob *core.Outbox) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute/3)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -226,6 +238,28 @@ func untilEmpty(ctx context.Context, ob *core.Outbox) error {
 			return fmt.Errorf("%d events are still open: %w", b.Pending, ctx.Err())
 		}
 	}
+}
+
+// openRows describes what is open, for the message of a failure.
+func openRows(pool *sql.DB) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	rows, err := pool.QueryContext(ctx, "SELECT status, attempts, lost_claims, COALESCE(claimed_by, ''), COALESCE(last_error, ''), COUNT(*) FROM outbox_event"+
+		" WHERE status IN (0, 2, 3) GROUP BY 1, 2, 3, 4, 5")
+	if err != nil {
+		return err.Error()
+	}
+	defer rows.Close()
+	var b strings.Builder
+	for rows.Next() {
+		var status, attempts, lost, n int
+		var by, last string
+		if err := rows.Scan(&status, &attempts, &lost, &by, &last, &n); err != nil {
+			return err.Error()
+		}
+		fmt.Fprintf(&b, "%5d rows: status %d, attempts %d, lost claims %d, claimed by %s, last error %q\n", n, status, attempts, lost, by, last)
+	}
+	return b.String()
 }
 
 // judge compares what was accepted with what was committed.

@@ -16,6 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
+const maxAhead = 50 // events
+
 const childVariable = "OUTBOX_CRASH_CHILD"
 
 // Child runs this process as a child if a parent started it as one, and does not return then. TestMain calls it first.
@@ -39,7 +41,7 @@ func Child() {
 // run writes and relays until the parent closes the child's input. "quiet" on it ends the writing only.
 func (s Spec) run() error {
 	client := NewClient(s.Ledger, s.Name)
-	t := &trap{point: s.Point, after: int64(s.After), seed: s.Seed}
+	t := &trap{point: s.Point, warm: int64(s.Warm), after: int64(s.After), seed: s.Seed}
 	b := &batch{trap: t}
 	business, err := openTrapped(s.Dialect, s.DSN, t)
 	if err != nil {
@@ -91,7 +93,9 @@ func (s Spec) run() error {
 			}
 		})
 	}
-	w := &Writer{DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys}
+	// The backlog stays small, so that each process gets through what the ones before it left.
+	ahead := func() bool { return t.written.Load() > t.acks.Load()+maxAhead }
+	w := &Writer{DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys, Pause: s.Pause, Wait: ahead, Wrote: func(n int) { t.written.Add(int64(n)) }}
 	var writers sync.WaitGroup
 	for i := range s.Writers {
 		writers.Go(func() {
@@ -117,14 +121,22 @@ type Writer struct {
 	Dialect core.Dialect
 	Topic   string
 	Keys    int
-	Ordered bool // no unordered events
-	Commits bool // no rollbacks
+	Ordered bool          // no unordered events
+	Commits bool          // no rollbacks
+	Pause   time.Duration // on average, before each transaction
+	Wait    func() bool   // holds the next transaction back while it is true; may be nil
+	Wrote   func(n int)   // hears how many events committed; may be nil
 }
 
 // Write runs transactions until ctx ends or limit of them have ended; 0 is no limit. Each has one to three events; some roll back.
 func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 	failures := 0
 	for n := 0; (limit == 0 || n < limit) && ctx.Err() == nil; n++ {
+		time.Sleep(time.Duration(r.IntN(int(2*w.Pause) + 1)))
+		if w.Wait != nil && w.Wait() {
+			n--
+			continue
+		}
 		err := w.transaction(ctx, r)
 		switch {
 		case err == nil:
@@ -168,5 +180,11 @@ func (w *Writer) transaction(ctx context.Context, r *rand.Rand) (err error) {
 	if !w.Commits && r.IntN(10) == 0 {
 		return tx.Rollback()
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	if w.Wrote != nil {
+		w.Wrote(len(events))
+	}
+	return nil
 }

@@ -14,9 +14,11 @@ import (
 // trap ends the process when it passes its point for the given time.
 type trap struct {
 	point Point
+	warm  int64
 	after int64
-	hits  atomic.Int64
 	seed  uint64
+
+	written, acks, hits atomic.Int64
 }
 
 // at passes a point.
@@ -27,7 +29,9 @@ func (t *trap) at(p Point) {
 }
 
 // due passes a point and reports whether it is the one.
-func (t *trap) due(p Point) bool { return t.point == p && t.hits.Add(1) == t.after }
+func (t *trap) due(p Point) bool {
+	return t.point == p && t.acks.Load() >= t.warm && t.hits.Add(1) == t.after
+}
 
 // random is for choices inside the point.
 func (t *trap) random() *rand.Rand { return rand.New(rand.NewPCG(t.seed, 1)) }
@@ -125,6 +129,7 @@ type publisher struct {
 func (p *publisher) Publish(ctx context.Context, d core.Delivery) error {
 	err := p.Publisher.Publish(ctx, d)
 	if err == nil {
+		p.trap.acks.Add(1)
 		p.trap.at(AfterAck)
 		p.batch.published(d.RowID)
 	}

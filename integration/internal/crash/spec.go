@@ -49,9 +49,11 @@ type Spec struct {
 	Relay   bool
 	Writers int // goroutines that write business data with events
 	Keys    int
-	Limit   int // transactions of each writer; 0: no end
+	Limit   int           // transactions of each writer; 0: no end
+	Pause   time.Duration // of each writer before each transaction, on average
 
 	Point Point
+	Warm  int // events that are published before passing Point counts
 	After int // the child ends itself when it passes Point for this time, from 1
 	Seed  uint64
 
@@ -64,9 +66,9 @@ const (
 	markBatch      = 8
 	maxUnmarked    = 8
 	publishTimeout = 400 * time.Millisecond
-	hotLease       = 600 * time.Millisecond
+	hotLease       = time.Second
 	// ClaimLease is how long a child's claims last.
-	ClaimLease = 700 * time.Millisecond
+	ClaimLease = 1200 * time.Millisecond
 
 	// DuplicatesPerKill is how many events a crash may repeat, as core.Config documents it.
 	DuplicatesPerKill = workers + markBatch + maxUnmarked
@@ -78,9 +80,10 @@ func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
 		Repository: repo, Publisher: pub, Node: node,
 		Workers: workers, MarkBatch: markBatch, MaxUnmarked: maxUnmarked, MarkDelay: 2 * time.Millisecond,
 		PublishTimeout: publishTimeout, LeaseMargin: 50 * time.Millisecond, HotLease: hotLease, ClaimLease: ClaimLease,
-		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 20, LaneRun: 5,
+		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 60, LaneRun: 20,
 		Retry:           core.RetryPolicy{BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 50},
 		Breaker:         core.BreakerPolicy{ProbeInterval: 20 * time.Millisecond, MaxProbeInterval: 100 * time.Millisecond},
 		ShutdownTimeout: 10 * time.Second,
+		MaxLoneLosses:   1000, // tests end processes faster than any event could: none of them is to blame
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type Outbox struct {
 	users    int                   // Run and Drain calls that share the relay
 	running  bool
 	warnOnce sync.Once
+	random   func() float64 // in [0, 1)
 }
 
 // New returns an Outbox. It reports every problem of cfg at once and touches no database.
@@ -40,7 +42,7 @@ func New(cfg Config) (*Outbox, error) {
 	var incarnation [4]byte
 	rand.Read(incarnation[:])
 	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
-	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults()}
+	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), random: mathrand.Float64}
 	if l, ok := cfg.Publisher.(TopicLister); ok {
 		if topics := l.Topics(); topics != nil {
 			o.topics, o.known = map[string]bool{}, map[string]bool{}

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -80,7 +79,7 @@ func newRelay(o *Outbox) *relay {
 		kick: make(chan struct{}, 1), abandon: make(chan struct{}),
 		pollTurn: make(chan struct{}, 1), pollKick: make(chan struct{}, 1), roomKick: make(chan struct{}, 1),
 		stopRenew: make(chan struct{}), renewDone: make(chan struct{}),
-		random: rand.Float64,
+		random: o.random,
 	}
 	r.work = sync.NewCond(&r.mu)
 	r.publishCtx, r.cancelPublish = context.WithCancel(context.Background())

@@ -1,0 +1,108 @@
+package core_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+const (
+	simAttempts     = 3
+	simKillerLosses = 3 + 2
+)
+
+// profile says what a schedule is made of. Each seed draws its own, so that some schedules have much of one kind of trouble.
+type profile struct {
+	faultless bool
+	config    core.Config
+	processes int
+	producers int // of each process
+	chaos     int // steps with faults
+	budget    int // faults that end one life, one lease or one row; small ones are not counted
+
+	// Chances, per step or per call.
+	time, longTime                                      float64
+	dbFail, dbLost, dbSlow                              float64
+	refuse, forbid, unavailable, keyless, lost, late    float64
+	pubSlow                                             float64
+	commitFail                                          float64
+	crash, stop, pause, clock, outage, redrive, discard float64
+}
+
+func drawProfile(s *scheduler, seed uint64) profile {
+	p := profile{
+		faultless: seed%10 == 0, processes: 2 + s.rng.IntN(2), producers: 1 + s.rng.IntN(2), chaos: 150 + s.rng.IntN(200),
+		budget: 1 + s.rng.IntN(8), time: 0.1 * s.rng.Float64(),
+	}
+	p.config = core.Config{
+		Workers: 1 + s.rng.IntN(3), PublishTimeout: time.Second, LeaseMargin: 500 * time.Millisecond,
+		HotEvents: 1 + s.rng.IntN(6), ColdEvents: 2 + s.rng.IntN(6), HotLease: 3 * time.Second, ClaimLease: 4 * time.Second,
+		MaxLease: 8 * time.Second, PollInterval: 500 * time.Millisecond, MaxPollInterval: 2 * time.Second,
+		ClaimBatch: 2 + s.rng.IntN(3), LaneRun: 1 + s.rng.IntN(3), MarkBatch: 1 + s.rng.IntN(3), MaxUnmarked: 1 + s.rng.IntN(4),
+		Retry:         core.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: simAttempts},
+		Breaker:       core.BreakerPolicy{Failures: 3, ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
+		MaxLoneLosses: simKillerLosses - 3, ShutdownTimeout: 2 * time.Second, DisableJanitor: s.chance(0.7),
+		Retention: core.Retention{DeleteOnSuccess: s.chance(0.2), Keep: 5 * time.Second, CleanupInterval: 2 * time.Second, CleanupBatch: 2},
+	}
+	if s.chance(0.3) {
+		p.config.DeadPolicy = core.SkipDead
+	}
+	p.stop = p.some(s, 0.01)
+	if p.faultless {
+		return p
+	}
+	p.longTime = p.some(s, 0.05)
+	p.dbFail, p.dbLost, p.dbSlow = p.some(s, 0.2), p.some(s, 0.2), p.some(s, 0.3)
+	p.refuse, p.forbid, p.unavailable, p.keyless = p.some(s, 0.3), p.some(s, 0.1), p.some(s, 0.2), p.some(s, 0.1)
+	p.lost, p.late, p.pubSlow = p.some(s, 0.2), p.some(s, 0.2), p.some(s, 0.4)
+	p.commitFail = p.some(s, 0.3)
+	p.crash, p.pause, p.clock = p.some(s, 0.02), p.some(s, 0.03), p.some(s, 0.02)
+	p.outage, p.redrive, p.discard = p.some(s, 0.01), p.some(s, 0.05), p.some(s, 0.02)
+	return p
+}
+
+// some is a chance of at most limit, and none at all in half of the schedules.
+func (p *profile) some(s *scheduler, limit float64) float64 {
+	if s.chance(0.5) {
+		return 0
+	}
+	return limit * s.rng.Float64()
+}
+
+// drawPlans gives every process its producers and them their transactions.
+func (sim *simulation) drawPlans() {
+	keys := 1 + sim.rng.IntN(3)
+	made := 0
+	event := func() core.Event {
+		made++
+		e := core.Event{ID: fmt.Sprintf("%08x-0000-7000-8000-%012x", made, sim.seed), Type: "t", Topic: pickOne(sim.scheduler, []string{"a", "a", "b"})}
+		switch k := sim.rng.IntN(4 * keys); {
+		case k < 3*keys:
+			e.Key = fmt.Sprintf("k%d", k%keys)
+		case sim.chance(0.3):
+			e.Delay = time.Duration(1+sim.rng.IntN(1000)) * time.Millisecond
+		}
+		sim.truth.expect(fmt.Sprintf("e%d(%s/%s)", made, e.Topic, e.Key), e)
+		return e
+	}
+	for i := range sim.profile.processes {
+		p := &process{sim: sim, index: i}
+		sim.processes = append(sim.processes, p)
+		for n := range sim.profile.producers {
+			pr := &producer{sim: sim, name: fmt.Sprintf("producer %d", n)}
+			p.producers = append(p.producers, pr)
+			for range 1 + sim.rng.IntN(3) {
+				plan := plan{rollback: sim.chance(0.15)}
+				for range 1 + sim.rng.IntN(2) {
+					st := statement{savepoint: sim.chance(0.25), undo: sim.chance(0.5), think: sim.chance(0.2)}
+					for range 1 + sim.rng.IntN(2) {
+						st.events = append(st.events, event())
+					}
+					plan.statements = append(plan.statements, st)
+				}
+				pr.plans = append(pr.plans, plan)
+			}
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+type simTx interface {
+	core.Tx
+	Commit() error
+	Rollback() error
+	FailCommit(f outboxtest.CommitFault)
+}
+
+// commit sends COMMIT, which can go wrong in every way.
+func (p *producer) commit(inc *incarnation, tx simTx) error {
+	v := p.sim.park(&call{name: inc.name() + " " + p.name + " commits", kind: callCommit, inc: inc, ctx: inc.ctx})
+	switch v {
+	case died:
+		_ = tx.Rollback()
+		return errDied
+	case diedAfter:
+		_ = tx.Commit()
+		return errDied
+	case noEffect:
+		tx.FailCommit(outboxtest.CommitRefused)
+	case answerLost:
+		tx.FailCommit(outboxtest.CommitAnswerLost)
+	case cutOff:
+		tx.FailCommit(outboxtest.CommitNotSent)
+	}
+	return tx.Commit()
+}
+
+// simPublisher is the destination as one process sees it.
+type simPublisher struct {
+	sim *simulation
+	inc *incarnation
+}
+
+func (p *simPublisher) Publish(ctx context.Context, d core.Delivery) error {
+	f := p.sim.truth.facts[d.RowID]
+	leave := p.enter(f)
+	defer leave()
+	name := fmt.Sprintf("%s publishes %s", p.inc.name(), f.name)
+	c := &call{name: name, kind: callPublish, inc: p.inc, ctx: ctx, topic: d.Topic, fact: f}
+	v := p.sim.park(c)
+	switch v {
+	case goOn, slow, answerLost:
+		p.sim.truth.accepted(d.RowID)
+		if v == slow {
+			v = p.sim.park(&call{name: name + " = accepted", kind: callAnswer, inc: p.inc, ctx: ctx})
+		}
+	}
+	if v == goOn || v == died || v == diedAfter {
+		return nil
+	}
+	return p.answer(ctx, f, v)
+}
+
+// answer is what the process hears of a publish that went wrong.
+func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
+	t := p.sim.truth
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch v {
+	case answerLost:
+		f.lostAcks++
+	case late:
+		f.lateCopies++
+	case forbid:
+		f.refusals++
+		f.forbidden = true
+		return core.Permanent(errors.New("forbidden"))
+	case unavailable:
+		return core.Unavailable(errors.New("nobody there"))
+	case keyless:
+		return core.UnavailableForKey(errors.New("no leader"))
+	}
+	f.refusals++
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return errors.New("refused or lost")
+}
+
+// enter counts the publishes of a lane: there is never more than one in a process.
+func (p *simPublisher) enter(f *fact) (leave func()) {
+	t := p.sim.truth
+	if f.lane.IsZero() {
+		return func() {}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.inc.lanes[f.lane]++
+	if p.inc.lanes[f.lane] > 1 && !p.inc.dead.Load() {
+		t.wrong("I4", "%s is published while an event before it is", f.name)
+	}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		p.inc.lanes[f.lane]--
+	}
+}

@@ -1,0 +1,228 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+var errLost = errors.New("connection lost")
+
+// simRepository is the table as one process sees it: every statement parks before its effect, and some before their answer.
+type simRepository struct {
+	core.Repository // the table itself
+
+	sim *simulation
+	inc *incarnation
+}
+
+var _ core.Repository = (*simRepository)(nil)
+
+// do runs a statement. dead: the process has crashed meanwhile; whatever it does now, it must not have an effect.
+func (r *simRepository) do(ctx context.Context, kind callKind, method, rows string, effect func(context.Context) (uint64, error)) (dead bool, err error) {
+	name := r.inc.name() + " " + method + rows
+	c := &call{name: name, kind: kind, inc: r.inc, ctx: ctx}
+	v := r.sim.park(c)
+	switch v {
+	case died, diedAfter:
+		return true, errLost
+	case noEffect:
+		return false, r.failure(ctx)
+	}
+	effectCtx := context.WithoutCancel(ctx)
+	if kind == callInsert {
+		effectCtx = ctx // it may wait for a lock
+	}
+	if c.outcome, err = effect(effectCtx); err != nil {
+		return false, err
+	}
+	if v == slow || kind == callInsert {
+		v = r.sim.park(&call{name: name + fmt.Sprintf(" = %x", c.outcome), kind: callAnswer, inc: r.inc, ctx: ctx})
+	}
+	switch v {
+	case died, diedAfter:
+		return true, errLost
+	case answerLost:
+		return false, r.failure(ctx)
+	}
+	return false, nil
+}
+
+func (r *simRepository) failure(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return errLost
+}
+
+func (r *simRepository) names(n int, id func(int) core.RowID) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(" " + r.sim.truth.name(id(i)))
+	}
+	return b.String()
+}
+
+func (r *simRepository) refs(claims []core.ClaimRef) string {
+	return r.names(len(claims), func(i int) core.RowID { return claims[i].ID })
+}
+
+func (r *simRepository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) (places []core.Inserted, err error) {
+	rows := r.names(len(req.Rows), func(i int) core.RowID { return req.Rows[i].ID })
+	_, err = r.do(ctx, callInsert, "Insert", rows, func(ctx context.Context) (uint64, error) {
+		places, err = r.Repository.Insert(ctx, tx, req)
+		if err == nil {
+			r.sim.truth.inserted(req, places)
+		}
+		return digest(places), err
+	})
+	return places, err
+}
+
+// claimed is a claim statement: what it returned, unless its answer was lost.
+func (r *simRepository) claimed(ctx context.Context, method string, req core.ClaimRequest, claim func(context.Context) ([]core.Claimed, error)) (rows []core.Claimed, err error) {
+	dead, err := r.do(ctx, callDB, method, "", func(ctx context.Context) (uint64, error) {
+		rows, err = claim(ctx)
+		r.sim.truth.claimed(req, rows)
+		outcome := uint64(0)
+		for i := range rows {
+			outcome = outcome*31 + digest(rows[i].ID, rows[i].ClaimNo, rows[i].Attempts, rows[i].LostClaims)
+		}
+		return outcome, err
+	})
+	if dead {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+func (r *simRepository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
+	return r.claimed(ctx, "ClaimUnordered", req, func(ctx context.Context) ([]core.Claimed, error) {
+		return r.Repository.ClaimUnordered(ctx, req)
+	})
+}
+
+func (r *simRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) (rows []core.Claimed, next core.Lane, err error) {
+	rows, err = r.claimed(ctx, "ClaimHeads", req, func(ctx context.Context) (rows []core.Claimed, err error) {
+		rows, next, err = r.Repository.ClaimHeads(ctx, req, after)
+		return rows, err
+	})
+	if rows == nil && err != nil {
+		next = core.Lane{}
+	}
+	return rows, next, err
+}
+
+func (r *simRepository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
+	return r.claimed(ctx, "ClaimLane "+fmt.Sprintf("%x", lane[:6]), req, func(ctx context.Context) ([]core.Claimed, error) {
+		return r.Repository.ClaimLane(ctx, req, lane)
+	})
+}
+
+func (r *simRepository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
+	rows := r.names(len(done), func(i int) core.RowID { return done[i].ID })
+	dead, err := r.do(ctx, callDB, "MarkDone", rows, func(ctx context.Context) (uint64, error) {
+		changed, err = r.Repository.MarkDone(ctx, done, deleteRows)
+		r.sim.truth.marked(done)
+		return uint64(changed), err
+	})
+	if dead {
+		return len(done), nil
+	}
+	return changed, err
+}
+
+func (r *simRepository) MarkFailed(ctx context.Context, node string, failures []core.Failure) (changed []bool, err error) {
+	rows := r.names(len(failures), func(i int) core.RowID { return failures[i].ID })
+	dead, err := r.do(ctx, callDB, "MarkFailed", rows, func(ctx context.Context) (uint64, error) {
+		changed, err = r.Repository.MarkFailed(ctx, node, failures)
+		r.sim.truth.failed(node, failures, changed)
+		return digest(changed), err
+	})
+	if dead {
+		return make([]bool, len(failures)), nil
+	}
+	return changed, err
+}
+
+func (r *simRepository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) (held []bool, err error) {
+	dead, err := r.do(ctx, callDB, renewer(), r.refs(claims), func(ctx context.Context) (uint64, error) {
+		held, err = r.Repository.Renew(ctx, node, lease, claims)
+		r.sim.truth.renewed(node, lease, claims, held)
+		return digest(held), err
+	})
+	if dead {
+		return make([]bool, len(claims)), nil
+	}
+	return held, err
+}
+
+// renewer names the caller of Renew: a worker and the goroutine that renews batches may ask for the same row at once.
+func renewer() string {
+	var stack [16]uintptr
+	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack[:])])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, ".renewOne") {
+			return "Renew before publishing"
+		}
+		if !more {
+			return "Renew"
+		}
+	}
+}
+
+func (r *simRepository) Release(ctx context.Context, node string, claims []core.ClaimRef) (changed int, err error) {
+	dead, err := r.do(ctx, callDB, "Release", r.refs(claims), func(ctx context.Context) (uint64, error) {
+		changed, err = r.Repository.Release(ctx, node, claims)
+		r.sim.truth.released(node, claims)
+		return uint64(changed), err
+	})
+	if dead {
+		return len(claims), nil
+	}
+	return changed, err
+}
+
+func (r *simRepository) NextDue(ctx context.Context, req core.ClaimRequest) (d time.Duration, ok bool, err error) {
+	dead, err := r.do(ctx, callDB, "NextDue", "", func(ctx context.Context) (uint64, error) {
+		d, ok, err = r.Repository.NextDue(ctx, req)
+		return uint64(d), err
+	})
+	return d, ok && !dead && err == nil, err
+}
+
+func (r *simRepository) Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
+	_, err = r.do(ctx, callDB, "Cleanup", "", func(ctx context.Context) (uint64, error) {
+		deleted, err = r.Repository.Cleanup(ctx, keep, limit)
+		return uint64(deleted), err
+	})
+	return deleted, err
+}
+
+func (r *simRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane, limit int) (deleted int, next core.Lane, err error) {
+	_, err = r.do(ctx, callDB, "CollectKeys", "", func(ctx context.Context) (uint64, error) {
+		deleted, next, err = r.Repository.CollectKeys(ctx, idle, after, limit)
+		return uint64(deleted), err
+	})
+	if err != nil {
+		next = core.Lane{}
+	}
+	return deleted, next, err
+}
+
+// digest makes a number of what a statement returned.
+func digest(parts ...any) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, parts...)
+	return h.Sum64()
+}

@@ -1,0 +1,204 @@
+package core_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+)
+
+// scheduler holds the token of a simulation. Whoever wants to touch the world (the table, the destination, a transaction) parks here;
+// once everybody is blocked, the scheduler lets exactly one go on, chosen by the seed among the parked calls sorted by name.
+// A bubble of synctest alone does not do that: there, goroutines that wake at the same instant run in any order.
+type scheduler struct {
+	rng   *rand.Rand
+	start time.Time
+
+	mu      sync.Mutex
+	parked  []*call
+	arrived chan struct{} // something was parked
+
+	steps   atomic.Uint64
+	hash    uint64
+	history []moment
+}
+
+// call is one step of somebody that waits for the token. Nothing in it depends on when it arrived.
+type call struct {
+	name    string
+	kind    callKind
+	inc     *incarnation
+	ctx     context.Context //nolint:containedctx // the call that waits
+	resume  chan verdict
+	topic   string
+	fact    *fact  // of a publish
+	outcome uint64 // what the effect said, for the history
+}
+
+type callKind uint8
+
+const (
+	callThink   callKind = iota // a producer, between two statements
+	callCommit                  // a producer, before COMMIT
+	callDB                      // a statement, before its effect
+	callInsert                  // the same in the transaction of a producer
+	callPublish                 // a publish, before the destination sees it
+	callAnswer                  // something, between its effect and its answer
+)
+
+// verdict is how a call goes on.
+type verdict uint8
+
+const (
+	goOn        verdict = iota
+	slow                // has its effect, and parks again before its answer
+	noEffect            // an error, nothing happened
+	answerLost          // an error, it happened
+	timedOut            // a publish: given up, and the destination never had it
+	late                // a publish: given up, and the destination accepts it later
+	refuse              // a publish: refused
+	forbid              // a publish: refused for good
+	unavailable         // a publish: nobody is there
+	keyless             // a publish: the event's part of the destination is not there
+	cutOff              // a commit: the connection broke before COMMIT
+	died                // its process is dead; what it did last had no effect
+	diedAfter           // the same, but COMMIT had arrived
+)
+
+var verdictNames = [...]string{
+	"", "slow", "no effect", "answer lost", "timed out", "late", "refused", "forbidden", "unavailable", "key unavailable", "cut off", "died", "died after",
+}
+
+// moment is an entry of the history.
+type moment struct {
+	at      time.Duration
+	what    string
+	verdict verdict
+	outcome uint64
+	parked  uint64 // everybody that waits then
+}
+
+func (m moment) String() string {
+	s := fmt.Sprintf("%12s  %s", m.at, m.what)
+	if m.verdict != goOn {
+		s += "  -> " + verdictNames[m.verdict]
+	}
+	return s
+}
+
+func newScheduler(seed uint64) *scheduler {
+	return &scheduler{rng: rand.New(rand.NewPCG(seed, 0x6f7574626f78)), start: time.Now(), arrived: make(chan struct{}, 1)}
+}
+
+// park waits for the token. A call of a dead process gets no further.
+func (s *scheduler) park(c *call) verdict {
+	c.resume = make(chan verdict)
+	s.mu.Lock()
+	if c.inc.dead.Load() {
+		s.mu.Unlock()
+		return died
+	}
+	s.parked = append(s.parked, c)
+	s.mu.Unlock()
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+	return <-c.resume
+}
+
+// waiting returns the parked calls that keep accepts, sorted by name.
+func (s *scheduler) waiting(keep func(*call) bool) []*call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var calls []*call
+	for _, c := range s.parked {
+		if keep == nil || keep(c) {
+			calls = append(calls, c)
+		}
+	}
+	slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.name, b.name) })
+	return calls
+}
+
+// release lets a call go on and returns when everybody is blocked again. Calls that cannot be told apart go together.
+func (s *scheduler) release(c *call, v verdict) {
+	var twins []*call
+	s.mu.Lock()
+	s.parked = slices.DeleteFunc(s.parked, func(o *call) bool {
+		twin := o.name == c.name
+		if twin {
+			twins = append(twins, o)
+		}
+		return twin
+	})
+	s.mu.Unlock()
+	s.steps.Add(1)
+	for _, t := range twins {
+		t.resume <- v
+	}
+	synctest.Wait()
+	var outcome uint64
+	for _, t := range twins {
+		outcome += t.outcome
+	}
+	s.record(moment{what: c.name, verdict: v, outcome: outcome})
+}
+
+// pass lets time pass: at most d, and if early is set no longer than until somebody parks.
+func (s *scheduler) pass(d time.Duration, early bool) {
+	s.steps.Add(1)
+	select {
+	case <-s.arrived:
+	default:
+	}
+	if early {
+		timer := time.NewTimer(d)
+		select {
+		case <-timer.C:
+		case <-s.arrived:
+		}
+		timer.Stop()
+	} else {
+		time.Sleep(d)
+	}
+	synctest.Wait()
+	s.record(moment{what: "time passes"})
+}
+
+// note records something that the scheduler itself did.
+func (s *scheduler) note(what string) {
+	synctest.Wait()
+	s.steps.Add(1)
+	s.record(moment{what: what})
+}
+
+func (s *scheduler) record(m moment) {
+	m.at = time.Since(s.start)
+	s.mu.Lock()
+	for _, c := range s.parked {
+		m.parked += digest(c.name)
+	}
+	s.mu.Unlock()
+	s.hash = digest(s.hash, m.at, m.what, m.verdict, m.outcome, m.parked)
+	s.history = append(s.history, m)
+}
+
+// lines prints a part of a history.
+func lines(history []moment) string {
+	var b strings.Builder
+	for _, m := range history {
+		fmt.Fprintln(&b, m)
+	}
+	return b.String()
+}
+
+func (s *scheduler) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
+
+func pickOne[T any](s *scheduler, of []T) T { return of[s.rng.IntN(len(of))] }

@@ -1,0 +1,331 @@
+package core_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// truth is what really happened in a simulation, as nobody in it can know, and the judge of it.
+type truth struct {
+	policy core.DeadPolicy
+	repo   *outboxtest.Repository
+
+	mu        sync.Mutex
+	shift     time.Duration // of the database's clock
+	facts     map[core.RowID]*fact
+	ordered   []*fact // in the order of their names
+	violation error
+}
+
+// fact is the truth about one row.
+type fact struct {
+	name string
+	id   core.RowID
+	lane core.Lane
+	seq  int64
+
+	committed bool
+	copies    int  // accepted by the destination
+	done      bool // was DONE once
+	discarded bool // by a person
+	wasDead   bool
+
+	holder   string
+	claimNo  int64
+	lease    time.Time // by the database's clock; zero: free
+	attempts int       // since a person redrove it
+
+	// What allows copies beyond the first, and attempts.
+	expiries, lostAcks, lateCopies int
+	refusals                       int // answers that count as a refusal, since it was redriven
+	forbidden                      bool
+}
+
+func newTruth(repo *outboxtest.Repository, policy core.DeadPolicy) *truth {
+	return &truth{repo: repo, policy: policy, facts: map[core.RowID]*fact{}}
+}
+
+// expect registers a row that may come to be.
+func (t *truth) expect(name string, e core.Event) {
+	id, err := core.NewRowID(e.ID, e.Topic)
+	if err != nil {
+		panic(err)
+	}
+	f := &fact{name: name, id: id}
+	if e.Key != "" && !e.Unordered {
+		f.lane = core.NewLane("", e.Topic, e.Key)
+	}
+	t.facts[id] = f
+	t.ordered = append(t.ordered, f)
+}
+
+func (t *truth) name(id core.RowID) string {
+	if f := t.facts[id]; f != nil {
+		return f.name
+	}
+	return id.String()
+}
+
+// wrong notes the first violation of an invariant. The caller holds the mutex.
+func (t *truth) wrong(invariant, format string, args ...any) {
+	if t.violation == nil {
+		t.violation = fmt.Errorf(invariant+": "+format, args...)
+	}
+}
+
+func (t *truth) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.violation
+}
+
+// now is the database's clock.
+func (t *truth) now() time.Time { return time.Now().Add(t.shift).UTC().Truncate(time.Microsecond) }
+
+func (t *truth) jump(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.shift += d
+	t.repo.ShiftClock(d)
+}
+
+func (t *truth) inserted(req core.InsertRequest, places []core.Inserted) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range req.Rows {
+		f := t.facts[req.Rows[i].ID]
+		f.seq = places[i].KeySeq
+		if req.Rows[i].Hot {
+			f.holder, f.claimNo, f.lease = req.Node, 1, t.now().Add(req.Lease)
+		}
+	}
+}
+
+// ended looks which rows a transaction left behind.
+func (t *truth) ended(ids []core.RowID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, id := range ids {
+		_, exists := t.repo.Row(id)
+		t.facts[id].committed = exists
+	}
+}
+
+func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for i := range rows {
+		f := t.facts[rows[i].ID]
+		switch {
+		case !f.committed:
+			t.wrong("I2", "%s was claimed and never committed", f.name)
+		case f.done || f.discarded:
+			t.wrong("I5", "%s had ended and was claimed", f.name)
+		case rows[i].ClaimNo <= f.claimNo:
+			t.wrong("I6", "%s: claim %d came after claim %d", f.name, rows[i].ClaimNo, f.claimNo)
+		case f.lease.After(now) && !f.lease.After(now.Add(req.MaxLease)):
+			t.wrong("I6", "%s was claimed by %s while %s held it", f.name, req.Node, f.holder)
+		}
+		if !f.lease.IsZero() {
+			f.expiries++
+		}
+		f.holder, f.claimNo, f.lease = req.Node, rows[i].ClaimNo, now.Add(req.Lease)
+		t.look(f)
+	}
+}
+
+// look compares a row with what is known of it.
+func (t *truth) look(f *fact) {
+	row, exists := t.repo.Row(f.id)
+	switch {
+	case !exists && f.committed && !f.done && !f.discarded:
+		t.wrong("I1", "%s was deleted before it was published", f.name)
+	case exists && f.done && row.Status != outboxtest.StatusDone:
+		t.wrong("I5", "%s was done and is %s", f.name, row.Status)
+	}
+}
+
+func (t *truth) marked(done []core.Done) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range done {
+		f := t.facts[d.ID]
+		if f.copies == 0 {
+			t.wrong("I1", "%s was marked done and nobody had accepted it", f.name)
+		}
+		if !f.discarded {
+			f.done, f.lease = true, time.Time{}
+		}
+		t.look(f)
+	}
+}
+
+func (t *truth) failed(node string, failures []core.Failure, changed []bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, failure := range failures {
+		f := t.facts[failure.ID]
+		t.look(f)
+		if i >= len(changed) || !changed[i] {
+			continue
+		}
+		if f.holder != node || f.claimNo != failure.ClaimNo {
+			t.wrong("I7", "%s: a failure of claim %d of %s was written, but claim %d of %s holds", f.name, failure.ClaimNo, node, f.claimNo, f.holder)
+		}
+		f.lease = time.Time{}
+		row, _ := t.repo.Row(f.id)
+		if failure.Code != "lost_claims" && row.Attempts > f.refusals {
+			t.wrong("I7", "%s: %d attempts after %d refusals", f.name, row.Attempts, f.refusals)
+		}
+		if failure.Kind == core.FailDead {
+			f.wasDead = true
+			if !f.forbidden && row.Attempts < simAttempts && row.LostClaims < simKillerLosses {
+				t.wrong("I7", "%s is dead after %d attempts and %d lost claims", f.name, row.Attempts, row.LostClaims)
+			}
+		}
+	}
+}
+
+func (t *truth) renewed(node string, lease time.Duration, claims []core.ClaimRef, held []bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, c := range claims {
+		if f := t.facts[c.ID]; i < len(held) && held[i] {
+			if f.holder != node || f.claimNo != c.ClaimNo {
+				t.wrong("I6", "%s: claim %d of %s was renewed, but claim %d of %s holds", f.name, c.ClaimNo, node, f.claimNo, f.holder)
+			}
+			f.lease = t.now().Add(lease)
+		}
+	}
+}
+
+func (t *truth) released(node string, claims []core.ClaimRef) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range claims {
+		if f := t.facts[c.ID]; f.holder == node && f.claimNo == c.ClaimNo {
+			f.lease = time.Time{}
+		}
+	}
+}
+
+// accepted is told of every copy that the destination takes.
+func (t *truth) accepted(id core.RowID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.facts[id]
+	if !f.committed {
+		t.wrong("I2", "%s was published and never committed", f.name)
+	}
+	if f.copies == 0 {
+		t.judgeOrder(f)
+	}
+	f.copies++
+	if allowed := f.expiries + f.lostAcks + f.lateCopies; f.copies-1 > allowed {
+		t.wrong("I3", "%s: %d copies; %d expired leases, %d lost answers and %d late copies account for %d",
+			f.name, f.copies, f.expiries, f.lostAcks, f.lateCopies, allowed+1)
+	}
+}
+
+// passed reports whether the order of its lane may have gone by without f: a person ended it, or DEAD events are skipped.
+func (t *truth) passed(f *fact) bool {
+	return f.discarded || t.policy == core.SkipDead && f.wasDead
+}
+
+func (t *truth) judgeOrder(f *fact) {
+	if f.lane.IsZero() {
+		return
+	}
+	for _, o := range t.ordered {
+		switch {
+		case o.lane != f.lane || !o.committed:
+		case o.seq < f.seq && o.copies == 0 && !t.passed(o):
+			t.wrong("I4", "%s was published before %s", f.name, o.name)
+		case o.seq > f.seq && o.copies > 0 && !t.passed(f):
+			t.wrong("I4", "%s was published after %s", f.name, o.name)
+		case o != f && o.seq == f.seq:
+			t.wrong("I4", "%s and %s have the same place", f.name, o.name)
+		}
+	}
+}
+
+// resting reports whether nothing is left to be done, whatever the time: all rows are done, discarded, dead, or behind a dead one.
+func (t *truth) resting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for _, row := range t.repo.Rows() {
+		switch row.Status {
+		case outboxtest.StatusNew, outboxtest.StatusRetry:
+			if !t.blocked(row) || row.LeaseUntil.After(now) {
+				return false
+			}
+		case outboxtest.StatusDone, outboxtest.StatusDead, outboxtest.StatusDiscarded:
+		}
+	}
+	return true
+}
+
+// unfinished names the rows that keep a schedule from its rest.
+func (t *truth) unfinished() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var rows []string
+	for _, row := range t.repo.Rows() {
+		if (row.Status == outboxtest.StatusNew || row.Status == outboxtest.StatusRetry) && !t.blocked(row) {
+			rows = append(rows, fmt.Sprintf("%s is %s, due in %s, leased to %s for %s", t.name(row.ID), row.Status, row.AvailableAt.Sub(t.now()),
+				row.ClaimedBy, row.LeaseUntil.Sub(t.now())))
+		}
+	}
+	return strings.Join(rows, "; ")
+}
+
+// blocked reports whether the row waits behind a dead one.
+func (t *truth) blocked(row outboxtest.Row) bool {
+	return t.policy == core.BlockLane && !row.Lane.IsZero() && slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
+		return o.Lane == row.Lane && o.KeySeq < row.KeySeq && o.Status == outboxtest.StatusDead
+	})
+}
+
+// judgeEnd checks what must hold when everything is at rest.
+func (t *truth) judgeEnd(faultless bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.ordered {
+		t.look(f)
+		row, exists := t.repo.Row(f.id)
+		switch {
+		case !f.committed:
+			if exists {
+				t.wrong("I2", "%s exists and never committed", f.name)
+			}
+		case f.copies == 0 && !f.discarded && row.Status != outboxtest.StatusDead && !t.blocked(row):
+			t.wrong("I1", "%s was lost: it is %s", f.name, row.Status)
+		case faultless && f.copies != 1:
+			t.wrong("I3", "%s: %d copies without any fault", f.name, f.copies)
+		case exists && !row.LeaseUntil.IsZero() && row.LeaseUntil.After(t.now()):
+			t.wrong("I8", "%s is leased to %s at rest", f.name, row.ClaimedBy)
+		}
+	}
+}
+
+// administrated is told what a person did.
+func (t *truth) administrated(id core.RowID, redrive bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.facts[id]
+	f.claimNo++
+	f.holder, f.lease = "", time.Time{}
+	if redrive {
+		f.refusals, f.forbidden = 0, false
+		return
+	}
+	f.discarded = true
+}

@@ -349,6 +349,7 @@ func FuzzTrackerPrograms(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 0}, uint8(0))
 	f.Add([]byte{1, 0, 5, 0, 10, 0, 2, 6, 0, 3, 0, 7, 0}, uint8(7))
 	f.Add([]byte{1, 9, 0, 13, 17, 0, 2, 0, 21, 3, 0, 25, 4, 0}, uint8(5))
+	f.Add([]byte{17, 0, 13, 17, 1, 15, 0, 18}, uint8(3)) // RELEASE "A" takes the second b with it
 	names := []string{"a", "A", `"a"`, `"A"`, "b", `"b"`, "c"}
 	f.Fuzz(func(t *testing.T, program []byte, how uint8) {
 		d := []core.Dialect{core.Postgres, core.MySQL, core.SQLite}[how%3]

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -55,7 +57,15 @@ func adapterHarness(db testdb.DB, open func(*testing.T, testdb.DB, core.Config) 
 		},
 		AbortsOnError: db.Dialect == core.Postgres,
 		SingleWriter:  db.Dialect == core.SQLite,
+		Programs:      number("OUTBOX_TEST_PROGRAMS"),
+		Seed:          uint64(number("OUTBOX_TEST_SEED")),
 	}
+}
+
+// number reads an optional variable of the environment: more random programs than usual, or the seed of a run that failed.
+func number(variable string) int {
+	n, _ := strconv.ParseUint(os.Getenv(variable), 10, 64)
+	return int(n)
 }
 
 func trackedPool(t *testing.T, db testdb.DB) *sql.DB {

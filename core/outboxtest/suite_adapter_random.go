@@ -49,6 +49,7 @@ func adapterRandomPrograms(a *adapterFixture) {
 	}
 	a.must(committed > 0, "seed %d: none of %d events was reported as committed: the programs prove nothing", seed, total)
 	a.publishedIsStored(seed)
+	a.Logf("seed %d: %d of %d events were reported as committed, %d are stored", seed, committed, total, len(a.stored()))
 }
 
 // savepointNames differ in case and quotes; which of them are the same is for the database to say.

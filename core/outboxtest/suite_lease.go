@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -15,6 +16,7 @@ func leaseCases() []repositoryCase {
 		{"only leases that ran out count as lost", leaseLost},
 		{"an administrator's hand ends a claim", leaseAdmin},
 		{"each claim has its own answer", leaseEach},
+		{"the longest name of a node", leaseLongNode},
 		{"nothing", func(f *fixture) {
 			f.must(len(f.renew(nodeA, longLease)) == 0 && f.release(nodeA) == 0, "answers for nothing")
 		}},
@@ -147,4 +149,16 @@ func leaseEach(f *fixture) {
 	f.must(slices.Equal(held, []bool{false, true, false, false, true}), "held %v", held)
 	f.must(f.release(nodeA, refs...) == 2, "want two rows released")
 	f.wantSet(f.claim(request(nodeB)), rows[0], rows[3])
+}
+
+// leaseLongNode uses a name as long as core makes it from Config.Node and the incarnation, and one that differs in its end.
+func leaseLongNode(f *fixture) {
+	node := strings.Repeat("n", 124) + "\u00e9'\"-0123abcd"
+	other := strings.TrimSuffix(node, "d") + "e"
+	row := newRow("topic", "k")
+	f.commit(row)
+	c := f.one(node)
+	f.changesNothing(other, ref(c))
+	f.must(f.renew(node, longLease, ref(c))[0], "the holder lost its claim")
+	f.must(f.release(node, ref(c)) == 1, "the holder could not release")
 }

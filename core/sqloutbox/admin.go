@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// {us:...} of created_at gives the age; the first row of each topic is looked at because a count that stops at its limit
+	// Every part is ordered as its index, so that a limit ends the scan. The first row of each topic is looked at because a count that stops at its limit
 	// may not reach the oldest.
 	postgresBacklog = `WITH RECURSIVE topics AS (
   (SELECT e.topic FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
@@ -24,12 +24,12 @@ const (
   SELECT b.lane, k.n + 1 FROM blocked k CROSS JOIN LATERAL (SELECT e.lane FROM {event} e
     WHERE e.status = 3 AND e.lane IS NOT NULL AND e.lane > k.lane ORDER BY e.lane LIMIT 1) b WHERE k.n < $1::bigint
 ), pending AS MATERIALIZED (
-  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL LIMIT $1::bigint)
+  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic, e.available_at LIMIT $1::bigint)
   UNION ALL
-  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NOT NULL LIMIT $1::bigint)
+  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
 )
 SELECT (SELECT count(*) FROM pending),
-  (SELECT count(*) FROM (SELECT 1 FROM {event} e WHERE e.status = 3 LIMIT $1::bigint) d),
+  (SELECT count(*) FROM (SELECT 1 FROM {event} e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint) d),
   (SELECT count(*) FROM blocked),
   (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT min(f.created_at) FROM topics t
     CROSS JOIN LATERAL (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
@@ -72,7 +72,7 @@ func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, erro
 	if limit <= 0 {
 		return b, nil
 	}
-	err := r.single(ctx, "backlog", func(q querier) error {
+	err := r.scan(ctx, "backlog", func(q querier) error {
 		var age *int64
 		var err error
 		if r.dialect == core.Postgres {
@@ -99,7 +99,7 @@ func (r *Repository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.Dea
 		args = []any{q.After[:], q.Topic, q.Topic, q.Type, q.Type, q.TenantID, q.TenantID, int64(min(q.Limit, 1000))}
 	}
 	var dead []core.DeadEvent
-	err := r.single(ctx, "list dead", func(c querier) error {
+	err := r.scan(ctx, "list dead", func(c querier) error {
 		dead = nil
 		return query(ctx, c, r.sql.text("list_dead"), args, func(res core.Rows) error {
 			var s eventScan

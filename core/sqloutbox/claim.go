@@ -167,7 +167,7 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 	}
 	var d time.Duration
 	var ok bool
-	err := r.single(ctx, "next due", func(q querier) (err error) {
+	err := r.scan(ctx, "next due", func(q querier) (err error) {
 		if r.dialect == core.Postgres {
 			d, ok, err = r.nextDuePostgres(ctx, q, req, f)
 		} else {

@@ -16,11 +16,11 @@ const (
 		"e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')"
 	postgresDue = "e.available_at <= statement_timestamp()"
 
-	// postgresTake leases the rows of the list "take". Parameters: $1 node, $2 lease, $4 the longest lease.
+	// postgresTake leases the rows of the list "take": an array, because a join might read the table to build a hash of it. Parameters: $1 node, $2 lease, $4 the longest lease.
 	postgresTake = `UPDATE {event} e SET claim_no = e.claim_no + 1,
   lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
-FROM take WHERE e.id = take.id AND e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + `
+WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + `
 RETURNING ` + eventColumns + claimColumns
 )
 
@@ -72,8 +72,7 @@ const postgresRun = `, cand AS MATERIALIZED (
 ), picked AS MATERIALIZED (
   SELECT id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
 ), held AS MATERIALIZED (
-  SELECT e.id FROM {event} e JOIN picked p ON p.id = e.id
-  WHERE e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + ` ORDER BY e.id FOR UPDATE OF e SKIP LOCKED
+  SELECT e.id FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + ` ORDER BY e.id FOR UPDATE SKIP LOCKED
 ), take AS MATERIALIZED (
   SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
@@ -82,11 +81,11 @@ const postgresRun = `, cand AS MATERIALIZED (
 // postgresLanes jumps from the head of one lane to that of the next: $9 the lane to start after, $10 how many. $11 and $12 are the lane
 // prefixes of the wanted and the stopped topics, which are jumped as a whole.
 const postgresLanes = `lanes AS (
-  (SELECT e.lane, e.key_seq, e.id, 1 AS n FROM {event} e
+  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n FROM {event} e
    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.key_seq, h.id, l.n + 1 FROM lanes l CROSS JOIN LATERAL (
-    SELECT e.lane, e.key_seq, e.id FROM {event} e
+  SELECT h.*, l.n + 1 FROM lanes l CROSS JOIN LATERAL (
+    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
         THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
@@ -99,11 +98,11 @@ const postgresLanes = `lanes AS (
 )`
 
 // postgresHeads are the heads that may be claimed: $6 and $7 the topics, $13 whether dead rows are passed over.
-const postgresHeads = `SELECT l.lane, d.dead FROM lanes l JOIN {event} e ON e.id = l.id
+const postgresHeads = `SELECT e.lane, d.dead FROM lanes e
   LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM {event} x
-    WHERE NOT $13::boolean AND x.lane = l.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
-  WHERE e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + `
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > l.key_seq)`
+    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  WHERE ` + postgresDue + ` AND ` + postgresFree + `
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)`
 
 const postgresClaimHeads = `WITH RECURSIVE ` + postgresLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` + postgresRun + `
 SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, CASE
@@ -114,7 +113,7 @@ SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresN
 
 // postgresClaimLane is the same for the one lane $9.
 var postgresClaimLane = renumber(`WITH lanes AS (
-  SELECT e.lane, e.key_seq, e.id FROM {event} e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
+  SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
   ORDER BY e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
 SELECT taken.*, NULL::bytea, 0::bigint FROM taken`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13)
@@ -127,11 +126,11 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
     ORDER BY e.available_at, e.id LIMIT `+strconv.Itoa(nextDueRowsPerTopic)+`) c
 ), `+postgresLanes+`, ordered AS (
   SELECT min(greatest(e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END)) AS at
-  FROM lanes l JOIN {event} e ON e.id = l.id
+  FROM lanes e
   LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM {event} x
-    WHERE NOT $13::boolean AND x.lane = l.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
-  WHERE e.status IN (0,2) AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])
-    AND (d.dead IS NULL OR d.dead > l.key_seq)
+    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  WHERE ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])
+    AND (d.dead IS NULL OR d.dead > e.key_seq)
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o`,
 	4, 6, 7, 9, 10, 11, 12, 13)
 
@@ -177,7 +176,7 @@ func (f filter) onlyPrefixes() any {
 
 // claimPostgres runs a claim, which is one statement.
 func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any) (rows []core.Claimed, next core.Lane, topics int, err error) {
-	err = r.single(ctx, strings.ReplaceAll(name, "_", " "), func(q querier) error {
+	err = r.scan(ctx, strings.ReplaceAll(name, "_", " "), func(q querier) error {
 		rows, next, topics = nil, core.Lane{}, 0
 		return query(ctx, q, r.sql.text(name), args, func(res core.Rows) error {
 			var s claimScan

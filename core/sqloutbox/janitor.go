@@ -12,16 +12,16 @@ const (
 	postgresCleanup = `WITH c AS MATERIALIZED (
   SELECT e.id FROM {event} e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
   ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
-) DELETE FROM {event} e USING c WHERE e.id = c.id AND e.status IN (1,4)`
+) DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c)) AND e.status IN (1,4)`
 
 	postgresCollectLock = `WITH c AS MATERIALIZED (
   SELECT k.lane FROM {key} k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint
 ), l AS MATERIALIZED (
-  SELECT k.lane FROM {key} k JOIN c ON c.lane = k.lane WHERE k.used_at < statement_timestamp() - $3::bigint * interval '1 microsecond'
-  ORDER BY k.lane FOR UPDATE OF k SKIP LOCKED
+  SELECT k.lane FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT lane FROM c)) AND k.used_at < statement_timestamp() - $3::bigint * interval '1 microsecond'
+  ORDER BY k.lane FOR UPDATE SKIP LOCKED
 ) SELECT c.lane, l.lane IS NOT NULL FROM c LEFT JOIN l ON l.lane = c.lane`
 
-	postgresCollectDelete = `DELETE FROM {key} k WHERE k.lane IN (SELECT decode(x, 'hex') FROM unnest($1::text[]) x)
+	postgresCollectDelete = `DELETE FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM unnest($1::text[]) x))
   AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status IN (0,2) AND e.lane IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status = 3 AND e.lane IS NOT NULL)`
 
@@ -37,7 +37,7 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 	if r.dialect != core.Postgres {
 		return r.cleanupRows(ctx, keep, limit)
 	}
-	err = r.single(ctx, "cleanup", func(q querier) error {
+	err = r.scan(ctx, "cleanup", func(q querier) error {
 		n, err := q.Exec(ctx, r.sql.text("cleanup"), micros(keep), int64(limit))
 		deleted = int(n)
 		return err

@@ -113,6 +113,22 @@ func (r *Repository) inTx(ctx context.Context, what string, fn func(q querier) e
 	return r.wrap(what, sqlkit.InTx(ctx, r.db, r.dialect, func(c sqlkit.Conn) error { return fn(on{c}) }))
 }
 
+// scan runs statements that jump through an index. PostgreSQL's planner cannot know how short the jumps are: by its estimates it would
+// compile the statement first, which takes a second, or read and sort all open rows. Elsewhere the statements name their index.
+func (r *Repository) scan(ctx context.Context, what string, fn func(q querier) error) error {
+	if r.dialect != core.Postgres {
+		return r.single(ctx, what, fn)
+	}
+	return r.inTx(ctx, what, func(q querier) error {
+		if _, err := q.Exec(ctx, postgresPlanner); err != nil {
+			return err
+		}
+		return fn(q)
+	})
+}
+
+const postgresPlanner = "SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+
 func (r *Repository) wrap(what string, err error) error {
 	if err == nil {
 		return nil

@@ -51,9 +51,9 @@ WHERE id = ?`,
 	"release": `UPDATE {event}{use:primary} SET lease_until = NULL WHERE id IN ({ids})`,
 
 	"count_ready": `SELECT COUNT(*), MIN(x.created_at) FROM (SELECT {us:e.created_at} AS created_at FROM {event} e{use:event_ready}
-  WHERE {ready}{topic} IS NOT NULL LIMIT ?) x`,
+  WHERE {ready}{topic} IS NOT NULL ORDER BY {topic} LIMIT ?) x`,
 	"count_open": `SELECT COUNT(*), MIN(x.created_at) FROM (SELECT {us:e.created_at} AS created_at FROM {event} e{use:event_open}
-  WHERE {live}{lane} IS NOT NULL LIMIT ?) x`,
+  WHERE {live}{lane} IS NOT NULL ORDER BY {lane} LIMIT ?) x`,
 	"count_dead":    `SELECT COUNT(*) FROM (SELECT e.id FROM {event} e{use:event_ended} WHERE {ended3} LIMIT ?) x`,
 	"count_blocked": `SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM {event} e{use:event_ended} WHERE {ended3} AND e.lane IS NOT NULL LIMIT ?) x`,
 	"first_created": `SELECT {us:e.created_at} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY e.available_at, e.id LIMIT 1`,

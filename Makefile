@@ -54,6 +54,10 @@ standalone: ## each module as its users get it, without the workspace: vet, buil
 		if [[ $$serverless == *" $$module "* ]]; then go test ./...; else echo "tests need servers: left to 'make test'"; fi; \
 	done; echo "standalone: $(words $(MODULES)) modules are sound without the workspace"
 
+.PHONY: mutants
+mutants: ## build deliberate mistakes into the code and require that the tests notice each
+	@scripts/mutants
+
 .PHONY: bench
 bench: ## benchmarks, on databases that sync every commit (BENCH=regexp, BENCHTIME=, COUNT=)
 	@eval "$$(SERVICES_DURABLE=1 scripts/services up)"; \
@@ -124,7 +128,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/modules scripts/gotest scripts/services .ci/run
+	@shellcheck scripts/modules scripts/gotest scripts/mutants scripts/services .ci/run
 
 .PHONY: ci
 ci: ## what CI runs

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // ready makes an item available to the workers.
@@ -86,6 +88,9 @@ func (r *relay) worker() {
 		short := time.Until(it.deadline) < r.cfg.PublishTimeout+r.cfg.LeaseMargin
 		r.unlock()
 
+		if mutant.Active == mutant.MarkFirst {
+			_, _ = r.repo.MarkDone(context.Background(), []Done{{ID: it.id}}, false)
+		}
 		var p published
 		if short && !r.renewOne(it) {
 			p.lost = true
@@ -177,6 +182,10 @@ func (r *relay) finish(it *item, p published) PublishInfo {
 	r.failed = append(r.failed, it)
 	r.unwritten++
 	r.kickWriter()
+	if mutant.Active == mutant.KeepLane {
+		r.laneAcked(it)
+		return info
+	}
 	r.stopLane(it.lane, DropStopped, false)
 	return info
 }
@@ -220,6 +229,9 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 			r.probeFailed(it, p.err)
 		}
 		f.Kind, f.Delay = FailUnavailable, it.dest.probeGap
+		if mutant.Active == mutant.OutageAttempts {
+			f.Kind = FailRetry
+		}
 	case ClassTransient:
 		wasOpen := it.dest.open
 		if r.refused(it, p.err) {

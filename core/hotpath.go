@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
+)
 
 // reserve takes a slot of the fast path for every row that may go hot and enters it in the tracker, before it is inserted:
 // a row is leased to this process only if this process has room for it. The result has nil for the others. All rows of a
@@ -91,6 +95,9 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 	if r.closed {
 		return
 	}
+	if mutant.Active == mutant.UnknownCommitted && out == Unknown {
+		out = Committed
+	}
 	now := time.Now()
 	for i := range rows {
 		if items == nil || items[i] == nil {
@@ -136,5 +143,7 @@ func (r *relay) enter(it *item) {
 func (r *relay) giveBack(it *item, reason DropReason, wake bool) {
 	r.enter(it)
 	r.release(it, reason, wake)
-	r.advance(it.lane)
+	if mutant.Active != mutant.WaitingLane {
+		r.advance(it.lane)
+	}
 }

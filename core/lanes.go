@@ -2,6 +2,8 @@ package core
 
 import (
 	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // laneState is what this process knows of one lane: what it saw acknowledged last, and what waits. At most one item of a lane
@@ -25,7 +27,7 @@ func (l *laneState) inUse() bool { return l.busy != nil || len(l.waiting) > 0 }
 // success or an insert was refused.
 func (l *laneState) guard(it *item) bool {
 	if it.path == PathHot {
-		return it.opened || l.hasAck && l.ackID == it.prev && l.ackSeq == it.delivery.KeySeq-1
+		return mutant.Active == mutant.BlindHot || it.opened || l.hasAck && l.ackID == it.prev && l.ackSeq == it.delivery.KeySeq-1
 	}
 	return it.head || l.hasAck && l.ackID == it.after
 }
@@ -100,11 +102,11 @@ func (r *relay) enqueue(it *item) {
 // (its transaction has committed, but its goroutine has not said so yet) the lane waits for it; otherwise the lane stops.
 func (r *relay) advance(id Lane) {
 	l := r.lanes.find(id)
-	if l == nil || l.busy != nil || len(l.waiting) == 0 {
+	if l == nil || l.busy != nil && mutant.Active != mutant.CrowdedLane || len(l.waiting) == 0 {
 		return
 	}
 	it := l.waiting[0]
-	if l.guard(it) {
+	if l.guard(it) || mutant.Active == mutant.CrowdedLane {
 		l.waiting = slices.Delete(l.waiting, 0, 1)
 		l.busy = it
 		r.ready(it)

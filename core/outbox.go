@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // Outbox records events in transactions and relays them to a publisher. Create it with New. It is safe for use by several
@@ -121,6 +123,9 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	}
 	if r != nil {
 		r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
+		if mutant.Active == mutant.EarlyEnqueue {
+			r.settle(items, rows, Committed)
+		}
 		tx.OnOutcome(func(out Outcome) { r.settle(items, rows, out) })
 	}
 	return ids, nil

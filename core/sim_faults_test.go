@@ -16,7 +16,7 @@ func (s *simulation) proceed() {
 	calls := s.waiting(func(c *call) bool { return s.calm || c.inc.proc.pausedTo <= now })
 	if len(calls) == 0 {
 		d := time.Minute
-		if !s.calm && len(s.waiting(nil)) > 0 { // of processes that are paused
+		if !s.calm { // a process may be paused or down for some steps
 			d = time.Duration(s.rng.IntN(2_000_000_000))
 		}
 		s.pass(d, true)
@@ -29,6 +29,9 @@ func (s *simulation) proceed() {
 		return
 	}
 	c := pickOne(s.scheduler, calls)
+	for tries := 0; c.kind == s.profile.reluctant && tries < 3; tries++ {
+		c = pickOne(s.scheduler, calls)
+	}
 	s.release(c, s.judge(c))
 }
 

@@ -29,7 +29,7 @@ type incarnation struct {
 	ob     *core.Outbox
 	lanes  map[core.Lane]int // publishes in flight; guarded by the truth's mutex
 	crash  context.CancelFunc
-	ctx    context.Context //nolint:containedctx // ends when the process crashes
+	ctx    context.Context // ends when the process crashes
 	dead   atomic.Bool
 
 	stop      context.CancelFunc // of Run

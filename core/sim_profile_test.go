@@ -21,6 +21,7 @@ type profile struct {
 	chaos     int // steps with faults
 	budget    int // faults that end one life, one lease or one row; small ones are not counted
 
+	reluctant callKind // calls that mostly have to wait for others
 	// Chances, per step or per call.
 	time, longTime                                      float64
 	dbFail, dbLost, dbSlow                              float64
@@ -48,6 +49,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	if s.chance(0.3) {
 		p.config.DeadPolicy = core.SkipDead
 	}
+	p.reluctant = callKind(s.rng.IntN(int(callAnswer) + 3)) // beyond callAnswer: none
 	p.stop = p.some(s, 0.01)
 	if p.faultless {
 		return p

@@ -34,7 +34,7 @@ type call struct {
 	name    string
 	kind    callKind
 	inc     *incarnation
-	ctx     context.Context //nolint:containedctx // the call that waits
+	ctx     context.Context // of the call
 	resume  chan verdict
 	topic   string
 	fact    *fact  // of a publish

@@ -36,10 +36,9 @@ type fact struct {
 	discarded bool // by a person
 	wasDead   bool
 
-	holder   string
-	claimNo  int64
-	lease    time.Time // by the database's clock; zero: free
-	attempts int       // since a person redrove it
+	holder  string
+	claimNo int64
+	lease   time.Time // by the database's clock; zero: free
 
 	// What allows copies beyond the first, and attempts.
 	expiries, lostAcks, lateCopies int

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
@@ -192,6 +193,9 @@ func (t *Tracker) rollbackTo(name spName) {
 		outcome = Unknown
 	}
 	mark := t.savepoints[at].mark
+	if mutant.Active == mutant.SavepointKept {
+		mark = len(t.callbacks)
+	}
 	dropped := append([]func(Outcome){}, t.callbacks[mark:]...)
 	t.callbacks = t.callbacks[:mark:mark]
 	t.savepoints = t.savepoints[:last+1]

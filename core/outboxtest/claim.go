@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // ClaimUnordered implements core.Repository. Topics share the limit by age.
@@ -132,7 +133,10 @@ func (c *claimer) take(row *Row) bool {
 func (c *claimer) takeLane(rows []*Row) {
 	run := 0
 	for _, row := range rows {
-		if row.Status == StatusDead && c.req.SkipDead {
+		if row.Status == StatusDead && (c.req.SkipDead || mutant.Active == mutant.DeadPassed) {
+			continue
+		}
+		if mutant.Active == mutant.NoHeadCheck && !row.claimable(c.now, c.req.MaxLease) {
 			continue
 		}
 		if run >= max(1, c.req.Run) || !row.claimable(c.now, c.req.MaxLease) || !c.take(row) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // MarkDone implements core.Repository.
@@ -46,7 +47,7 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	now, changed := r.now(), make([]bool, len(failures))
 	for i, f := range failures {
 		row := r.table.rows[f.ID]
-		if row == nil || !row.heldBy(node, f.ClaimNo) {
+		if row == nil || !row.heldBy(node, f.ClaimNo) && mutant.Active != mutant.Unfenced {
 			continue
 		}
 		changed[i] = true

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // Status is the state of a row. "Claimed" is none of them: a claim is a lease that has not ended.
@@ -88,7 +89,7 @@ func (r *Row) claimable(now time.Time, maxLease time.Duration) bool {
 
 // heldBy reports whether the claim is the row's latest, the row is open and the claim was neither released nor settled.
 func (r *Row) heldBy(node string, claimNo int64) bool {
-	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && !r.LeaseUntil.IsZero()
+	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && (!r.LeaseUntil.IsZero() || mutant.Active == mutant.RepeatedGuess)
 }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
@@ -98,6 +99,12 @@ func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
 	r.ClaimNo++
 	r.ClaimedBy = req.Node
 	r.LeaseUntil = now.Add(req.Lease)
+	switch mutant.Active {
+	case mutant.SameClaimNo:
+		r.ClaimNo = max(1, r.ClaimNo-1)
+	case mutant.NoLease:
+		r.LeaseUntil = time.Time{}
+	}
 	return core.Claimed{
 		ID: r.ID, Event: cloneEvent(r.Event), Lane: r.Lane, KeySeq: r.KeySeq, ClaimNo: r.ClaimNo,
 		Attempts: r.Attempts, LostClaims: r.LostClaims, Age: now.Sub(r.CreatedAt),

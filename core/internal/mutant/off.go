@@ -1,0 +1,6 @@
+//go:build !mutant
+
+package mutant
+
+// Active is the mistake that is built in: none.
+const Active = ""

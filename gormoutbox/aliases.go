@@ -2,22 +2,36 @@ package gormoutbox
 
 import "github.com/ormoutbox/ormoutbox/core"
 
-// The names of package core that programs need most, so that they can do with one import.
+// Names of package core that programs need most, so that they can do with one import.
 type (
-	Event         = core.Event
-	EventTyper    = core.EventTyper
-	Recorder      = core.Recorder
-	Op            = core.Op
-	Delivery      = core.Delivery
-	Publisher     = core.Publisher
+	// Event is a fact that the business records.
+	Event = core.Event
+	// EventTyper is implemented by values that know the type of the event they describe.
+	EventTyper = core.EventTyper
+	// Recorder is embedded in a model, with `gorm:"-"`, to record what happened to it.
+	Recorder = core.Recorder
+	// Op says what a statement did to a model.
+	Op = core.Op
+	// Delivery is an event on its way to one destination.
+	Delivery = core.Delivery
+	// Publisher hands one event to one destination.
+	Publisher = core.Publisher
+	// PublisherFunc makes a Publisher of a function.
 	PublisherFunc = core.PublisherFunc
-	Router        = core.Router
-	Observer      = core.Observer
-	Backlog       = core.Backlog
-	DeadQuery     = core.DeadQuery
-	DeadEvent     = core.DeadEvent
-	AdminRequest  = core.AdminRequest
-	RowID         = core.RowID
+	// Router is a Publisher that sends each event to the publisher of its topic.
+	Router = core.Router
+	// Observer is told what the outbox does, for metrics.
+	Observer = core.Observer
+	// Backlog says how the table stands.
+	Backlog = core.Backlog
+	// DeadQuery selects events that were given up.
+	DeadQuery = core.DeadQuery
+	// DeadEvent is an event that was given up.
+	DeadEvent = core.DeadEvent
+	// AdminRequest names rows a person acts on.
+	AdminRequest = core.AdminRequest
+	// RowID identifies one row of the table.
+	RowID = core.RowID
 )
 
 // What a statement did to a model; see core.Op.

@@ -113,7 +113,7 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 	}
 	typ := stmt.Schema.ModelType
 	if o.mappers.of(typ) != nil || (o.hasRecorder(typ) && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
-		db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off", ErrNoTransaction, stmt.Schema.Table))
+		_ = db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off", ErrNoTransaction, stmt.Schema.Table))
 	}
 }
 

@@ -1,7 +1,6 @@
 package gormoutbox
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 
@@ -36,7 +35,7 @@ func (o *Outbox) capture(db *gorm.DB, op core.Op) {
 		return
 	}
 	if err := c.run(); err != nil {
-		db.AddError(err)
+		_ = db.AddError(err)
 	}
 }
 
@@ -47,7 +46,7 @@ type capture struct {
 	op      core.Op
 	mappers []mapper
 	tx      core.Tx
-	ctx     context.Context // for mappers
+	session *gorm.DB // of the transaction, for mappers
 	events  []core.Event
 	settle  []func(core.Outcome)
 }
@@ -118,8 +117,9 @@ func (c *capture) mapped(model reflect.Value, key string) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
+	ctx := contextWith(c.db.Statement.Context, c.session, c.tx)
 	for _, fn := range c.mappers {
-		events, err := fn(c.ctx, c.op, model.Interface())
+		events, err := fn(ctx, c.op, model.Interface())
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (c *capture) add(events []core.Event, model reflect.Value, key string) {
 			e.AggregateID = key
 		}
 		if e.AggregateType == "" {
-			if t, ok := model.Interface().(interface{ AggregateType() string }); ok {
+			if t, ok := reflect.TypeAssert[interface{ AggregateType() string }](model); ok {
 				e.AggregateType = t.AggregateType()
 			}
 		}
@@ -168,8 +168,7 @@ func (c *capture) add(events []core.Event, model reflect.Value, key string) {
 func (c *capture) begin() (err error) {
 	if c.tx == nil {
 		if c.tx, err = TxOf(c.db); err == nil {
-			session := c.db.Session(&gorm.Session{NewDB: true, Context: c.db.Statement.Context})
-			c.ctx = contextWith(c.db.Statement.Context, session, c.tx)
+			c.session = c.db.Session(&gorm.Session{NewDB: true, Context: c.db.Statement.Context})
 		}
 	}
 	return err

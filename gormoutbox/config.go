@@ -57,9 +57,15 @@ func (c Config) validate() error {
 		name string
 		set  bool
 	}{
-		{"Publisher", c.Publisher != nil}, {"Routes", c.Routes != nil}, {"RejectUntracked", c.RejectUntracked},
-		{"Headers", c.Headers != nil}, {"Observer", c.Observer != nil},
-		{"Configure", c.Configure != nil}, {"AutoCreate", c.AutoCreate}, {"Schema", c.Schema != ""}, {"Prefix", c.Prefix != ""},
+		{"Publisher", c.Publisher != nil},
+		{"Routes", c.Routes != nil},
+		{"RejectUntracked", c.RejectUntracked},
+		{"Headers", c.Headers != nil},
+		{"Observer", c.Observer != nil},
+		{"Configure", c.Configure != nil},
+		{"AutoCreate", c.AutoCreate},
+		{"Schema", c.Schema != ""},
+		{"Prefix", c.Prefix != ""},
 	} {
 		if f.set {
 			problems = append(problems, fmt.Errorf("outbox: config: %s and Outbox are both set: decide it where the Outbox is made", f.name))

@@ -56,8 +56,8 @@ func (o *Outbox) hasRecorder(t reflect.Type) bool {
 
 // embedsPointer reports whether t embeds a *Recorder, which a new model has not set.
 func embedsPointer(t reflect.Type) bool {
-	for i := range t.NumField() {
-		if f := t.Field(i); f.Anonymous && f.Type == reflect.TypeFor[*core.Recorder]() {
+	for f := range t.Fields() {
+		if f.Anonymous && f.Type == reflect.TypeFor[*core.Recorder]() {
 			return true
 		}
 	}

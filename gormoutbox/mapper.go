@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -57,7 +58,7 @@ func (m *mappers) add(t reflect.Type, fn mapper) {
 	if m.byType == nil {
 		m.byType = map[reflect.Type][]mapper{}
 	}
-	m.byType[t] = append(m.byType[t][:len(m.byType[t]):len(m.byType[t])], fn)
+	m.byType[t] = append(slices.Clip(m.byType[t]), fn)
 }
 
 func (m *mappers) fail(err error) {

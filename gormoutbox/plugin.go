@@ -58,7 +58,7 @@ func (o *Outbox) Initialize(db *gorm.DB) error {
 	} else if db.Plugins[o.Name()] != gorm.Plugin(o) {
 		return errors.New("outbox: this plugin is in use with another *gorm.DB: make one Plugin for each database")
 	} else if d, err := dialectOf(db); err != nil || d != o.dialect {
-		return fmt.Errorf("outbox: database %q differs from the %q this plugin was installed on", db.Dialector.Name(), o.dialect)
+		return fmt.Errorf("outbox: database %q differs from the %q this plugin was installed on", db.Name(), o.dialect)
 	}
 	o.wrapPools(db)
 	return o.registerCallbacks(db)
@@ -118,7 +118,7 @@ func dialectOf(db *gorm.DB) (core.Dialect, error) {
 	if db == nil || db.Config == nil || db.Dialector == nil {
 		return "", errors.New("outbox: the *gorm.DB is nil or not open")
 	}
-	switch name := db.Dialector.Name(); name {
+	switch name := db.Name(); name {
 	case "postgres":
 		return core.Postgres, nil
 	case "mysql":

@@ -89,7 +89,7 @@ func TestClassesOfErrors(t *testing.T) {
 			t.Errorf("%s is %v", name, class)
 		}
 	}
-	if gormoutbox.NewEventID() == gormoutbox.NewEventID() {
+	if first := gormoutbox.NewEventID(); first == gormoutbox.NewEventID() {
 		t.Error("two events have one id")
 	}
 }

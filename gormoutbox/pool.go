@@ -28,29 +28,29 @@ var (
 // wrapPools puts a pool in place of the one that db uses. A PreparedStmtDB stays outermost, because GORM looks for it
 // when it sets savepoints.
 func (o *Outbox) wrapPools(db *gorm.DB) {
-	if ps, ok := db.Config.ConnPool.(*gorm.PreparedStmtDB); ok {
+	if ps, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
 		ps.ConnPool = o.wrap(ps.ConnPool)
 		return
 	}
-	db.Config.ConnPool = o.wrap(db.Config.ConnPool)
+	db.ConnPool = o.wrap(db.ConnPool)
 	if db.Statement != nil {
-		db.Statement.ConnPool = db.Config.ConnPool
+		db.Statement.ConnPool = db.ConnPool
 	}
 }
 
 // wrap returns p when it is wrapped already or cannot begin transactions.
 func (o *Outbox) wrap(p gorm.ConnPool) gorm.ConnPool {
-	switch p := p.(type) {
+	switch c := p.(type) {
 	case *pool, gorm.TxCommitter:
-		return p.(gorm.ConnPool)
+		return p
 	case *gorm.PreparedStmtDB:
-		inner := o.wrap(p.ConnPool)
-		if inner == p.ConnPool {
+		inner := o.wrap(c.ConnPool)
+		if inner == c.ConnPool {
 			return p
 		}
-		return &gorm.PreparedStmtDB{Stmts: p.Stmts, Mux: p.Mux, ConnPool: inner}
+		return &gorm.PreparedStmtDB{Stmts: c.Stmts, Mux: c.Mux, ConnPool: inner}
 	case gorm.TxBeginner, gorm.ConnPoolBeginner:
-		return &pool{ConnPool: p.(gorm.ConnPool), ob: o}
+		return &pool{ConnPool: p, ob: o}
 	}
 	return p
 }

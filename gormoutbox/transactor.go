@@ -45,7 +45,7 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 	db := r.db.WithContext(ctx)
 	if outer, ok := ctx.Value(ctxKey{}).(*gorm.DB); ok && r.samePool(outer) {
 		db = outer.WithContext(ctx)
-		db.Config.DisableNestedTransaction = false // a copy of this session: the contract is a savepoint
+		db.DisableNestedTransaction = false // a copy of this session: the contract is a savepoint
 	}
 	return db.Transaction(func(gtx *gorm.DB) error {
 		tx, err := TxOf(gtx)

@@ -60,7 +60,7 @@ func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (Tx
 	if isNil(conn) {
 		return nil, errors.New("outbox: Follow: begin returned no transaction")
 	}
-	t := &Tx{conn: conn, dialect: d, tracker: p.tracker, ctx: ctx}
+	t := &Tx{conn: conn, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
 	if !p.seen {
 		t.tracker, t.watch = core.NewTracker(d), true
 		// Nobody need call Rollback once ctx has ended, but what waits for the outcome must hear of it.
@@ -75,10 +75,10 @@ type Tx struct {
 	conn    TxConn
 	dialect core.Dialect
 	tracker *core.Tracker
-	watch   bool            // the connection does not track: show the tracker what passes through here
-	ctx     context.Context // its end rolls back, as database/sql has it
-	stop    func() bool
-	ending  atomic.Bool // COMMIT may have been sent, or ctx has ended
+	watch   bool         // the connection does not track: show the tracker what passes through here
+	ended   func() error // why the context of the transaction has ended, which rolls it back, else nil
+	stop    func() bool  // no longer listen for that
+	ending  atomic.Bool  // COMMIT may have been sent, or the context has ended
 	owner   *transactor
 	depth   int // of the transactor's savepoints
 
@@ -134,7 +134,7 @@ func (t *Tx) Commit() error {
 		return t.conn.Commit()
 	}
 	t.settleRows()
-	if cause := context.Cause(t.ctx); cause != nil {
+	if cause := t.ended(); cause != nil {
 		// database/sql is rolling back, or is about to: make sure that no COMMIT is sent, so that nothing is in doubt.
 		t.expire()
 		return fmt.Errorf("%w: %w", sql.ErrTxDone, cause)

@@ -35,8 +35,7 @@ func TestBeginHearsTheOutcome(t *testing.T) {
 		}, core.Unknown, core.ErrCommitUnknown},
 		"statements that worked": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
 			_, _ = tx.ExecContext(ctx, "UPDATE t")
-			rows, _ := tx.QueryContext(ctx, "SELECT n FROM t")
-			_ = rows.Close()
+			_ = readAll(tx.QueryContext(ctx, "SELECT n FROM t"))
 			_ = tx.QueryRowContext(ctx, "SELECT n FROM t").Scan(new(int))
 		}), core.Committed, nil},
 		"ignored error": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
@@ -46,18 +45,16 @@ func TestBeginHearsTheOutcome(t *testing.T) {
 		}, core.Unknown, nil},
 		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
 			d.rowsFail = lost
-			rows, err := tx.QueryContext(t.Context(), "SELECT n FROM t FOR UPDATE")
-			must(t, err)
-			for rows.Next() {
-			}
-			_ = rows.Close()
+			wantIs(t, readAll(tx.QueryContext(t.Context(), "SELECT n FROM t FOR UPDATE")), lost)
 			return tx.Commit()
 		}, core.Unknown, nil},
 		"a row that locks": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
 			_ = tx.QueryRowContext(ctx, "SELECT n FROM t FOR UPDATE").Scan(new(int))
 		}), core.Unknown, nil},
 		"a prepared statement": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
-			_, _ = tx.PrepareContext(ctx, "UPDATE t")
+			if stmt, err := tx.PrepareContext(ctx, "UPDATE t"); err == nil {
+				defer stmt.Close()
+			}
 		}), core.Unknown, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +100,7 @@ func TestBeginLeavesTheTrackingToTheConnector(t *testing.T) {
 	h.on(tx)
 	stmt, err := tx.PrepareContext(t.Context(), "UPDATE t") // seen by the connection
 	must(t, err)
+	defer stmt.Close()
 	_, err = stmt.Exec()
 	must(t, err)
 	must(t, tx.Commit())

@@ -98,9 +98,13 @@ func dialectOfDriver(d driver.Driver) (core.Dialect, error) {
 		part    string
 		dialect core.Dialect
 	}{
-		{"jackc/pgx/", core.Postgres}, {"lib/pq", core.Postgres}, {"driver/pgdriver", core.Postgres},
+		{"jackc/pgx/", core.Postgres},
+		{"lib/pq", core.Postgres},
+		{"driver/pgdriver", core.Postgres},
 		{"go-sql-driver/mysql", core.MySQL},
-		{"modernc.org/sqlite", core.SQLite}, {"go-sqlite3", core.SQLite}, {"glebarez/go-sqlite", core.SQLite},
+		{"modernc.org/sqlite", core.SQLite},
+		{"go-sqlite3", core.SQLite},
+		{"glebarez/go-sqlite", core.SQLite},
 	} {
 		if strings.Contains(path, known.part) {
 			return known.dialect, nil

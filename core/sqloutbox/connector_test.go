@@ -51,23 +51,22 @@ func TestConnectorHearsTheOutcome(t *testing.T) {
 		}, core.Unknown, nil},
 		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.rowsFail = refused
-			rows, err := tx.Query("SELECT n FROM t FOR UPDATE")
-			must(t, err)
-			for rows.Next() {
-			}
-			wantIs(t, rows.Err(), refused)
+			wantIs(t, readAll(tx.Query("SELECT n FROM t FOR UPDATE")), refused)
 			return tx.Commit()
 		}, core.Unknown, nil},
 		"ignored error of a prepared statement": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.fail["UPDATE t"] = refused
 			stmt, err := tx.Prepare("UPDATE t")
 			must(t, err)
+			defer stmt.Close()
 			_, _ = stmt.Exec()
 			return tx.Commit()
 		}, core.Unknown, nil},
-		"ignored error of Prepare": {func(_ *testing.T, d *fakeDriver, tx *sql.Tx) error {
+		"ignored error of Prepare": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.fail["PREPARE UPDATE t"] = refused
-			_, _ = tx.Prepare("UPDATE t")
+			if _, err := tx.Prepare("UPDATE t"); err == nil { //nolint:sqlclosecheck // there is none
+				t.Error("no error")
+			}
 			return tx.Commit()
 		}, core.Unknown, nil},
 		"COMMIT as text": {func(t *testing.T, _ *fakeDriver, tx *sql.Tx) error {
@@ -106,6 +105,7 @@ func TestConnectorFollowsSavepoints(t *testing.T) {
 			}
 			stmt, err := tx.Prepare(query)
 			must(t, err)
+			defer stmt.Close()
 			_, err = stmt.Exec()
 			must(t, err)
 		}
@@ -151,9 +151,7 @@ func TestConnectorErrSkipIsNoError(t *testing.T) {
 	h.on(ob)
 	_, err := tx.Exec("UPDATE t SET n = ?", 1)
 	must(t, err)
-	rows, err := tx.Query("SELECT ?", 1)
-	must(t, err)
-	must(t, rows.Close())
+	must(t, readAll(tx.Query("SELECT ?", 1)))
 	must(t, tx.Commit())
 	h.want(t, core.Committed)
 	if !slices.Contains(d.statements(), "PREPARE UPDATE t SET n = ?") {
@@ -203,11 +201,11 @@ func TestConnectorForwardsOptionalInterfaces(t *testing.T) {
 	}
 	stmt, err := db.Prepare("UPDATE t SET s = ?")
 	must(t, err)
+	defer stmt.Close()
 	_, err = stmt.Exec(upper("x"))
 	must(t, err)
 	_, err = stmt.Exec(1)
 	must(t, err)
-	must(t, stmt.Close())
 	if d.converted == 0 {
 		t.Error("the statement's ColumnConverter was not asked")
 	}
@@ -248,7 +246,7 @@ func TestConnectorWorksWithMinimalDriver(t *testing.T) {
 	if types[0].DatabaseTypeName() != "" || types[0].ScanType() == nil {
 		t.Errorf("column type %q %v", types[0].DatabaseTypeName(), types[0].ScanType())
 	}
-	must(t, rows.Close())
+	must(t, readAll(rows, nil))
 	if _, err := db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true}); err == nil {
 		t.Error("a read-only transaction was accepted")
 	}
@@ -323,5 +321,7 @@ func TestTxOf(t *testing.T) {
 	wantIs(t, err, core.ErrNoTransaction)
 }
 
-type embedded struct{ *sql.Tx }
-type embeddedDB struct{ *sql.DB }
+type (
+	embedded   struct{ *sql.Tx }
+	embeddedDB struct{ *sql.DB }
+)

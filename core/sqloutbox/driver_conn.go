@@ -205,14 +205,7 @@ type trackingTx struct {
 
 func (t *trackingTx) Commit() error {
 	defer t.leave()
-	return t.tracker.Commit(func() error {
-		err := t.inner.Commit()
-		if err != nil && t.conn.dialect == core.SQLite {
-			// A refused COMMIT leaves an SQLite transaction open, and database/sql would put its connection back into the pool.
-			_ = t.inner.Rollback()
-		}
-		return err
-	})
+	return t.tracker.Commit(t.inner.Commit)
 }
 
 func (t *trackingTx) Rollback() error {

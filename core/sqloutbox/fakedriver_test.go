@@ -121,9 +121,11 @@ func (s *fakeStmt) NumInput() int { return -1 }
 func (s *fakeStmt) Exec([]driver.Value) (driver.Result, error) {
 	return driver.RowsAffected(1), s.d.run(s.query)
 }
+
 func (s *fakeStmt) Query([]driver.Value) (driver.Rows, error) {
 	return &fakeRows{err: s.d.rowsFail}, s.d.run(s.query)
 }
+
 func (s *fakeStmt) ColumnConverter(int) driver.ValueConverter {
 	s.d.converted++
 	return driver.DefaultParameterConverter
@@ -171,6 +173,17 @@ func (h *heard) want(t *testing.T, want ...core.Outcome) {
 			t.Fatalf("heard %v, want %v", h.all, want)
 		}
 	}
+}
+
+// readAll reads rows to their end, closes them and returns the error that came on the way.
+func readAll(rows *sql.Rows, err error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+	}
+	return rows.Err()
 }
 
 func must(t *testing.T, err error) {

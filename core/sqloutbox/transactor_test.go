@@ -21,11 +21,15 @@ func TestTransactor(t *testing.T) {
 	}{
 		"commits": {
 			func(context.Context, core.Transactor, core.Tx) error { return nil },
-			nil, []string{"BEGIN", "COMMIT"}, core.Committed,
+			nil,
+			[]string{"BEGIN", "COMMIT"},
+			core.Committed,
 		},
 		"rolls back": {
 			func(context.Context, core.Transactor, core.Tx) error { return failed },
-			failed, []string{"BEGIN", "ROLLBACK"}, core.RolledBack,
+			failed,
+			[]string{"BEGIN", "ROLLBACK"},
+			core.RolledBack,
 		},
 		"nested is a savepoint": {
 			func(ctx context.Context, r core.Transactor, _ core.Tx) error {
@@ -33,9 +37,11 @@ func TestTransactor(t *testing.T) {
 					return r.RunInTx(ctx, func(context.Context, core.Tx) error { return nil })
 				})
 			},
-			nil, []string{
+			nil,
+			[]string{
 				"BEGIN", "SAVEPOINT outbox_1", "SAVEPOINT outbox_2", "RELEASE SAVEPOINT outbox_2", "RELEASE SAVEPOINT outbox_1", "COMMIT",
-			}, core.Committed,
+			},
+			core.Committed,
 		},
 		"nested rolls back alone": {
 			func(ctx context.Context, r core.Transactor, _ core.Tx) error {
@@ -44,14 +50,18 @@ func TestTransactor(t *testing.T) {
 				}
 				return nil
 			},
-			nil, []string{"BEGIN", "SAVEPOINT outbox_1", "ROLLBACK TO SAVEPOINT outbox_1", "RELEASE SAVEPOINT outbox_1", "COMMIT"}, core.Committed,
+			nil,
+			[]string{"BEGIN", "SAVEPOINT outbox_1", "ROLLBACK TO SAVEPOINT outbox_1", "RELEASE SAVEPOINT outbox_1", "COMMIT"},
+			core.Committed,
 		},
 		"does not commit what the database may have rolled back": {
 			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
 				_, _ = tx.Exec(ctx, "DEADLOCK")
 				return nil
 			},
-			core.ErrTxAborted, []string{"BEGIN", "DEADLOCK", "ROLLBACK"}, core.RolledBack,
+			core.ErrTxAborted,
+			[]string{"BEGIN", "DEADLOCK", "ROLLBACK"},
+			core.RolledBack,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

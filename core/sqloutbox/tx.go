@@ -59,7 +59,7 @@ func execRows(ctx context.Context, conn Conn, query string, args []any) (int64, 
 }
 
 func queryRows(ctx context.Context, conn Conn, query string, args []any) (core.Rows, error) {
-	rows, err := conn.QueryContext(ctx, query, args...)
+	rows, err := conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
 	if err != nil {
 		return nil, err // not a nil *sql.Rows in a non-nil interface
 	}

@@ -126,7 +126,7 @@ func TestC48CrashAfterClaimRecovered(t *testing.T) {
 		}
 		var first time.Time
 		p.run()
-		eventually(t, "something is published", func() bool {
+		awaitThat(t, "something is published", func() bool {
 			first = time.Now()
 			return len(p.accepted()) > 0
 		})

@@ -87,7 +87,7 @@ func TestD18FastPath(t *testing.T) {
 		for i := range 40 {
 			want = append(want, p.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 4)}, core.Event{Type: "a"})...)
 		}
-		eventually(t, "all are published", func() bool { return len(p.accepted()) >= len(want) })
+		awaitThat(t, "all are published", func() bool { return len(p.accepted()) >= len(want) })
 		p.awaitDone(len(want))
 		p.onceEach(want)
 		if hot, cold, claimed := p.hot.Load(), p.cold.Load(), p.claimed.Load(); hot != int64(len(want)) || cold != 0 || claimed != 0 {
@@ -144,8 +144,8 @@ func TestD18RetryThenDead(t *testing.T) {
 		stop := p.run()
 		p.publish(core.Event{ID: poison, Type: "a", Key: "poison"})
 		others := p.publish(core.Event{Type: "a", Key: "sound"}, core.Event{Type: "a"})
-		eventually(t, "the event is DEAD", func() bool { return p.row(poison).Status == statusDead })
-		eventually(t, "the others are DONE", func() bool { return p.statuses()[statusDone] == len(others) })
+		awaitThat(t, "the event is DEAD", func() bool { return p.row(poison).Status == statusDead })
+		awaitThat(t, "the others are DONE", func() bool { return p.statuses()[statusDone] == len(others) })
 		stop()
 
 		if len(seen) != attempts {
@@ -292,7 +292,7 @@ func TestA22BrokerRefusesRabbitMQ(t *testing.T) {
 	t.Cleanup(func() { queue.QueueDelete(topic, false, false, false); conn.Close() })
 	take := func() string {
 		var id string
-		eventually(t, "a message is in the queue", func() bool {
+		awaitThat(t, "a message is in the queue", func() bool {
 			d, ok, err := queue.Get(topic, true)
 			if err != nil {
 				t.Fatal(err)
@@ -310,7 +310,7 @@ func TestA22BrokerRefusesRabbitMQ(t *testing.T) {
 	p.run()
 	p.awaitDone(1)
 	second := p.publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
-	eventually(t, "attempts grow", func() bool {
+	awaitThat(t, "attempts grow", func() bool {
 		row := p.row(second)
 		if row.Status != statusNew && row.Status != statusRetry {
 			t.Fatalf("refused by the broker: %+v", row)
@@ -374,7 +374,7 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 					want = append(want, p.publish(batch...)...)
 				}
 				// Long enough for each event to be DEAD many times over, if attempts were spent.
-				eventually(t, "the destination was probed again and again", func() bool {
+				awaitThat(t, "the destination was probed again and again", func() bool {
 					mu.Lock()
 					defer mu.Unlock()
 					return calls >= 20 // at most 4 + 4 before it was stopped

@@ -123,11 +123,11 @@ func (p *process) run() (stop func()) {
 func (p *process) runHot() (stop func()) {
 	p.t.Helper()
 	stop = p.run()
-	eventually(p.t, "the fast path is open", func() bool {
+	awaitThat(p.t, "the fast path is open", func() bool {
 		p.publish(core.Event{Type: "warm.up"})
 		return p.hot.Load() > 0
 	})
-	eventually(p.t, "the relay is at rest", func() bool {
+	awaitThat(p.t, "the relay is at rest", func() bool {
 		b, err := p.ob.Backlog(p.t.Context())
 		return err == nil && b.Pending == 0
 	})
@@ -211,7 +211,7 @@ func (p *process) statuses() map[int]int {
 // awaitDone waits until n rows are DONE and no row is anything else.
 func (p *process) awaitDone(n int) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%d rows DONE and no others", n), func() bool {
+	awaitThat(p.t, fmt.Sprintf("%d rows DONE and no others", n), func() bool {
 		counts := p.statuses()
 		return counts[statusDone] == n && len(counts) == min(n, 1)
 	})
@@ -258,13 +258,13 @@ func query[T any](t testing.TB, pool *sql.DB, text string, scan func(*sql.Rows) 
 	return all
 }
 
-// eventually polls a condition for at most half a minute.
-func eventually(t testing.TB, what string, ok func() bool) {
+// awaitThat polls a condition for at most half a minute.
+func awaitThat(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	eventuallyIn(t, 30*time.Second, what, ok)
+	awaitThatIn(t, 30*time.Second, what, ok)
 }
 
-func eventuallyIn(t testing.TB, limit time.Duration, what string, ok func() bool) {
+func awaitThatIn(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); !ok(); {
 		if time.Now().After(deadline) {

@@ -27,6 +27,7 @@ func TestBrokerKilled(t *testing.T) {
 			for _, open := range e2eDatabases {
 				cells = append(cells, newE2ECell(t, open(t), connect(server.address)))
 			}
+			t.Cleanup(func() { server.resume(t) })
 			stop := make(chan struct{})
 			var wg sync.WaitGroup
 			for _, c := range cells {
@@ -38,13 +39,13 @@ func TestBrokerKilled(t *testing.T) {
 			all := func(ok func(*e2eCell) bool) func() bool {
 				return func() bool { return !slices.ContainsFunc(cells, func(c *e2eCell) bool { return !ok(c) }) }
 			}
-			eventually(t, "events arrive", all(func(c *e2eCell) bool { return c.ledger.acknowledged() >= 150 }))
-			server.run(t, "pause") // it hangs for a moment first, so that some events are certainly on their way
-			eventually(t, "events are on their way", all(func(c *e2eCell) bool { return c.ledger.flying() >= 4 }))
+			awaitThat(t, "events arrive", all(func(c *e2eCell) bool { return c.ledger.acknowledged() >= 150 }))
+			server.pause(t) // it hangs for a moment first, so that some events are certainly on their way
+			awaitThat(t, "events are on their way", all(func(c *e2eCell) bool { return c.ledger.flying() >= 4 }))
 			server.kill(t)
 			for _, c := range cells { // each has noticed, and its producers go on
 				before := c.count("SELECT COUNT(*) FROM outbox_event")
-				eventually(t, "publishes fail and events are written", func() bool {
+				awaitThat(t, "publishes fail and events are written", func() bool {
 					return c.ledger.failures() > 0 && c.count("SELECT COUNT(*) FROM outbox_event") > before+30
 				})
 			}

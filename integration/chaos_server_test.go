@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -19,6 +18,7 @@ type privateServer struct {
 	name    string
 	address string
 	env     []string
+	paused  bool
 }
 
 // startPrivate starts a server on ports and in a folder of its own. It is taken down when the test ends, or its process.
@@ -37,7 +37,8 @@ func startPrivate(t *testing.T, name string) *privateServer {
 	}
 	s := &privateServer{name: name}
 	for _, v := range os.Environ() { // a server that was given by name would be left alone, and its port taken
-		if !strings.HasPrefix(v, "OUTBOX_TEST_") && !strings.HasPrefix(v, "SERVICES_") {
+		name, _, _ := strings.Cut(v, "=")
+		if !strings.HasPrefix(name, "OUTBOX_TEST_") && !(strings.HasPrefix(name, "SERVICES_") && strings.HasSuffix(name, "_PORT")) {
 			s.env = append(s.env, v)
 		}
 	}
@@ -85,6 +86,23 @@ func (s *privateServer) up(t *testing.T) {
 func (s *privateServer) kill(t *testing.T) {
 	t.Helper()
 	s.run(t, "kill")
+	s.paused = false
+}
+
+// pause makes it hang with its connections open, until resume or kill.
+func (s *privateServer) pause(t *testing.T) {
+	t.Helper()
+	s.run(t, "pause")
+	s.paused = true
+}
+
+// resume ends a pause, so that nobody waits for it while a test that failed cleans up.
+func (s *privateServer) resume(t *testing.T) {
+	t.Helper()
+	if s.paused {
+		s.run(t, "resume")
+		s.paused = false
+	}
 }
 
 func (s *privateServer) run(t *testing.T, command string) string {
@@ -92,7 +110,7 @@ func (s *privateServer) run(t *testing.T, command string) string {
 	cmd := exec.Command("../scripts/services", command, s.name)
 	cmd.Env = s.env
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.Writer(&stdout), io.Writer(&stderr)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("scripts/services %s %s: %v\n%s", command, s.name, err, stderr.Bytes())
 	}

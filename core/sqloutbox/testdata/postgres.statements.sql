@@ -1,0 +1,266 @@
+-- append
+INSERT INTO "app"."outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of FROM "app"."outbox_event" WHERE id = $3::uuid
+
+-- audit
+INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic, new_id)
+VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::text, $7::uuid)
+
+-- backlog
+WITH RECURSIVE topics AS (
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), blocked AS (
+  (SELECT e.lane, 1 AS n FROM "app"."outbox_event" e WHERE e.status = 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT 1)
+  UNION ALL
+  SELECT b.lane, k.n + 1 FROM blocked k CROSS JOIN LATERAL (SELECT e.lane FROM "app"."outbox_event" e
+    WHERE e.status = 3 AND e.lane IS NOT NULL AND e.lane > k.lane ORDER BY e.lane LIMIT 1) b WHERE k.n < $1::bigint
+), pending AS MATERIALIZED (
+  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic, e.available_at LIMIT $1::bigint)
+  UNION ALL
+  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+)
+SELECT (SELECT count(*) FROM pending),
+  (SELECT count(*) FROM (SELECT 1 FROM "app"."outbox_event" e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint) d),
+  (SELECT count(*) FROM blocked),
+  (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT min(f.created_at) FROM topics t
+    CROSS JOIN LATERAL (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
+    ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint
+
+-- claim_heads
+WITH RECURSIVE lanes AS (
+  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n FROM "app"."outbox_event" e
+   WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT h.*, l.n + 1 FROM lanes l CROSS JOIN LATERAL (
+    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
+        THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($11::text[])
+        THEN (SELECT decode(p || '000000000000000000000000', 'hex') FROM unnest($11::text[]) p
+              WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
+      ELSE l.lane END
+    ORDER BY e.lane, e.key_seq LIMIT 1) h
+  WHERE l.n < $10::bigint
+), heads AS MATERIALIZED (SELECT e.lane, d.dead FROM lanes e
+  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM "app"."outbox_event" x
+    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  WHERE e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)), cand AS MATERIALIZED (
+  SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  FROM (SELECT lane, dead FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
+    SELECT e.id, e.key_seq, octet_length(e.payload) AS size,
+      (e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') AND (h.dead IS NULL OR e.key_seq < h.dead)) AS ok
+    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2) AND e.lane IS NOT NULL
+    ORDER BY e.key_seq
+    LIMIT (SELECT greatest(1, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+), sized AS MATERIALIZED (
+  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
+), picked AS MATERIALIZED (
+  SELECT id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+), held AS MATERIALIZED (
+  SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') ORDER BY e.id FOR UPDATE SKIP LOCKED
+), take AS MATERIALIZED (
+  SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+    FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
+), taken AS (UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
+  lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() THEN 1 ELSE 0 END,
+  claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint)
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, CASE
+    WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
+      THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
+    WHEN (SELECT count(*) FROM lanes) >= $10::bigint THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
+  END, 0::bigint
+
+-- claim_lane
+WITH lanes AS (
+  SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM "app"."outbox_event" e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
+  ORDER BY e.key_seq LIMIT 1
+), heads AS MATERIALIZED (SELECT e.lane, d.dead FROM lanes e
+  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM "app"."outbox_event" x
+    WHERE NOT $10::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  WHERE e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)), cand AS MATERIALIZED (
+  SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  FROM (SELECT lane, dead FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
+    SELECT e.id, e.key_seq, octet_length(e.payload) AS size,
+      (e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') AND (h.dead IS NULL OR e.key_seq < h.dead)) AS ok
+    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2) AND e.lane IS NOT NULL
+    ORDER BY e.key_seq
+    LIMIT (SELECT greatest(1, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+), sized AS MATERIALIZED (
+  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
+), picked AS MATERIALIZED (
+  SELECT id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+), held AS MATERIALIZED (
+  SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') ORDER BY e.id FOR UPDATE SKIP LOCKED
+), take AS MATERIALIZED (
+  SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+    FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
+), taken AS (UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
+  lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() THEN 1 ELSE 0 END,
+  claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint)
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken
+
+-- claim_unordered
+WITH RECURSIVE all_topics AS (
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), topics AS MATERIALIZED (
+  SELECT topic FROM all_topics WHERE topic <> ALL ($7::text[])
+  UNION ALL SELECT unnest($6::text[]) COLLATE "C"
+), cand AS MATERIALIZED (
+  SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
+  FROM topics t CROSS JOIN LATERAL (
+    SELECT e.id, e.available_at, octet_length(e.payload) AS size FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
+    ORDER BY e.available_at, e.id
+    LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
+    FOR UPDATE SKIP LOCKED) c
+), take AS MATERIALIZED (
+  SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
+    WINDOW w AS (ORDER BY turn, available_at, id)) c
+  WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+), taken AS (UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
+  lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() THEN 1 ELSE 0 END,
+  claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint)
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, NULL::bytea, (SELECT count(*) FROM topics)
+
+-- cleanup
+WITH c AS MATERIALIZED (
+  SELECT e.id FROM "app"."outbox_event" e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+  ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
+) DELETE FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM c)) AND e.status IN (1,4)
+
+-- collect_delete
+DELETE FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM unnest($1::text[]) x))
+  AND NOT EXISTS (SELECT 1 FROM "app"."outbox_event" e WHERE e.lane = k.lane AND e.status IN (0,2) AND e.lane IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM "app"."outbox_event" e WHERE e.lane = k.lane AND e.status = 3 AND e.lane IS NOT NULL)
+
+-- collect_lock
+WITH c AS MATERIALIZED (
+  SELECT k.lane FROM "app"."outbox_key" k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint
+), l AS MATERIALIZED (
+  SELECT k.lane FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT lane FROM c)) AND k.used_at < statement_timestamp() - $3::bigint * interval '1 microsecond'
+  ORDER BY k.lane FOR UPDATE SKIP LOCKED
+) SELECT c.lane, l.lane IS NOT NULL FROM c LEFT JOIN l ON l.lane = c.lane
+
+-- dead_for_append
+SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM "app"."outbox_event" e
+WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id FOR UPDATE
+
+-- discard
+WITH u AS (UPDATE "app"."outbox_event" e SET status = 4, claim_no = e.claim_no + 1, lease_until = NULL, done_at = clock_timestamp()
+WHERE e.id = ANY ($1::uuid[]) AND (e.status = 3 OR e.status IN (0,2)
+  AND ($5::boolean OR e.lease_until IS NULL OR e.lease_until <= statement_timestamp())) RETURNING e.id, e.event_id, e.topic)
+INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id, u.event_id, u.topic FROM u
+
+-- discard_dead
+UPDATE "app"."outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = clock_timestamp()
+WHERE id = $1::uuid AND status = 3
+
+-- done
+UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL
+WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3)
+
+-- done_delete
+DELETE FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3)
+
+-- done_receipts
+UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, receipt = NULLIF(v.receipt, '')
+FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3)
+
+-- failed
+UPDATE "app"."outbox_event" e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
+  attempts = e.attempts + CASE WHEN v.kind = 3 THEN 0 ELSE 1 END,
+  available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval '1 microsecond' END,
+  lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, '')
+FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[]) v(id, claim_no, kind, delay, code, message)
+WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL RETURNING e.id
+
+-- insert 1 row
+INSERT INTO "app"."outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) SELECT v.id, v.event_id, v.event_type, v.schema_version, v.topic, v.aggregate_type, v.aggregate_id, v.aggregate_version, v.tenant_id, v.partition_key, v.lane, v.back, v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN 1 ELSE 0 END, CASE WHEN v.hot THEN $1::text END, CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ($3::uuid, $4::text, $5::text, $6::integer, $7::text, $8::text, $9::text, $10::bigint, $11::text, $12::text, $13::bytea, $14::bigint, $15::bytea, $16::text, $17::jsonb, $18::boolean, $19::bigint, $20::timestamptz)) v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at)
+
+-- insert 3 rows, 2 lanes
+WITH k AS (INSERT INTO "app"."outbox_key" AS k (lane, last_seq, first_seq, last_id, used_at) SELECT v.lane, c.us+v.n-1, c.us, v.last_id, clock_timestamp() FROM (VALUES ($3::bytea, $4::bigint, $5::uuid), ($6, $7, $8)) v(lane, n, last_id) CROSS JOIN (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + excluded.last_seq - excluded.first_seq + 1, prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, prev_id), e AS (INSERT INTO "app"."outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) SELECT v.id, v.event_id, v.event_type, v.schema_version, v.topic, v.aggregate_type, v.aggregate_id, v.aggregate_version, v.tenant_id, v.partition_key, v.lane, k.last_seq - v.back, v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN 1 ELSE 0 END, CASE WHEN v.hot THEN $1::text END, CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ($9::uuid, $10::text, $11::text, $12::integer, $13::text, $14::text, $15::text, $16::bigint, $17::text, $18::text, $19::bytea, $20::bigint, $21::bytea, $22::text, $23::jsonb, $24::boolean, $25::bigint, $26::timestamptz), ($27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44), ($45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62)) v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at) LEFT JOIN k ON k.lane = v.lane) SELECT lane, last_seq, first_seq, prev_id FROM k
+
+-- key_next
+INSERT INTO "app"."outbox_key" AS k (lane, last_seq, first_seq, last_id, used_at)
+SELECT $1::bytea, c.us, c.us, $2::uuid, clock_timestamp() FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at
+RETURNING last_seq
+
+-- list_dead
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), (extract(epoch from e.created_at)*1000000)::bigint
+FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text = '' OR e.event_type = $3::text)
+  AND ($4::text = '' OR e.tenant_id = $4::text) ORDER BY e.id LIMIT $5::bigint
+
+-- next_due
+WITH RECURSIVE all_topics AS (
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE $2::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), topics AS MATERIALIZED (
+  SELECT topic FROM all_topics WHERE topic <> ALL ($3::text[])
+  UNION ALL SELECT unnest($2::text[]) COLLATE "C"
+), unordered AS (
+  SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
+    SELECT e.available_at, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond') THEN NULL ELSE e.lease_until END AS until
+    FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
+    ORDER BY e.available_at, e.id LIMIT 1000) c
+), lanes AS (
+  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n FROM "app"."outbox_event" e
+   WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $4::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT h.*, l.n + 1 FROM lanes l CROSS JOIN LATERAL (
+    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($7::text[])
+        THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($6::text[])
+        THEN (SELECT decode(p || '000000000000000000000000', 'hex') FROM unnest($6::text[]) p
+              WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
+      ELSE l.lane END
+    ORDER BY e.lane, e.key_seq LIMIT 1) h
+  WHERE l.n < $5::bigint
+), ordered AS (
+  SELECT min(greatest(e.available_at, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond') THEN NULL ELSE e.lease_until END)) AS at
+  FROM lanes e
+  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM "app"."outbox_event" x
+    WHERE NOT $8::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  WHERE ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[])
+    AND (d.dead IS NULL OR d.dead > e.key_seq)
+) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o
+
+-- planner
+SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
+
+-- redrive
+WITH u AS (UPDATE "app"."outbox_event" e SET status = 2, attempts = 0, lost_claims = 0, claim_no = e.claim_no + 1, lease_until = NULL,
+  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.lane IS NULL OR NOT $5::boolean) RETURNING e.id, e.event_id, e.topic)
+INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id, u.event_id, u.topic FROM u
+
+-- release
+UPDATE "app"."outbox_event" e SET lease_until = NULL
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL RETURNING e.id
+
+-- renew
+UPDATE "app"."outbox_event" e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL RETURNING e.id
+
+-- reset_keys
+UPDATE "app"."outbox_key" k SET last_seq = greatest(k.last_seq, c.us), first_seq = greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
+FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c
+

@@ -1,0 +1,162 @@
+-- append
+INSERT INTO "outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
+SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of FROM "outbox_event" WHERE id = ?
+
+-- audit
+INSERT INTO "outbox_audit" (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ((CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?, ?, ?, ?, ?)
+
+-- claim
+UPDATE "outbox_event" SET lost_claims = lost_claims + CASE WHEN lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) THEN 1 ELSE 0 END, claim_no = claim_no + 1,
+  claimed_by = ?, lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id IN ({ids})
+
+-- cleanup
+DELETE FROM "outbox_event" WHERE id IN ({ids}) AND status IN (1,4)
+
+-- clock
+SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
+
+-- collect_delete
+DELETE FROM "outbox_key" WHERE lane IN ({ids})
+
+-- collect_empty
+SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND NOT EXISTS (SELECT 1 FROM "outbox_event" e WHERE e.lane = k.lane AND e.lane IS NOT NULL AND e.status IN (0,2)) AND NOT EXISTS (SELECT 1 FROM "outbox_event" e WHERE e.lane = k.lane AND e.lane IS NOT NULL AND e.status = 3)
+
+-- collect_lock
+SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND k.used_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY k.lane
+
+-- committed
+SELECT e.id FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id
+
+-- count_blocked
+SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM "outbox_event" e WHERE e.status = 3 AND e.lane IS NOT NULL LIMIT ?) x
+
+-- count_dead
+SELECT COUNT(*) FROM (SELECT e.id FROM "outbox_event" e WHERE e.status = 3 LIMIT ?) x
+
+-- count_open
+SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event" e
+  WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
+
+-- count_ready
+SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event" e
+  WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL ORDER BY e.topic LIMIT ?) x
+
+-- dead
+UPDATE "outbox_event" SET status = 3, attempts = attempts + 1, lease_until = NULL, last_error_code = ?, last_error = ? WHERE id = ?
+
+-- dead_for_append
+SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id
+
+-- discard
+UPDATE "outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id IN ({ids})
+
+-- discard_dead
+UPDATE "outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND status = 3
+
+-- discard_rows
+SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND (e.status = 3 OR e.status IN (0,2)
+  AND (? = 1 OR e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))) ORDER BY e.id
+
+-- done
+UPDATE "outbox_event" SET status = 1, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), lease_until = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
+
+-- done_delete
+DELETE FROM "outbox_event" WHERE id IN ({ids}) AND status IN (0,2,3)
+
+-- ended
+SELECT e.id FROM "outbox_event" e WHERE e.status IN (1,4) AND e.done_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY e.done_at LIMIT ?
+
+-- first_created
+SELECT e.created_at FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? ORDER BY e.available_at, e.id LIMIT 1
+
+-- heads
+SELECT e.id, e.topic, CASE WHEN e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END,
+  CASE WHEN (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) OR e.lease_until < e.available_at THEN e.available_at ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),
+  (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status = 3 AND d.lane IS NOT NULL ORDER BY d.key_seq LIMIT 1)
+FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2)
+
+-- held
+SELECT e.id, e.claim_no FROM "outbox_event" e
+WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id
+
+-- insert 1
+INSERT INTO "outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
+
+-- insert 2
+INSERT INTO "outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
+
+-- key 1
+INSERT INTO "outbox_key" (lane, last_seq, first_seq, last_id, used_at) VALUES (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (lane) DO UPDATE SET prev_id = last_id, last_id = excluded.last_id, last_seq = last_seq + excluded.last_seq - excluded.first_seq + 1, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, prev_id
+
+-- key 2
+INSERT INTO "outbox_key" (lane, last_seq, first_seq, last_id, used_at) VALUES (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (lane) DO UPDATE SET prev_id = last_id, last_id = excluded.last_id, last_seq = last_seq + excluded.last_seq - excluded.first_seq + 1, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, prev_id
+
+-- key_read 1
+SELECT lane, last_seq, first_seq, prev_id FROM "outbox_key" WHERE lane IN (?)
+
+-- key_read 2
+SELECT lane, last_seq, first_seq, prev_id FROM "outbox_key" WHERE lane IN (?,?)
+
+-- keys
+SELECT k.lane FROM "outbox_key" k WHERE k.lane > ? ORDER BY k.lane LIMIT ?
+
+-- lane_head
+SELECT e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane = ? ORDER BY e.key_seq LIMIT 1
+
+-- lane_rows
+SELECT e.id, e.lane AS lane, e.key_seq, LENGTH(e.payload) AS size, CASE WHEN e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END AS ok
+FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane = ? ORDER BY e.key_seq LIMIT ?
+
+-- list_dead
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), e.created_at
+FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? AND (? = '' OR e.topic = ?) AND (? = '' OR e.event_type = ?)
+  AND (? = '' OR e.tenant_id = ?) ORDER BY e.id LIMIT ?
+
+-- lock
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, e.lost_claims, e.claim_no, e.replay_of, e.created_at, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) THEN 1 ELSE 0 END
+FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.id
+
+-- next_topic
+SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > ? ORDER BY e.topic LIMIT 1
+
+-- open_page
+SELECT e.lane, e.key_seq, e.id, 0 FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
+
+-- receipt
+UPDATE "outbox_event" SET receipt = ? WHERE id = ? AND status IN (0,2,3)
+
+-- redrive
+UPDATE "outbox_event" SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no + 1, lease_until = NULL,
+  available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id IN ({ids})
+
+-- redrive_rows
+SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status = 3 AND (e.lane IS NULL OR ? = 0)
+ORDER BY e.id
+
+-- release
+UPDATE "outbox_event" SET lease_until = NULL WHERE id IN ({ids})
+
+-- renew
+UPDATE "outbox_event" SET lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id IN ({ids})
+
+-- reset_keys
+UPDATE "outbox_key" SET last_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), first_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), last_id = NULL, prev_id = NULL
+
+-- retry
+UPDATE "outbox_event" SET status = 2, attempts = attempts + 1, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL, last_error_code = ?, last_error = ?
+WHERE id = ?
+
+-- topic_due
+SELECT MIN(x.t) FROM (SELECT CASE WHEN (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) OR e.lease_until < e.available_at THEN e.available_at
+  ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AS t FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? ORDER BY e.available_at, e.id LIMIT 1000) x
+
+-- topic_rows
+SELECT e.id, e.topic, LENGTH(e.payload) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?
+
+-- topic_rows of 2
+SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?) ua UNION ALL SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?) ub
+
+-- unavailable
+UPDATE "outbox_event" SET available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL, last_error_code = ?, last_error = ?
+WHERE id = ?
+

@@ -2,7 +2,10 @@ package outboxtest_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,5 +159,129 @@ func TestCommitFaults(t *testing.T) {
 				t.Errorf("%s, fault %d: %d rows, want %d", d, tt.fault, n, tt.rows)
 			}
 		}
+	}
+}
+
+func TestClock(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 6789, time.UTC)
+	r := outboxtest.NewRepository(outboxtest.WithClock(func() time.Time { return now }))
+	commit := func() outboxtest.Row {
+		t.Helper()
+		tx := begin(t, r)
+		if _, err := insert(t.Context(), r, tx, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		rows := r.Rows()
+		return rows[len(rows)-1]
+	}
+	if got, want := commit().CreatedAt, now.Truncate(time.Microsecond); !got.Equal(want) {
+		t.Errorf("created at %s, want %s", got, want)
+	}
+	r.ShiftClock(time.Hour)
+	r.ShiftClock(-time.Minute)
+	b, err := r.Backlog(t.Context(), 10)
+	if err != nil || b.OldestAge != 59*time.Minute {
+		t.Errorf("age %s, %v", b.OldestAge, err)
+	}
+}
+
+func TestRowsAreCopies(t *testing.T) {
+	r := outboxtest.NewRepository()
+	tx := begin(t, r)
+	if _, err := insert(t.Context(), r, tx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows()) != 0 || r.Keys() != 1 {
+		t.Errorf("%d rows and %d keys before the commit", len(r.Rows()), r.Keys())
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	row := r.Rows()[0]
+	row.Status, row.Event.Payload = outboxtest.StatusDead, []byte("x")
+	if same, ok := r.Row(row.ID); !ok || same.Status != outboxtest.StatusNew || len(same.Event.Payload) != 0 {
+		t.Errorf("the table shows %+v", same)
+	}
+	if _, ok := r.Row(core.RowID{}); ok {
+		t.Error("a row without an id")
+	}
+}
+
+func TestUntrackedTransaction(t *testing.T) {
+	ob := outboxtest.NewOutbox(t, core.Config{})
+	tx := begin(t, ob.Repository)
+	if _, err := ob.Publish(t.Context(), tx.Untracked(), core.Event{Type: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ob.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Type: "t"})
+}
+
+func TestForeignTransactionsAreRefused(t *testing.T) {
+	r := outboxtest.NewRepository()
+	for _, tx := range []core.Tx{begin(t, outboxtest.NewRepository()), struct{ core.Tx }{}} {
+		if _, err := insert(t.Context(), r, tx, "k"); err == nil {
+			t.Errorf("inserted in a %T", tx)
+		}
+	}
+	type wrapped struct{ *outboxtest.Tx }
+	if _, err := insert(t.Context(), r, wrapped{begin(t, r)}, "k"); err != nil {
+		t.Errorf("a type that embeds *Tx: %v", err)
+	}
+}
+
+func TestStatements(t *testing.T) {
+	var seen []string
+	reason := errors.New("reason")
+	r := outboxtest.NewRepository(outboxtest.WithExec(func(query string, args []any) (int64, error) {
+		if query == "bad" {
+			return 0, reason
+		}
+		seen = append(seen, fmt.Sprint(query, args))
+		return 3, nil
+	}))
+	tx := begin(t, r)
+	if n, err := tx.Exec(t.Context(), "UPDATE x", 1, "two"); n != 3 || err != nil || len(seen) != 1 || seen[0] != "UPDATE x[1 two]" {
+		t.Errorf("%d, %v, seen %q", n, err, seen)
+	}
+	rows, err := tx.Query(t.Context(), "SELECT 1")
+	if err != nil || rows.Next() || rows.Err() != nil || rows.Close() != nil {
+		t.Errorf("query: %v", err)
+	}
+	if _, err := tx.Query(t.Context(), "bad"); !errors.Is(err, reason) {
+		t.Errorf("bad: %v", err)
+	}
+	if _, err := tx.Exec(t.Context(), "UPDATE y"); err == nil || len(seen) != 2 {
+		t.Errorf("a statement after an error on PostgreSQL: %v, seen %q", err, seen)
+	}
+	if tx.Commit() == nil {
+		t.Error("an aborted transaction commits")
+	}
+	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+		t.Errorf("Rollback after the end: %v", err)
+	}
+}
+
+func TestNewOutboxRefusesAnotherRepository(t *testing.T) {
+	faulty := outboxtest.NewFaultyRepository(outboxtest.NewRepository())
+	for want, cfg := range map[string]core.Config{
+		"leave it nil or give a *outboxtest.Repository": {Repository: faulty},
+		"Workers is negative":                           {Workers: -1},
+	} {
+		if got := fails(t, func(t testing.TB) { outboxtest.NewOutbox(t, cfg) }); !strings.Contains(got, want) {
+			t.Errorf("failed with %q, want %q", got, want)
+		}
+	}
+	p := &outboxtest.Publisher{}
+	if ob := outboxtest.NewOutbox(t, core.Config{Repository: outboxtest.NewRepository(), Publisher: p}); ob.Publisher != p {
+		t.Error("the publisher of the Config is not that of the Outbox")
 	}
 }

@@ -21,7 +21,8 @@ func adapterRandomCases() []adapterCase {
 type program struct {
 	*adapterFixture
 	rng   *rand.Rand
-	names []string
+	names []string // all that there are
+	set   []string // those that were set
 	log   []string
 	ids   []string
 }
@@ -41,7 +42,7 @@ func adapterRandomPrograms(a *adapterFixture) {
 		p := &program{adapterFixture: a, rng: rand.New(rand.NewPCG(seed, uint64(n)))}
 		err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, tx core.Tx) error {
 			p.names = savepointNames(tx.Dialect())
-			return p.run(ctx, 3+p.rng.IntN(10), 0)
+			return p.run(ctx, 3+p.rng.IntN(15), 0)
 		})
 		p.note("the transaction ended with %v", err)
 		committed += p.verify(seed, n)
@@ -68,29 +69,36 @@ func (p *program) note(format string, args ...any) {
 // run takes that many steps. The error that it returns rolls back.
 func (p *program) run(ctx context.Context, steps, depth int) error {
 	for range steps {
-		name := p.names[p.rng.IntN(len(p.names))]
-		switch n := p.rng.IntN(20); {
-		case n < 8:
+		switch n := p.rng.IntN(60); {
+		case n < 26:
 			p.publishOne(ctx)
-		case n < 12:
-			p.try(ctx, "SAVEPOINT "+name)
-		case n < 15:
-			p.try(ctx, "ROLLBACK TO SAVEPOINT "+name)
-		case n < 17:
-			p.try(ctx, "RELEASE SAVEPOINT "+name)
-		case n == 17:
+		case n < 38:
+			p.set = append(p.set, p.names[p.rng.IntN(len(p.names))])
+			p.try(ctx, "SAVEPOINT "+p.set[len(p.set)-1])
+		case n < 46:
+			p.try(ctx, "ROLLBACK TO SAVEPOINT "+p.name())
+		case n < 51:
+			p.try(ctx, "RELEASE SAVEPOINT "+p.name())
+		case n == 51:
 			p.try(ctx, badStatement)
+		case n == 52:
+			return errProgram
 		case depth < 3:
 			ways := p.nestings()
 			p.note("nested {")
 			err := ways[p.rng.IntN(len(ways))](ctx, func(ctx context.Context) error { return p.run(ctx, 1+p.rng.IntN(5), depth+1) })
 			p.note("} %v", err)
 		}
-		if p.rng.IntN(12) == 0 {
-			return errProgram
-		}
 	}
 	return nil
+}
+
+// name returns the name of a savepoint that was set, or now and then any: an unknown name is an error, which ends most of a program.
+func (p *program) name() string {
+	if len(p.set) == 0 || p.rng.IntN(12) == 0 {
+		return p.names[p.rng.IntN(len(p.names))]
+	}
+	return p.set[p.rng.IntN(len(p.set))]
 }
 
 func (p *program) publishOne(ctx context.Context) {

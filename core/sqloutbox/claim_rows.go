@@ -190,7 +190,7 @@ func (r *Repository) headsOf(ctx context.Context, q querier, req core.ClaimReque
 			var h head
 			var us int64
 			var dead *int64
-			if err := res.Scan(&id, &h.topic, &h.ok, &us, &dead); err != nil {
+			if err := res.Scan(&id, &h.topic, &h.size, &h.ok, &us, &dead); err != nil {
 				return err
 			}
 			h.dead, h.until = noDead, time.Duration(us)*time.Microsecond
@@ -225,6 +225,13 @@ func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest,
 	run := max(1, min(req.Run, req.Limit/len(heads)))
 	short = len(heads) > req.Limit
 	heads = heads[:min(len(heads), req.Limit)]
+	if run == 1 {
+		for _, h := range heads {
+			all = append(all, h.candidate)
+		}
+		kept := cut(all, req)
+		return kept, short || len(kept) < len(all), nil
+	}
 	dead := make(map[core.Lane]int64, len(heads))
 	for _, h := range heads {
 		dead[h.lane] = h.dead

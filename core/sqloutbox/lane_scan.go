@@ -9,6 +9,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
+// smallPage is so short that reading it costs about as much as asking for it.
+const smallPage = 128
+
 // laneScan visits lanes in ascending order. It reads pages of the index; when a page ends inside a lane, the next one begins
 // behind that lane, so followers are not read one by one however many there are.
 type laneScan struct {
@@ -26,7 +29,7 @@ func (s *laneScan) run(ctx context.Context, q querier) error {
 	if !s.start(only) {
 		return nil
 	}
-	page := min(256, s.most+1)
+	page := min(2*smallPage, s.most+1)
 	for visited := 0; ; {
 		read, lanes, current := 0, 0, s.bound
 		full := false
@@ -67,8 +70,8 @@ func (s *laneScan) run(ctx context.Context, q querier) error {
 			return nil
 		}
 		s.bound = current
-		if lanes*8 < page { // many followers: small pages cost less
-			page = 32
+		if lanes <= 2 { // many followers: read fewer of them
+			page = smallPage
 		} else {
 			page = min(2*page, chunkRows)
 		}

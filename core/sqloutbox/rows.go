@@ -22,7 +22,7 @@ var rowTexts = map[string]string{
 	"topic_rows": `SELECT e.id, e.topic, {octets} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? AND ` + rowDue + ` AND ` + rowFree +
 		` ORDER BY e.available_at, e.id LIMIT ?`,
 	"open_page": `SELECT {lane}, e.key_seq, e.id, {dead} FROM {event} e{use:event_open} WHERE {open}{lane} > ? ORDER BY {order}, e.key_seq LIMIT ?`,
-	"heads": `SELECT e.id, e.topic, CASE WHEN ` + rowDue + ` AND ` + rowFree + ` THEN 1 ELSE 0 END,
+	"heads": `SELECT e.id, e.topic, {octets}, CASE WHEN ` + rowDue + ` AND ` + rowFree + ` THEN 1 ELSE 0 END,
   CASE WHEN ` + rowFree + ` OR e.lease_until < e.available_at THEN {us:e.available_at} ELSE {us:e.lease_until} END - {clock},
   (SELECT d.key_seq FROM {event} d{use:event_open} WHERE {deadof} ORDER BY d.key_seq LIMIT 1)
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2)`,

@@ -70,7 +70,7 @@ SELECT e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_ended`) WHERE e.end
 SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) FROM `outbox_event` e FORCE INDEX (`outbox_event_ready`) WHERE e.ready_topic = ? ORDER BY e.available_at, e.id LIMIT 1
 
 -- heads
-SELECT e.id, e.topic, CASE WHEN e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END,
+SELECT e.id, e.topic, OCTET_LENGTH(e.payload), CASE WHEN e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END,
   CASE WHEN (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) OR e.lease_until < e.available_at THEN TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at) ELSE TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until) END - TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)),
   (SELECT d.key_seq FROM `outbox_event` d FORCE INDEX (`outbox_event_open`) WHERE d.open_lane = e.open_lane AND d.dead = 1 ORDER BY d.key_seq LIMIT 1)
 FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2)

@@ -1,0 +1,336 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+func TestRetryThenDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{Retry: core.RetryPolicy{MaxAttempts: 4}})
+		w.run()
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Key == "poison" && d.AggregateVersion == 1 {
+				return errors.New("refused, password=hunter2")
+			}
+			return nil
+		})
+		for v := range 3 {
+			w.publish(core.Event{Type: "a", Key: "poison", AggregateVersion: int64(v + 1)}, core.Event{Type: "a", Key: fmt.Sprint(v)})
+		}
+		time.Sleep(5 * time.Minute)
+		if got := w.statuses(); got[outboxtest.StatusDead] != 1 || got[outboxtest.StatusDone] != 3 || got[outboxtest.StatusNew] != 2 {
+			t.Fatalf("rows by status: %v", got)
+		}
+		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
+		if err != nil || len(dead) != 1 || dead[0].Attempts != 4 || dead[0].ErrorCode != "transient" || dead[0].Error != "refused, password=***" {
+			t.Fatalf("ListDead: %+v, %v", dead, err)
+		}
+		backlog, err := w.ob.Backlog(t.Context())
+		if err != nil || backlog.Dead != 1 || backlog.BlockedKeys != 1 || backlog.Pending != 2 {
+			t.Fatalf("Backlog: %+v, %v", backlog, err)
+		}
+
+		// A person mends the cause and redrives: the lane goes on in its order.
+		w.pub.FailFor(nil)
+		n, err := w.ob.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{dead[0].ID}, Actor: "me", Reason: "mended"})
+		if err != nil || n != 1 {
+			t.Fatalf("Redrive: %d, %v", n, err)
+		}
+		time.Sleep(10 * time.Second)
+		w.atRest(6)
+		inOrder(t, w.pub.Accepted())
+		w.stop()
+	})
+}
+
+func TestSkipDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{DeadPolicy: core.SkipDead})
+		w.run()
+		w.pub.FailNext(1, core.Permanent(errors.New("no")))
+		first := w.publish(core.Event{Type: "a", Key: "k"})
+		synctest.Wait()
+		w.publish(core.Event{Type: "a", Key: "k"})
+		time.Sleep(10 * time.Second)
+		if n := len(w.pub.Accepted()); n != 1 {
+			t.Fatalf("%d published behind the dead event, want 1", n)
+		}
+		dead, _ := w.ob.ListDead(t.Context(), core.DeadQuery{})
+		if len(dead) != 1 {
+			t.Fatalf("%d dead", len(dead))
+		}
+		if n, err := w.ob.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{dead[0].ID}, Actor: "me", Reason: "mended"}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		time.Sleep(10 * time.Second)
+		got := w.pub.Accepted()
+		if len(got) != 2 || got[1].ID != first[0] || got[1].KeySeq <= got[0].KeySeq {
+			t.Fatalf("published %v", got)
+		}
+		w.stop()
+	})
+}
+
+func TestDiscardUnblocksLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.run()
+		w.pub.FailNext(1, core.Permanent(errors.New("no")))
+		w.publish(core.Event{Type: "a", Key: "k"})
+		w.publish(core.Event{Type: "a", Key: "k"})
+		time.Sleep(10 * time.Second)
+		dead, _ := w.ob.ListDead(t.Context(), core.DeadQuery{})
+		for _, bad := range []core.AdminRequest{{}, {IDs: []core.RowID{{}}}, {IDs: []core.RowID{dead[0].ID}, Actor: "me"}} {
+			if _, err := w.ob.Discard(t.Context(), bad); !errors.Is(err, core.ErrInvalidRequest) {
+				t.Errorf("Discard(%+v): %v, want ErrInvalidRequest", bad, err)
+			}
+		}
+		if n, err := w.ob.Discard(t.Context(), core.AdminRequest{IDs: []core.RowID{dead[0].ID}, Actor: "me", Reason: "obsolete"}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := len(w.pub.Accepted()); n != 1 {
+			t.Fatalf("%d published, want the one behind the discarded event", n)
+		}
+		w.stop()
+	})
+}
+
+// An outage that nobody classified must not turn a backlog into dead letters.
+func TestOutageSpendsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.pub.Outage("a", errors.New("who knows"))
+		w.run()
+		for i := range 300 {
+			e := core.Event{Type: "a"}
+			if i%2 == 0 {
+				e.Key = fmt.Sprint(i % 20)
+			}
+			w.publish(e, core.Event{Type: "healthy", Key: "k"})
+		}
+		time.Sleep(time.Hour)
+		attempts := 0
+		for _, r := range w.repo.Rows() {
+			if r.Status == outboxtest.StatusDead {
+				t.Fatalf("row %s is dead", r.ID)
+			}
+			attempts += r.Attempts
+		}
+		if attempts > 4 { // what it takes to see that it is not the events
+			t.Errorf("%d attempts were spent", attempts)
+		}
+		if n := len(w.pub.Accepted()); n != 300 {
+			t.Errorf("%d events of the healthy destination went out, want 300", n)
+		}
+		if probes := len(w.pub.Attempts()) - 300; probes > 300 {
+			t.Errorf("%d probes in an hour", probes)
+		}
+		w.pub.Restore("a")
+		time.Sleep(2 * time.Minute)
+		w.atRest(600)
+		inOrder(t, w.pub.Accepted())
+		w.stop()
+	})
+}
+
+func TestUnavailableStopsOnlyItsDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var opened, closed atomic.Int64
+		w := newWorld(t, core.Config{Observer: &core.Observer{BreakerChanged: func(topic string, open bool, _ error) {
+			if topic != "down" {
+				t.Errorf("breaker of %q changed", topic)
+			}
+			if open {
+				opened.Add(1)
+			} else {
+				closed.Add(1)
+			}
+		}}})
+		w.pub.Outage("down", nil)
+		w.run()
+		for range 20 {
+			w.publish(core.Event{Type: "down", Key: "k"}, core.Event{Type: "down"}, core.Event{Type: "up", Key: "k"})
+		}
+		time.Sleep(3 * time.Second)
+		if n := len(w.pub.Accepted()); n != 20 {
+			t.Fatalf("%d published while one destination is down, want 20", n)
+		}
+		w.pub.Restore("down")
+		time.Sleep(time.Minute)
+		w.atRest(60)
+		for _, r := range w.repo.Rows() {
+			if r.Attempts != 0 {
+				t.Fatalf("an attempt was spent on an outage: %+v", r)
+			}
+		}
+		if opened.Load() != 1 || closed.Load() != 1 {
+			t.Errorf("breaker opened %d and closed %d times", opened.Load(), closed.Load())
+		}
+		inOrder(t, w.pub.Accepted())
+		w.stop()
+	})
+}
+
+// A timeout of one event is the event's fault only if its destination acknowledged others meanwhile.
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{Retry: core.RetryPolicy{MaxAttempts: 3}})
+		w.pub.HangFor(func(d core.Delivery) bool { return d.AggregateID == "slow" })
+		w.run()
+		w.publish(core.Event{Type: "quiet", AggregateID: "slow"})
+		w.publish(core.Event{Type: "busy", AggregateID: "slow"})
+		for range 200 {
+			w.publish(core.Event{Type: "busy"})
+			time.Sleep(time.Second)
+		}
+		for _, r := range w.repo.Rows() {
+			if r.Event.AggregateID != "slow" {
+				continue
+			}
+			switch {
+			case r.Event.Topic == "quiet" && (r.Status == outboxtest.StatusDead || r.Attempts != 0):
+				t.Errorf("alone at a silent destination: %+v", r)
+			case r.Event.Topic == "busy" && r.Status != outboxtest.StatusDead:
+				t.Errorf("times out while others are acknowledged: %+v", r)
+			}
+		}
+		w.stop()
+	})
+}
+
+func TestPermanentAndPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{Retry: core.RetryPolicy{MaxAttempts: 2}})
+		w.pub.FailFor(func(d core.Delivery) error {
+			switch d.Type {
+			case "large":
+				return core.Permanent(errors.New("too large"))
+			case "panic":
+				panic("oh no")
+			}
+			return nil
+		})
+		w.run()
+		w.publish(core.Event{Type: "large"}, core.Event{Type: "panic"}, core.Event{Type: "fine"})
+		time.Sleep(time.Minute)
+		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
+		if err != nil || len(dead) != 2 {
+			t.Fatalf("%d dead, want 2: %v", len(dead), err)
+		}
+		for _, d := range dead {
+			want := map[string]string{"large": "permanent", "panic": "panic"}[d.Event.Type]
+			if d.ErrorCode != want {
+				t.Errorf("%s: code %q, want %q", d.Event.Type, d.ErrorCode, want)
+			}
+		}
+		w.stop()
+	})
+}
+
+func TestMarkFailureHoldsBackAndRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{MaxUnmarked: 10, MarkBatch: 5, Workers: 4, HotEvents: 1000})
+		w.faulty.Fail(outboxtest.Fault{Method: outboxtest.MethodMarkDone, Times: -1})
+		w.run()
+		for range 100 {
+			w.publish(core.Event{Type: "a"})
+		}
+		time.Sleep(3 * time.Second)
+		if n := len(w.pub.Accepted()); n > 10+4 {
+			t.Errorf("%d events were published while nothing could be marked, want at most MaxUnmarked + Workers", n)
+		}
+		w.faulty.Heal()
+		time.Sleep(time.Minute)
+		w.atRest(100)
+		if n := len(w.pub.Accepted()); n != 100 {
+			t.Errorf("%d copies of 100 events", n)
+		}
+		w.stop()
+	})
+}
+
+func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := outboxtest.NewRepository()
+		pub := &outboxtest.Publisher{}
+		producer := join(t, repo, pub, core.Config{})
+		for i := range 20 {
+			producer.publish(core.Event{Type: "a", AggregateID: fmt.Sprint(i)})
+		}
+		killer := producer.publish(core.Event{Type: "a", AggregateID: "killer"})[0]
+		alone := true
+		for range 40 { // each life of a process ends when it publishes the killer
+			hang := make(chan struct{})
+			var inFlight atomic.Int64
+			died := make(chan struct{})
+			var once sync.Once
+			var dead atomic.Bool
+			faulty := outboxtest.NewFaultyRepository(repo)
+			faulty.Hook(func(ctx context.Context, m outboxtest.Method) error {
+				if dead.Load() { // a dead process writes nothing
+					return errors.New("dead")
+				}
+				return nil
+			})
+			life, err := core.New(core.Config{Repository: faulty, ShutdownTimeout: time.Nanosecond, Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+				if dead.Load() {
+					return errors.New("dead")
+				}
+				n := inFlight.Add(1)
+				defer inFlight.Add(-1)
+				if d.ID == killer {
+					if d.Attempt != 1 {
+						t.Errorf("a crash was counted as a refusal: attempt %d", d.Attempt)
+					}
+					if row, _ := repo.Row(d.RowID); row.LostClaims >= 3 && n != 1 {
+						alone = false
+					}
+					dead.Store(true)
+					once.Do(func() { close(died) })
+					<-hang
+					return nil
+				}
+				time.Sleep(time.Millisecond)
+				return pub.Publish(ctx, d)
+			})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); _ = life.Run(ctx) }()
+			select {
+			case <-died:
+			case <-time.After(2 * time.Minute):
+			}
+			cancel()
+			close(hang)
+			<-done
+			time.Sleep(time.Minute) // leases run out
+		}
+		if !alone {
+			t.Error("a suspect was published beside others")
+		}
+		byStatus := map[outboxtest.Status]int{}
+		for _, r := range repo.Rows() {
+			byStatus[r.Status]++
+			if r.Status == outboxtest.StatusDead && r.Event.ID != killer {
+				t.Errorf("an innocent event died with the killer: %+v", r)
+			}
+		}
+		if byStatus[outboxtest.StatusDead] != 1 || byStatus[outboxtest.StatusDone] != 20 {
+			t.Errorf("rows by status: %v, want the killer dead and 20 done", byStatus)
+		}
+	})
+}

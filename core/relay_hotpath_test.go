@@ -1,0 +1,210 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+func TestFastPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.run()
+		start := time.Now()
+		var want []string
+		for i := range 50 {
+			want = append(want, w.publish(core.Event{Type: "a", Key: "k", Data: i})...)
+			want = append(want, w.publish(core.Event{Type: "a", Data: i})...)
+		}
+		synctest.Wait()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("published %s after the commit", d)
+		}
+		got := w.pub.Accepted()
+		if a, b := slices.Sorted(slices.Values(ids(got))), slices.Sorted(slices.Values(want)); !slices.Equal(a, b) {
+			t.Fatalf("published %d events, want %d", len(a), len(b))
+		}
+		inOrder(t, got)
+		time.Sleep(time.Second)
+		w.atRest(100)
+		if w.cold.Load() != 0 {
+			t.Errorf("%d events came through the poller", w.cold.Load())
+		}
+		if err := w.stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRollbackPublishesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{HotEvents: 1})
+		w.run()
+		boom := errors.New("boom")
+		for range 5 { // more than there are slots: each must be free again
+			err := w.repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				if _, err := w.ob.Publish(ctx, tx, core.Event{Type: "a", Key: "k"}); err != nil {
+					return err
+				}
+				return boom
+			})
+			if !errors.Is(err, boom) {
+				t.Fatal(err)
+			}
+		}
+		w.publish(core.Event{Type: "a", Key: "k"})
+		synctest.Wait()
+		if n := len(w.pub.Accepted()); n != 1 || w.hot.Load() != 1 {
+			t.Fatalf("%d published, %d hot, want 1 and 1", n, w.hot.Load())
+		}
+		if w.dropped(core.DropRolledBack) != 5 {
+			t.Errorf("%d dropped as rolled back, want 5", w.dropped(core.DropRolledBack))
+		}
+		w.stop()
+	})
+}
+
+func TestSavepointRolledBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.run()
+		var kept []string
+		tr := w.repo.Transactor()
+		err := tr.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			publish := func(ctx context.Context, tx core.Tx) error {
+				got, err := w.ob.Publish(ctx, tx, core.Event{Type: "a", Key: "k"})
+				kept = append(kept, got...)
+				return err
+			}
+			if err := publish(ctx, tx); err != nil {
+				return err
+			}
+			before := len(kept)
+			_ = tr.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+				if err := publish(ctx, tx); err != nil {
+					return err
+				}
+				return errors.New("undo")
+			})
+			kept = kept[:before]
+			return publish(ctx, tx)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := ids(w.pub.Accepted()); !slices.Equal(got, kept) {
+			t.Fatalf("published %v, want %v", got, kept)
+		}
+		if w.hot.Load() != 2 {
+			t.Errorf("%d hot, want 2", w.hot.Load())
+		}
+		w.stop()
+	})
+}
+
+func TestOverflowGoesThroughThePoller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{HotEvents: 2, ColdEvents: 10, ClaimBatch: 10})
+		w.pub.Block()
+		w.run()
+		for i := range 100 {
+			w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 3)}, core.Event{Type: "a"})
+		}
+		w.pub.Unblock()
+		start := time.Now()
+		w.pub.Wait(t, 200)
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("took %s although the poller was woken", d)
+		}
+		inOrder(t, w.pub.Accepted())
+		time.Sleep(time.Second)
+		w.atRest(200)
+		if n := len(w.pub.Accepted()); n != 200 {
+			t.Errorf("%d copies of 200 events", n)
+		}
+		if w.dropped(core.DropFull) == 0 || w.cold.Load() == 0 {
+			t.Error("nothing overflowed: the test tests nothing")
+		}
+		w.stop()
+	})
+}
+
+func TestOutcomeUnknown(t *testing.T) {
+	for _, fault := range []outboxtest.CommitFault{outboxtest.CommitAnswerLost, outboxtest.CommitNotSent} {
+		t.Run(fmt.Sprint(fault), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, core.Config{})
+				w.run()
+				tx, err := w.repo.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
+					t.Fatal(err)
+				}
+				tx.FailCommit(fault)
+				if err := tx.Commit(); !errors.Is(err, core.ErrCommitUnknown) {
+					t.Fatalf("Commit: %v, want ErrCommitUnknown", err)
+				}
+				time.Sleep(time.Minute)
+				want := len(w.repo.Rows()) // 1 or 0
+				if got := len(w.pub.Accepted()); got != want || w.hot.Load() != 0 {
+					t.Fatalf("%d rows committed, %d published, %d of them hot", want, got, w.hot.Load())
+				}
+				w.stop()
+			})
+		})
+	}
+}
+
+func TestDelayAndNextDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{MaxPollInterval: time.Hour, PollInterval: time.Hour})
+		w.run()
+		start := time.Now()
+		w.publish(core.Event{Type: "a", Delay: 7 * time.Second})
+		err := w.ob.Drain(t.Context()) // looks, and finds nothing due
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.pub.Accepted()); n != 0 {
+			t.Fatal("published before its time")
+		}
+		w.stop()
+		w.run() // an idle poller sleeps until the row is due, not for an hour
+		w.pub.Wait(t, 1)
+		if d := time.Since(start); d < 7*time.Second || d > 8*time.Second {
+			t.Errorf("published after %s, want 7s", d)
+		}
+		w.stop()
+	})
+}
+
+func TestLateCommitIsLeftToThePoller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.run()
+		tx, _ := w.repo.Begin(t.Context())
+		if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9500 * time.Millisecond) // the lease of 10 s is nearly over
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		w.atRest(1)
+		if w.hot.Load() != 0 || w.dropped(core.DropLate) != 1 || len(w.pub.Accepted()) != 1 {
+			t.Errorf("hot %d, late %d, copies %d", w.hot.Load(), w.dropped(core.DropLate), len(w.pub.Accepted()))
+		}
+		w.stop()
+	})
+}

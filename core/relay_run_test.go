@@ -1,0 +1,126 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+func TestShutdown(t *testing.T) {
+	t.Run("publishes what it holds", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, core.Config{Workers: 1})
+			w.pub.Block()
+			w.run()
+			for range 10 {
+				w.publish(core.Event{Type: "a", Key: "k"})
+			}
+			synctest.Wait()
+			time.AfterFunc(2*time.Second, w.pub.Unblock)
+			if err := w.stop(); err != nil {
+				t.Fatal(err)
+			}
+			w.atRest(10)
+		})
+	})
+	t.Run("gives back the rest", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, core.Config{Workers: 1, ShutdownTimeout: time.Second})
+			w.pub.Block()
+			w.run()
+			for i := range 10 {
+				w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 2)})
+			}
+			if err := w.stop(); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range w.repo.Rows() {
+				if !r.LeaseUntil.IsZero() || r.Attempts != 0 || r.Status != outboxtest.StatusNew {
+					t.Fatalf("row was not given back: %+v", r)
+				}
+			}
+			w.pub.Unblock()
+			if err := w.ob.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.atRest(10)
+			inOrder(t, w.pub.Accepted())
+		})
+	})
+	t.Run("publisher that does not listen", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			hung := make(chan struct{})
+			w := newWorld(t, core.Config{ShutdownTimeout: time.Second, Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+				<-hung
+				return nil
+			})})
+			w.run()
+			w.publish(core.Event{Type: "a"})
+			if err := w.stop(); !errors.Is(err, core.ErrShutdownTimeout) {
+				t.Fatalf("Run: %v, want ErrShutdownTimeout", err)
+			}
+			close(hung)
+		})
+	})
+}
+
+func TestRunAndDrainErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := outboxtest.NewRepository()
+		silent, err := core.New(core.Config{Repository: repo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := silent.Run(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
+			t.Errorf("Run without publisher: %v", err)
+		}
+		if err := silent.Drain(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
+			t.Errorf("Drain without publisher: %v", err)
+		}
+		w := newWorld(t, core.Config{})
+		w.run()
+		if err := w.ob.Run(t.Context()); !errors.Is(err, core.ErrRunning) {
+			t.Errorf("second Run: %v", err)
+		}
+		w.pub.Outage("a", nil)
+		w.publish(core.Event{Type: "a"})
+		if err := w.ob.Drain(t.Context()); !errors.Is(err, core.ErrStopped) {
+			t.Errorf("Drain during an outage: %v", err)
+		}
+		w.stop()
+	})
+}
+
+func TestDrain(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprintf("running=%t", running), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, core.Config{LaneRun: 3, ColdEvents: 20, ClaimBatch: 10, MarkBatch: 7, MaxUnmarked: 9})
+				producer := join(t, w.repo, w.pub, core.Config{})
+				for i := range 500 { // inserted by a process that does not relay
+					producer.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 7)}, core.Event{Type: "b"})
+				}
+				if running {
+					w.run()
+				}
+				if err := w.ob.Drain(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.atRest(1000)
+				if n := len(w.pub.Accepted()); n != 1000 {
+					t.Errorf("%d copies of 1000 events", n)
+				}
+				inOrder(t, w.pub.Accepted())
+				if running {
+					w.stop()
+				}
+			})
+		})
+	}
+}

@@ -179,26 +179,41 @@ func TestGORMStatementsPreparedByHand(t *testing.T) {
 		g.run(t)
 		noError(t, g.Transaction(func(tx *gorm.DB) error {
 			noError(t, publishAll(tx, "kept"))
-			for _, query := range []string{"SAVEPOINT q", "", "ROLLBACK TO SAVEPOINT q"} {
-				if query == "" {
-					noError(t, publishAll(tx, "ghost"))
-					continue
-				}
-				if g.db.Dialect == core.MySQL && g.PrepareStmt { // through the cache of GORM, but not through its callbacks
-					_, err := tx.Statement.ConnPool.ExecContext(t.Context(), query)
-					noError(t, err)
-					continue
-				}
+			byHand := func(query string) {
 				stmt, err := tx.Statement.ConnPool.PrepareContext(t.Context(), query)
 				noError(t, err)
+				defer stmt.Close()
 				_, err = stmt.ExecContext(t.Context())
 				noError(t, err)
-				noError(t, stmt.Close())
 			}
+			byHand("SAVEPOINT q")
+			noError(t, publishAll(tx, "ghost"))
+			byHand("ROLLBACK TO SAVEPOINT q")
 			return nil
 		}))
 		g.wantRows(t, "kept")
 		g.wantHot(t)
+	})
+}
+
+// So could what goes to GORM's own pool, which with a statement cache is prepared too, and not through its callbacks.
+func TestGORMStatementsOnThePoolByHand(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		noError(t, g.Transaction(func(tx *gorm.DB) error {
+			noError(t, publishAll(tx, "kept"))
+			_, err := tx.Statement.ConnPool.ExecContext(t.Context(), "SAVEPOINT q")
+			noError(t, err)
+			noError(t, publishAll(tx, "ghost"))
+			_, err = tx.Statement.ConnPool.ExecContext(t.Context(), "ROLLBACK TO SAVEPOINT q")
+			return err
+		}))
+		g.wantRows(t, "kept")
+		if g.PrepareStmt {
+			g.wantHot(t)
+		} else {
+			g.wantHot(t, "kept")
+		}
 	})
 }
 

@@ -45,6 +45,7 @@ type orderPlaced struct {
 func (orderPlaced) EventType() string { return "order.placed" }
 
 func TestEventLimits(t *testing.T) {
+	t.Parallel()
 	headers := func(n, size int) map[string]string {
 		h := map[string]string{}
 		for i := range n {
@@ -117,8 +118,13 @@ func TestEventTexts(t *testing.T) {
 	}
 	for field, event := range fields {
 		for _, bad := range []struct{ text, says string }{
-			{"a\x00b", "has a control character"}, {"a\nb", "has a control character"}, {"\r\n", "has a control character"}, {"a\x7f", "has a control character"},
-			{"\xff", "is not valid UTF-8"}, {"a\xc3", "is not valid UTF-8"}, {"\xed\xa0\x80", "is not valid UTF-8"},
+			{"a\x00b", "has a control character"},
+			{"a\nb", "has a control character"},
+			{"\r\n", "has a control character"},
+			{"a\x7f", "has a control character"},
+			{"\xff", "is not valid UTF-8"},
+			{"a\xc3", "is not valid UTF-8"},
+			{"\xed\xa0\x80", "is not valid UTF-8"},
 		} {
 			_, _, err := publish(t, core.Config{}, event(bad.text))
 			if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), bad.says) {

@@ -32,8 +32,7 @@ func spy(name string, calls *[]string) *core.Observer {
 // callAll calls every field with arguments that differ from each other.
 func callAll(o *core.Observer) {
 	v := reflect.ValueOf(o).Elem()
-	for i := range v.NumField() {
-		f := v.Field(i)
+	for _, f := range v.Fields() {
 		args := make([]reflect.Value, f.Type().NumIn())
 		for j := range args {
 			args[j] = reflect.New(f.Type().In(j)).Elem()

@@ -58,7 +58,7 @@ func succeed() error { return nil }
 func outcomes(committed, rolledBack, unknown string) map[string]core.Outcome {
 	all := map[string]core.Outcome{}
 	for o, names := range map[core.Outcome]string{core.Committed: committed, core.RolledBack: rolledBack, core.Unknown: unknown} {
-		for _, n := range strings.Fields(names) {
+		for n := range strings.FieldsSeq(names) {
 			all[n] = o
 		}
 	}

@@ -40,6 +40,7 @@ func databaseError(d core.Dialect, kind errorKind) error {
 		return &mysqlError{Number: e.number, Message: e.text}
 	case core.SQLite:
 		return &sqliteError{code: e.code, text: e.text}
+	case core.Postgres:
 	}
 	return &postgresError{code: e.state, text: e.text}
 }

@@ -170,13 +170,21 @@ func TestRequire(t *testing.T) {
 	outboxtest.RequireNotPublished(t, p, outboxtest.Match{Type: "order.paid", TenantID: "other"})
 
 	for want, fn := range map[string]func(testing.TB){
-		`no event with type="order.lost" was published; published were:` + "\n\tid=" + a.ID: func(t testing.TB) {
-			outboxtest.RequirePublished(t, p, outboxtest.Match{Type: "order.lost"})
+		`no event with type="order.lost" was published; published were:` + "\n\tid=" + a.ID: func(tb testing.TB) {
+			tb.Helper()
+			outboxtest.RequirePublished(tb, p, outboxtest.Match{Type: "order.lost"})
 		},
-		`2 events with key="k" were published, want one:`: func(t testing.TB) { outboxtest.RequirePublished(t, p, outboxtest.Match{Key: "k"}) },
-		`an event with any content was published`:         func(t testing.TB) { outboxtest.RequireNotPublished(t, p, outboxtest.Match{}) },
-		`published were: none`: func(t testing.TB) {
-			outboxtest.RequirePublished(t, &outboxtest.Publisher{}, second)
+		`2 events with key="k" were published, want one:`: func(tb testing.TB) {
+			tb.Helper()
+			outboxtest.RequirePublished(tb, p, outboxtest.Match{Key: "k"})
+		},
+		`an event with any content was published`: func(tb testing.TB) {
+			tb.Helper()
+			outboxtest.RequireNotPublished(tb, p, outboxtest.Match{})
+		},
+		`published were: none`: func(tb testing.TB) {
+			tb.Helper()
+			outboxtest.RequirePublished(tb, &outboxtest.Publisher{}, second)
 		},
 	} {
 		if got := fails(t, fn); !strings.Contains(got, want) {

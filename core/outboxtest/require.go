@@ -26,8 +26,13 @@ func (m Match) Matches(d core.Delivery) bool {
 func (m Match) String() string {
 	var b strings.Builder
 	for _, f := range [...]struct{ name, value string }{
-		{"id", m.ID}, {"type", m.Type}, {"topic", m.Topic}, {"key", m.Key}, {"aggregate type", m.AggregateType},
-		{"aggregate id", m.AggregateID}, {"tenant", m.TenantID},
+		{"id", m.ID},
+		{"type", m.Type},
+		{"topic", m.Topic},
+		{"key", m.Key},
+		{"aggregate type", m.AggregateType},
+		{"aggregate id", m.AggregateID},
+		{"tenant", m.TenantID},
 	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, " %s=%q", f.name, f.value)

@@ -74,8 +74,8 @@ func (t *Tx) savepoint(name string) {
 }
 
 func (t *Tx) find(name string) int {
-	for i := len(t.savepoints) - 1; i >= 0; i-- {
-		if t.savepoints[i].name == name {
+	for i, s := range slices.Backward(t.savepoints) {
+		if s.name == name {
 			return i
 		}
 	}

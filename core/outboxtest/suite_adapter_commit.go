@@ -179,7 +179,7 @@ func adapterEnded(a *adapterFixture) {
 	var after context.Context
 	a.inTx(func(ctx context.Context) {
 		id = a.publish(ctx)
-		after = ctx
+		after = ctx //nolint:fatcontext // that it is used after its transaction is the point
 	})
 	err := a.Publish(after, newEvent())
 	a.must(err != nil, "published in a transaction that has ended")

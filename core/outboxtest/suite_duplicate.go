@@ -77,7 +77,7 @@ func duplicateInTransaction(f *fixture) {
 	row := newRow("topic", "k")
 	tx := f.begin()
 	f.insertIn(tx, row)
-	f.wantDuplicate(tx, row)
+	_ = f.wantDuplicate(tx, row)
 	f.check(tx.Rollback())
 	f.none("rolled back")
 }
@@ -85,7 +85,7 @@ func duplicateInTransaction(f *fixture) {
 func duplicateInCall(f *fixture) {
 	for _, row := range []core.NewRow{newRow("topic", "k"), newRow("topic", "")} {
 		tx := f.begin()
-		f.wantDuplicate(tx, newRow("topic", "k"), row, row)
+		_ = f.wantDuplicate(tx, newRow("topic", "k"), row, row)
 		f.check(tx.Rollback())
 	}
 	f.none("rolled back")
@@ -97,7 +97,7 @@ func duplicateUnderOtherKey(f *fixture) {
 	twin := row.Event
 	twin.Key = "another"
 	tx := f.begin()
-	f.wantDuplicate(tx, rowOf(twin))
+	_ = f.wantDuplicate(tx, rowOf(twin))
 	f.check(tx.Rollback())
 	f.wantIDs(f.heads(request(nodeA)), row)
 }

@@ -43,6 +43,11 @@ func markKafka(err error, k sarama.KError) error {
 		sarama.ErrReplicaNotAvailable, sarama.ErrKafkaStorageError:
 		return core.UnavailableForKey(err) // one partition
 
+	case sarama.ErrOutOfOrderSequenceNumber, sarama.ErrUnknownProducerID, sarama.ErrInvalidProducerEpoch, sarama.ErrInvalidProducerIDMapping:
+		// After a crash of the broker it and Sarama may disagree about what was sent to the partition. Sarama begins anew then, so the
+		// next publish goes through.
+		return core.UnavailableForKey(err)
+
 	case sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
 		sarama.ErrRequestTimedOut, sarama.ErrThrottlingQuotaExceeded, sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable,
 		sarama.ErrNotController, sarama.ErrUnsupportedVersion, sarama.ErrPolicyViolation:

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,7 @@ func MariaDB(t *testing.T) DB {
 func SQLite(t *testing.T) DB {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "outbox.db")
+	path = strings.NewReplacer("%", "%25", "#", "%23", "?", "%3F").Replace(path) // test names have such signs
 	return DB{Name: "sqlite", Dialect: core.SQLite, DSN: "file:" + path +
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"}
 }

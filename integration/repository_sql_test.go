@@ -172,3 +172,46 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 		}
 	})
 }
+
+// What a topic with a backlog takes beyond its part stays within the bytes.
+func TestClaimBytesBetweenTopics(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		var rows []core.NewRow
+		for i := range 10 {
+			row := sqlRow(t, "big", "")
+			row.Event.Payload = make([]byte, 10+1000*(i/3))
+			rows = append(rows, row)
+		}
+		rows = append(rows, sqlRow(t, "small", ""))
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		req := core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 6, MaxBytes: 500}
+		total, claims := 0, 0
+		for ; total < len(rows) && claims < 50; claims++ {
+			got, err := repo.ClaimUnordered(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := 0
+			for _, c := range got {
+				size += len(c.Event.Payload)
+			}
+			if len(got) > 1 && size > 500 {
+				t.Errorf("%d rows with %d bytes", len(got), size)
+			}
+			total += len(got)
+		}
+		if total != len(rows) {
+			t.Errorf("%d of %d rows after %d claims", total, len(rows), claims)
+		}
+	})
+}

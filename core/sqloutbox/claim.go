@@ -72,7 +72,7 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 	f := newFilter(req)
 	var all []core.Claimed
 	for req.Limit > 0 && !f.nothing() {
-		rows, topics, err := r.claimTopics(ctx, req, f)
+		rows, topics, err := r.claimTopics(ctx, req, f, len(all) == 0)
 		if err != nil {
 			if len(all) > 0 { // what was claimed is claimed: return it
 				return all, nil
@@ -108,11 +108,12 @@ func quota(limit, parts int) int {
 	return (limit + parts - 1) / parts
 }
 
-func (r *Repository) claimTopics(ctx context.Context, req core.ClaimRequest, f filter) ([]core.Claimed, int, error) {
+// claimTopics gives every topic an equal part of the limit. With oversize the first row may have more bytes than the limit.
+func (r *Repository) claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool) ([]core.Claimed, int, error) {
 	if r.dialect == core.Postgres {
-		return r.claimTopicsPostgres(ctx, req, f)
+		return r.claimTopicsPostgres(ctx, req, f, oversize)
 	}
-	return r.claimTopicsRows(ctx, req, f)
+	return r.claimTopicsRows(ctx, req, f, oversize)
 }
 
 // ClaimHeads implements core.Repository. When there are more lanes than the limit allows whole runs, each lane gets a shorter

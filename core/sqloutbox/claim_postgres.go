@@ -40,7 +40,7 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
   UNION ALL SELECT unnest($6::text[]) COLLATE "C"
 )`
 
-// postgresClaimUnordered: $3 limit, $5 bytes. The rows are locked in the order of the index, so that claims at the same time share
+// postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more. The rows are locked in the order of the index, so that claims at the same time share
 // the table instead of wanting the same rows.
 const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
   SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
@@ -53,7 +53,7 @@ const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
 ), take AS MATERIALIZED (
   SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
-  WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+  WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
 ), taken AS (` + postgresTake + `)
 SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, NULL::bytea, (SELECT count(*) FROM topics)`
 
@@ -148,9 +148,10 @@ func renumber(text string, used ...int) string {
 	})
 }
 
-func (r *Repository) claimTopicsPostgres(ctx context.Context, req core.ClaimRequest, f filter) (rows []core.Claimed, topics int, err error) {
+func (r *Repository) claimTopicsPostgres(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
+) (rows []core.Claimed, topics int, err error) {
 	rows, _, topics, err = r.claimPostgres(ctx, "claim_unordered", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
-		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except))
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize)
 	return rows, topics, err
 }
 

@@ -25,7 +25,8 @@ type candidate struct {
 const unionSelects = 16
 
 // claimTopicsRows claims unordered rows.
-func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest, f filter) (rows []core.Claimed, topics int, err error) {
+func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
+) (rows []core.Claimed, topics int, err error) {
 	rows, err = r.claimCandidates(ctx, "claim unordered", req, func(q querier) ([]candidate, error) {
 		names, err := r.topics(ctx, q, f)
 		if err != nil {
@@ -33,7 +34,7 @@ func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest,
 		}
 		topics = len(names)
 		all, err := r.topicRows(ctx, q, req, names, quota(req.Limit, len(names)))
-		return cut(all, req), err
+		return cut(all, req, oversize), err
 	})
 	return rows, topics, err
 }
@@ -105,12 +106,12 @@ func (r *Repository) union(name string, n int) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-// cut keeps what fits into the limits of the claim, at least one row.
-func cut(all []candidate, req core.ClaimRequest) []candidate {
+// cut keeps what fits into the limits of the claim; with oversize at least one row.
+func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 	total := int64(0)
 	for i := range all {
 		total += all[i].size
-		if i == req.Limit || i > 0 && total > req.MaxBytes {
+		if i == req.Limit || total > req.MaxBytes && (i > 0 || !oversize) {
 			return all[:i]
 		}
 	}
@@ -229,7 +230,7 @@ func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest,
 		for _, h := range heads {
 			all = append(all, h.candidate)
 		}
-		kept := cut(all, req)
+		kept := cut(all, req, true)
 		return kept, short || len(kept) < len(all), nil
 	}
 	dead := make(map[core.Lane]int64, len(heads))
@@ -261,7 +262,7 @@ func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest,
 			}
 		}
 	}
-	kept := cut(all, req)
+	kept := cut(all, req, true)
 	return kept, short || len(kept) < len(all), nil
 }
 

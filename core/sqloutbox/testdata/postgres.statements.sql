@@ -129,7 +129,7 @@ WITH RECURSIVE all_topics AS (
 ), take AS MATERIALIZED (
   SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
-  WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+  WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
 ), taken AS (UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
   lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'

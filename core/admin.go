@@ -10,7 +10,11 @@ const backlogLimit = 100_000
 // Backlog says how the table stands: how much is pending and dead, how old the oldest pending event is, how many keys are
 // blocked. Its queries are bounded: a count that equals Backlog.Limit may be larger in truth.
 func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
-	return o.cfg.Repository.Backlog(ctx, backlogLimit)
+	b, err := o.cfg.Repository.Backlog(ctx, backlogLimit)
+	if o.cfg.DeadPolicy == SkipDead {
+		b.BlockedKeys = 0 // a dead event blocks nothing
+	}
+	return b, err
 }
 
 // ListDead lists events that were given up, in the order of their row ids. Use DeadQuery.After with the last ID to go on.

@@ -232,6 +232,9 @@ func (c Config) Validate() error {
 		bad("Node has %d bytes, more than 128", len(c.Node))
 	}
 	for typ, topics := range c.Routes {
+		if typ == "" {
+			bad("Routes has an empty event type")
+		}
 		if len(topics) == 0 {
 			bad("Routes[%q] names no topic", clip(typ, 64))
 		}
@@ -244,7 +247,9 @@ func (c Config) Validate() error {
 			seen[t] = true
 		}
 	}
-	if tl, ok := c.Publisher.(TopicLister); ok && c.Publisher != nil {
+	if err := checkPublisher(c.Publisher); err != nil {
+		bad("Publisher: %w", err)
+	} else if tl, ok := c.Publisher.(TopicLister); ok {
 		if topics := tl.Topics(); topics != nil && len(topics) == 0 {
 			bad("Publisher serves no topic: give the Router at least one Handle or HandleOther")
 		}

@@ -279,9 +279,9 @@ func (r *relay) classify(it *item, p published) Class {
 }
 
 func (r *relay) noteDead(it *item, f Failure) {
-	d, attempts := it.delivery, it.attempts
+	d := it.delivery
 	r.notes = append(r.notes, func() {
 		r.cfg.Logger.Error("outbox: event is dead: redrive or discard it", "component", "outbox", "event_id", d.ID, "event_type", d.Type,
-			"destination", d.Topic, "row_id", d.RowID.String(), "attempt", attempts, "error_code", f.Code, "err", f.Message)
+			"destination", d.Topic, "row_id", d.RowID.String(), "attempt", d.Attempt, "error_code", f.Code, "err", f.Message)
 	})
 }

@@ -2,17 +2,18 @@
 // speak of, and leave through a Publisher once it has committed.
 //
 //	repo, err := sqloutbox.New(pool, sqloutbox.Config{})
+//	err = repo.Migrate(ctx) // or apply what sqloutbox.Migrations returns
 //	ob, err := core.New(core.Config{Repository: repo, Publisher: publisher})
 //	go ob.Run(ctx)
 //
 //	tx, err := sqloutbox.Begin(ctx, pool, nil, repo.Dialect())
 //	_, err = tx.ExecContext(ctx, "UPDATE orders SET status = 'placed' WHERE id = 7")
 //	_, err = ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateType: "order", AggregateID: "7", Data: order})
-//	err = tx.Commit()
+//	err = tx.Commit() // after an error above: tx.Rollback()
 //
 // What it promises, while the database keeps what it committed: a committed event is never lost and a rolled-back one never
-// published; it is delivered at least once, and exactly once when nothing fails; the first copies of the events of one key
-// leave in the order of their commits. What it does not: order between keys, exactly-once delivery (consumers deduplicate
+// published; it is delivered at least once, and exactly once when nothing fails; the first copies of the events of one key on
+// one topic leave in the order of their commits. What it does not: order between keys or between topics, exactly-once delivery (consumers deduplicate
 // by Event.ID), anything beyond the durability of the database and the acknowledgement of the broker.
 //
 // # How an event travels
@@ -28,8 +29,7 @@
 //
 // # Who uses what
 //
-// Applications use New, Config, Event and an adapter: package sqloutbox for database/sql, the modules gormoutbox, entoutbox and
-// bunoutbox for ORMs. Publishers come from module watermillbridge or are a PublisherFunc; Router combines them. Repository, Tx,
+// Applications use New, Config, Event and an adapter: package sqloutbox for database/sql, module gormoutbox for GORM. Publishers come from module watermillbridge or are a PublisherFunc; Router combines them. Repository, Tx,
 // Tracker and Transactor are for authors of adapters; package outboxtest has the suites they pass and fakes for everybody's
 // tests.
 package core

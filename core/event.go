@@ -23,10 +23,12 @@ type Event struct {
 	TenantID string
 	// SchemaVersion is the version of the payload's schema, 0 when there is none.
 	SchemaVersion int
-	// Topic is the destination. Empty: Config.Routes of the type, else the type itself. At most 249 bytes.
+	// Topic is the destination. Empty: Config.Routes of the type, else the type itself, so that every type has a topic of its own.
+	// Order is kept within a topic only. At most 249 bytes.
 	Topic string
 	// Key orders events and chooses the broker's partition: events of one tenant, topic and key are published one after the
-	// other. Empty: AggregateType/AggregateID when AggregateID is set, else the event is unordered. At most 255 bytes.
+	// other. Empty: AggregateType/AggregateID, or the bare AggregateID without an AggregateType (then two kinds of aggregates
+	// with the same id share a key), or unordered without either. At most 255 bytes.
 	Key string
 	// Unordered keeps the key for the broker and skips the ordering protocol, which saves a row lock and an upsert.
 	Unordered bool
@@ -54,7 +56,8 @@ type Delivery struct {
 	Event
 	// RowID identifies this row: the same for every attempt, another for a replay. The id to give to a broker that deduplicates.
 	RowID RowID
-	// KeySeq is the position in the event's lane: dense while the key lives, 0 for an unordered event.
+	// KeySeq is the position in the event's lane: it starts at a reading of the clock and is dense while the key lives. 0 for an
+	// unordered event.
 	KeySeq int64
 	// Attempt counts from 1: refusals by the destination so far, plus one.
 	Attempt int
@@ -120,7 +123,11 @@ func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) 
 			e.Type = t.EventType()
 		}
 	}
-	checkText(bad, "type", e.Type, maxType, true)
+	if e.Type == "" && e.Data != nil {
+		bad("type is empty: set it, or give %T a method EventType() string", e.Data)
+	} else {
+		checkText(bad, "type", e.Type, maxType, true)
+	}
 	checkText(bad, "aggregate type", e.AggregateType, maxAggType, false)
 	checkText(bad, "aggregate id", e.AggregateID, maxAggID, false)
 	checkText(bad, "tenant id", e.TenantID, maxTenant, false)

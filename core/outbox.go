@@ -8,6 +8,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,6 +109,9 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	}
 	if err != nil {
 		r.unreserve(items)
+		if errors.Is(err, ErrDuplicateEvent) && len(rows) == 1 {
+			return nil, fmt.Errorf("outbox: insert event %s for topic %q: %w", rows[0].Event.ID, rows[0].Event.Topic, err)
+		}
 		return nil, fmt.Errorf("outbox: insert: %w", err)
 	}
 	for i := range rows {
@@ -193,6 +197,18 @@ func distinct(rows []NewRow) error {
 		seen[rows[i].ID] = true
 	}
 	return nil
+}
+
+// foreignTopics returns the topics that Routes name and the publisher does not serve, sorted.
+func (o *Outbox) foreignTopics() []string {
+	var foreign []string
+	for t := range o.known {
+		if !o.topics[t] {
+			foreign = append(foreign, t)
+		}
+	}
+	slices.Sort(foreign)
+	return foreign
 }
 
 // relays reports whether the publisher of this process serves topic.

@@ -1,6 +1,10 @@
 package core
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"reflect"
+)
 
 // Publisher hands one event to one destination and reports one outcome. A nil error means that the destination has accepted
 // the event for good: the row is then marked DONE.
@@ -30,3 +34,21 @@ type PublisherFunc func(ctx context.Context, d Delivery) error
 
 // Publish calls f.
 func (f PublisherFunc) Publish(ctx context.Context, d Delivery) error { return f(ctx, d) }
+
+// checkPublisher refuses publishers that would only fail when the first event arrives.
+func checkPublisher(p Publisher) error {
+	if p == nil {
+		return nil
+	}
+	switch v := reflect.ValueOf(p); v.Kind() {
+	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
+		if v.IsNil() {
+			return fmt.Errorf("it is a nil %T: leave it out, or give one that works", p)
+		}
+	default:
+	}
+	if r, ok := p.(*Router); ok {
+		return r.check()
+	}
+	return nil
+}

@@ -114,6 +114,10 @@ func (o *Outbox) Run(ctx context.Context) error {
 	o.running = true
 	o.mu.Unlock()
 
+	if foreign := o.foreignTopics(); len(foreign) > 0 {
+		o.cfg.Logger.WarnContext(ctx, "outbox: Routes name topics that this process does not relay: another one has to", "component", "outbox",
+			"destinations", foreign)
+	}
 	r := o.acquire()
 	var wg sync.WaitGroup
 	wg.Go(func() { r.poll(ctx) })

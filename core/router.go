@@ -2,7 +2,9 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -70,4 +72,20 @@ func (r *Router) PublishWithReceipt(ctx context.Context, d Delivery) (string, er
 		return rp.PublishWithReceipt(ctx, d)
 	}
 	return "", p.Publish(ctx, d)
+}
+
+// check reports routes that lead nowhere.
+func (r *Router) check() error {
+	var problems []error
+	for _, topic := range slices.Sorted(maps.Keys(r.topics)) {
+		if p := r.topics[topic]; p == nil {
+			problems = append(problems, fmt.Errorf("Router.Handle(%q) was given nil", clip(topic, 64)))
+		} else if err := checkPublisher(p); err != nil {
+			problems = append(problems, fmt.Errorf("Router.Handle(%q): %w", clip(topic, 64), err))
+		}
+	}
+	if err := checkPublisher(r.fallback); err != nil {
+		problems = append(problems, fmt.Errorf("Router.HandleOther: %w", err))
+	}
+	return errors.Join(problems...)
 }

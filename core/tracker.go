@@ -57,12 +57,12 @@ func (t *Tracker) OnOutcome(fn func(Outcome)) {
 }
 
 // Err returns an error wrapping ErrTxAborted when a statement failed in a way after which the database may have rolled the
-// transaction back behind the caller's back, or when the transaction has ended.
+// transaction back behind the caller's back, and one wrapping ErrNoTransaction when the transaction has ended.
 func (t *Tracker) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.done {
-		return fmt.Errorf("%w: it has ended", ErrTxAborted)
+		return fmt.Errorf("%w: this one has ended already", ErrNoTransaction)
 	}
 	return t.aborted
 }

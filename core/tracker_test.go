@@ -284,7 +284,7 @@ func TestTrackerAfterTheEnd(t *testing.T) {
 		tr := track(core.Postgres, "+a")
 		end(tr)
 		before := tr.heard["a"]
-		if !errors.Is(tr.Err(), core.ErrTxAborted) {
+		if !errors.Is(tr.Err(), core.ErrNoTransaction) {
 			t.Errorf("Err after the end is %v", tr.Err())
 		}
 		tr.steps("+late", "SAVEPOINT s", "ROLLBACK TO s", "COMMIT", "!x")

@@ -56,7 +56,7 @@ type Tx interface {
 	// use the transaction. On an untracked transaction OnOutcome does nothing.
 	OnOutcome(fn func(Outcome))
 	// Err returns an error wrapping ErrTxAborted when what is written now can no longer be trusted to be part of the
-	// transaction, else nil.
+	// transaction, one wrapping ErrNoTransaction when the transaction has ended, else nil.
 	Err() error
 }
 

@@ -52,6 +52,11 @@ var (
 	ErrDuplicateEvent = core.ErrDuplicateEvent
 	ErrCommitUnknown  = core.ErrCommitUnknown
 	ErrNoPublisher    = core.ErrNoPublisher
+
+	ErrRunning         = core.ErrRunning
+	ErrStopped         = core.ErrStopped
+	ErrShutdownTimeout = core.ErrShutdownTimeout
+	ErrInvalidRequest  = core.ErrInvalidRequest
 )
 
 // NewRouter returns a publisher that sends each event to the publisher of its topic.
@@ -68,3 +73,6 @@ func Transient(err error) error { return core.Transient(err) }
 
 // Unavailable marks an error of a publisher: the destination is out of order, which costs its events no attempt.
 func Unavailable(err error) error { return core.Unavailable(err) }
+
+// UnavailableForKey marks an error of a publisher: a part of the destination is out of order, which costs this event no attempt.
+func UnavailableForKey(err error) error { return core.UnavailableForKey(err) }

@@ -200,7 +200,7 @@ func (c *capture) settleAll(o core.Outcome) {
 func (o *Outbox) keyless(db *gorm.DB, op core.Op) error {
 	table := db.Statement.Schema.Table
 	if !o.cfg.AllowKeyless {
-		return fmt.Errorf("%w: %s of %s does not say which rows it changed, and On functions are registered for them",
+		return fmt.Errorf("%w: %s of %s does not say which rows it changed, and On functions are registered for them: change loaded models, call Publish, or set Config.AllowKeyless",
 			ErrNoAggregateID, op, table)
 	}
 	if _, logged := o.warned.LoadOrStore(db.Statement.Schema.ModelType, true); !logged && o.cfg.Logger != nil {

@@ -12,7 +12,7 @@
 //		ID, Status string
 //		gormoutbox.Recorder `gorm:"-"`
 //	}
-//	order.Record(OrderPlaced{OrderID: order.ID})
+//	order.Record(OrderPlaced{OrderID: order.ID}) // OrderPlaced has a method EventType() string
 //
 // A function derives events from what was stored (see On and OnContext), or the code says it itself (see Publish).
 //
@@ -26,7 +26,8 @@
 //   - A statement with an ON CONFLICT clause is OpUpsert, never OpCreate: databases differ in whether they tell the two apart.
 //     GORM saves associations, and Save of an unknown primary key, that way.
 //   - Elements that ON CONFLICT DO NOTHING left without a primary key are passed over. When they have a key from the
-//     start, nobody can tell which were skipped, and all are reported.
+//     start, nobody can tell which were skipped, and all are reported. MariaDB and MySQL count a row that was there as
+//     changed and hand out its key, so that a skipped element is reported there too: check before you insert.
 //   - A statement that changed no row causes no event; recorded events stay recorded. MySQL and MariaDB count an update that
 //     sets what was there as no change, unless clientFoundRows=true is in the DSN.
 //   - A statement that does not say what it changed (Where(...).Delete(&Order{}), Create from a map) is refused with

@@ -196,6 +196,15 @@ func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (int, error) {
 	return ob.Redrive(ctx, req)
 }
 
+// ResetKeys is for use after a failover that lost commits; see core.Outbox.ResetKeys.
+func (o *Outbox) ResetKeys(ctx context.Context) (int, error) {
+	ob, err := o.installed()
+	if err != nil {
+		return 0, err
+	}
+	return ob.ResetKeys(ctx)
+}
+
 // Discard ends events for good; see core.Outbox.Discard.
 func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (int, error) {
 	ob, err := o.installed()

@@ -50,7 +50,7 @@ func TestGORMBeginCommitRollback(t *testing.T) {
 		tx := g.Begin()
 		noError(t, tx.Create(newOrder("placed")).Error)
 		noError(t, tx.Commit().Error)
-		wantError(t, gormoutbox.Publish(tx, ev("late")), gormoutbox.ErrTxAborted)
+		wantError(t, gormoutbox.Publish(tx, ev("late")), gormoutbox.ErrNoTransaction)
 
 		tx = g.Begin()
 		noError(t, tx.Create(newOrder("undone")).Error)

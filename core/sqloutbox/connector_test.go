@@ -182,7 +182,7 @@ func TestConnectorConnectionEndsWithOpenTransaction(t *testing.T) {
 			h.on(ob)
 			must(t, conn.Raw(func(dc any) error { tc.do(dc.(driver.Conn)); return nil }))
 			h.want(t, tc.want)
-			wantIs(t, ob.Err(), core.ErrTxAborted)
+			wantIs(t, ob.Err(), core.ErrNoTransaction)
 		})
 	}
 }

@@ -1,0 +1,71 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// What would only fail when the first event arrives is refused when the outbox is made.
+func TestNilPublishersAreRefused(t *testing.T) {
+	router := func(fill func(*core.Router)) core.Publisher {
+		r := core.NewRouter()
+		fill(r)
+		return r
+	}
+	for want, p := range map[string]core.Publisher{
+		"nil core.PublisherFunc":             core.PublisherFunc(nil),
+		"nil *core.Router":                   (*core.Router)(nil),
+		`Router.Handle("a") was given nil`:   router(func(r *core.Router) { r.Handle("a", nil) }),
+		`Router.Handle("b"): it is a nil`:    router(func(r *core.Router) { r.HandleFunc("b", nil) }),
+		"Router.HandleOther: it is a nil":    router(func(r *core.Router) { r.HandleOther(core.PublisherFunc(nil)) }),
+		"Publisher serves no topic":          core.NewRouter(),
+		`Router.Handle("in"): Router.Handle`: router(func(r *core.Router) { r.Handle("in", router(func(r *core.Router) { r.Handle("x", nil) })) }),
+	} {
+		_, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New: %v, want %q", err, want)
+		}
+	}
+}
+
+func TestUntypedDataNamesItsGoType(t *testing.T) {
+	type orderPlaced struct{ OrderID string }
+	table := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rec core.Recorder
+	rec.Record(orderPlaced{"7"})
+	err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+		_, err := ob.Publish(ctx, tx, rec.Recorded()...)
+		return err
+	})
+	if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), "core_test.orderPlaced a method EventType() string") {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestPublishInAnEndedTransaction(t *testing.T) {
+	table := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := table.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	// Not ErrTxAborted: its remedy, running the transaction again, would do committed work twice.
+	if _, err := ob.Publish(t.Context(), tx, core.Event{Type: "a"}); !errors.Is(err, core.ErrNoTransaction) || errors.Is(err, core.ErrTxAborted) {
+		t.Fatalf("%v, want ErrNoTransaction", err)
+	}
+}

@@ -199,7 +199,7 @@ func TestWaitGivesUp(t *testing.T) {
 		if err := p.Publish(t.Context(), delivery("a", "", 0)); err != nil {
 			t.Fatal(err)
 		}
-		got := fails(t, func(t testing.TB) { p.Wait(t, 2) })
+		got := fails(t, func(tb testing.TB) { tb.Helper(); p.Wait(tb, 2) })
 		if !strings.Contains(got, "1 events were published within 10s, want 2:") {
 			t.Errorf("failed with %q", got)
 		}

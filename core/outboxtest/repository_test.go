@@ -276,7 +276,7 @@ func TestNewOutboxRefusesAnotherRepository(t *testing.T) {
 		"leave it nil or give a *outboxtest.Repository": {Repository: faulty},
 		"Workers is negative":                           {Workers: -1},
 	} {
-		if got := fails(t, func(t testing.TB) { outboxtest.NewOutbox(t, cfg) }); !strings.Contains(got, want) {
+		if got := fails(t, func(tb testing.TB) { tb.Helper(); outboxtest.NewOutbox(tb, cfg) }); !strings.Contains(got, want) {
 			t.Errorf("failed with %q, want %q", got, want)
 		}
 	}

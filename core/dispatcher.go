@@ -92,7 +92,7 @@ func (r *relay) worker() {
 			_, _ = r.repo.MarkDone(context.Background(), []Done{{ID: it.id}}, false)
 		}
 		var p published
-		if short && !r.renewOne(it) {
+		if short && mutant.Active != mutant.StaleLease && !r.renewOne(it) {
 			p.lost = true
 		} else {
 			p = r.publish(it)

@@ -3,7 +3,7 @@ package core
 // SetRandom gives the relays that o starts from now on their source of chance.
 func (o *Outbox) SetRandom(random func() float64) { o.random = random }
 
-// Held counts what the relay of o holds: rows in the tracker, and outcomes that are not written.
+// Held counts what the relay of o holds: rows in the tracker, outcomes that are not written, and probes of destinations.
 func (o *Outbox) Held() int {
 	r := o.relay.Load()
 	if r == nil {
@@ -11,5 +11,11 @@ func (o *Outbox) Held() int {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.items) + r.active + r.hotCount + r.coldCount + r.unwritten + r.releasing + r.publishing
+	probes := 0
+	for _, d := range r.dests {
+		if d.probing {
+			probes++
+		}
+	}
+	return len(r.items) + probes + r.active + r.hotCount + r.coldCount + r.unwritten + r.releasing + r.publishing
 }

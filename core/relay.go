@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // relay is the background side of an Outbox: dispatcher, poller, janitor. It holds no truth: the table does. What it holds
@@ -314,7 +316,7 @@ func (r *relay) forget(it *item) {
 			}
 		}
 	}
-	if it.probe {
+	if it.probe && mutant.Active != mutant.ProbeKept {
 		it.dest.probing = false
 	}
 	if was == itemReserved {

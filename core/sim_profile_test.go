@@ -33,7 +33,7 @@ type profile struct {
 
 func drawProfile(s *scheduler, seed uint64) profile {
 	p := profile{
-		faultless: seed%10 == 0, processes: 2 + s.rng.IntN(2), producers: 1 + s.rng.IntN(2), chaos: 150 + s.rng.IntN(200),
+		faultless: seed%10 == 0, processes: 1 + s.rng.IntN(3), producers: 1 + s.rng.IntN(2), chaos: 150 + s.rng.IntN(200),
 		budget: 1 + s.rng.IntN(8), time: 0.1 * s.rng.Float64(),
 	}
 	p.config = core.Config{

@@ -46,6 +46,9 @@ func (p *simPublisher) Publish(ctx context.Context, d core.Delivery) error {
 	f := p.sim.truth.facts[d.RowID]
 	leave := p.enter(f)
 	defer leave()
+	if !p.inc.dead.Load() {
+		p.sim.truth.begun(f, p.inc.ob.Node())
+	}
 	name := fmt.Sprintf("%s publishes %s", p.inc.name(), f.name)
 	c := &call{name: name, kind: callPublish, inc: p.inc, ctx: ctx, topic: d.Topic, fact: f}
 	v := p.sim.park(c)
@@ -80,6 +83,9 @@ func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
 		return core.Unavailable(errors.New("nobody there"))
 	case keyless:
 		return core.UnavailableForKey(errors.New("no leader"))
+	}
+	if errors.Is(ctx.Err(), context.Canceled) { // the relay stops: that says nothing about the event
+		return ctx.Err()
 	}
 	f.refusals++
 	if err := ctx.Err(); err != nil {

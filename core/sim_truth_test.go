@@ -18,6 +18,7 @@ type truth struct {
 
 	mu        sync.Mutex
 	shift     time.Duration // of the database's clock
+	jumped    bool          // it jumped: leases end when nobody expects it
 	facts     map[core.RowID]*fact
 	ordered   []*fact // in the order of their names
 	violation error
@@ -36,9 +37,10 @@ type fact struct {
 	discarded bool // by a person
 	wasDead   bool
 
-	holder  string
-	claimNo int64
-	lease   time.Time // by the database's clock; zero: free
+	claims, publishes int // each claim is good for one publish
+	holder            string
+	claimNo           int64
+	lease             time.Time // by the database's clock; zero: free
 
 	// What allows copies beyond the first, and attempts.
 	expiries, lostAcks, lateCopies int
@@ -91,6 +93,7 @@ func (t *truth) jump(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.shift += d
+	t.jumped = true
 	t.repo.ShiftClock(d)
 }
 
@@ -102,6 +105,7 @@ func (t *truth) inserted(req core.InsertRequest, places []core.Inserted) {
 		f.seq = places[i].KeySeq
 		if req.Rows[i].Hot {
 			f.holder, f.claimNo, f.lease = req.Node, 1, t.now().Add(req.Lease)
+			f.claims++
 		}
 	}
 }
@@ -136,6 +140,7 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 			f.expiries++
 		}
 		f.holder, f.claimNo, f.lease = req.Node, rows[i].ClaimNo, now.Add(req.Lease)
+		f.claims++
 		t.look(f)
 	}
 }
@@ -212,6 +217,19 @@ func (t *truth) released(node string, claims []core.ClaimRef) {
 		if f := t.facts[c.ID]; f.holder == node && f.claimNo == c.ClaimNo {
 			f.lease = time.Time{}
 		}
+	}
+}
+
+// begun is told when a process begins a publish.
+func (t *truth) begun(f *fact, node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f.publishes++
+	if f.publishes > f.claims {
+		t.wrong("I6", "%s: publish %d of %d claims", f.name, f.publishes, f.claims)
+	}
+	if !t.jumped && !f.done && (f.holder != node || !f.lease.After(t.now())) {
+		t.wrong("I6", "%s is published by %s, which does not hold it", f.name, node)
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	KeepLane         = "keep_lane"         // a lane goes on after a failure
 	CrowdedLane      = "crowded_lane"      // two events of a lane are published at once
 	WaitingLane      = "waiting_lane"      // a lane waits for an event that was given back
+	StaleLease       = "stale_lease"       // a publish begins although the lease may be over
+	ProbeKept        = "probe_kept"        // a probe that was given back counts as under way
 	NoKeyLock        = "no_key_lock"       // producers do not wait for each other
 	OutageAttempts   = "outage_attempts"   // an outage costs attempts
 	CleanOpen        = "clean_open"        // the janitor deletes by age alone

@@ -331,6 +331,7 @@ func TestA22BrokerRefusesRabbitMQ(t *testing.T) {
 
 // An outage, also one that nobody classified, makes no dead letters of a backlog.
 func TestOutageSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
 	const events = 300
 	for name, outage := range map[string]struct {
 		err error

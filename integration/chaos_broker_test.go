@@ -52,7 +52,7 @@ func TestBrokerKilled(t *testing.T) {
 			ended()
 			server.up(t)
 			for _, c := range cells {
-				t.Run(c.services[0].db.Dialector.Name(), func(t *testing.T) {
+				t.Run(c.services[0].db.Name(), func(t *testing.T) {
 					c.t = t
 					c.produce(2, 10, nil)
 					c.settle(90 * time.Second)

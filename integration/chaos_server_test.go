@@ -38,9 +38,10 @@ func startPrivate(t *testing.T, name string) *privateServer {
 	s := &privateServer{name: name}
 	for _, v := range os.Environ() { // a server that was given by name would be left alone, and its port taken
 		name, _, _ := strings.Cut(v, "=")
-		if !strings.HasPrefix(name, "OUTBOX_TEST_") && !(strings.HasPrefix(name, "SERVICES_") && strings.HasSuffix(name, "_PORT")) {
-			s.env = append(s.env, v)
+		if strings.HasPrefix(name, "OUTBOX_TEST_") || strings.HasPrefix(name, "SERVICES_") && strings.HasSuffix(name, "_PORT") {
+			continue
 		}
+		s.env = append(s.env, v)
 	}
 	s.env = append(s.env, "SERVICES_DIR="+t.TempDir(), "SERVICES_LIB="+lib, fmt.Sprintf("SERVICES_PORT_SHIFT=%d", freeShift(t)))
 	s.wipeAtTheEnd(t)

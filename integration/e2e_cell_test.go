@@ -167,7 +167,7 @@ func (c *e2eCell) told() map[string]e2eTold {
 }
 
 func (c *e2eCell) quoted(name string) string {
-	if c.services[0].db.Dialector.Name() == "mysql" {
+	if c.services[0].db.Name() == "mysql" {
 		return "`" + name + "`"
 	}
 	return `"` + name + `"`

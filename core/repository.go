@@ -34,7 +34,7 @@ type Repository interface {
 	// ClaimLane does for one lane what ClaimHeads does for all.
 	ClaimLane(ctx context.Context, req ClaimRequest, lane Lane) ([]Claimed, error)
 
-	// MarkDone records that the destination accepted the rows: DONE, or deleted when deleteRows. It returns how many changed; the
+	// MarkDone records that the destination accepted the rows: DONE with its last error cleared, or deleted when deleteRows. It returns how many changed; the
 	// others were DONE already, discarded or gone.
 	MarkDone(ctx context.Context, done []Done, deleteRows bool) (changed int, err error)
 

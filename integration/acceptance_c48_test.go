@@ -182,7 +182,7 @@ func TestC48TransientRescheduled(t *testing.T) {
 		if err := p.ob.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if r := p.row(id); r.Status != statusDone || r.Attempts != 1 {
+		if r := p.row(id); r.Status != statusDone || r.Attempts != 1 || r.ErrorCode != "" || r.Error != "" { // a success clears the error
 			t.Errorf("row %+v", r)
 		}
 		p.onceEach([]string{id})

@@ -234,7 +234,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, c.Query)
 	}
-	for rows.Next() {
+	eachRow(t, rows, func() {
 		var id sql.NullInt64
 		var selectType, table, typ, keys, key, keyLen, ref, n, extra sql.NullString
 		if err := rows.Scan(&id, &selectType, &table, &typ, &keys, &key, &keyLen, &ref, &n, &extra); err != nil {
@@ -244,10 +244,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 		if base && (typ.String == "ALL" || typ.String == "index") || strings.Contains(extra.String, "filesort") && base {
 			t.Errorf("table %s: access %s, key %s, %s\n%s", table.String, typ.String, key.String, extra.String, c.Query)
 		}
-	}
-	if err := rows.Close(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	if verb != "SELECT" {
 		return 0
 	}
@@ -256,12 +253,19 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for result.Next() {
+	eachRow(t, result, func() {})
+	return handlerReads(t, conn) - before
+}
+
+func eachRow(t *testing.T, rows *sql.Rows, fn func()) {
+	t.Helper()
+	defer rows.Close()
+	for rows.Next() {
+		fn()
 	}
-	if err := result.Close(); err != nil {
+	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return handlerReads(t, conn) - before
 }
 
 func handlerReads(t *testing.T, conn *sql.Conn) (total int) {

@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,8 +80,8 @@ func TestMigrationFiles(t *testing.T) {
 		if err := repo.Migrate(t.Context()); err != nil { // adopts what another tool has created
 			t.Error(err)
 		}
-		for i := len(files) - 1; i >= 0; i-- {
-			run(files[i].Down)
+		for _, f := range slices.Backward(files) {
+			run(f.Down)
 		}
 		if err := repo.Check(t.Context()); !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), "table my_event is missing") {
 			t.Errorf("after Down Check returned %v", err)

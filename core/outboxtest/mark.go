@@ -28,6 +28,7 @@ func (r *Repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 		}
 		r.table.change(row, func() {
 			row.Status, row.DoneAt, row.LeaseUntil, row.Receipt = StatusDone, now, time.Time{}, d.Receipt
+			row.ErrorCode, row.Error = "", ""
 		})
 	}
 	return changed, nil

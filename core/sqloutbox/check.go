@@ -102,7 +102,7 @@ var (
 	createTable = regexp.MustCompile(`(?s)^CREATE TABLE IF NOT EXISTS (\S+) \((.*)`)
 	createIndex = regexp.MustCompile(`^CREATE INDEX IF NOT EXISTS (\S+) ON (\S+) `)
 	columnLine  = regexp.MustCompile(`(?m)^ {4}([a-z_]+) +([A-Za-z]+(?:\([0-9]+\))?)`)
-	keyLine     = regexp.MustCompile("(?m)^ {4}KEY (\\S+) \\(")
+	keyLine     = regexp.MustCompile(`(?m)^ {4}KEY (\S+) \(`)
 )
 
 // wanted reads the tables out of the migrations, so that there is one description of them.

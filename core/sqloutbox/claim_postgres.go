@@ -201,8 +201,10 @@ func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any
 func (r *Repository) nextDuePostgres(ctx context.Context, q querier, req core.ClaimRequest, f filter) (time.Duration, bool, error) {
 	var us *int64
 	var zero core.Lane
-	err := queryRow(ctx, q, r.sql.text("next_due"), []any{micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
-		int64(max(req.Lanes, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead}, &us)
+	err := queryRow(ctx, q, r.sql.text("next_due"), []any{
+		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
+		int64(max(req.Lanes, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead,
+	}, &us)
 	if err != nil || us == nil {
 		return 0, false, err
 	}

@@ -331,7 +331,7 @@ func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest
 		}
 	}
 	rows := make([]core.Claimed, 0, len(byID))
-	ids = ids[:0]
+	taken := make([]core.RowID, 0, len(byID))
 	broken := map[core.Lane]bool{}
 	for _, w := range wanted {
 		c, ok := byID[w.id]
@@ -340,10 +340,10 @@ func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest
 			ok = !broken[w.lane]
 		}
 		if ok {
-			rows, ids = append(rows, c), append(ids, c.ID)
+			rows, taken = append(rows, c), append(taken, c.ID)
 		}
 	}
-	for chunk := range slices.Chunk(ids, chunkRows) {
+	for chunk := range slices.Chunk(taken, chunkRows) {
 		args := append([]any{req.Node, micros(req.Lease)}, idArgs(chunk)...)
 		if _, err := q.Exec(ctx, r.withIDs("claim", chunk), args...); err != nil {
 			return nil, err

@@ -1,5 +1,7 @@
 package sqloutbox
 
+import "maps"
+
 // Texts returns every statement of a configuration by its name, for the golden files.
 func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 	n, err := cfg.names()
@@ -7,10 +9,7 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 		return nil, err
 	}
 	r := &Repository{dialect: n.dialect, names: n, sql: newStatements(n)}
-	texts := map[string]string{}
-	for name, text := range r.sql.fixed {
-		texts[name] = text
-	}
+	texts := maps.Clone(r.sql.fixed)
 	if n.dialect == "postgres" {
 		texts["insert 1 row"] = r.sql.build("insert", 1, 0, postgresInsert)
 		texts["insert 3 rows, 2 lanes"] = r.sql.build("insert", 3, 2, postgresInsert)

@@ -99,8 +99,10 @@ const insertColumns = "id, event_id, event_type, schema_version, topic, aggregat
 	"partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at"
 
 // postgresTypes are the types of a row's parameters.
-var postgresTypes = [postgresRow]string{"uuid", "text", "text", "integer", "text", "text", "text", "bigint", "text", "text", "bytea", "bigint",
-	"bytea", "text", "jsonb", "boolean", "bigint", "timestamptz"}
+var postgresTypes = [postgresRow]string{
+	"uuid", "text", "text", "integer", "text", "text", "text", "bigint", "text", "text", "bytea", "bigint",
+	"bytea", "text", "jsonb", "boolean", "bigint", "timestamptz",
+}
 
 // postgresInsert returns the statement for n rows and m lanes. Its snapshot may be older than the key row that it waited for,
 // so it judges nothing but the key row itself.

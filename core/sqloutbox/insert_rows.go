@@ -131,8 +131,10 @@ func (r *Repository) rowInsert(n, mariadb int) string {
 	}
 	// The driver sends texts and bytes alike as CHAR, and a union would take the blanks off their ends.
 	const bytes, text = "CAST(? AS BINARY)", "CAST(? AS CHAR)"
-	columns := strings.Join([]string{bytes, text, text, "?", text, text, text, "?", text, text, bytes, "?", bytes, text, text,
-		"?", text, "{in}", "{in}", text, "{now} FROM DUAL WHERE @@in_transaction = 1"}, ", ")
+	columns := strings.Join([]string{
+		bytes, text, text, "?", text, text, text, "?", text, text, bytes, "?", bytes, text, text,
+		"?", text, "{in}", "{in}", text, "{now} FROM DUAL WHERE @@in_transaction = 1",
+	}, ", ")
 	return head + strings.Repeat("SELECT "+columns+" UNION ALL ", n-1) + "SELECT " + columns
 }
 

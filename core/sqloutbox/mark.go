@@ -113,9 +113,9 @@ func (r *Repository) guess(claims []core.ClaimRef, mark func(order []int) (map[c
 const fence = "e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL"
 
 const (
-	postgresDone = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL
+	postgresDone = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL
 WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3)`
-	postgresDoneReceipts = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, receipt = NULLIF(v.receipt, '')
+	postgresDoneReceipts = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
 FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3)`
 	postgresDoneDelete = `DELETE FROM {event} e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3)`
 	postgresFailed     = `UPDATE {event} e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
@@ -154,7 +154,8 @@ func pick[T any](items []T, order []int, field func(*T) string) string {
 }
 
 func (r *Repository) markFailedPostgres(ctx context.Context, node string, failures []core.Failure, order []int) (map[core.RowID]bool, error) {
-	return r.returningIDs(ctx, "mark failed", r.sql.text("failed"), []any{node,
+	return r.returningIDs(ctx, "mark failed", r.sql.text("failed"), []any{
+		node,
 		pick(failures, order, func(f *core.Failure) string { return f.ID.String() }),
 		pick(failures, order, func(f *core.Failure) string { return strconv.FormatInt(f.ClaimNo, 10) }),
 		pick(failures, order, func(f *core.Failure) string { return strconv.Itoa(int(f.Kind)) }),
@@ -166,7 +167,8 @@ func (r *Repository) markFailedPostgres(ctx context.Context, node string, failur
 
 func (r *Repository) fencedPostgres(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string, more ...any,
 ) (map[core.RowID]bool, error) {
-	return r.returningIDs(ctx, name, r.sql.text(name), append([]any{node,
+	return r.returningIDs(ctx, name, r.sql.text(name), append([]any{
+		node,
 		pick(claims, order, func(c *core.ClaimRef) string { return c.ID.String() }),
 		pick(claims, order, func(c *core.ClaimRef) string { return strconv.FormatInt(c.ClaimNo, 10) }),
 	}, more...))

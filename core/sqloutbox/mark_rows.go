@@ -2,6 +2,7 @@ package sqloutbox
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -115,7 +116,7 @@ func (r *Repository) fencedRows(ctx context.Context, name string, claims []core.
 		if err != nil || len(held) == 0 {
 			return err
 		}
-		if _, err := q.Exec(ctx, r.withIDs(name, held), append(first[:len(first):len(first)], idArgs(held)...)...); err != nil {
+		if _, err := q.Exec(ctx, r.withIDs(name, held), append(slices.Clip(first), idArgs(held)...)...); err != nil {
 			return err
 		}
 		for _, id := range held {

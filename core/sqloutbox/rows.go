@@ -37,7 +37,7 @@ FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e
   ELSE {us:e.lease_until} END - {clock} AS t FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY e.available_at, e.id LIMIT 1000) x`,
 
 	"committed":   `SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id`,
-	"done":        `UPDATE {event}{use:primary} SET status = 1, done_at = {now}, lease_until = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`,
+	"done":        `UPDATE {event}{use:primary} SET status = 1, done_at = {now}, lease_until = NULL, last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`,
 	"done_delete": `DELETE FROM {event} WHERE id IN ({ids}) AND status IN (0,2,3)`,
 	"receipt":     `UPDATE {event} SET receipt = ? WHERE id = ? AND status IN (0,2,3)`,
 	"held": `SELECT e.id, e.claim_no FROM {event} e{use:primary}

@@ -59,8 +59,10 @@ type eventScan struct {
 
 // dest returns the targets of eventColumns, in their order.
 func (s *eventScan) dest() []any {
-	return []any{&s.id, &s.e.ID, &s.e.Type, &s.e.SchemaVersion, &s.e.Topic, &s.e.AggregateType, &s.e.AggregateID, &s.e.AggregateVersion,
-		&s.e.TenantID, &s.e.Key, &s.lane, &s.keySeq, &s.e.Payload, &s.e.ContentType, &s.headers, &s.occurred}
+	return []any{
+		&s.id, &s.e.ID, &s.e.Type, &s.e.SchemaVersion, &s.e.Topic, &s.e.AggregateType, &s.e.AggregateID, &s.e.AggregateVersion,
+		&s.e.TenantID, &s.e.Key, &s.lane, &s.keySeq, &s.e.Payload, &s.e.ContentType, &s.headers, &s.occurred,
+	}
 }
 
 // eventColumns is read into an eventScan. {us:...} makes microseconds, so that no driver's idea of time zones matters.

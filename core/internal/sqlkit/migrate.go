@@ -60,7 +60,7 @@ func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 // lock returns the number of the advisory lock: the same for all processes that migrate the same tables.
 func (p Plan) lock() int64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "ormoutbox migrate %s.%s", p.Schema, p.Table)
+	_, _ = fmt.Fprintf(h, "ormoutbox migrate %s.%s", p.Schema, p.Table)
 	return int64(h.Sum64())
 }
 
@@ -81,7 +81,7 @@ func (p Plan) migrateMySQL(ctx context.Context, db *sql.DB) (err error) {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	name := fmt.Sprintf("ormoutbox_%016x", uint64(p.lock()))
 	got, err := ints(ctx, conn, "SELECT COALESCE(GET_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), ''), 30), ?), 60), 0)", name)
 	if err != nil {

@@ -47,7 +47,7 @@ func InTx(ctx context.Context, db *sql.DB, d core.Dialect, fn func(c Conn) error
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+		defer func() { _ = tx.Rollback() }() // does nothing after Commit
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func immediate(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err erro
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ SELECT e.id, e.event_id, e.topic FROM `outbox_event` e FORCE INDEX (PRIMARY) WHE
   AND (? = 1 OR e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6))) ORDER BY e.id FOR UPDATE
 
 -- done
-UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 1, done_at = UTC_TIMESTAMP(6), lease_until = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
+UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 1, done_at = UTC_TIMESTAMP(6), lease_until = NULL, last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
 
 -- done_delete
 DELETE FROM `outbox_event` WHERE id IN ({ids}) AND status IN (0,2,3)

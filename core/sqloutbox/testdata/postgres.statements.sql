@@ -171,14 +171,14 @@ UPDATE "app"."outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until
 WHERE id = $1::uuid AND status = 3
 
 -- done
-UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL
+UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL
 WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3)
 
 -- done_delete
 DELETE FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3)
 
 -- done_receipts
-UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, receipt = NULLIF(v.receipt, '')
+UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
 FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3)
 
 -- failed

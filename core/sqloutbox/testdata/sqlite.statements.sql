@@ -58,7 +58,7 @@ SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND
   AND (? = 1 OR e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))) ORDER BY e.id
 
 -- done
-UPDATE "outbox_event" SET status = 1, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), lease_until = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
+UPDATE "outbox_event" SET status = 1, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), lease_until = NULL, last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
 
 -- done_delete
 DELETE FROM "outbox_event" WHERE id IN ({ids}) AND status IN (0,2,3)

@@ -59,7 +59,12 @@ func (s Spec) run() error {
 	if err != nil {
 		return err
 	}
-	cfg := Config(&repository{Repository: repo, trap: t, batch: b}, &publisher{Publisher: sink, trap: t, batch: b}, s.Name)
+	wrapped := &repository{Repository: repo, trap: t, batch: b}
+	out := &publisher{Publisher: sink, trap: t, batch: b}
+	if s.Mutant == MarkFirst {
+		out.markFirst = wrapped
+	}
+	cfg := Config(wrapped, out, s.Name)
 	cfg.HotEvents = s.HotEvents
 	cfg.Observer = &core.Observer{
 		Fenced:   func(_ string, rows int) { client.Note("fenced", rows) },
@@ -96,6 +101,9 @@ func (s Spec) run() error {
 	// The backlog stays small, so that each process gets through what the ones before it left.
 	ahead := func() bool { return t.written.Load() > t.acks.Load()+maxAhead }
 	w := &Writer{DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys, Pause: s.Pause, Wait: ahead, Wrote: func(n int) { t.written.Add(int64(n)) }}
+	if s.Mutant == PublishEarly {
+		w.early = sink
+	}
 	var writers sync.WaitGroup
 	for i := range s.Writers {
 		writers.Go(func() {
@@ -126,6 +134,8 @@ type Writer struct {
 	Pause   time.Duration // on average, before each transaction
 	Wait    func() bool   // holds the next transaction back while it is true; may be nil
 	Wrote   func(n int)   // hears how many events committed; may be nil
+
+	early core.Publisher // nil: as it should be
 }
 
 // Write runs transactions until ctx ends or limit of them have ended; 0 is no limit. Each has one to three events; some roll back.
@@ -175,6 +185,11 @@ func (w *Writer) transaction(ctx context.Context, r *rand.Rand) (err error) {
 	for _, e := range events {
 		if err := writeFact(ctx, tx, e); err != nil {
 			return err
+		}
+		if w.early != nil {
+			if err := w.early.Publish(ctx, core.Delivery{Event: e}); err != nil {
+				return err
+			}
 		}
 	}
 	if !w.Commits && r.IntN(10) == 0 {

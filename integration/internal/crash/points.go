@@ -124,9 +124,16 @@ type publisher struct {
 	core.Publisher
 	trap  *trap
 	batch *batch
+
+	markFirst core.Repository // nil: as it should be
 }
 
 func (p *publisher) Publish(ctx context.Context, d core.Delivery) error {
+	if p.markFirst != nil {
+		if _, err := p.markFirst.MarkDone(ctx, []core.Done{{ID: d.RowID}}, false); err != nil {
+			return err
+		}
+	}
 	err := p.Publisher.Publish(ctx, d)
 	if err == nil {
 		p.trap.acks.Add(1)

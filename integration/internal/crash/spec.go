@@ -25,6 +25,15 @@ const (
 // Points lists all points.
 var Points = []Point{BeforeCommit, InsideCommit, BeforeEnqueue, AfterClaim, AfterAck, MidBatch, BeforeMark, AfterMark}
 
+// Mutant is a mistake that a child makes on purpose, to show that the proof would notice it.
+type Mutant string
+
+// Mutants.
+const (
+	MarkFirst    Mutant = "mark first"    // DONE is written before the event is sent
+	PublishEarly Mutant = "publish early" // events leave before their commit
+)
+
 // Sink is where a child publishes.
 type Sink string
 
@@ -58,6 +67,7 @@ type Spec struct {
 	Seed  uint64
 
 	HotEvents int // 0: default
+	Mutant    Mutant
 }
 
 // The child's configuration: short leases, so that a test need not wait, and small buffers, so that the bound says something.

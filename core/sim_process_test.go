@@ -159,7 +159,7 @@ func (p *producer) transaction(inc *incarnation, plan plan) error {
 	tx.OnOutcome(func(core.Outcome) { s.truth.ended(rows) })
 	for i, st := range plan.statements {
 		tx.OnOutcome(func(core.Outcome) { // called before the relay hears of these events
-			s.park(&call{name: fmt.Sprintf("%s %s hears of the end of %d", inc.name(), p.name, i), kind: callAnswer, inc: inc, ctx: inc.ctx})
+			s.park(&call{name: fmt.Sprintf("%s %s hears of the end of %d", inc.name(), p.name, i), kind: callHear, inc: inc, ctx: inc.ctx})
 		})
 		for _, e := range st.events {
 			id, err := core.NewRowID(e.ID, e.Topic)

@@ -49,7 +49,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	if s.chance(0.3) {
 		p.config.DeadPolicy = core.SkipDead
 	}
-	p.reluctant = callKind(s.rng.IntN(int(callAnswer) + 3)) // beyond callAnswer: none
+	p.reluctant = callKind(s.rng.IntN(int(callHear) + 3)) // beyond callHear: none
 	p.stop = p.some(s, 0.01)
 	if p.faultless {
 		return p
@@ -76,7 +76,7 @@ func (p *profile) some(s *scheduler, limit float64) float64 {
 func (sim *simulation) drawPlans() {
 	keys := 1 + sim.rng.IntN(3)
 	made := 0
-	event := func() core.Event {
+	event := func(beside []core.Event) core.Event {
 		made++
 		e := core.Event{ID: fmt.Sprintf("%08x-0000-7000-8000-%012x", made, sim.seed), Type: "t", Topic: pickOne(sim.scheduler, []string{"a", "a", "b"})}
 		switch k := sim.rng.IntN(4 * keys); {
@@ -84,6 +84,10 @@ func (sim *simulation) drawPlans() {
 			e.Key = fmt.Sprintf("k%d", k%keys)
 		case sim.chance(0.3):
 			e.Delay = time.Duration(1+sim.rng.IntN(1000)) * time.Millisecond
+		}
+		// A statement that waits for the locks of two keys would go on to the second without the token.
+		if len(beside) > 0 && beside[0].Key != "" && e.Key != "" && sim.profile.processes*sim.profile.producers > 1 {
+			e.Topic, e.Key = beside[0].Topic, beside[0].Key
 		}
 		sim.truth.expect(fmt.Sprintf("e%d(%s/%s)", made, e.Topic, e.Key), e)
 		return e
@@ -99,7 +103,7 @@ func (sim *simulation) drawPlans() {
 				for range 1 + sim.rng.IntN(2) {
 					st := statement{savepoint: sim.chance(0.25), undo: sim.chance(0.5), think: sim.chance(0.2)}
 					for range 1 + sim.rng.IntN(2) {
-						st.events = append(st.events, event())
+						st.events = append(st.events, event(st.events))
 					}
 					plan.statements = append(plan.statements, st)
 				}

@@ -50,6 +50,7 @@ const (
 	callInsert                  // the same in the transaction of a producer
 	callPublish                 // a publish, before the destination sees it
 	callAnswer                  // something, between its effect and its answer
+	callHear                    // a producer, between the commit and its answer
 )
 
 // verdict is how a call goes on.

@@ -68,8 +68,8 @@ type Config struct {
 	Retry RetryPolicy
 	// Breaker says when a destination is stopped and how it is probed.
 	Breaker BreakerPolicy
-	// MaxLoneLosses is how many processes an event that is published alone (after three lost leases) may take with it before
-	// it is DEAD. Default: 3.
+	// MaxLoneLosses is how many processes may die while they hold an event that is to be published alone (after three lost
+	// leases) before it is DEAD. A process that restarts again and again for another reason counts too. Default: 10.
 	MaxLoneLosses int
 	// DeadPolicy says what a DEAD event means for its lane. Default: BlockLane.
 	DeadPolicy DeadPolicy
@@ -163,7 +163,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Breaker.Failures, 5)
 	def(&c.Breaker.ProbeInterval, time.Second)
 	def(&c.Breaker.MaxProbeInterval, max(30*time.Second, c.Breaker.ProbeInterval))
-	def(&c.MaxLoneLosses, 3)
+	def(&c.MaxLoneLosses, 10)
 	def(&c.Retention.Keep, 7*24*time.Hour)
 	def(&c.Retention.CleanupInterval, time.Minute)
 	def(&c.Retention.CleanupBatch, 1000)

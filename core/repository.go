@@ -123,7 +123,7 @@ type Claimed struct {
 	KeySeq     int64
 	ClaimNo    int64
 	Attempts   int // refusals so far
-	LostClaims int // leases that ran out without a word from their holder
+	LostClaims int // leases that ran out without a word from their holder, and were claimed by another node
 	ReplayOf   RowID
 	Age        time.Duration // since the insert, by the database's clock
 }

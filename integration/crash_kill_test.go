@@ -266,6 +266,9 @@ func openRows(pool *sql.DB) string {
 		}
 		fmt.Fprintf(&b, "%5d rows: status %d, attempts %d, lost claims %d, claimed by %s, last error %q\n", n, status, attempts, lost, by, last)
 	}
+	if err := rows.Err(); err != nil {
+		return err.Error()
+	}
 	return b.String()
 }
 

@@ -285,8 +285,7 @@ func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, c.Query)
 	}
-	defer rows.Close()
-	for rows.Next() {
+	eachRow(t, rows, func() {
 		var id, parent, unused int
 		var detail string
 		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
@@ -296,7 +295,7 @@ func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 		if scan || strings.Contains(detail, "TEMP B-TREE FOR ORDER BY") {
 			t.Errorf("%s\n%s", detail, c.Query)
 		}
-	}
+	})
 }
 
 // fillLarge writes the rows with plain SQL.

@@ -235,7 +235,7 @@ func beginTracked(t *testing.T, w *unknownWorld) commitFunc {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+		defer tx.Rollback() // does nothing after Commit
 		tracked, err := sqloutbox.TxOf(ctx, tx)
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func (w *unknownWorld) database(t *testing.T, pool *sql.DB) commitFunc {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+		defer tx.Rollback() // does nothing after Commit
 		if _, err := w.ob.Publish(ctx, tx, e); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func (w *unknownWorld) database(t *testing.T, pool *sql.DB) commitFunc {
 
 func beginGORM(t *testing.T, w *unknownWorld) commitFunc {
 	t.Helper()
-	var d gorm.Dialector = mysql.New(mysql.Config{Conn: w.behind})
+	d := mysql.New(mysql.Config{Conn: w.behind})
 	if w.db.Dialect == core.Postgres {
 		d = postgres.New(postgres.Config{Conn: w.behind})
 	}

@@ -21,7 +21,7 @@ const disturbances = 10
 
 // Three processes relay one table and two of them write to the same keys, while the broker fails now and then and one process after
 // the other is killed, or stopped until another one has its work and then let go on. First copies stay in order.
-func TestZombieOrder(t *testing.T) {
+func TestZombieOrder(t *testing.T) { //nolint:tparallel // its processes want the machine to themselves
 	for name, open := range map[string]func(*testing.T) testdb.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -93,7 +93,7 @@ func (r *Row) heldBy(node string, claimNo int64) bool {
 }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
-	if !r.LeaseUntil.IsZero() { // neither released nor settled by its holder
+	if !r.LeaseUntil.IsZero() && r.ClaimedBy != req.Node { // neither released nor settled by its holder; the caller itself is alive
 		r.LostClaims++
 	}
 	r.ClaimNo++

@@ -314,7 +314,8 @@ func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest
 		ids[i] = wanted[i].id
 	}
 	for chunk := range slices.Chunk(ids, chunkRows) {
-		err := query(ctx, q, r.withIDs("lock", chunk), idArgs(chunk, micros(req.MaxLease)), func(res core.Rows) error {
+		args := append([]any{req.Node}, idArgs(chunk, micros(req.MaxLease))...)
+		err := query(ctx, q, r.withIDs("lock", chunk), args, func(res core.Rows) error {
 			var s claimScan
 			lost := 0
 			if err := res.Scan(append(s.claimDest(), &lost)...); err != nil {
@@ -344,7 +345,7 @@ func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest
 		}
 	}
 	for chunk := range slices.Chunk(taken, chunkRows) {
-		args := append([]any{req.Node, micros(req.Lease)}, idArgs(chunk)...)
+		args := append([]any{req.Node, req.Node, micros(req.Lease)}, idArgs(chunk)...)
 		if _, err := q.Exec(ctx, r.withIDs("claim", chunk), args...); err != nil {
 			return nil, err
 		}

@@ -29,9 +29,9 @@ FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2)`,
 	"lane_head": `SELECT e.key_seq, e.id FROM {event} e{use:event_open} WHERE {live}{lane} = ? ORDER BY e.key_seq LIMIT 1`,
 	"lane_rows": `SELECT e.id, {lane} AS lane, e.key_seq, {octets} AS size, CASE WHEN ` + rowDue + ` AND ` + rowFree + ` THEN 1 ELSE 0 END AS ok
 FROM {event} e{use:event_open} WHERE {live}{lane} = ? ORDER BY e.key_seq LIMIT ?`,
-	"lock": `SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} THEN 1 ELSE 0 END
+	"lock": `SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ? THEN 1 ELSE 0 END
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e.id{lock}`,
-	"claim": `UPDATE {event}{use:primary} SET lost_claims = lost_claims + CASE WHEN lease_until <= {now} THEN 1 ELSE 0 END, claim_no = claim_no + 1,
+	"claim": `UPDATE {event}{use:primary} SET lost_claims = lost_claims + CASE WHEN lease_until <= {now} AND claimed_by <> ? THEN 1 ELSE 0 END, claim_no = claim_no + 1,
   claimed_by = ?, lease_until = {in} WHERE id IN ({ids})`,
 	"topic_due": `SELECT MIN(x.t) FROM (SELECT CASE WHEN ` + rowFree + ` OR e.lease_until < e.available_at THEN {us:e.available_at}
   ELSE {us:e.lease_until} END - {clock} AS t FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY e.available_at, e.id LIMIT 1000) x`,

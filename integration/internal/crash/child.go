@@ -152,7 +152,7 @@ func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 		case err == nil:
 			failures = 0
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // told to stop
 		default: // a deadlock, say: what was not committed did not happen
 			if failures++; failures > 20 {
 				return fmt.Errorf("cannot write: %w", err)

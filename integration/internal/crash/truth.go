@@ -52,24 +52,27 @@ func writeFact(ctx context.Context, tx sqloutbox.TxConn, e core.Event) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE business_key SET n = n + 1 WHERE k = '"+k+"'"); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, "SELECT n FROM business_key WHERE k = '"+k+"'")
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			if err := rows.Scan(&n); err != nil {
-				return err
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		if err := rows.Close(); err != nil {
+		var err error
+		if n, err = readCount(ctx, tx, k); err != nil {
 			return err
 		}
 	}
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO business_event (id, k, n) VALUES ('%s', '%s', %d)", e.ID, k, n))
 	return err
+}
+
+func readCount(ctx context.Context, tx sqloutbox.TxConn, k string) (n int64, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT n FROM business_key WHERE k = '"+k+"'")
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(&n); err != nil {
+			return 0, err
+		}
+	}
+	return n, rows.Err()
 }
 
 // ReadTruth reads what was committed.

@@ -12,7 +12,7 @@ const (
 	postgresCleanup = `WITH c AS MATERIALIZED (
   SELECT e.id FROM {event} e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
   ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
-) DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c)) AND e.status IN (1,4)`
+) DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c))` // locked, and final: with the status repeated, a planner without statistics walks all of them
 
 	postgresCollectLock = `WITH c AS MATERIALIZED (
   SELECT k.lane FROM {key} k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint

@@ -141,7 +141,7 @@ SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-000
 WITH c AS MATERIALIZED (
   SELECT e.id FROM "app"."outbox_event" e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
   ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
-) DELETE FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM c)) AND e.status IN (1,4)
+) DELETE FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM c))
 
 -- collect_delete
 DELETE FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM unnest($1::text[]) x))

@@ -377,17 +377,9 @@ func (r *relay) claimProbes(ctx context.Context) (n int, more bool, err error) {
 		r.mu.Lock()
 		d := r.dest(topic)
 		if len(rows) == 0 && d.open && !d.probing { // nothing to try it with: the next event that commits will do
-			d.probeAt = maxTime(d.probeAt, now)
 			r.pollBy(now.Add(d.probeGap))
 		}
 		r.unlock()
 	}
 	return n, false, nil
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

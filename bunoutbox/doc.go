@@ -1,0 +1,2 @@
+// Package bunoutbox makes events part of the transactions of Bun.
+package bunoutbox

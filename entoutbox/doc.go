@@ -1,0 +1,2 @@
+// Package entoutbox makes events part of the transactions of Ent.
+package entoutbox

@@ -1,0 +1,2 @@
+// Package inbox makes Watermill consumers idempotent: the effect of a message happens once.
+package inbox

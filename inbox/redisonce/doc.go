@@ -1,0 +1,2 @@
+// Package redisonce keeps the keys of package once in Redis.
+package redisonce

@@ -1,0 +1,54 @@
+module github.com/ormoutbox/ormoutbox/integration/bench
+
+go 1.26.0
+
+require github.com/ormoutbox/ormoutbox v0.0.0
+
+require (
+	entgo.io/ent v0.14.5 // indirect
+	github.com/ThreeDotsLabs/watermill v1.5.1 // indirect
+	github.com/ThreeDotsLabs/watermill-sql/v4 v4.0.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	github.com/jinzhu/inflection v1.0.0 // indirect
+	github.com/jinzhu/now v1.1.5 // indirect
+	github.com/lithammer/shortuuid/v3 v3.0.7 // indirect
+	github.com/oklog/ulid v1.3.1 // indirect
+	github.com/ormoutbox/ormoutbox/bunoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/entoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/gormoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/inbox v0.0.0
+	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
+	github.com/riverqueue/river v0.51.0 // indirect
+	github.com/riverqueue/river/riverdriver v0.51.0 // indirect
+	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.0 // indirect
+	github.com/riverqueue/river/rivershared v0.51.0 // indirect
+	github.com/riverqueue/river/rivertype v0.51.0 // indirect
+	github.com/tidwall/gjson v1.20.0 // indirect
+	github.com/tidwall/match v1.2.0 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
+	github.com/tmthrgd/go-hex v0.0.0-20190904060850-447a3041c3bc // indirect
+	github.com/uptrace/bun v1.3.0 // indirect
+	github.com/uptrace/bun/dialect/pgdialect v1.3.0 // indirect
+	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
+	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.41.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	gorm.io/driver/postgres v1.6.0 // indirect
+	gorm.io/gorm v1.31.2 // indirect
+)
+
+replace github.com/ormoutbox/ormoutbox => ../../
+
+replace github.com/ormoutbox/ormoutbox/gormoutbox => ../../gormoutbox
+
+replace github.com/ormoutbox/ormoutbox/entoutbox => ../../entoutbox
+
+replace github.com/ormoutbox/ormoutbox/bunoutbox => ../../bunoutbox
+
+replace github.com/ormoutbox/ormoutbox/inbox => ../../inbox

@@ -1,0 +1,4 @@
+// Package bench measures the outbox against what people would use instead.
+package main
+
+func main() {}

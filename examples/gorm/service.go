@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+)
+
+// Order is a row. It records what happens to it, and whoever stores it stores the events in the same transaction.
+type Order struct {
+	ID                  string `gorm:"primaryKey"`
+	Customer            string
+	Cents               int
+	Status              string
+	gormoutbox.Recorder `gorm:"-"`
+}
+
+// TableName is where GORM finds orders.
+func (Order) TableName() string { return "example_orders" }
+
+// AggregateType makes "order/order-1" the key of an order's events: they are published in the order of their commits.
+func (Order) AggregateType() string { return "order" }
+
+// OrderPlaced is an event.
+type OrderPlaced struct {
+	OrderID  string `json:"order_id"`
+	Customer string `json:"customer"`
+	Cents    int    `json:"cents"`
+}
+
+// EventType names the event.
+func (OrderPlaced) EventType() string { return "order.placed" }
+
+// OrderPaid is an event.
+type OrderPaid struct {
+	OrderID string `json:"order_id"`
+}
+
+// Service takes orders.
+type Service struct {
+	db   *gorm.DB
+	last atomic.Int64 // number of the last order; a real service takes a UUID
+}
+
+// Place stores an order and says so: the model records the event, and Create writes both in the transaction that GORM opens for it.
+func (s *Service) Place(ctx context.Context, customer string, cents int) (id string, err error) {
+	return s.create(s.db.WithContext(ctx), customer, cents)
+}
+
+// Pay marks an order as paid and says so explicitly, because no model is in hand that could record it.
+func (s *Service) Pay(ctx context.Context, id string) error {
+	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		paid := tx.Model(&Order{}).Where("id = ? AND status = 'placed'", id).Update("status", "paid")
+		if paid.Error != nil {
+			return paid.Error
+		}
+		if paid.RowsAffected == 0 {
+			return fmt.Errorf("%s does not wait for money", id)
+		}
+		return gormoutbox.Publish(tx, gormoutbox.Event{
+			Type: "order.paid", AggregateType: "order", AggregateID: id, Data: OrderPaid{OrderID: id},
+		})
+	})
+}
+
+// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has ever been there.
+func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
+	err = s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		if id, err = s.create(tx, customer, cents); err != nil {
+			return err
+		}
+		return errors.New("card declined")
+	})
+	return id, err
+}
+
+func (s *Service) create(tx *gorm.DB, customer string, cents int) (id string, err error) {
+	o := &Order{ID: fmt.Sprint("order-", s.last.Add(1)), Customer: customer, Cents: cents, Status: "placed"}
+	o.Record(OrderPlaced{OrderID: o.ID, Customer: customer, Cents: cents})
+	return o.ID, tx.Create(o).Error
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// relay is a competitor that empties a backlog.
+type relay struct {
+	name string
+	// seed makes the backlog anew, as it is after so many transactions have committed, and analyzes it.
+	seed func(ctx context.Context) error
+	// drain publishes the backlog to l until it is settled (published and marked, not only published) or limit is over. It returns
+	// how many events are settled, and how long that took from the start of the relay.
+	drain func(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error)
+}
+
+// Names that others refer to.
+const (
+	oursName      = "ormoutbox, default configuration"
+	handName      = "hand-written loop"
+	handPipedName = "hand-written loop, claims while it marks"
+	wmDefaultName = "watermill-sql forwarder, defaults"
+	wmBestName    = "watermill-sql forwarder, best settings"
+	rvDefaultName = "River, defaults"
+	rvBestName    = "River, best settings"
+)
+
+var drainColumns = []Column{
+	{"events/s", Count},
+	{"÷ hand-written", Ratio},
+	{"WAL B/event", Count},
+	{"settled", Percent},
+}
+
+func runDrain(ctx context.Context, e *env, s *Section) error {
+	s.note("A backlog of %s committed events of %d bytes, drained until it is settled: published and marked. The publisher does nothing. "+
+		"Drains are stopped after %s; the rate is then that of what was settled.", thousands(float64(e.opts.Events)), payloadSize, e.opts.Cap)
+	s.note("hand-written: pgx on the same table, batches of 500: UPDATE ... WHERE id IN (SELECT ... FOR UPDATE SKIP LOCKED) RETURNING takes a "+
+		"lease, the batch is published outside the transaction, UPDATE ... WHERE id = ANY marks it. One goroutine; %q has a second one.", handPipedName)
+	s.note("watermill-sql, best: batches of 10,000, polls every 1 ms (up to 10,000 duplicates after a crash). River, defaults: 100 workers, as in its "+
+		"documentation; best: 2,000 workers, fetches every 1 ms.")
+
+	pool, err := e.openPGX(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	ours, err := newOutboxBacklog(ctx, e, "drain_", false)
+	if err != nil {
+		return err
+	}
+	ordered, err := newOutboxBacklog(ctx, e, "drain_keyed_", true)
+	if err != nil {
+		return err
+	}
+	hand := &handRelay{pool: pool, table: ours.prefix + "event"}
+	handOrdered := &handRelay{pool: pool, table: ordered.prefix + "event", ordered: true}
+	relays := []relay{
+		{oursName, ours.seed, ours.drain},
+		{handName, ours.seed, hand.drain},
+		{handPipedName, ours.seed, hand.drainPiped},
+	}
+	for _, p := range []struct {
+		names [2]string
+		open  func() ([2]relay, error)
+	}{
+		{[2]string{wmDefaultName, wmBestName}, func() ([2]relay, error) { return newWatermill(ctx, e, pool) }},
+		{[2]string{rvDefaultName, rvBestName}, func() ([2]relay, error) { return newRiver(ctx, e, pool) }},
+	} {
+		if !e.opts.selects(p.names[0]) && !e.opts.selects(p.names[1]) {
+			continue // its backlog takes a while to prepare
+		}
+		both, err := p.open()
+		if err != nil {
+			return err
+		}
+		relays = append(relays, both[:]...)
+	}
+	unordered, err := measureDrains(ctx, e, s, "Unordered events", relays, handName)
+	if err != nil {
+		return err
+	}
+
+	s.note("Ordered: %s keys. The hand-written loop keeps order because it takes the rows in order and publishes one after the other, and "+
+		"because nobody else may run it at the same time.", thousands(drainKeys))
+	if _, err := measureDrains(ctx, e, s, "Ordered events", []relay{
+		{oursName, ordered.seed, ordered.drain},
+		{handName, ordered.seed, handOrdered.drain},
+	}, handName); err != nil {
+		return err
+	}
+
+	s.atLeast(unordered.value(oursName, "÷ hand-written"), 0.8, "at least 0.80 × the hand-written loop")
+	for _, peer := range []string{wmDefaultName, rvDefaultName} {
+		s.atLeast(medianRatio(unordered, "events/s", oursName, peer), 1, "ahead of %s", peer)
+	}
+	return nil
+}
+
+// measureDrains runs all relays in each round.
+func measureDrains(ctx context.Context, e *env, s *Section, title string, relays []relay, base string) (*Table, error) {
+	t := &Table{Title: title, Columns: drainColumns}
+	var chosen []relay
+	for _, r := range relays {
+		if e.opts.selects(r.name) {
+			chosen = append(chosen, r)
+			t.row(r.name, e.opts.Rounds)
+		}
+	}
+	if len(chosen) == 0 {
+		return t, nil
+	}
+	s.Tables = append(s.Tables, t)
+	err := interleave(e.opts.Rounds, len(chosen), func(round, i int) error {
+		r := chosen[i]
+		e.progress.show("drain, round %d of %d: %s: %s", round+1, e.opts.Rounds, title, r.name)
+		d, err := e.timeDrain(ctx, r, e.opts.Events)
+		if err != nil {
+			return err
+		}
+		t.set(t.Rows[i], round, "events/s", d.rate())
+		t.set(t.Rows[i], round, "WAL B/event", float64(d.wal)/float64(max(1, d.settled)))
+		t.set(t.Rows[i], round, "settled", 100*float64(d.settled)/float64(e.opts.Events))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.divide("÷ hand-written", "events/s", func(*Row) *Row { return t.find(base) })
+	t.settle()
+	return t, nil
+}
+
+// drained is what one drain did.
+type drained struct {
+	settled int
+	took    time.Duration
+	wal     int64
+}
+
+func (d drained) rate() float64 { return float64(d.settled) / d.took.Seconds() }
+
+// timeDrain drains one backlog and checks that what is settled was published, once.
+func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, err error) {
+	// A checkpoint in the middle would be paid by whoever runs then. One before the seed also means that nobody pays for full pages.
+	// It needs rights that a server of somebody else may not give.
+	_, _ = e.db.ExecContext(ctx, "CHECKPOINT")
+	if err := r.seed(ctx); err != nil {
+		return d, fmt.Errorf("%s: seed: %w", r.name, err)
+	}
+	l := newLedger()
+	before, err := e.wal(ctx)
+	if err != nil {
+		return d, err
+	}
+	if err := labelled(ctx, r.name, func(ctx context.Context) error {
+		d.settled, d.took, err = r.drain(ctx, l, e.opts.Cap)
+		return err
+	}); err != nil {
+		return d, err
+	}
+	after, err := e.wal(ctx)
+	if err != nil {
+		return d, err
+	}
+	d.wal = after - before
+	if d.settled >= events {
+		err = l.check(events)
+	} else {
+		err = l.checkPart(events)
+	}
+	if p := int(l.published.Load()); err == nil && p < d.settled {
+		err = fmt.Errorf("%d events are settled, %d were published", d.settled, p)
+	}
+	if err != nil {
+		return d, fmt.Errorf("%s: %w", r.name, err)
+	}
+	return d, nil
+}
+
+// medianRatio is the median of the ratios of two rows within each round; none when one was left out.
+func medianRatio(t *Table, column, row, base string) Value {
+	r, b := t.find(row), t.find(base)
+	if r == nil || b == nil {
+		return none
+	}
+	c := t.column(column)
+	var all []float64
+	for i := range r.Rounds {
+		all = append(all, float64(r.Rounds[i][c]/b.Rounds[i][c]))
+	}
+	return Value(median(all))
+}

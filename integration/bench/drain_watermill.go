@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Tables of the forwarder's topic, as watermill-sql names them.
+const (
+	wmTopic   = "forwarder"
+	wmTable   = `"watermill_forwarder"`
+	wmOffsets = `"watermill_offsets_forwarder"`
+)
+
+// wmRelay is Watermill's own outbox: its Forwarder, which reads envelopes from a table of watermill-sql.
+type wmRelay struct {
+	e    *env
+	pool *pgxpool.Pool
+	size int           // of a batch; 0: default
+	poll time.Duration // 0: default
+}
+
+func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]relay, err error) {
+	e.progress.show("preparing watermill-sql")
+	pub, err := wmsql.NewPublisher(wmsql.BeginnerFromPgx(pool), wmsql.PublisherConfig{
+		SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}, AutoInitializeSchema: true,
+	}, watermill.NopLogger{})
+	if err != nil {
+		return both, err
+	}
+	out := forwarder.NewPublisher(pub, forwarder.PublisherConfig{ForwarderTopic: wmTopic})
+	const batch = 500
+	for first := 0; first < e.opts.Events; first += batch {
+		var all []*message.Message
+		for n := first; n < min(first+batch, e.opts.Events); n++ {
+			all = append(all, message.NewMessage(watermill.NewUUID(), newPayload(n)))
+		}
+		if err := out.Publish(benchTopic, all...); err != nil {
+			return both, err
+		}
+	}
+	// Each event is from a transaction of its own, as an outbox's are, and the subscriber orders by transaction: so many numbers of
+	// transactions must have gone by.
+	if err := e.burnTransactions(ctx, e.opts.Events); err != nil {
+		return both, err
+	}
+	if err := e.exec(ctx, fmt.Sprintf(`CREATE TABLE watermill_seed AS SELECT "offset", uuid, created_at, payload, metadata,
+  (pg_snapshot_xmin(pg_current_snapshot())::text::bigint - %d + row_number() OVER (ORDER BY "offset"))::text::xid8 AS transaction_id FROM %s`,
+		e.opts.Events+1, wmTable)); err != nil {
+		return both, err
+	}
+	standard := &wmRelay{e: e, pool: pool}
+	best := &wmRelay{e: e, pool: pool, size: 10_000, poll: time.Millisecond}
+	return [2]relay{{wmDefaultName, standard.seed, standard.drain}, {wmBestName, best.seed, best.drain}}, nil
+}
+
+// burnTransactions uses up numbers of transactions until at least n are below the oldest that runs.
+func (e *env) burnTransactions(ctx context.Context, n int) error {
+	now, err := e.count(ctx, "SELECT pg_current_xact_id()::text::bigint")
+	if err != nil || now > int64(n)+1000 {
+		return err
+	}
+	return e.exec(ctx, fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`, n+1000-int(now)))
+}
+
+func (w *wmRelay) schema() wmsql.DefaultPostgreSQLSchema {
+	return wmsql.DefaultPostgreSQLSchema{SubscribeBatchSize: w.size}
+}
+
+func (w *wmRelay) seed(ctx context.Context) error {
+	return w.e.exec(ctx,
+		"DROP TABLE IF EXISTS "+wmOffsets,
+		"TRUNCATE "+wmTable,
+		"INSERT INTO "+wmTable+` ("offset", uuid, created_at, payload, metadata, transaction_id) SELECT "offset", uuid, created_at, payload, metadata, transaction_id FROM watermill_seed`,
+		"ANALYZE "+wmTable)
+}
+
+// ledgerPublisher is a Watermill publisher that does nothing.
+type ledgerPublisher struct{ l *ledger }
+
+func (p ledgerPublisher) Publish(_ string, messages ...*message.Message) error {
+	for _, m := range messages {
+		p.l.see(payloadNumber(m.Payload))
+	}
+	return nil
+}
+func (p ledgerPublisher) Close() error { return nil }
+
+func (w *wmRelay) drain(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error) {
+	start := time.Now()
+	sub, err := wmsql.NewSubscriber(wmsql.BeginnerFromPgx(w.pool), wmsql.SubscriberConfig{
+		SchemaAdapter: w.schema(), OffsetsAdapter: wmsql.DefaultPostgreSQLOffsetsAdapter{}, InitializeSchema: true, PollInterval: w.poll,
+	}, watermill.NopLogger{})
+	if err != nil {
+		return 0, 0, err
+	}
+	f, err := forwarder.NewForwarder(sub, ledgerPublisher{l}, watermill.NopLogger{}, forwarder.Config{ForwarderTopic: wmTopic})
+	if err != nil {
+		return 0, 0, err
+	}
+	runCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(runCtx) }()
+
+	events := w.e.opts.Events
+	acked := func() (int, error) {
+		// The offset that is acknowledged, seen by others once its batch has committed.
+		n, err := w.e.count(ctx, "SELECT count(*) FROM "+wmTable+` m WHERE (m.transaction_id, m."offset") <=
+  (SELECT last_processed_transaction_id, offset_acked FROM `+wmOffsets+")")
+		return int(n), err
+	}
+	done, err := await(ctx, limit, time.Millisecond, func() (bool, error) {
+		if l.published.Load() < int64(events) {
+			return false, nil
+		}
+		n, err := acked()
+		return n >= events, err
+	})
+	took = time.Since(start)
+	if err != nil {
+		return 0, 0, err
+	}
+	if settled = events; !done {
+		if settled, err = acked(); err != nil {
+			return 0, 0, err
+		}
+	}
+	if err := f.Close(); err != nil {
+		return 0, 0, err
+	}
+	stop()
+	if err := sub.Close(); err != nil {
+		return 0, 0, err
+	}
+	return settled, took, <-ended
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Markers around the part of a Markdown file that -update replaces.
+const (
+	markerBegin = "<!-- begin: written by integration/bench -->"
+	markerEnd   = "<!-- end: written by integration/bench -->"
+)
+
+// markdown returns the tables for docs/benchmarks.md.
+func (r *Report) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s; %s; %.0f s.\n", r.Started.Format("2006-01-02"), r.Machine.line(), r.Options.line(), r.Seconds)
+	if !r.Machine.Durable {
+		b.WriteString("\n**This server did not sync commits: the figures mean little.**\n")
+	}
+	for _, s := range r.Sections {
+		fmt.Fprintf(&b, "\n### %s\n", s.Title)
+		for _, note := range s.Notes {
+			fmt.Fprintf(&b, "\n%s\n", note)
+		}
+		for _, t := range s.Tables {
+			b.WriteString("\n" + t.markdown())
+		}
+		if len(s.Aims) > 0 {
+			b.WriteString("\n| aim | measured | |\n|---|--:|---|\n")
+		}
+		for _, a := range s.Aims {
+			word := "**missed**"
+			if a.Met {
+				word = "met"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", a.Text, a.Got, word)
+		}
+	}
+	return b.String()
+}
+
+func (t *Table) markdown() string {
+	var b strings.Builder
+	b.WriteString("| " + t.Title + " |")
+	for _, c := range t.Columns {
+		b.WriteString(" " + c.Name + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("--:|", len(t.Columns)) + "\n")
+	for _, r := range t.Rows {
+		b.WriteString("| " + r.Name + " |")
+		for i, v := range r.Values {
+			b.WriteString(" " + t.Columns[i].Kind.text(v) + " |")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// updateFile replaces what is between the markers.
+func updateFile(path, text string) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	head, rest, found := strings.Cut(string(old), markerBegin)
+	_, tail, ended := strings.Cut(rest, markerEnd)
+	if !found || !ended {
+		return fmt.Errorf("%s lacks the markers %q and %q", path, markerBegin, markerEnd)
+	}
+	return os.WriteFile(path, []byte(head+markerBegin+"\n\n"+text+"\n"+markerEnd+tail), 0o644)
+}

@@ -1,2 +1,54 @@
-// Package entoutbox makes events part of the transactions of Ent.
+// Package entoutbox makes events part of the transactions of Ent: what a transaction stores and the events it causes commit together, and after
+// the commit the events leave through a publisher.
+//
+//	drv, err := entsql.Open(dialect.Postgres, url)
+//	ob, err := entoutbox.New(drv, entoutbox.Config{Publisher: publisher, AutoCreate: true})
+//	client := ent.NewClient(ent.Driver(ob.Driver()))
+//	client.Use(ob.Hook(entoutbox.On(func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) { ... })))
+//	go ob.Run(ctx)
+//
+// There are two ways to say that something happened: functions derive events from mutations (see On), or the code says it itself (see
+// Outbox.Publish).
+//
+// # Generated code
+//
+// Generate the client with the feature sql/execquery:
+//
+//	//go:generate go run -mod=mod entgo.io/ent/cmd/ent generate --feature sql/execquery ./schema
+//
+// Then *ent.Tx, clients of a transaction and mutations have a method ExecContext, through which this package finds the transaction they
+// are in. Clients generated without it work within WithTx, or RunInTx of a Transactor: there the context carries the transaction. Publish
+// takes nil for it.
+//
+// # What is captured
+//
+// On functions see the creates, updates and deletes of a client with the hook, entity by entity, after they were executed.
+//
+//   - Everything needs a transaction: client.Tx, client.BeginTx or WithTx. A single client.Order.Create().Save runs in none, and what Ent
+//     begins by itself for an entity with edges has committed before a hook can write. Mutations that On functions are for are
+//     refused with ErrNoTransaction there, before they are executed.
+//   - An upsert (OnConflict) is OpUpsert, never OpCreate. One that did nothing causes no event: Ent returns sql.ErrNoRows for it. On
+//     MySQL and MariaDB, Ignore reports the row that was there.
+//   - CreateBulk causes events in the order of the builders. With DoNothing nobody can tell which rows were there already: it is
+//     refused with ErrNoAggregateID; see Config.AllowKeyless. On MySQL and MariaDB, Ent guesses the generated ids of an upsert in bulk: On functions
+//     have to set AggregateID.
+//   - Updates and deletes of many (client.Order.Update().Where(...)) do not say which rows they change: they are refused with
+//     ErrNoAggregateID; see Config.AllowKeyless. Change entities one by one, or use Publish.
+//   - Soft deletes by a hook that turns a delete into an update are seen once, as OpDelete.
+//   - SQL that is run through ExecContext is not seen. Use Publish there.
+//
+// An event without an AggregateID gets the id of the entity: texts as they are, bytes in hex. AggregateType is for On functions to set.
+//
+// Hooks that were registered before this one, or with it, run around it: an error of theirs comes after the events were recorded. Whatever the
+// error, roll the transaction back. Privacy policies and hooks of the schema run within it: what they deny or change is known by
+// then.
+//
+// # Which transactions are followed
+//
+// All that are begun by a client on Driver, with savepoints set by ExecContext, and Debug clients. The driver is below the generated
+// code: when a hook on commits (tx.OnCommit) returns an error after the COMMIT, tx.Commit fails, and the events leave all the same.
+//
+// # Tables
+//
+// AutoCreate creates them, the migrations of sqloutbox do, or Ent's own migration: see package entschema.
 package entoutbox

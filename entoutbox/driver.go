@@ -1,0 +1,116 @@
+package entoutbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"entgo.io/ent/dialect"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// driver stands in for a driver of Ent and begins transactions that are followed. It is below the generated code, whose hooks on commits
+// can fail after the COMMIT: what happens here is what the database heard.
+type driver struct {
+	dialect.Driver
+	dialect core.Dialect
+}
+
+// wrap returns drv as a driver that follows transactions; one that does so already is returned as it is.
+func wrap(drv dialect.Driver) (*driver, error) {
+	if d, ok := drv.(*driver); ok {
+		return d, nil
+	}
+	d, err := dialectOf(drv.Dialect())
+	if err != nil {
+		return nil, err
+	}
+	return &driver{Driver: drv, dialect: d}, nil
+}
+
+func dialectOf(name string) (core.Dialect, error) {
+	switch name {
+	case dialect.Postgres:
+		return core.Postgres, nil
+	case dialect.MySQL:
+		return core.MySQL, nil
+	case dialect.SQLite:
+		return core.SQLite, nil
+	}
+	return "", fmt.Errorf("outbox: Ent dialect %q is not supported: use dialect.Postgres, dialect.MySQL or dialect.SQLite", name)
+}
+
+// DB returns the pool below, nil when the driver has none.
+func (d *driver) DB() *sql.DB { return poolOf(d.Driver) }
+
+// Tx begins a transaction that is followed. Generated code calls it for client.Tx, and for mutations of several statements.
+func (d *driver) Tx(ctx context.Context) (dialect.Tx, error) { return d.begin(ctx, d.Driver.Tx) }
+
+// BeginTx is Tx with options. Generated code expects every driver to have it.
+func (d *driver) BeginTx(ctx context.Context, opts *sql.TxOptions) (dialect.Tx, error) {
+	b, ok := d.Driver.(interface {
+		BeginTx(ctx context.Context, opts *sql.TxOptions) (dialect.Tx, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("outbox: the driver %T has no BeginTx", d.Driver)
+	}
+	return d.begin(ctx, func(ctx context.Context) (dialect.Tx, error) { return b.BeginTx(ctx, opts) })
+}
+
+func (d *driver) begin(ctx context.Context, begin func(context.Context) (dialect.Tx, error)) (dialect.Tx, error) {
+	if err := d.introduce(ctx); err != nil {
+		return nil, err
+	}
+	t := &tx{driver: d}
+	followed, err := sqloutbox.Follow(ctx, d.dialect, func(ctx context.Context) (sqloutbox.TxConn, error) {
+		below, err := begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.Tx = below
+		return connOf(below), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.follow(followed)
+	arrive(ctx, t)
+	return t, nil
+}
+
+// ExecContext runs a statement outside of transactions. Clients generated with the feature sql/execquery use it.
+func (d *driver) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if answer(ctx, query, nil) {
+		return driverResult{}, nil
+	}
+	e, ok := d.Driver.(executor)
+	if !ok {
+		return nil, errNoExec
+	}
+	return e.ExecContext(ctx, query, args...)
+}
+
+// QueryContext is ExecContext for statements that return rows.
+func (d *driver) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	q, ok := d.Driver.(querier)
+	if !ok {
+		return nil, errNoQuery
+	}
+	return q.QueryContext(ctx, query, args...)
+}
+
+type executor interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+var (
+	errNoExec  = errors.New("outbox: the driver of Ent below has no ExecContext")
+	errNoQuery = errors.New("outbox: the driver of Ent below has no QueryContext")
+)

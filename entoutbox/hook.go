@@ -1,0 +1,134 @@
+package entoutbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"entgo.io/ent"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Mapper says which events mutations of one type cause. Make it with On.
+type Mapper struct {
+	takes func(m ent.Mutation) bool
+	fn    func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error)
+	err   error
+}
+
+// On makes a Mapper of fn, whose second parameter decides which mutations it is for:
+//
+//	entoutbox.On(func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) { ... })
+//
+// fn runs in the transaction of the mutation, after it was executed: once for each entity of a bulk, and not when nothing was
+// changed. v is what the mutation returned: the stored entity (*ent.Order) with its generated id after a create or the
+// update of one, the number of rows after a delete. OpOf(ctx) tells creates, updates, deletes and upserts apart. m.Client() reads in the
+// same transaction. An error of fn becomes the error of the mutation; roll the transaction back then.
+//
+// With the interface ent.Mutation in place of a type, fn sees the mutations of all types.
+func On[M ent.Mutation](fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error)) Mapper {
+	if fn == nil {
+		return Mapper{err: fmt.Errorf("outbox: On[%s] was given a nil function", reflect.TypeFor[M]())}
+	}
+	return Mapper{
+		takes: func(m ent.Mutation) bool { _, ok := m.(M); return ok },
+		fn: func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error) {
+			return fn(ctx, m.(M), v)
+		},
+	}
+}
+
+// OpOf says what the mutation did that an On function is called for: ctx is what it was given. An upsert (OnConflict) is OpUpsert, never
+// OpCreate. Elsewhere OpOf returns 0.
+func OpOf(ctx context.Context) core.Op {
+	op, _ := ctx.Value(opKey{}).(core.Op)
+	return op
+}
+
+type opKey struct{}
+
+// Hook returns a hook for client.Use (or client.Order.Use) that records the events that the mappers make of mutations, in the transaction
+// of the mutation. A mutation that a mapper is for and that is in no transaction is refused with ErrNoTransaction before it is
+// executed, and so is, with ErrNoAggregateID, one that does not say which rows it changes (see Config.AllowKeyless). Other mutations pass.
+//
+// An event without an AggregateID gets the id of its entity. What is wrong with a mapper (a nil function) is reported by every mutation,
+// and by Publish and Run.
+func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
+	h := &hook{ob: o, mappers: mappers}
+	for _, m := range mappers {
+		switch {
+		case m.err != nil:
+			o.fail(m.err)
+		case m.fn == nil:
+			o.fail(errors.New("outbox: Hook was given a Mapper that On did not make"))
+		}
+	}
+	return func(next ent.Mutator) ent.Mutator {
+		return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+			if err := o.problem(); err != nil {
+				return nil, err
+			}
+			return h.mutate(ctx, m, next)
+		})
+	}
+}
+
+// hook is what one call of Hook made.
+type hook struct {
+	ob      *Outbox
+	mappers []Mapper
+}
+
+func (h *hook) takes(m ent.Mutation) bool {
+	for _, mapper := range h.mappers {
+		if mapper.takes(m) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
+	if callOf(ctx).repeats(h, m) {
+		return next.Mutate(ctx, m) // another hook made a mutation of another kind of it, as soft deletes do
+	}
+	c := newCall(ctx, h, m)
+	if !h.takes(m) {
+		return next.Mutate(c.context(ctx), m)
+	}
+	if !c.identified() {
+		if err := h.ob.keyless(ctx, m, "does not say which rows it changes"); err != nil {
+			return nil, err
+		}
+		return next.Mutate(c.context(ctx), m)
+	}
+	t, err := txOfMutation(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, m.Type(), err)
+	}
+	c.begin(t)
+	defer c.end()
+	v, err := next.Mutate(c.context(ctx), m)
+	if err != nil {
+		return v, err
+	}
+	if err := c.capture(ctx, v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// keyless decides about a mutation that mappers want to see and that does not say what it changes.
+func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error {
+	if !o.cfg.AllowKeyless {
+		return fmt.Errorf("%w: %s of %s %s, and On functions are registered for them: change entities one by one, call Publish, or set Config.AllowKeyless",
+			ErrNoAggregateID, m.Op(), m.Type(), why)
+	}
+	if _, logged := o.warned.LoadOrStore(m.Type(), true); !logged && o.cfg.Logger != nil {
+		o.cfg.Logger.WarnContext(ctx, "outbox: a mutation "+why+" and causes no events",
+			"component", "outbox", "type", m.Type(), "op", m.Op().String())
+	}
+	return nil
+}

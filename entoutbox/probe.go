@@ -1,0 +1,89 @@
+package entoutbox
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Conn is what is bound to a transaction, or is not, in code generated with the feature sql/execquery: *ent.Tx, its Client(), every
+// mutation, and their Debug versions.
+type Conn interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// TxOf returns the transaction that conn is in, for use with core.Outbox.Publish and other packages, without a round trip to the database. The
+// error wraps ErrNoTransaction when conn is in none, and ErrNotWrapped when its client was not made with Driver.
+//
+// Clients generated without sql/execquery have no method ExecContext: use WithTx, and core.TxFromContext.
+func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
+	t, err := find(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return t.core, nil
+}
+
+// probe travels in a context through the generated code to the driver, which writes its answer into it.
+type probe struct {
+	seen bool
+	tx   *tx
+}
+
+type probeKey struct{}
+
+// probeQuery is answered without executing it by driver and tx; other drivers do execute it, so it must be harmless everywhere.
+const probeQuery = "SELECT 1 /* outbox:in_transaction */"
+
+func find(ctx context.Context, conn Conn) (*tx, error) {
+	if isNil(conn) {
+		return nil, fmt.Errorf("%w: nil was given in place of one", ErrNoTransaction)
+	}
+	var p probe
+	_, err := conn.ExecContext(context.WithValue(ctx, probeKey{}, &p), probeQuery)
+	switch {
+	case p.tx != nil:
+		return p.tx, nil
+	case p.seen:
+		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you", ErrNoTransaction, conn)
+	case errors.Is(err, sql.ErrTxDone):
+		return nil, fmt.Errorf("%w: %w", ErrNoTransaction, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrNotWrapped, err)
+	}
+	return nil, ErrNotWrapped
+}
+
+// answer recognises a probe and tells it the transaction, nil for none.
+func answer(ctx context.Context, query string, t *tx) bool {
+	if query != probeQuery {
+		return false
+	}
+	p, ok := ctx.Value(probeKey{}).(*probe)
+	if !ok {
+		return false
+	}
+	p.seen, p.tx = true, t
+	return true
+}
+
+// driverResult is that of a probe.
+type driverResult struct{}
+
+var _ sqldriver.Result = driverResult{}
+
+func (driverResult) LastInsertId() (int64, error) { return 0, nil }
+func (driverResult) RowsAffected() (int64, error) { return 0, nil }
+
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Pointer && r.IsNil()
+}

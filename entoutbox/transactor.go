@@ -1,0 +1,183 @@
+package entoutbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Tx is what generated transactions (*ent.Tx) have in common.
+type Tx interface {
+	Commit() error
+	Rollback() error
+}
+
+// WithTx runs fn in a transaction that begin begins: client.Tx, or a function that calls client.BeginTx. It commits when fn returns nil,
+// and rolls back when fn returns an error or panics. The context given to fn carries the transaction: Publish finds it there, and mutations of
+// tx with that context are captured even when the client was generated without the feature sql/execquery.
+//
+// Within a transaction of the same database, fn runs in a savepoint, with the tx of that transaction.
+//
+// WithTx does not commit a transaction that the database may have rolled back behind fn, because fn ignored a deadlock, say: it
+// returns an error wrapping ErrTxAborted. A client that was not made with Driver is refused with ErrNotWrapped.
+func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error), fn func(ctx context.Context, tx T) error) error {
+	if begin == nil || fn == nil {
+		return errors.New("outbox: WithTx was given a nil function")
+	}
+	if outer := scopeOf(ctx); outer != nil && outer.tx.driver == driverOf(ctx, begin) {
+		if tx, ok := outer.user.(T); ok {
+			return outer.nested(ctx, func(ctx context.Context) error { return fn(ctx, tx) })
+		}
+	}
+	s := &scope{}
+	tx, err := begin(context.WithValue(ctx, arrivalKey{}, s))
+	if err != nil {
+		return err
+	}
+	ended := false
+	defer func() {
+		if !ended { // fn panicked, or called runtime.Goexit
+			_ = tx.Rollback()
+		}
+	}()
+	if s.tx == nil {
+		err = ErrNotWrapped
+	} else {
+		s.user = tx
+		err = fn(core.ContextWithTx(context.WithValue(ctx, scopeKey{}, s), s.tx.core), tx)
+		if err == nil {
+			err = s.tx.core.Err()
+		}
+	}
+	ended = true
+	if err != nil {
+		return withRollback(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// Transactor makes a core.Transactor of begin, as the inbox needs it: RunInTx runs its function in WithTx. FromContext returns
+// the transaction to work with. A nil begin is reported by RunInTx. The result is safe for use by several goroutines.
+func Transactor[T Tx](begin func(context.Context) (T, error)) core.Transactor {
+	return transactor[T]{begin}
+}
+
+type transactor[T Tx] struct {
+	begin func(context.Context) (T, error)
+}
+
+func (r transactor[T]) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	if r.begin == nil {
+		return errors.New("outbox: Transactor was given a nil function")
+	}
+	if fn == nil {
+		return errors.New("outbox: RunInTx was given a nil function")
+	}
+	return WithTx(ctx, r.begin, func(ctx context.Context, _ T) error { return fn(ctx, scopeOf(ctx).tx.core) })
+}
+
+// FromContext returns the transaction that WithTx, or RunInTx of a Transactor, put into ctx, else an error wrapping ErrNoTransaction:
+//
+//	tx, err := entoutbox.FromContext[*ent.Tx](ctx)
+func FromContext[T Tx](ctx context.Context) (T, error) {
+	var none T
+	s := scopeOf(ctx)
+	if s == nil {
+		return none, fmt.Errorf("%w of Ent in the context", ErrNoTransaction)
+	}
+	tx, ok := s.user.(T)
+	if !ok {
+		return none, fmt.Errorf("%w: the one of Ent in the context is a %T, not a %T", ErrNoTransaction, s.user, none)
+	}
+	return tx, nil
+}
+
+// scope is a transaction of WithTx: ours, and that of the generated code above it.
+type scope struct {
+	tx    *tx
+	user  any
+	depth int // of savepoints
+}
+
+type (
+	scopeKey   struct{} // in the context of fn
+	arrivalKey struct{} // in the context of begin
+	whoKey     struct{} // in the context of a begin that shall begin nothing
+)
+
+func scopeOf(ctx context.Context) *scope {
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	return s
+}
+
+// arrive tells WithTx which transaction it has begun.
+func arrive(ctx context.Context, t *tx) {
+	if s, ok := ctx.Value(arrivalKey{}).(*scope); ok && s.tx == nil {
+		s.tx = t
+	}
+}
+
+var errWho = errors.New("outbox: no transaction was to be begun")
+
+// driverOf finds the driver that begin ends in, without beginning a transaction; nil when it is not ours.
+func driverOf[T any](ctx context.Context, begin func(context.Context) (T, error)) *driver {
+	var who *driver
+	_, _ = begin(context.WithValue(ctx, whoKey{}, &who))
+	return who
+}
+
+// introduce answers driverOf.
+func (d *driver) introduce(ctx context.Context) error {
+	who, ok := ctx.Value(whoKey{}).(**driver)
+	if !ok {
+		return nil
+	}
+	*who = d
+	return errWho
+}
+
+// nested runs fn in a savepoint.
+func (s *scope) nested(ctx context.Context, fn func(context.Context) error) error {
+	s.depth++
+	defer func() { s.depth-- }()
+	name := fmt.Sprintf("outbox_%d", s.depth)
+	if _, err := s.tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
+		return err
+	}
+	ended := false
+	undo := func() error {
+		// The context of fn may be the reason for the rollback, and must not be in its way.
+		undoCtx := context.WithoutCancel(ctx)
+		if _, err := s.tx.ExecContext(undoCtx, "ROLLBACK TO SAVEPOINT "+name); err != nil {
+			return err
+		}
+		_, err := s.tx.ExecContext(undoCtx, "RELEASE SAVEPOINT "+name)
+		return err
+	}
+	defer func() {
+		if !ended {
+			_ = undo()
+		}
+	}()
+	err := fn(ctx)
+	if err == nil {
+		err = s.tx.core.Err()
+	}
+	ended = true
+	if err != nil {
+		return withRollback(err, undo())
+	}
+	_, err = s.tx.ExecContext(ctx, "RELEASE SAVEPOINT "+name)
+	return err
+}
+
+// withRollback adds a failed rollback to the error that asked for it, unless the transaction had already ended.
+func withRollback(err, rollback error) error {
+	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("outbox: roll back: %w", rollback))
+}

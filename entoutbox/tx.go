@@ -1,0 +1,156 @@
+package entoutbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// tx is a transaction of driver. Generated code runs its statements through Exec and Query; clients generated with sql/execquery run
+// those of the application through ExecContext and QueryContext.
+type tx struct {
+	dialect.Tx // what executes
+	driver     *driver
+	followed   *sqloutbox.Tx
+	core       core.Tx // followed, for those who publish
+
+	mu   sync.Mutex
+	open []*call // creates that Hook is in the middle of, oldest first
+}
+
+// follow completes a transaction that has just begun.
+func (t *tx) follow(followed *sqloutbox.Tx) {
+	t.followed, t.core = followed, followed
+	if _, ok := followed.Conn().(foreign); ok {
+		t.core = struct{ core.Tx }{followed} // it has not all that *sqloutbox.Tx offers
+	}
+}
+
+// Exec implements dialect.Tx.
+func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
+	if err := noteInsert(ctx, query); err != nil {
+		return err
+	}
+	err := t.Tx.Exec(ctx, query, args, v)
+	t.followed.Observe(query, nil, err)
+	return err
+}
+
+// Query implements dialect.Tx.
+func (t *tx) Query(ctx context.Context, query string, args, v any) error {
+	if err := noteInsert(ctx, query); err != nil {
+		return err
+	}
+	err := t.Tx.Query(ctx, query, args, v)
+	var rows *sql.Rows
+	if r, ok := v.(*entsql.Rows); ok && err == nil {
+		if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
+			t.followed.Taint() // nobody will see an error that comes while these are read
+		}
+	}
+	t.followed.Observe(query, rows, err)
+	return err
+}
+
+// ExecContext runs a statement of the application. It also answers the question in whose transaction something is.
+func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if answer(ctx, query, t) {
+		return driverResult{}, nil
+	}
+	e, ok := t.Tx.(executor)
+	if !ok {
+		return nil, errNoExec
+	}
+	res, err := e.ExecContext(ctx, query, args...)
+	t.followed.Observe(query, nil, err)
+	return res, err
+}
+
+// QueryContext is ExecContext for statements that return rows.
+func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	q, ok := t.Tx.(querier)
+	if !ok {
+		return nil, errNoQuery
+	}
+	rows, err := q.QueryContext(ctx, query, args...)
+	t.followed.Observe(query, rows, err)
+	return rows, err
+}
+
+// Commit commits.
+func (t *tx) Commit() error { return t.followed.Commit() }
+
+// Rollback rolls back.
+func (t *tx) Rollback() error { return t.followed.Rollback() }
+
+// connOf returns what runs the outbox's own statements in a transaction of Ent. They go around loggers; its end does not.
+func connOf(below dialect.Tx) sqloutbox.TxConn {
+	for inner := below; ; {
+		switch t := inner.(type) {
+		case *dialect.DebugTx:
+			inner = t.Tx
+			continue
+		case *entsql.Tx:
+			if sqlTx, ok := t.Tx.(*sql.Tx); ok {
+				return conn{Tx: sqlTx, end: below}
+			}
+		}
+		return foreign{below}
+	}
+}
+
+// conn is a *sql.Tx whose end goes through the driver above it.
+type conn struct {
+	*sql.Tx
+	end dialect.Tx
+}
+
+func (c conn) Commit() error   { return c.end.Commit() }
+func (c conn) Rollback() error { return c.end.Rollback() }
+
+// foreign is a transaction of a driver that is not Ent's.
+type foreign struct{ dialect.Tx }
+
+func (f foreign) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	var res entsql.Result
+	if args == nil {
+		args = []any{}
+	}
+	if err := f.Exec(ctx, query, args, &res); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+func (f foreign) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if q, ok := f.Tx.(querier); ok {
+		return q.QueryContext(ctx, query, args...)
+	}
+	var rows entsql.Rows
+	if args == nil {
+		args = []any{}
+	}
+	if err := f.Query(ctx, query, args, &rows); err != nil {
+		return nil, err
+	}
+	r, ok := rows.ColumnScanner.(*sql.Rows)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("outbox: the transaction %T returned rows of type %T", f.Tx, rows.ColumnScanner), rows.Close())
+	}
+	return r, nil
+}
+
+var errForeign = errors.New("outbox: the driver of Ent does not offer this")
+
+// QueryRowContext is never called: *sqloutbox.Tx is not handed out on top of a foreign.
+func (f foreign) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
+
+func (f foreign) PrepareContext(context.Context, string) (*sql.Stmt, error) { return nil, errForeign }

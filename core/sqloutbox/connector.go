@@ -85,8 +85,11 @@ func checkDialect(d core.Dialect) error {
 }
 
 // dialectOfDriver tells the dialect by the import path of the driver, so that no driver needs to be imported.
-func dialectOfDriver(d driver.Driver) (core.Dialect, error) {
-	t := reflect.TypeOf(d)
+func dialectOfDriver(d driver.Driver) (core.Dialect, error) { return dialectOfImplementation(d) }
+
+// dialectOfImplementation does it for anything that the driver implements.
+func dialectOfImplementation(v any) (core.Dialect, error) {
+	t := reflect.TypeOf(v)
 	if t == nil {
 		return "", errors.New("outbox: the driver is nil: name the dialect")
 	}

@@ -15,6 +15,7 @@ type trackingConn struct {
 	inner   driver.Conn
 	dialect core.Dialect
 	tracker *core.Tracker // of the open transaction, else nil
+	vetoes  []*veto       // in the open transaction
 }
 
 var (
@@ -48,7 +49,7 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		return nil, err
 	}
 	c.lose()
-	c.tracker = core.NewTracker(c.dialect)
+	c.tracker, c.vetoes = core.NewTracker(c.dialect), nil
 	if p, ok := ctx.Value(probeKey{}).(*probe); ok {
 		p.seen, p.tracker, p.dialect = true, c.tracker, c.dialect
 	}
@@ -205,6 +206,9 @@ type trackingTx struct {
 
 func (t *trackingTx) Commit() error {
 	defer t.leave()
+	if err := t.conn.vetoed(); err != nil {
+		return t.refuse(err)
+	}
 	return t.tracker.Commit(t.inner.Commit)
 }
 
@@ -217,7 +221,7 @@ func (t *trackingTx) Rollback() error {
 
 func (t *trackingTx) leave() {
 	if t.conn.tracker == t.tracker {
-		t.conn.tracker = nil
+		t.conn.tracker, t.conn.vetoes = nil, nil
 	}
 }
 

@@ -33,6 +33,10 @@ func (c *trackingConn) answer(ctx context.Context, query string) bool {
 	if !strings.Contains(query, probeMark) {
 		return false
 	}
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		c.visit(ctx, v)
+		return true
+	}
 	p, ok := ctx.Value(probeKey{}).(*probe)
 	if !ok {
 		return false

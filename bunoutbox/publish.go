@@ -1,0 +1,53 @@
+package bunoutbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// Publish records events in the transaction of tx, in one statement where the database allows it. They leave after the commit. A
+// nil tx stands for the one that ctx carries (see RunInTx). Errors are those of core.Outbox.Publish; outside a transaction,
+// as with a *bun.DB, it is ErrNoTransaction and nothing was written. After an error roll the transaction back.
+func (o *Outbox) Publish(ctx context.Context, tx bun.IDB, events ...core.Event) error {
+	if err := o.ready(); err != nil {
+		return err
+	}
+	var own core.Tx
+	if tx != nil {
+		var err error
+		if own, err = TxOf(ctx, tx); err != nil {
+			return err
+		}
+	}
+	_, err := o.core.Publish(ctx, own, events...)
+	return err
+}
+
+// TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages. tx is a bun.Tx, also one of a
+// savepoint, or a bun.Conn on whose connection a transaction is open. Without a transaction TxOf returns an error wrapping
+// ErrNoTransaction. A transaction that was begun neither on a pool of sqloutbox.Connector nor by RunInTx is not tracked, and
+// costs what sqloutbox.TxOf says.
+func TxOf(ctx context.Context, tx bun.IDB) (core.Tx, error) {
+	switch tx := tx.(type) {
+	case bun.Tx:
+		return sqloutbox.TxOf(ctx, tx.Tx)
+	case *bun.Tx:
+		if tx != nil {
+			return sqloutbox.TxOf(ctx, tx.Tx)
+		}
+	case bun.Conn:
+		return sqloutbox.TxOf(ctx, tx.Conn)
+	case *bun.Conn:
+		if tx != nil {
+			return sqloutbox.TxOf(ctx, tx.Conn)
+		}
+	case *bun.DB:
+		return nil, fmt.Errorf("%w: a *bun.DB is none; use RunInTx or BeginTx and give the bun.Tx", ErrNoTransaction)
+	}
+	return nil, fmt.Errorf("%w: got %T; give the bun.Tx", ErrNoTransaction, tx)
+}

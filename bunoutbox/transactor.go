@@ -1,0 +1,129 @@
+package bunoutbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// RunInTx runs fn in a transaction that is tracked, whether or not the pool was opened with sqloutbox.Connector: it commits when fn
+// returns nil, and rolls back when it returns an error or panics. Whatever fn does to tx is followed, with any context.
+// The context given to fn carries tx: FromContext and Publish with a nil transaction find it. Within such a context RunInTx
+// runs fn in a savepoint. It does not commit a transaction that the database may have rolled back behind fn, because fn ignored a
+// deadlock, say: it returns an error wrapping ErrTxAborted.
+func (o *Outbox) RunInTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+	return o.RunInTxOptions(ctx, nil, fn)
+}
+
+// RunInTxOptions is RunInTx with options for a new transaction. They do not apply to a savepoint.
+func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions, fn func(ctx context.Context, tx bun.Tx) error) error {
+	if err := o.ready(); err != nil {
+		return err
+	}
+	if fn == nil {
+		return errNilFunction
+	}
+	return runInTx(ctx, o.db, o.dialect, opts, func(ctx context.Context, tx bun.Tx, _ core.Tx) error { return fn(ctx, tx) })
+}
+
+// Transactor makes a core.Transactor of db, which may have the hook of an Outbox or not. RunInTx does what Outbox.RunInTx
+// does; FromContext returns the bun.Tx to work with. A db that is nil or of an unsupported dialect is reported by RunInTx.
+func Transactor(db *bun.DB) core.Transactor { return &transactor{db: db} }
+
+// FromContext returns the transaction that RunInTx put into ctx, else an error wrapping ErrNoTransaction.
+func FromContext(ctx context.Context) (bun.Tx, error) {
+	in, ok := ctx.Value(ctxKey{}).(inTx)
+	if !ok {
+		return bun.Tx{}, fmt.Errorf("%w of Bun in the context", ErrNoTransaction)
+	}
+	return in.tx, nil
+}
+
+type ctxKey struct{}
+
+// inTx is what a context carries: the innermost transaction or savepoint, and the pool it was begun on.
+type inTx struct {
+	tx   bun.Tx
+	pool *sql.DB
+}
+
+var errNilFunction = errors.New("outbox: RunInTx was given a nil function")
+
+type transactor struct{ db *bun.DB }
+
+func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	if fn == nil {
+		return errNilFunction
+	}
+	d, err := dialectOf(r.db)
+	if err != nil {
+		return err
+	}
+	return runInTx(ctx, r.db, d, nil, func(ctx context.Context, _ bun.Tx, tx core.Tx) error { return fn(ctx, tx) })
+}
+
+type body func(ctx context.Context, btx bun.Tx, tx core.Tx) error
+
+func runInTx(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOptions, fn body) (err error) {
+	if outer, ok := ctx.Value(ctxKey{}).(inTx); ok && outer.pool == db.DB {
+		return nested(ctx, outer, fn)
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	tracked, err := sqloutbox.TrackConn(ctx, conn.Conn, d)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	conn.Conn = tracked
+	defer func() { _ = conn.Close() }() // the transaction has ended, and told how
+	return conn.RunInTx(ctx, opts, func(bunCtx context.Context, btx bun.Tx) error {
+		return inside(bunCtx, inTx{tx: btx, pool: db.DB}, fn)
+	})
+}
+
+// nested runs fn in a savepoint. Its context must not be in the way when the savepoint is rolled back: the end of it may be the reason.
+func nested(ctx context.Context, outer inTx, fn body) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	sp, err := outer.tx.BeginTx(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return err
+	}
+	ended := false
+	defer func() {
+		if !ended { // fn panicked, or called runtime.Goexit
+			_ = sp.Rollback()
+		}
+	}()
+	err = inside(ctx, inTx{tx: sp, pool: outer.pool}, fn)
+	ended = true
+	if err != nil {
+		if undo := sp.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
+			return errors.Join(err, fmt.Errorf("outbox: roll back: %w", undo))
+		}
+		return err
+	}
+	return sp.Commit()
+}
+
+// inside runs fn with a context that carries its transaction.
+func inside(ctx context.Context, in inTx, fn body) error {
+	tx, err := TxOf(ctx, in.tx)
+	if err != nil {
+		return err
+	}
+	ctx = core.ContextWithTx(context.WithValue(ctx, ctxKey{}, in), tx)
+	if err := fn(ctx, in.tx, tx); err != nil {
+		return err
+	}
+	return tx.Err()
+}

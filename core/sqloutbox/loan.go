@@ -1,0 +1,137 @@
+package sqloutbox
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// TrackConn returns conn as one whose transactions are tracked, though its pool was opened without Connector. When the pool was
+// opened with it, that is conn itself. For authors of adapters: what is begun on the result is followed exactly, savepoints
+// and prepared statements included, whoever runs the statements.
+//
+// The result takes conn over: closing it gives the connection back to its pool, and conn must not be used by itself any more. An empty d
+// is told from the driver as Connector does it. After an error conn is as it was.
+func TrackConn(ctx context.Context, conn *sql.Conn, d core.Dialect) (*sql.Conn, error) {
+	if conn == nil {
+		return nil, errors.New("outbox: TrackConn was given a nil *sql.Conn")
+	}
+	tracked := false
+	var err error
+	if raw := conn.Raw(func(dc any) error {
+		if _, tracked = dc.(interface{ tracking() *trackingConn }); tracked {
+			return nil
+		}
+		d, err = dialectOfConn(dc, d)
+		return nil
+	}); raw != nil {
+		return nil, raw
+	}
+	if tracked || err != nil {
+		return conn, err
+	}
+	l := &loan{taken: make(chan lent, 1), done: make(chan error, 1), back: make(chan struct{})}
+	go l.hold(conn)
+	got := <-l.taken
+	if got.err != nil {
+		return nil, got.err
+	}
+	own := lentConn{trackingConn: &trackingConn{inner: got.conn, dialect: d}, giveBack: l.giveBack}
+	tracking, err := own.open(ctx)
+	if err != nil {
+		_ = own.Close()
+		return nil, err
+	}
+	return tracking, nil
+}
+
+func dialectOfConn(dc any, d core.Dialect) (core.Dialect, error) {
+	if d != "" {
+		return d, checkDialect(d)
+	}
+	return dialectOfImplementation(dc)
+}
+
+// loan takes the driver's connection out of a *sql.Conn for as long as Raw may hold it.
+type loan struct {
+	taken chan lent
+	done  chan error // what Raw is to return
+	back  chan struct{}
+}
+
+type lent struct {
+	conn driver.Conn
+	err  error
+}
+
+func (l *loan) hold(conn *sql.Conn) {
+	defer close(l.back)
+	asked := false
+	err := conn.Raw(func(dc any) error {
+		asked = true
+		own, ok := dc.(driver.Conn)
+		if !ok {
+			l.taken <- lent{err: errors.New("outbox: the connection of the driver is none")}
+			return nil
+		}
+		l.taken <- lent{conn: own}
+		return <-l.done
+	})
+	if !asked {
+		l.taken <- lent{err: err}
+	}
+	_ = conn.Close()
+}
+
+// giveBack ends the loan, and returns when the pool has its connection again. With driver.ErrBadConn the pool throws it away.
+func (l *loan) giveBack(err error) {
+	l.done <- err
+	<-l.back
+}
+
+// lentConn is a connection of a *sql.DB that does not own it.
+type lentConn struct {
+	*trackingConn
+	giveBack func(error)
+}
+
+func (c *trackingConn) tracking() *trackingConn { return c }
+
+// open returns the connection as database/sql presents it.
+func (c lentConn) open(ctx context.Context) (*sql.Conn, error) {
+	pool := sql.OpenDB(lentConnector{c})
+	pool.SetMaxIdleConns(-1) // so that closing the *sql.Conn closes the lentConn
+	conn, err := pool.Conn(ctx)
+	// Closing the pool ends what it does in the background. The connection that is out stays usable.
+	return conn, errors.Join(err, pool.Close())
+}
+
+// ResetSession is for the pool that owns the connection to call.
+func (c lentConn) ResetSession(context.Context) error { return nil }
+
+// Close gives the connection back. The pool must not go on with one on which a transaction is open.
+func (c lentConn) Close() error {
+	if c.giveBack == nil {
+		return nil
+	}
+	t := c.tracker
+	if t == nil {
+		c.giveBack(nil)
+		return nil
+	}
+	c.trackingConn.tracker = nil
+	c.giveBack(driver.ErrBadConn)
+	t.RolledBack()
+	return nil
+}
+
+type lentConnector struct{ conn lentConn }
+
+func (c lentConnector) Connect(context.Context) (driver.Conn, error) { return c.conn, nil }
+
+func (c lentConnector) Driver() driver.Driver {
+	return unusableDriver{errors.New("outbox: this pool has one connection, which is out")}
+}

@@ -1,0 +1,145 @@
+package sqloutbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// visitQuery is answered by a connection of Connector, as probeQuery is.
+const visitQuery = "SELECT 1 /* " + probeMark + " visit */"
+
+type visitKey struct{}
+
+type visit struct {
+	fn   func(*VisitedTx) error
+	seen bool
+	err  error
+}
+
+// Visit runs fn in the transaction behind exec. It is for authors of adapters whose ORM lets a hook run a statement where the hook's own
+// statement runs, but does not show the transaction. exec must run the statement it is given there, with the context it
+// is given; the connection answers it without sending it.
+//
+// fn is run within that call of exec: it must do its work through the VisitedTx alone, because the transaction that exec
+// uses waits for it, and the VisitedTx is of no use afterwards. Visit returns the error of fn. It returns one wrapping
+// core.ErrNoTransaction when the connection is in no transaction, and one wrapping core.ErrUntracked when it is neither of Connector nor
+// of TrackConn; the statement, a SELECT of a constant, has then been executed.
+func Visit(ctx context.Context, exec func(ctx context.Context, query string) error, fn func(tx *VisitedTx) error) error {
+	v := &visit{fn: fn}
+	err := exec(context.WithValue(ctx, visitKey{}, v), visitQuery)
+	switch {
+	case v.seen:
+		return v.err
+	case err != nil:
+		return probeError(err)
+	}
+	return fmt.Errorf("%w: open the pool with sqloutbox.Connector", core.ErrUntracked)
+}
+
+// VisitedTx is the transaction that Visit found.
+type VisitedTx struct {
+	visited *trackingConn
+	conn    *sql.Conn // made when it is needed
+	ended   bool
+}
+
+var _ core.Tx = (*VisitedTx)(nil)
+
+// visit answers visitQuery.
+func (c *trackingConn) visit(ctx context.Context, v *visit) {
+	v.seen = true
+	if c.tracker == nil {
+		v.err = fmt.Errorf("%w: the connection of this statement is not in one", core.ErrNoTransaction)
+		return
+	}
+	tx := &VisitedTx{visited: c}
+	defer tx.end()
+	v.err = v.fn(tx)
+}
+
+func (t *VisitedTx) end() {
+	t.ended = true
+	if t.conn != nil {
+		_ = t.conn.Close()
+	}
+}
+
+// session is how database/sql runs statements on the connection while the pool it belongs to waits.
+func (t *VisitedTx) session(ctx context.Context) (_ *sql.Conn, err error) {
+	if t.ended {
+		return nil, errors.New("outbox: the transaction of Visit was used after it")
+	}
+	if t.conn == nil {
+		t.conn, err = lentConn{trackingConn: t.visited}.open(ctx)
+	}
+	return t.conn, err
+}
+
+// Exec implements core.Tx.
+func (t *VisitedTx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	conn, err := t.session(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return execRows(ctx, conn, query, args)
+}
+
+// Query implements core.Tx.
+func (t *VisitedTx) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	conn, err := t.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return queryRows(ctx, conn, query, args)
+}
+
+// Dialect implements core.Tx.
+func (t *VisitedTx) Dialect() core.Dialect { return t.visited.dialect }
+
+// Tracked implements core.Tx: it is true.
+func (t *VisitedTx) Tracked() bool { return true }
+
+// OnOutcome implements core.Tx.
+func (t *VisitedTx) OnOutcome(fn func(core.Outcome)) { t.visited.tracker.OnOutcome(fn) }
+
+// Err implements core.Tx.
+func (t *VisitedTx) Err() error { return t.visited.tracker.Err() }
+
+// Veto makes the COMMIT of the transaction roll back and return err, unless what has been done so far is rolled back to a savepoint
+// before: for hooks that cannot make their statement fail.
+func (t *VisitedTx) Veto(err error) {
+	v := &veto{err: err}
+	t.visited.vetoes = append(t.visited.vetoes, v)
+	t.visited.tracker.OnOutcome(func(o core.Outcome) { v.lifted = o == core.RolledBack })
+}
+
+// Vetoed returns the error of the first Veto that stands, else nil.
+func (t *VisitedTx) Vetoed() error { return t.visited.vetoed() }
+
+type veto struct {
+	err    error
+	lifted bool
+}
+
+func (c *trackingConn) vetoed() error {
+	for _, v := range c.vetoes {
+		if !v.lifted {
+			return v.err
+		}
+	}
+	return nil
+}
+
+// refuse ends a transaction that was vetoed in place of its COMMIT.
+func (t *trackingTx) refuse(cause error) error {
+	rollback := t.inner.Rollback()
+	t.tracker.RolledBack()
+	if rollback != nil {
+		return fmt.Errorf("outbox: not committed: %w; roll back: %w", cause, rollback)
+	}
+	return fmt.Errorf("outbox: rolled back instead of committed: %w", cause)
+}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"path"
-	"strconv"
-	"strings"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -29,31 +27,18 @@ func Migrations(cfg Config) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := path.Join("schema", string(n.dialect))
-	files, err := schema.ReadDir(dir)
+	return load(n.dialect, n.expand)
+}
+
+// load reads the files of a dialect.
+func load(d core.Dialect, expand func(string) string) ([]Migration, error) {
+	files, err := sqlkit.Files(schema, d)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("sqloutbox: %w", err)
 	}
-	var all []Migration
-	for _, f := range files { // sorted by name: 0001_init.down.sql, 0001_init.up.sql, ...
-		base, up := strings.CutSuffix(f.Name(), ".up.sql")
-		if !up {
-			continue
-		}
-		number, name, _ := strings.Cut(base, "_")
-		version, err := strconv.Atoi(number)
-		if err != nil {
-			return nil, fmt.Errorf("sqloutbox: schema file %s: %w", f.Name(), err)
-		}
-		m := Migration{Version: version, Name: name}
-		for suffix, dest := range map[string]*string{".up.sql": &m.Up, ".down.sql": &m.Down} {
-			text, err := schema.ReadFile(path.Join(dir, base+suffix))
-			if err != nil {
-				return nil, err
-			}
-			*dest = n.expand(string(text))
-		}
-		all = append(all, m)
+	all := make([]Migration, len(files))
+	for i, f := range files {
+		all[i] = Migration{Version: f.Version, Name: f.Name, Up: expand(f.Up), Down: expand(f.Down)}
 	}
 	return all, nil
 }
@@ -62,16 +47,21 @@ func Migrations(cfg Config) ([]Migration, error) {
 // name yet. Any number of processes may call it at once. It needs the right to create tables; where an application must not
 // have it, apply what Migrations returns with the tool of your choice.
 func (r *Repository) Migrate(ctx context.Context) error {
-	migrations, err := Migrations(Config{Dialect: r.dialect, Schema: r.names.schema, Prefix: r.names.prefix})
+	plan, err := r.plan()
 	if err != nil {
 		return err
-	}
-	plan := sqlkit.Plan{Dialect: r.dialect, Schema: r.names.schema, Table: r.names.prefix + "migration"}
-	for _, m := range migrations {
-		plan.Steps = append(plan.Steps, sqlkit.Step{Version: m.Version, Name: m.Name, Up: m.Up})
 	}
 	if err := sqlkit.Migrate(ctx, r.db, plan); err != nil {
 		return fmt.Errorf("sqloutbox: migrate: %w", err)
 	}
 	return nil
+}
+
+func (r *Repository) plan() (sqlkit.Plan, error) {
+	plan := sqlkit.Plan{Dialect: r.dialect, Schema: r.names.schema, Table: r.names.prefix + "migration"}
+	migrations, err := load(r.dialect, r.names.expand)
+	for _, m := range migrations {
+		plan.Steps = append(plan.Steps, sqlkit.Step{Version: m.Version, Name: m.Name, Up: m.Up})
+	}
+	return plan, err
 }

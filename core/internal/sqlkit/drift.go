@@ -1,0 +1,203 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// ReadOnly reports whether the database accepts no writes: a standby, or a server set read_only.
+func ReadOnly(ctx context.Context, db Conn, d core.Dialect) (bool, error) {
+	query := map[core.Dialect]string{
+		core.Postgres: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
+		core.MySQL:    "SELECT @@global.read_only",
+		core.SQLite:   "SELECT 0",
+	}[d]
+	is, err := ints(ctx, db, query)
+	return len(is) > 0 && is[0] != 0, err
+}
+
+// Drift compares the tables in the database with those that the steps of p create, and names everything that is missing or different:
+// tables, columns and their types, indexes, the engine and the collations on MySQL. Collations of diagnostic columns, texts that only
+// people read, do not matter.
+func Drift(ctx context.Context, db Conn, p Plan, diagnostic map[string]bool) (drift []error, err error) {
+	for _, t := range wantedTables(p.Steps) {
+		got, err := foundTable(ctx, db, p, t.name)
+		if err != nil {
+			return nil, err
+		}
+		drift = append(drift, t.compare(got, diagnostic)...)
+	}
+	return drift, nil
+}
+
+// tableShape is what matters about a table.
+type tableShape struct {
+	name    string
+	columns map[string]string // name -> type
+	order   []string
+	indexes []string
+	exists  bool
+	engine  string // MySQL
+	folding []string
+}
+
+func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift []error) {
+	if !got.exists {
+		return []error{fmt.Errorf("table %s is missing", t.name)}
+	}
+	if got.engine != "" && !strings.EqualFold(got.engine, "InnoDB") {
+		drift = append(drift, fmt.Errorf("table %s has engine %s, which has no transactions; want InnoDB", t.name, got.engine))
+	}
+	for _, c := range t.order {
+		switch is, ok := got.columns[c]; {
+		case !ok:
+			drift = append(drift, fmt.Errorf("column %s.%s is missing; want %s", t.name, c, t.columns[c]))
+		case is != t.columns[c]:
+			drift = append(drift, fmt.Errorf("column %s.%s has type %s, want %s", t.name, c, is, t.columns[c]))
+		}
+	}
+	for _, c := range got.folding {
+		if _, ours := t.columns[c]; ours && !diagnostic[c] {
+			drift = append(drift, fmt.Errorf("column %s.%s has a collation that takes different texts for equal; want a binary one", t.name, c))
+		}
+	}
+	for _, i := range t.indexes {
+		if !slices.Contains(got.indexes, i) {
+			drift = append(drift, fmt.Errorf("index %s on %s is missing or not valid", i, t.name))
+		}
+	}
+	return drift
+}
+
+var (
+	createTable = regexp.MustCompile(`(?s)^CREATE TABLE IF NOT EXISTS (\S+) \((.*)`)
+	createIndex = regexp.MustCompile(`^CREATE INDEX IF NOT EXISTS (\S+) ON (\S+) `)
+	columnLine  = regexp.MustCompile(`(?m)^ {4}([a-z_]+) +([A-Za-z]+(?:\([0-9]+\))?)`)
+	keyLine     = regexp.MustCompile(`(?m)^ {4}(?:UNIQUE )?KEY (\S+) \(`)
+)
+
+// wantedTables reads the tables out of the migrations, so that there is one description of them.
+func wantedTables(steps []Step) []*tableShape {
+	var all []*tableShape
+	byName := map[string]*tableShape{}
+	for _, step := range steps {
+		for _, s := range Statements(step.Up) {
+			if t := createTable.FindStringSubmatch(s); t != nil {
+				shape := &tableShape{name: plain(t[1]), columns: map[string]string{}}
+				for _, c := range columnLine.FindAllStringSubmatch(t[2], -1) {
+					shape.columns[c[1]] = typeName(c[2])
+					shape.order = append(shape.order, c[1])
+				}
+				for _, k := range keyLine.FindAllStringSubmatch(t[2], -1) {
+					shape.indexes = append(shape.indexes, plain(k[1]))
+				}
+				all, byName[shape.name] = append(all, shape), shape
+			}
+			if i := createIndex.FindStringSubmatch(s); i != nil {
+				byName[plain(i[2])].indexes = append(byName[plain(i[2])].indexes, plain(i[1]))
+			}
+		}
+	}
+	return all
+}
+
+// plain takes quotes and schema off a name.
+func plain(quoted string) string {
+	return strings.Trim(quoted[strings.LastIndexByte(quoted, '.')+1:], "`\"")
+}
+
+// typeName brings the spellings of a type together.
+func typeName(t string) string {
+	t = strings.ToLower(t)
+	switch base, _, _ := strings.Cut(t, "("); base {
+	case "int", "bigint", "tinyint", "smallint": // the display width means nothing
+		return base
+	case "json": // what MariaDB makes of it
+		return "longtext"
+	case "timestamp with time zone":
+		return "timestamptz"
+	}
+	return t
+}
+
+const (
+	postgresColumns = `SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped`
+	postgresIndexes = `SELECT c.relname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = to_regclass($1::text) AND i.indisvalid`
+	mysqlColumns = `SELECT column_name, column_type, COALESCE(collation_name LIKE '%\\_bin', 1) FROM information_schema.columns
+WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`
+	mysqlIndexes = `SELECT DISTINCT index_name FROM information_schema.statistics
+WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`
+	mysqlEngine = `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`
+	// SQLite's functions show generated columns only under another name; there are none.
+	sqliteColumns = `SELECT name, type FROM pragma_table_info(?)`
+	sqliteIndexes = `SELECT name FROM pragma_index_list(?)`
+)
+
+// foundTable reads a table's shape out of the database.
+func foundTable(ctx context.Context, db Conn, p Plan, name string) (tableShape, error) {
+	columns, indexes, args := sqliteColumns, sqliteIndexes, []any{name}
+	switch p.Dialect {
+	case core.Postgres:
+		quoted := Quote(p.Dialect, name)
+		if p.Schema != "" {
+			quoted = Quote(p.Dialect, p.Schema) + "." + quoted
+		}
+		columns, indexes, args = postgresColumns, postgresIndexes, []any{quoted}
+	case core.MySQL:
+		columns, indexes, args = mysqlColumns, mysqlIndexes, []any{p.Schema, name}
+	case core.SQLite:
+	}
+	shape := tableShape{columns: map[string]string{}}
+	err := each(ctx, db, columns, args, func(rows *sql.Rows) error {
+		var name, typ string
+		binary := true
+		dest := []any{&name, &typ}
+		if p.Dialect == core.MySQL {
+			dest = append(dest, &binary)
+		}
+		err := rows.Scan(dest...)
+		shape.exists = true
+		shape.columns[name] = typeName(typ)
+		if !binary {
+			shape.folding = append(shape.folding, name)
+		}
+		return err
+	})
+	if err != nil {
+		return shape, err
+	}
+	err = each(ctx, db, indexes, args, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		shape.indexes = append(shape.indexes, name)
+		return err
+	})
+	if err == nil && p.Dialect == core.MySQL && shape.exists {
+		err = each(ctx, db, mysqlEngine, args, func(rows *sql.Rows) error { return rows.Scan(&shape.engine) })
+	}
+	return shape, err
+}
+
+// each calls scan for each row.
+func each(ctx context.Context, db Conn, query string, args []any, scan func(rows *sql.Rows) error) (err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,40 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Cleanup deletes the keys whose time to live is over, chunk by chunk, until none is left or ctx ends. It returns how many. Any number of
+// processes may do so at once.
+func (r *Runner) Cleanup(ctx context.Context) (deleted int, err error) {
+	if r.cfg.Store == nil {
+		return 0, errors.New("once: Cleanup needs Config.Store")
+	}
+	for {
+		n, err := r.cfg.Store.Cleanup(ctx, r.cfg.CleanupBatch)
+		r.obs.Cleaned(n, err)
+		deleted += n
+		if err != nil {
+			return deleted, fmt.Errorf("%w: cleanup: %w", ErrStore, err)
+		}
+		if n < r.cfg.CleanupBatch {
+			return deleted, nil
+		}
+	}
+}
+
+// Run cleans up now and then, every Config.CleanupInterval, until ctx ends; then it returns nil. Errors of the store go to the Observer and are
+// no reason to stop. One process that runs it is enough, and more do no harm.
+func (r *Runner) Run(ctx context.Context) error {
+	if r.cfg.Store == nil {
+		return errors.New("once: Run needs Config.Store")
+	}
+	for {
+		_, _ = r.Cleanup(ctx) // the Observer has heard of the error
+		if sleep(ctx, rand50(r.cfg.CleanupInterval)) != nil {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package once
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config says how a Runner works. Its zero value, with a store, is documented defaults.
+type Config struct {
+	// Store of the lease form, for Do. Required unless TxStore is set.
+	Store Store
+	// TxStore of the transaction form, for DoTx and RunInTx. Default: Store, when it is a TxStore too, as the one of package sqlonce is.
+	TxStore TxStore
+
+	// Lease is how long a key stays held by a process that died. Work may take longer: the lease is extended every third of
+	// it. Default: 30 s, at most MaxLease.
+	Lease time.Duration
+	// TTL is how long finished work is remembered; whoever comes later runs it again. It must be longer than anybody could ask
+	// again. Default: 24 h, at most MaxTTL.
+	TTL time.Duration
+	// MaxResult is the largest Result.Data, in bytes. Default: 1 MiB.
+	MaxResult int
+	// Wait is how long Do waits for somebody else who holds the key, before it returns ErrInProgress. Default: not at all.
+	Wait time.Duration
+	// StoreTimeout bounds one recording of an outcome, with its repetitions; it goes on when the caller's context has ended. It must be
+	// shorter than Lease. Default: 5 s, or half of a Lease that is not longer.
+	StoreTimeout time.Duration
+	// RefuseStale makes Do, DoTx and RunInTx return ErrAbandoned where an earlier holder disappeared without a word, instead of running the
+	// work again.
+	RefuseStale bool
+	// Node names this process in the keys it holds. Default: host name and process id. At most 128 bytes.
+	Node string
+	// CleanupInterval is the pause between two runs of the cleanup in Run, CleanupBatch how many keys one statement of it deletes.
+	// Default: 10 min and 1000.
+	CleanupInterval time.Duration
+	CleanupBatch    int
+
+	// Observer is told what happens, for metrics. Default: none.
+	Observer *Observer
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// withDefaults returns c with every zero field set to its default.
+func (c Config) withDefaults() Config {
+	if c.TxStore == nil {
+		if s, ok := c.Store.(TxStore); ok {
+			c.TxStore = s
+		}
+	}
+	def(&c.Lease, 30*time.Second)
+	def(&c.TTL, 24*time.Hour)
+	def(&c.MaxResult, 1<<20)
+	def(&c.StoreTimeout, min(5*time.Second, c.Lease/2))
+	def(&c.CleanupInterval, 10*time.Minute)
+	def(&c.CleanupBatch, 1000)
+	return c
+}
+
+// Validate reports every problem of c at once. New calls it.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var problems []error
+	bad := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("once: config: "+format, args...))
+	}
+	if c.Store == nil && c.TxStore == nil {
+		bad("Store is missing")
+	}
+	if err := CheckLease(c.Lease); err != nil {
+		bad("Lease: %w", err)
+	}
+	if err := CheckTTL(c.TTL); err != nil {
+		bad("TTL: %w", err)
+	}
+	if c.MaxResult < 0 {
+		bad("MaxResult %d is negative", c.MaxResult)
+	}
+	if c.Wait < 0 {
+		bad("Wait %s is negative", c.Wait)
+	}
+	if c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease {
+		bad("StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)
+	}
+	if p := textProblem(c.Node, 128, false); p != "" {
+		bad("Node %s", p)
+	}
+	if c.CleanupInterval < 0 {
+		bad("CleanupInterval %s is negative", c.CleanupInterval)
+	}
+	if c.CleanupBatch < 0 {
+		bad("CleanupBatch %d is negative", c.CleanupBatch)
+	}
+	return errors.Join(problems...)
+}

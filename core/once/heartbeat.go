@@ -1,0 +1,59 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// keepAlive extends the lease of c every third of it until stop is called, and ends the work's context with ErrLeaseLost when the lease is
+// gone, or may be because the store has not answered since held. stop waits for the end of what it began, and may be called again.
+func (r *Runner) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c Claim, held time.Time) (stop func()) {
+	// The caller's end does not end the lease: fn may need a while to stop.
+	beatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.beat(beatCtx, c, held); err != nil {
+			lost(err)
+			r.obs.LeaseLost(c.Key, err)
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// beat returns nil when ctx ends and an error wrapping ErrLeaseLost when the lease does.
+func (r *Runner) beat(ctx context.Context, c Claim, held time.Time) error {
+	every := r.cfg.Lease / 3
+	next := held.Add(every)
+	var last error // why the latest attempt failed
+	for {
+		end := held.Add(r.cfg.Lease)
+		if sleep(ctx, min(time.Until(next), time.Until(end))) != nil {
+			return nil
+		}
+		if !time.Now().Before(end) {
+			return fmt.Errorf("%w: it could not be extended in time: %w", ErrLeaseLost, last)
+		}
+		asked := time.Now()
+		tryCtx, cancel := context.WithDeadline(ctx, end)
+		err := r.cfg.Store.Extend(tryCtx, c, r.cfg.Lease)
+		cancel()
+		switch {
+		case err == nil:
+			held, last = asked, nil
+			next = held.Add(every)
+		case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrAlreadyDone):
+			return fmt.Errorf("%w: %w", ErrLeaseLost, err)
+		case ctx.Err() != nil:
+			return nil
+		default:
+			last = err
+			next = time.Now().Add(every / 8)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package once
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of the parts of a Key, in bytes.
+const (
+	MaxScope  = 255
+	MaxTenant = 64
+	MaxID     = 255
+)
+
+// Key names one piece of work. Two keys are the same only if all their bytes are: case, blanks and Unicode forms count.
+// Keys are comparable with ==. Every part is valid UTF-8 without control characters.
+type Key struct {
+	// Scope says what is done: the consumer and its handler, the method and route of a request, the type of a command. Required, at
+	// most MaxScope bytes. It is part of what is stored: choose it once and do not derive it from the name of a Go type. Use Scope
+	// to make one of several parts.
+	Scope string
+	// Tenant says for whom, where the same ID may come from different customers. At most MaxTenant bytes; may be empty.
+	Tenant string
+	// ID says which one: the event's id, the client's Idempotency-Key, the id of an order. Required, at most MaxID bytes.
+	ID string
+}
+
+// Scope joins parts to one text for Key.Scope so that different parts never make the same text: a "/" between them, with "/" and "%"
+// inside a part written as "%2F" and "%25".
+func Scope(parts ...string) string {
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		escaped[i] = scopeEscaper.Replace(p)
+	}
+	return strings.Join(escaped, "/")
+}
+
+var (
+	scopeEscaper = strings.NewReplacer("%", "%25", "/", "%2F")
+	keyEscaper   = strings.NewReplacer("%", "%25", "|", "%7C")
+	keyUnescaper = strings.NewReplacer("%25", "%", "%7C", "|")
+)
+
+// Validate names every problem of k at once. The error wraps ErrInvalidKey.
+func (k Key) Validate() error {
+	var problems []error
+	for _, part := range []struct {
+		name, text string
+		limit      int
+		required   bool
+	}{{"scope", k.Scope, MaxScope, true}, {"tenant", k.Tenant, MaxTenant, false}, {"id", k.ID, MaxID, true}} {
+		if p := textProblem(part.text, part.limit, part.required); p != "" {
+			problems = append(problems, fmt.Errorf("%s %s", part.name, p))
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%w: %w", ErrInvalidKey, errors.Join(problems...))
+	}
+	return nil
+}
+
+// textProblem says what is wrong with s, or nothing.
+func textProblem(s string, limit int, required bool) string {
+	switch {
+	case s == "" && required:
+		return "is empty"
+	case len(s) > limit:
+		return fmt.Sprintf("has %d bytes, more than %d", len(s), limit)
+	case !utf8.ValidString(s):
+		return "is not valid UTF-8"
+	case strings.IndexFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) >= 0:
+		return "has a control character"
+	}
+	return ""
+}
+
+// String is the one text form of k: scope|tenant|id, with "|" and "%" inside a part written as "%7C" and "%25". Different keys have different
+// texts, so it serves as the key of other stores. ParseKey reads it back.
+func (k Key) String() string {
+	return keyEscaper.Replace(k.Scope) + "|" + keyEscaper.Replace(k.Tenant) + "|" + keyEscaper.Replace(k.ID)
+}
+
+// ParseKey reads what Key.String wrote, and nothing else.
+func ParseKey(s string) (Key, error) {
+	parts := strings.Split(s, "|")
+	if len(parts) != 3 {
+		return Key{}, fmt.Errorf("%w: want scope|tenant|id", ErrInvalidKey)
+	}
+	k := Key{Scope: keyUnescaper.Replace(parts[0]), Tenant: keyUnescaper.Replace(parts[1]), ID: keyUnescaper.Replace(parts[2])}
+	if k.String() != s {
+		return Key{}, fmt.Errorf("%w: a %% that is not part of %%25 or %%7C", ErrInvalidKey)
+	}
+	return k, k.Validate()
+}

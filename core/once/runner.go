@@ -1,0 +1,207 @@
+package once
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// Runner runs work once per key. Make one with New; it is safe for use by several goroutines and needs no closing.
+type Runner struct {
+	cfg  Config
+	node string
+	runs atomic.Uint64
+	obs  Observer
+}
+
+// New returns a Runner, or every problem of cfg at once.
+func New(cfg Config) (*Runner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	node := cfg.Node
+	if node == "" {
+		host, _ := os.Hostname()
+		node = fmt.Sprintf("%.100s/%d", host, os.Getpid())
+	}
+	var incarnation [8]byte
+	_, _ = rand.Read(incarnation[:]) // never fails
+	return &Runner{cfg: cfg, node: node + "/" + hex.EncodeToString(incarnation[:]), obs: cfg.Observer.withDefaults()}, nil
+}
+
+// owner returns a name for one run that nobody else has.
+func (r *Runner) owner() string { return r.node + "/" + strconv.FormatUint(r.runs.Add(1), 36) }
+
+func (r *Runner) request(key Key, fp Fingerprint) Request {
+	return Request{Key: key, Fingerprint: fp, Owner: r.owner(), Lease: r.cfg.Lease, TTL: r.cfg.TTL, RefuseStale: r.cfg.RefuseStale}
+}
+
+// Do runs fn and keeps its result, in the lease form, unless it was done before: then it returns the kept result and replayed is true.
+//
+// While fn runs, its lease is extended every third of it. When the lease is lost the context of fn ends, with the cause
+// ErrLeaseLost: fn should then stop, because another may have begun. ClaimOf gives fn the fence for systems that check one. When fn
+// returns an error or panics, the key is free at once. A crash between the effects of fn and the end of Do runs fn again after the lease:
+// this form is at-least-once for effects that are not idempotent. DoTx and RunInTx are not.
+//
+// Errors: those of fn; ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with RetryAfter, ErrAbandoned and ErrStore before fn ran;
+// ErrLeaseLost, ErrAlreadyDone, ErrResultTooLarge, ErrInvalidResult and ErrStore after it.
+func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint, fn func(ctx context.Context) (Result, error)) (res Result, replayed bool, err error) {
+	if r.cfg.Store == nil {
+		return Result{}, false, errors.New("once: Do needs Config.Store")
+	}
+	if fn == nil {
+		return Result{}, false, errors.New("once: Do was given a nil function")
+	}
+	req := r.request(key, fp)
+	if err := req.Validate(); err != nil {
+		return Result{}, false, err
+	}
+	held := time.Now() // the lease cannot end earlier than this and its length
+	got, err := r.acquire(ctx, req, &held)
+	if err != nil || got.State == Done {
+		return got.Result, err == nil, err
+	}
+	res, err = r.run(ctx, Claim{Key: key, Owner: req.Owner, Fence: got.Fence}, got.Attempt, held, fn)
+	return res, false, err
+}
+
+// acquire asks the store, as long as Config.Wait allows. asked is set to when the last question began.
+func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Acquired, error) {
+	start, pause := time.Now(), firstPause
+	for {
+		*asked = time.Now()
+		got, err := r.cfg.Store.Acquire(ctx, req)
+		r.obs.Decided(DecideInfo{Key: req.Key, Form: FormLease, State: got.State, TakenOver: got.TakenOver, Waited: time.Since(start), Err: err})
+		if err != nil {
+			return Acquired{}, storeError("acquire", req.Key, err)
+		}
+		left := r.cfg.Wait - time.Since(start)
+		if got.State != InProgress || left <= 0 {
+			return got, refusal(req.Key, got)
+		}
+		wait := min(left, rand50(pause))
+		if got.RetryAfter > 0 {
+			wait = min(wait, got.RetryAfter)
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return Acquired{}, errors.Join(refusal(req.Key, got), err)
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = 250 * time.Millisecond
+)
+
+// rand50 returns d less up to half of it, so that those who wait together do not ask together.
+func rand50(d time.Duration) time.Duration { return d - mathrand.N(d/2+1) }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// refusal is the error for a state in which the work is not run and there is no result.
+func refusal(key Key, got Acquired) error {
+	switch got.State {
+	case InProgress:
+		return &inProgress{key, got.RetryAfter}
+	case Mismatch:
+		return fmt.Errorf("%w: %s", ErrFingerprintMismatch, key)
+	case Abandoned:
+		return fmt.Errorf("%w: %s", ErrAbandoned, key)
+	case Fresh, Done:
+		return nil
+	}
+	return fmt.Errorf("%w: unknown %s of %s", ErrStore, got.State, key)
+}
+
+func storeError(what string, key Key, err error) error {
+	switch {
+	case errors.Is(err, ErrInvalidKey), errors.Is(err, ErrInvalidRequest), errors.Is(err, ErrLeaseLost), errors.Is(err, ErrAlreadyDone):
+		return fmt.Errorf("once: %s %s: %w", what, key, err)
+	}
+	return fmt.Errorf("%w: %s %s: %w", ErrStore, what, key, err)
+}
+
+// run runs fn under a lease and records how it ended.
+func (r *Runner) run(ctx context.Context, c Claim, attempt int, held time.Time, fn func(context.Context) (Result, error)) (res Result, err error) {
+	start, finished := time.Now(), false
+	runCtx, cancel := context.WithCancelCause(context.WithValue(ctx, claimKey{}, c))
+	stop := r.keepAlive(runCtx, cancel, c, held)
+	defer func() {
+		stop()
+		cancel(nil)
+		if !finished { // fn panicked, or called runtime.Goexit
+			_ = r.release(ctx, c)
+			err = errPanicked
+		}
+		r.obs.Ran(RunInfo{Key: c.Key, Form: FormLease, Attempt: attempt, Duration: time.Since(start), Err: err})
+	}()
+
+	res, err = fn(runCtx)
+	finished = true
+	stop()
+	if err == nil {
+		err = res.Validate(r.cfg.MaxResult)
+	}
+	if err != nil {
+		if cause := context.Cause(runCtx); errors.Is(cause, ErrLeaseLost) {
+			err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
+		}
+		if rerr := r.release(ctx, c); rerr != nil && !errors.Is(err, ErrLeaseLost) {
+			err = errors.Join(err, rerr)
+		}
+		return Result{}, err
+	}
+	err = r.record(ctx, "complete", c.Key, func(ctx context.Context) error { return r.cfg.Store.Complete(ctx, c, res, r.cfg.TTL) })
+	if err != nil {
+		return Result{}, err
+	}
+	return res, nil
+}
+
+var errPanicked = errors.New("once: the work panicked")
+
+func (r *Runner) release(ctx context.Context, c Claim) error {
+	return r.record(ctx, "release", c.Key, func(ctx context.Context) error { return r.cfg.Store.Release(ctx, c) })
+}
+
+// record writes an outcome, also when the context of the work is over. What it writes may be repeated.
+func (r *Runner) record(ctx context.Context, what string, key Key, write func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := write(ctx)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAlreadyDone) || sleep(ctx, rand50(pause)) != nil {
+			return storeError(what, key, err)
+		}
+	}
+}
+
+type claimKey struct{}
+
+// ClaimOf returns the claim under which the work that was given ctx runs. ok is false in the transaction form and outside.
+func ClaimOf(ctx context.Context) (c Claim, ok bool) {
+	c, ok = ctx.Value(claimKey{}).(Claim)
+	return c, ok
+}

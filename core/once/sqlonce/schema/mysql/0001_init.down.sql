@@ -1,0 +1,4 @@
+DROP TABLE IF EXISTS {{command}};
+DROP TABLE IF EXISTS {{inbox_key}};
+DROP TABLE IF EXISTS {{inbox}};
+DROP TABLE IF EXISTS {{key}};

@@ -1,0 +1,159 @@
+// Package schema is what the Ent client of the tests is generated from.
+package schema
+
+import (
+	"context"
+	"errors"
+
+	"entgo.io/ent"
+	"entgo.io/ent/dialect/entsql"
+	"entgo.io/ent/schema"
+	"entgo.io/ent/schema/edge"
+	"entgo.io/ent/schema/field"
+	"github.com/google/uuid"
+)
+
+// Order has an id of the database, lines that belong to it, and tags that it shares.
+type Order struct{ ent.Schema }
+
+// Annotations of the type.
+func (Order) Annotations() []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: "e_orders"}}
+}
+
+// Fields of the type.
+func (Order) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("name").Unique().MaxLen(100),
+		field.String("status").Default("placed").MaxLen(100),
+		field.Int("cents").Default(0),
+	}
+}
+
+// Edges of the type.
+func (Order) Edges() []ent.Edge {
+	return []ent.Edge{edge.To("lines", Line.Type), edge.To("tags", Tag.Type)}
+}
+
+// Line belongs to an order.
+type Line struct{ ent.Schema }
+
+// Annotations of the type.
+func (Line) Annotations() []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: "e_lines"}}
+}
+
+// Fields of the type.
+func (Line) Fields() []ent.Field { return []ent.Field{field.String("sku").MaxLen(100)} }
+
+// Edges of the type.
+func (Line) Edges() []ent.Edge { return []ent.Edge{edge.From("order", Order.Type).Ref("lines").Unique()} }
+
+// Tag is on many orders.
+type Tag struct{ ent.Schema }
+
+// Annotations of the type.
+func (Tag) Annotations() []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: "e_tags"}}
+}
+
+// Fields of the type.
+func (Tag) Fields() []ent.Field { return []ent.Field{field.String("name").MaxLen(100)} }
+
+// Edges of the type.
+func (Tag) Edges() []ent.Edge { return []ent.Edge{edge.From("orders", Order.Type).Ref("tags")} }
+
+// Coupon has a text of the application as its id.
+type Coupon struct{ ent.Schema }
+
+// Annotations of the type.
+func (Coupon) Annotations() []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: "e_coupons"}}
+}
+
+// Fields of the type.
+func (Coupon) Fields() []ent.Field {
+	return []ent.Field{field.String("id").MaxLen(64), field.Int("percent").Default(0)}
+}
+
+// Ticket has a UUID as its id.
+type Ticket struct{ ent.Schema }
+
+// Annotations of the type.
+func (Ticket) Annotations() []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: "e_tickets"}}
+}
+
+// Fields of the type.
+func (Ticket) Fields() []ent.Field {
+	return []ent.Field{field.UUID("id", uuid.UUID{}).Default(uuid.New), field.String("seat").MaxLen(100)}
+}
+
+// Secret has a privacy policy and hooks of its own: names of "thief" are denied, others are written in capitals.
+type Secret struct{ ent.Schema }
+
+// Annotations of the type.
+func (Secret) Annotations() []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: "e_secrets"}}
+}
+
+// Fields of the type.
+func (Secret) Fields() []ent.Field {
+	return []ent.Field{field.String("owner").MaxLen(100), field.Bool("deleted").Default(false)}
+}
+
+// ErrDenied is what the policy says to thieves.
+var ErrDenied = errors.New("denied")
+
+type ownerMutation interface {
+	Field(name string) (ent.Value, bool)
+	SetField(name string, value ent.Value) error
+}
+
+type policy struct{}
+
+func (policy) EvalMutation(_ context.Context, m ent.Mutation) error {
+	if owner, ok := m.(ownerMutation).Field("owner"); ok && owner == "thief" {
+		return ErrDenied
+	}
+	return nil
+}
+
+func (policy) EvalQuery(context.Context, ent.Query) error { return nil }
+
+// Policy of the type.
+func (Secret) Policy() ent.Policy { return policy{} }
+
+// Hooks of the type: a word for nobody, and soft deletes.
+func (Secret) Hooks() []ent.Hook {
+	return []ent.Hook{
+		func(next ent.Mutator) ent.Mutator {
+			return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+				if owner, ok := m.(ownerMutation).Field("owner"); ok && owner == "nobody" {
+					if err := m.SetField("owner", "somebody"); err != nil {
+						return nil, err
+					}
+				}
+				return next.Mutate(ctx, m)
+			})
+		},
+		SoftDelete,
+	}
+}
+
+// Deleter is what SoftDelete needs of the client of a mutation. The client cannot be imported here, so a test sets it.
+var Deleter func(ctx context.Context, m ent.Mutation) (ent.Value, error)
+
+// SoftDelete turns deletes into updates, as the mixins do that Ent's documentation shows.
+func SoftDelete(next ent.Mutator) ent.Mutator {
+	return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+		if !m.Op().Is(ent.OpDelete|ent.OpDeleteOne) || Deleter == nil {
+			return next.Mutate(ctx, m)
+		}
+		if err := m.SetField("deleted", true); err != nil {
+			return nil, err
+		}
+		m.(interface{ SetOp(op ent.Op) }).SetOp(ent.OpUpdate)
+		return Deleter(ctx, m)
+	})
+}

@@ -4,10 +4,10 @@ import (
 	"context"
 )
 
-// lockKey names a row that a transaction has locked: a key row, or a row of the event table that is being inserted.
+// lockKey names a row that a transaction has locked: a key row, a row of the event table that is being inserted, or a key of an OnceStore.
 type lockKey struct {
-	event bool
-	id    [16]byte
+	event, once bool
+	id          [16]byte
 }
 
 // rowLock is held by one transaction until it ends. Waiting is done on channels and never with the repository's mutex held, so that a

@@ -1,0 +1,169 @@
+package sqlonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// Status of a row.
+const (
+	statusFree = 0
+	statusHeld = 1
+	statusDone = 2
+)
+
+// Acquire implements once.Store. A new key costs one statement.
+func (s *Store) Acquire(ctx context.Context, req once.Request) (got once.Acquired, err error) {
+	if err := req.Validate(); err != nil {
+		return once.Acquired{}, err
+	}
+	const what = "acquire"
+	for range vanished {
+		err := s.single(ctx, what, func(q querier) error {
+			got, err = s.insert(ctx, q, "insert", req, micros(req.Lease), micros(req.Lease+req.TTL))
+			return err
+		})
+		if err != nil || got.State != 0 {
+			return got, err
+		}
+		err = s.inTx(ctx, what, func(q querier) error {
+			got, err = s.see(ctx, q, "take", req, micros(req.Lease), micros(req.Lease+req.TTL))
+			return err
+		})
+		if err != nil || got.State != 0 {
+			return got, err
+		}
+	}
+	return once.Acquired{}, wrap(what, errVanished)
+}
+
+// vanished is how often a key may be deleted between two statements.
+const vanished = 3
+
+var errVanished = errors.New("the key comes and goes: it is being deleted while it is in use; is its time to live very short?")
+
+// AcquireTx implements once.TxStore. A new key costs one statement.
+func (s *Store) AcquireTx(ctx context.Context, tx core.Tx, req once.Request) (once.Acquired, error) {
+	const what = "acquire in transaction"
+	if err := req.ValidateTx(); err != nil {
+		return once.Acquired{}, err
+	}
+	if err := s.join(tx); err != nil {
+		return once.Acquired{}, wrap(what, err)
+	}
+	got, err := s.acquireTx(ctx, tx, req)
+	return got, wrap(what, txError(err))
+}
+
+func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (once.Acquired, error) {
+	insert := "insert_tx"
+	if mariadb, err := s.isMariaDB(ctx, tx); err != nil {
+		return once.Acquired{}, err
+	} else if mariadb {
+		insert = "insert_tx_mariadb"
+	}
+	for range vanished {
+		got, err := s.insert(ctx, tx, insert, req, micros(req.TTL))
+		if err != nil || got.State != 0 {
+			return got, err
+		}
+		got, err = s.see(ctx, tx, "take_tx", req, micros(req.TTL))
+		if err != nil || got.State != 0 {
+			return got, err
+		}
+	}
+	return once.Acquired{}, fmt.Errorf("%w: %w", core.ErrTxAborted, errVanished)
+}
+
+// insert writes a new key. It leaves the State zero when there is one already.
+func (s *Store) insert(ctx context.Context, q querier, name string, req once.Request, times ...any) (once.Acquired, error) {
+	args := append([]any{req.Key.Scope, req.Key.Tenant, req.Key.ID, fingerprintArg(req.Fingerprint), req.Owner}, times...)
+	switch n, err := q.Exec(ctx, s.sql[name], args...); {
+	case err != nil:
+		return once.Acquired{}, err
+	case n == 1:
+		return once.Acquired{State: once.Fresh, Fence: 1, Attempt: 1}, nil
+	case n == 0 && s.dialect == core.MySQL:
+		return once.Acquired{}, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
+	}
+	return once.Acquired{}, nil
+}
+
+// row is what decides about a key.
+type row struct {
+	status      int
+	fence       int64
+	attempts    int
+	fingerprint []byte
+	leaseLeft   int64 // microseconds
+	expiresLeft int64
+	result      once.Result
+}
+
+// see locks the row of a key, decides, and takes it where that is possible. It leaves the State zero when there is no row.
+func (s *Store) see(ctx context.Context, q querier, take string, req once.Request, times ...any) (once.Acquired, error) {
+	var r row
+	found, err := queryRow(ctx, q, s.sql["see"], []any{req.Key.Scope, req.Key.Tenant, req.Key.ID}, &r.status, &r.fence, &r.attempts, &r.fingerprint,
+		&r.leaseLeft, &r.expiresLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
+	if err != nil || !found {
+		return once.Acquired{}, err
+	}
+	got, fp, err := r.decide(req)
+	if err != nil || got.State != once.Fresh {
+		return got, err
+	}
+	args := append([]any{fingerprintArg(fp), req.Owner, got.Attempt}, times...)
+	n, err := q.Exec(ctx, s.sql[take], append(args, req.Key.Scope, req.Key.Tenant, req.Key.ID)...)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%w: the row of the key was not there any more", core.ErrTxAborted)
+	}
+	return got, err
+}
+
+// decide says what the row means for a request, and the fingerprint to write when it may be taken.
+func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) {
+	var stored once.Fingerprint
+	switch len(r.fingerprint) {
+	case 0:
+	case len(stored):
+		stored = once.Fingerprint(r.fingerprint)
+	default:
+		return once.Acquired{}, stored, fmt.Errorf("fingerprint of %s has %d bytes", req.Key, len(r.fingerprint))
+	}
+	left := time.Duration(r.leaseLeft) * time.Microsecond
+	// A lease further ahead than any can be is one of a clock that jumped.
+	held := r.status == statusHeld && left > 0 && left <= once.MaxLease
+	fresh := once.Acquired{State: once.Fresh, Fence: r.fence + 1, Attempt: r.attempts + 1}
+	switch {
+	case r.expiresLeft <= 0 && !held:
+		fresh.Attempt = 1
+		return fresh, req.Fingerprint, nil
+	case r.status == statusFree:
+		return fresh, req.Fingerprint, nil
+	case !stored.Matches(req.Fingerprint):
+		return once.Acquired{State: once.Mismatch}, stored, nil
+	case r.status == statusDone:
+		return once.Acquired{State: once.Done, Result: r.result}, stored, nil
+	case held:
+		return once.Acquired{State: once.InProgress, RetryAfter: left}, stored, nil
+	case req.RefuseStale:
+		return once.Acquired{State: once.Abandoned}, stored, nil
+	}
+	fresh.TakenOver = true
+	if !req.Fingerprint.IsZero() {
+		stored = req.Fingerprint
+	}
+	return fresh, stored, nil
+}
+
+func fingerprintArg(f once.Fingerprint) any {
+	if f.IsZero() {
+		return nil
+	}
+	return f[:]
+}

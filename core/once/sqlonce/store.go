@@ -1,0 +1,198 @@
+package sqlonce
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// Config says where the tables are.
+type Config struct {
+	// Dialect of the database. Empty: New asks the database.
+	Dialect core.Dialect
+	// Schema that holds the tables: a schema of PostgreSQL, a database of MySQL. Empty: what the connection finds by itself.
+	// SQLite has none.
+	Schema string
+	// Prefix of the names of tables, indexes and constraints. Default: none, which makes idempotency_key, inbox_event, inbox_key,
+	// side_effect_command and once_migration.
+	Prefix string
+}
+
+// Store keeps keys in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or SQLite 3.35 or newer. It implements once.Store and
+// once.TxStore; create it with New. It is safe for use by several goroutines.
+type Store struct {
+	db      *sql.DB
+	dialect core.Dialect
+	names   names
+	sql     map[string]string
+
+	flavor sync.Mutex
+	// mariadb tells MariaDB, which knows whether it is in a transaction, from MySQL. Nil: not asked yet.
+	mariadb *bool
+}
+
+var (
+	_ once.Store   = (*Store)(nil)
+	_ once.TxStore = (*Store)(nil)
+)
+
+// New returns the Store for the tables in db. It asks the database for its dialect if cfg does not name it, within ten seconds, and is
+// otherwise silent: call Migrate to create the tables, or Check to compare them.
+func New(db *sql.DB, cfg Config) (*Store, error) {
+	if db == nil {
+		return nil, errors.New("sqlonce: db is nil")
+	}
+	if cfg.Dialect == "" {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		d, err := sqlkit.Detect(ctx, db)
+		if err != nil {
+			return nil, fmt.Errorf("sqlonce: %w", err)
+		}
+		cfg.Dialect = d
+	}
+	n, err := cfg.names()
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: db, dialect: cfg.Dialect, names: n, sql: keyStatements(n)}, nil
+}
+
+// Dialect returns which SQL the Store speaks.
+func (s *Store) Dialect() core.Dialect { return s.dialect }
+
+// querier is the part of core.Tx that statements need.
+type querier interface {
+	Exec(ctx context.Context, query string, args ...any) (int64, error)
+	Query(ctx context.Context, query string, args ...any) (core.Rows, error)
+}
+
+// on makes a querier of a pool or of a transaction of the Store's own.
+type on struct{ conn sqlkit.Conn }
+
+func (o on) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	res, err := o.conn.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (o on) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	rows, err := o.conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
+	if err != nil {
+		return nil, err // not a nil *sql.Rows in a non-nil interface
+	}
+	return rows, nil
+}
+
+// single runs one statement as a transaction of its own, repeated where others made it fail.
+func (s *Store) single(ctx context.Context, what string, fn func(q querier) error) error {
+	return wrap(what, sqlkit.Retry(ctx, func() error { return fn(on{s.db}) }))
+}
+
+// inTx runs several statements as a transaction of its own, repeated where others made it fail.
+func (s *Store) inTx(ctx context.Context, what string, fn func(q querier) error) error {
+	return wrap(what, sqlkit.InTx(ctx, s.db, s.dialect, func(c sqlkit.Conn) error { return fn(on{c}) }))
+}
+
+// join checks a caller's transaction before the first statement in it.
+func (s *Store) join(tx core.Tx) error {
+	switch {
+	case tx == nil:
+		return core.ErrNoTransaction
+	case tx.Dialect() != s.dialect:
+		return fmt.Errorf("the transaction speaks %q and the store %q", tx.Dialect(), s.dialect)
+	}
+	return tx.Err()
+}
+
+// txError says of an error in a caller's transaction whether it ended that.
+func txError(err error) error {
+	if err != nil && !errors.Is(err, core.ErrTxAborted) && (sqlerr.Retryable(err) || sqlerr.State(err) == "25P02") {
+		return fmt.Errorf("%w: %w", core.ErrTxAborted, err)
+	}
+	return err
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if sqlerr.MissingTable(err) {
+		return fmt.Errorf("sqlonce: %s: %w (create the tables with Migrate, or with the files that Migrations returns)", what, err)
+	}
+	return fmt.Errorf("sqlonce: %s: %w", what, err)
+}
+
+// isMariaDB finds out, once, through a connection that is at hand: the pool may have no other.
+func (s *Store) isMariaDB(ctx context.Context, q querier) (bool, error) {
+	if s.dialect != core.MySQL {
+		return false, nil
+	}
+	s.flavor.Lock()
+	known := s.mariadb
+	s.flavor.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	var version string
+	if _, err := queryRow(ctx, q, "SELECT VERSION()", nil, &version); err != nil {
+		return false, err
+	}
+	is := sqlkit.IsMariaDB(version)
+	s.flavor.Lock()
+	s.mariadb = &is
+	s.flavor.Unlock()
+	return is, nil
+}
+
+// queryRow scans the first row and reports whether there is one.
+func queryRow(ctx context.Context, q querier, text string, args []any, dest ...any) (found bool, err error) {
+	rows, err := q.Query(ctx, text, args...)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if !rows.Next() {
+		return false, rows.Err()
+	}
+	if err := rows.Scan(dest...); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// micros is how durations travel to the database.
+func micros(d time.Duration) int64 { return d.Microseconds() }
+
+// orNil makes NULL of an empty text.
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// eachRow calls scan for each row.
+func eachRow(ctx context.Context, q querier, text string, args []any, scan func(rows core.Rows) error) (err error) {
+	rows, err := q.Query(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

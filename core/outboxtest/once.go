@@ -1,0 +1,301 @@
+package outboxtest
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// OnceStore is a once.Store and once.TxStore in memory. It passes TestOnceStore and TestOnceTxStore. Its transaction form joins the
+// transactions of a Repository, so that an application's test has events and keys in one transaction. It is safe for use by several
+// goroutines; make one with NewOnceStore or Repository.OnceStore.
+type OnceStore struct {
+	repo *Repository
+	rows map[once.Key]*onceRow // guarded by repo.mu; a row that a transaction changed is locked by it
+}
+
+var (
+	_ once.Store   = (*OnceStore)(nil)
+	_ once.TxStore = (*OnceStore)(nil)
+)
+
+// onceRow is one key.
+type onceRow struct {
+	status      onceStatus
+	claim       once.Claim
+	fingerprint once.Fingerprint
+	attempts    int
+	leaseUntil  time.Time
+	expiresAt   time.Time
+	result      once.Result
+}
+
+type onceStatus uint8
+
+const (
+	onceFree onceStatus = iota
+	onceHeld
+	onceDone
+)
+
+// NewOnceStore returns an empty store with a clock of its own.
+func NewOnceStore(opts ...Option) *OnceStore { return NewRepository(opts...).OnceStore() }
+
+// OnceStore returns an empty store that joins the transactions of r and has its clock.
+func (r *Repository) OnceStore() *OnceStore {
+	return &OnceStore{repo: r, rows: map[once.Key]*onceRow{}}
+}
+
+// ShiftClock moves the clock of the store by d from now on, and so that of its Repository.
+func (s *OnceStore) ShiftClock(d time.Duration) { s.repo.ShiftClock(d) }
+
+// Keys returns how many keys are remembered, forgotten ones included until Cleanup deletes them.
+func (s *OnceStore) Keys() int {
+	s.repo.mu.Lock()
+	defer s.repo.mu.Unlock()
+	return len(s.rows)
+}
+
+// Acquire implements once.Store.
+func (s *OnceStore) Acquire(ctx context.Context, req once.Request) (got once.Acquired, err error) {
+	if err := req.Validate(); err != nil {
+		return once.Acquired{}, err
+	}
+	err = s.alone(ctx, req.Key, func(now time.Time) error {
+		var row *onceRow
+		if got, row = s.decide(req, now); row != nil {
+			row.status, row.leaseUntil, row.expiresAt = onceHeld, now.Add(req.Lease), now.Add(req.Lease+req.TTL)
+			s.rows[req.Key] = row
+		}
+		return nil
+	})
+	return got, err
+}
+
+// Extend implements once.Store.
+func (s *OnceStore) Extend(ctx context.Context, c once.Claim, lease time.Duration) error {
+	if err := once.CheckLease(lease); err != nil {
+		return err
+	}
+	return s.alone(ctx, c.Key, func(now time.Time) error {
+		row := s.rows[c.Key]
+		if row == nil || row.claim != c || row.status != onceHeld {
+			return fmt.Errorf("outboxtest: extend: %w", once.ErrLeaseLost)
+		}
+		row.leaseUntil = now.Add(lease)
+		if row.expiresAt.Before(row.leaseUntil) {
+			row.expiresAt = row.leaseUntil
+		}
+		return nil
+	})
+}
+
+// Complete implements once.Store.
+func (s *OnceStore) Complete(ctx context.Context, c once.Claim, res once.Result, ttl time.Duration) error {
+	if err := once.CheckTTL(ttl); err != nil {
+		return err
+	}
+	return s.alone(ctx, c.Key, func(now time.Time) error {
+		row, err := s.held(c, onceDone)
+		if row != nil {
+			row.status, row.result, row.expiresAt = onceDone, cloneResult(res), now.Add(ttl)
+		}
+		return err
+	})
+}
+
+// Release implements once.Store.
+func (s *OnceStore) Release(ctx context.Context, c once.Claim) error {
+	return s.alone(ctx, c.Key, func(time.Time) error {
+		row, err := s.held(c, onceFree)
+		if row != nil {
+			row.status = onceFree
+		}
+		return err
+	})
+}
+
+// held returns the row of a claim that is to become something else; nil and nil when it is that already.
+func (s *OnceStore) held(c once.Claim, to onceStatus) (*onceRow, error) {
+	row := s.rows[c.Key]
+	switch {
+	case row != nil && row.claim == c && row.status == onceHeld:
+		return row, nil
+	case row != nil && row.claim == c && row.status == to:
+		return nil, nil
+	case row != nil && row.status == onceDone:
+		return nil, fmt.Errorf("outboxtest: %w", once.ErrAlreadyDone)
+	}
+	return nil, fmt.Errorf("outboxtest: %w", once.ErrLeaseLost)
+}
+
+// Cleanup implements once.Store.
+func (s *OnceStore) Cleanup(ctx context.Context, limit int) (deleted int, err error) {
+	if err := s.repo.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer s.repo.mu.Unlock()
+	now := s.repo.now()
+	var expired []once.Key
+	for k, row := range s.rows {
+		_, locked := s.repo.locks[onceLock(k)]
+		if !locked && row.expiresAt.Before(now) && (row.status != onceHeld || row.leaseUntil.Before(now)) {
+			expired = append(expired, k)
+		}
+	}
+	slices.SortFunc(expired, func(a, b once.Key) int { return s.rows[a].expiresAt.Compare(s.rows[b].expiresAt) })
+	for _, k := range expired[:min(limit, len(expired))] {
+		delete(s.rows, k)
+		deleted++
+	}
+	return deleted, nil
+}
+
+// decide says what the key's row means for req. row is the one to write when the answer is Fresh, without status and times. The caller holds
+// the mutex and the lock of the key.
+func (s *OnceStore) decide(req once.Request, now time.Time) (got once.Acquired, row *onceRow) {
+	old := s.rows[req.Key]
+	got = once.Acquired{State: once.Fresh, Fence: 1, Attempt: 1}
+	fp := req.Fingerprint
+	if old != nil {
+		left := old.leaseUntil.Sub(now)
+		held := old.status == onceHeld && left > 0 && left <= once.MaxLease
+		got.Fence = old.claim.Fence + 1
+		switch {
+		case !held && !old.expiresAt.After(now):
+		case old.status == onceFree:
+			got.Attempt = old.attempts + 1
+		case !old.fingerprint.Matches(fp):
+			return once.Acquired{State: once.Mismatch}, nil
+		case old.status == onceDone:
+			return once.Acquired{State: once.Done, Result: cloneResult(old.result)}, nil
+		case held:
+			return once.Acquired{State: once.InProgress, RetryAfter: left}, nil
+		case req.RefuseStale:
+			return once.Acquired{State: once.Abandoned}, nil
+		default:
+			got.Attempt, got.TakenOver = old.attempts+1, true
+			if fp.IsZero() {
+				fp = old.fingerprint
+			}
+		}
+	}
+	return got, &onceRow{
+		claim: once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, fingerprint: fp, attempts: got.Attempt,
+	}
+}
+
+// alone runs fn as a short transaction that has locked one key.
+func (s *OnceStore) alone(ctx context.Context, key once.Key, fn func(now time.Time) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	tx := &Tx{repo: s.repo}
+	err := s.repo.lock(ctx, tx, onceLock(key))
+	s.repo.mu.Lock()
+	defer s.repo.mu.Unlock()
+	defer s.repo.unlock(tx)
+	if err != nil {
+		return err
+	}
+	return fn(s.repo.now())
+}
+
+func onceLock(k once.Key) lockKey {
+	sum := sha256.Sum256([]byte(k.String()))
+	return lockKey{once: true, id: [16]byte(sum[:16])}
+}
+
+func cloneResult(r once.Result) once.Result {
+	r.Data = slices.Clone(r.Data)
+	return r
+}
+
+// AcquireTx implements once.TxStore.
+func (s *OnceStore) AcquireTx(ctx context.Context, tx core.Tx, req once.Request) (got once.Acquired, err error) {
+	if err := req.ValidateTx(); err != nil {
+		return once.Acquired{}, err
+	}
+	err = s.within(ctx, tx, req.Key, func(t *Tx, now time.Time) error {
+		var row *onceRow
+		if got, row = s.decide(req, now); row != nil {
+			row.status, row.expiresAt = onceDone, now.Add(req.TTL)
+			s.put(t, req.Key, row)
+		}
+		return nil
+	})
+	return got, err
+}
+
+// CompleteTx implements once.TxStore.
+func (s *OnceStore) CompleteTx(ctx context.Context, tx core.Tx, c once.Claim, res once.Result) error {
+	return s.changeTx(ctx, tx, c, func(row *onceRow) { row.result = cloneResult(res) })
+}
+
+// ReleaseTx implements once.TxStore.
+func (s *OnceStore) ReleaseTx(ctx context.Context, tx core.Tx, c once.Claim) error {
+	return s.changeTx(ctx, tx, c, func(row *onceRow) { row.status, row.result = onceFree, once.Result{} })
+}
+
+func (s *OnceStore) changeTx(ctx context.Context, tx core.Tx, c once.Claim, change func(*onceRow)) error {
+	return s.within(ctx, tx, c.Key, func(t *Tx, _ time.Time) error {
+		old := s.rows[c.Key]
+		if old == nil || old.claim != c || old.status != onceDone {
+			return fmt.Errorf("outboxtest: %w", once.ErrLeaseLost)
+		}
+		row := *old
+		change(&row)
+		s.put(t, c.Key, &row)
+		return nil
+	})
+}
+
+// put writes a row in a transaction that has locked its key.
+func (s *OnceStore) put(t *Tx, key once.Key, row *onceRow) {
+	old, existed := s.rows[key]
+	s.rows[key] = row
+	t.undo = append(t.undo, func() {
+		if existed {
+			s.rows[key] = old
+		} else {
+			delete(s.rows, key)
+		}
+	})
+}
+
+// within runs fn as a statement of tx that has locked one key until the end of tx.
+func (s *OnceStore) within(ctx context.Context, tx core.Tx, key once.Key, fn func(t *Tx, now time.Time) error) error {
+	if tx == nil {
+		return fmt.Errorf("outboxtest: %w", core.ErrNoTransaction)
+	}
+	t, err := s.repo.txOf(tx)
+	if err != nil {
+		return err
+	}
+	if err := t.Err(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.repo.mu.Lock()
+	state := t.state
+	s.repo.mu.Unlock()
+	if state != txOpen {
+		return fmt.Errorf("%w: %w", core.ErrTxAborted, databaseError(s.repo.dialect, errTxAborted))
+	}
+	err = s.repo.lock(ctx, t, onceLock(key))
+	s.repo.mu.Lock()
+	defer s.repo.mu.Unlock()
+	if err != nil {
+		t.abort()
+		t.tracker.Observe("INSERT INTO idempotency_key", err)
+		return err
+	}
+	return fn(t, s.repo.now())
+}

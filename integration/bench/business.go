@@ -1,5 +1,11 @@
 package main
 
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
 // businessSchema is the table of the business: each transaction inserts an order.
 const businessSchema = `
 CREATE TABLE bench_order (
@@ -28,3 +34,23 @@ CREATE TABLE bench_outbox (
 );
 CREATE INDEX bench_outbox_open ON bench_outbox (available_at, id) WHERE status = 0;
 `
+
+// Names of the one topic and type of event.
+const (
+	benchTopic = "bench"
+	benchType  = "order.placed"
+)
+
+// secondRow is a row of bench_outbox, as the application fills it in.
+type secondRow struct {
+	ID      string
+	Topic   string
+	Type    string
+	Key     string
+	Payload []byte
+	At      time.Time
+}
+
+func newSecondRow(key string, payload []byte) secondRow {
+	return secondRow{ID: uuid.Must(uuid.NewV7()).String(), Topic: benchTopic, Type: benchType, Key: key, Payload: payload, At: time.Now()}
+}

@@ -39,7 +39,7 @@ func runDrain(ctx context.Context, e *env, s *Section) error {
 		"Drains are stopped after %s; the rate is then that of what was settled.", thousands(float64(e.opts.Events)), payloadSize, e.opts.Cap)
 	s.note("hand-written: pgx on the same table, batches of 500: UPDATE ... WHERE id IN (SELECT ... FOR UPDATE SKIP LOCKED) RETURNING takes a "+
 		"lease, the batch is published outside the transaction, UPDATE ... WHERE id = ANY marks it. One goroutine; %q has a second one.", handPipedName)
-	s.note("watermill-sql, best: batches of 10,000, polls every 1 ms (up to 10,000 duplicates after a crash). River, defaults: 100 workers, as in its "+
+	s.note("watermill-sql, best: batches of 10,000, polls every 1 ms (up to 10,000 duplicates after a crash). River, defaults: 100 workers, as in its " +
 		"documentation; best: 2,000 workers, fetches every 1 ms.")
 
 	pool, err := e.openPGX(ctx)

@@ -14,9 +14,6 @@ import (
 // drainKeys is how many keys ordered events have.
 const drainKeys = 1000
 
-// benchTopic is the topic of all events.
-const benchTopic = "bench"
-
 // outboxBacklog is a backlog in tables of the outbox, written once through Publish and copied from then on.
 type outboxBacklog struct {
 	e      *env
@@ -47,7 +44,7 @@ func newOutboxBacklogOf(ctx context.Context, e *env, prefix string, ordered bool
 	for first := 0; first < events; first += batch {
 		all := make([]core.Event, 0, batch)
 		for n := first; n < min(first+batch, events); n++ {
-			ev := core.Event{Type: "order.placed", Topic: benchTopic, ContentType: "application/json", Payload: newPayload(n)}
+			ev := core.Event{Type: benchType, Topic: benchTopic, ContentType: "application/json", Payload: newPayload(n)}
 			if ordered {
 				ev.Key = fmt.Sprintf("order/%04d", n%drainKeys)
 			}

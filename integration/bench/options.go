@@ -50,7 +50,7 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds; figures are medians over them")
 	f.DurationVar(&o.Duration, "duration", 500*time.Millisecond, "of one measurement of producers; latency and steady state take four times as long")
 	f.IntVar(&o.Events, "events", 50_000, "backlog of a drain")
-	f.IntVar(&o.History, "history", 1_000_000, "published rows in the table, in section history")
+	f.IntVar(&o.History, "history", 1_000_000, "published rows in the table, in section history (which drains 20,000 events at most)")
 	f.DurationVar(&o.Cap, "cap", 4*time.Second, "longest a drain may take; slower ones are reported with what they did by then")
 	f.BoolVar(&short, "short", false, "a quick look: one round of everything, small")
 	f.StringVar(&o.json, "json", "", "write everything to this `file`, with the figures of each round")
@@ -108,7 +108,7 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 			bad("-%s must be more than 0", name)
 		}
 	}
-	if max(o.Events, historyEvents) > maxEvents {
+	if o.Events > maxEvents {
 		bad("-events is more than %d", maxEvents)
 	}
 	if len(problems) > 0 {
@@ -118,7 +118,9 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 }
 
 // wants reports whether a section is to be run.
-func (o options) wants(section string) bool { return len(o.names) == 0 || slices.Contains(o.names, section) }
+func (o options) wants(section string) bool {
+	return len(o.names) == 0 || slices.Contains(o.names, section)
+}
 
 // selects reports whether a competitor takes part.
 func (o options) selects(name string) bool { return o.only == nil || o.only.MatchString(name) }

@@ -37,7 +37,9 @@ type Section struct {
 	Aims    []Aim    `json:"aims,omitempty"`
 }
 
-func (s *Section) note(format string, args ...any) { s.Notes = append(s.Notes, fmt.Sprintf(format, args...)) }
+func (s *Section) note(format string, args ...any) {
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
 
 // Table has one row for each competitor.
 type Table struct {
@@ -154,7 +156,9 @@ func (t *Table) find(name string) *Row {
 }
 
 // set stores a figure of a round.
-func (t *Table) set(r *Row, round int, column string, v float64) { r.Rounds[round][t.column(column)] = Value(v) }
+func (t *Table) set(r *Row, round int, column string, v float64) {
+	r.Rounds[round][t.column(column)] = Value(v)
+}
 
 // divide fills the column to with column from divided by that of the row base names for each row, round by round.
 func (t *Table) divide(to, from string, base func(r *Row) *Row) {

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// producerKeys is how many keys the ordered events of producers have.
+const producerKeys = 10_000
+
+func randomKey() string { return fmt.Sprintf("order/%05d", rand.IntN(producerKeys)) }
+
+// settleLimit is how long a relay that keeps up may take to settle what it was given.
+const settleLimit = time.Minute
+
+// session is an ORM with the outbox, for a whole section: a relay that has just started does not know the keys yet, and a
+// process that runs for days does.
+type session struct {
+	ormClient
+
+	e      *env
+	table  string
+	ledger *ledger
+	next   atomic.Int64 // number of the next event
+
+	marked, hot, cold atomic.Int64
+	entered           atomic.Pointer[func(n int)] // called when Publish is entered; nil: nobody
+
+	stop  context.CancelFunc // nil: no relay
+	ended chan error
+}
+
+// openSession opens an ORM with its outbox in tables of the given prefix, with a relay or without, and uses every key once.
+func (e *env) openSession(ctx context.Context, o orm, db *sql.DB, prefix string, relay bool) (_ *session, err error) {
+	e.progress.show("preparing %s", o.name)
+	s := &session{e: e, table: prefix + "event", ledger: newLedger()}
+	s.ormClient, err = o.open(ctx, db, &outboxConfig{
+		prefix: prefix,
+		publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+			n := payloadNumber(d.Payload)
+			if f := s.entered.Load(); f != nil {
+				(*f)(n)
+			}
+			s.ledger.see(n)
+			return nil
+		}),
+		observer: &core.Observer{
+			Marked: func(rows int, _ time.Duration, err error) {
+				if err == nil {
+					s.marked.Add(int64(rows))
+				}
+			},
+			Published: func(info core.PublishInfo) {
+				if info.Path == core.PathHot {
+					s.hot.Add(1)
+				} else {
+					s.cold.Add(1)
+				}
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if relay {
+		runCtx, stop := context.WithCancel(ctx)
+		s.stop, s.ended = stop, make(chan error, 1)
+		go func() { s.ended <- s.Run(runCtx) }()
+	}
+	return s, s.warm(ctx)
+}
+
+// warm uses every key once, waits until the fast path works, and lets the planner know the tables.
+func (s *session) warm(ctx context.Context) error {
+	const batch = 500
+	for first := 0; first < producerKeys; first += batch {
+		var events []core.Event
+		for k := first; k < first+batch; k++ {
+			events = append(events, s.event(fmt.Sprintf("order/%05d", k)))
+		}
+		if err := s.Publish(ctx, events...); err != nil {
+			return err
+		}
+	}
+	if err := s.settled(ctx); err != nil {
+		return err
+	}
+	if s.stop != nil {
+		ok, err := await(ctx, settleLimit, 0, func() (bool, error) {
+			before := s.hot.Load()
+			if err := s.Publish(ctx, s.event("")); err != nil {
+				return false, err
+			}
+			err := s.settled(ctx)
+			return s.hot.Load() > before, err
+		})
+		if err != nil || !ok {
+			return errors.Join(err, errors.New("the fast path does not begin"))
+		}
+	}
+	return s.e.exec(ctx, "ANALYZE "+s.table)
+}
+
+// event returns the next event: ordered with a key, unordered without.
+func (s *session) event(key string) core.Event {
+	return core.Event{
+		Type: benchType, Topic: benchTopic, Key: key, ContentType: "application/json", Payload: newPayload(int(s.next.Add(1) - 1)),
+	}
+}
+
+// settled waits until the relay has published and marked everything, and checks it. Without a relay it only counts.
+func (s *session) settled(ctx context.Context) error {
+	n := s.next.Load()
+	if s.stop == nil {
+		stored, err := s.e.count(ctx, "SELECT count(*) FROM "+s.table)
+		if err == nil && stored != n {
+			err = fmt.Errorf("%d events are stored, %d were published", stored, n)
+		}
+		return err
+	}
+	ok, err := await(ctx, settleLimit, time.Millisecond, func() (bool, error) {
+		select {
+		case err := <-s.ended:
+			return false, errors.Join(errors.New("the relay ended"), err)
+		default:
+			return s.marked.Load() >= n, nil
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%d of %d events are settled after %s", s.marked.Load(), n, settleLimit)
+	}
+	if err := s.ledger.check(int(n)); err != nil {
+		return err
+	}
+	open, err := s.e.count(ctx, "SELECT count(*) FROM "+s.table+" WHERE status IN (0, 2)")
+	if err == nil && open > 0 {
+		err = fmt.Errorf("%d events are not DONE", open)
+	}
+	return err
+}
+
+// share returns how many percent of the events since the given counts went by the fast path.
+func (s *session) share(hot, cold int64) float64 {
+	hot, cold = s.hot.Load()-hot, s.cold.Load()-cold
+	return 100 * float64(hot) / float64(hot+cold)
+}
+
+func (s *session) close() error {
+	if s == nil || s.stop == nil {
+		return nil
+	}
+	s.stop()
+	return <-s.ended
+}

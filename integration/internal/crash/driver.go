@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/mattn/go-sqlite3"
+	"modernc.org/sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
@@ -71,16 +72,29 @@ func connector(d core.Dialect, dsn string, t *trap) (driver.Connector, error) {
 	return nil, fmt.Errorf("no driver for %q", d)
 }
 
-// sqliteConnector opens files with SQLite in C, which the race detector does not slow down. What a killed process wrote is kept, but nobody
-// waits for the disk.
+// sqliteConnector opens files with SQLite in C, which the race detector does not slow down, or in Go where PureGo asks for it. What a killed
+// process wrote is kept, but nobody waits for the disk.
 type sqliteConnector string
 
+const pureGo = "modernc:"
+
+// PureGo returns a DSN of SQLite for which Open and children take the driver that is written in Go.
+func PureGo(dsn string) string { return pureGo + dsn }
+
 func (c sqliteConnector) Connect(context.Context) (driver.Conn, error) {
+	if dsn, ok := strings.CutPrefix(string(c), pureGo); ok {
+		return c.Driver().Open(dsn + "&_pragma=synchronous(OFF)")
+	}
 	file, _, _ := strings.Cut(string(c), "?")
 	return c.Driver().Open(file + "?_busy_timeout=10000&_journal_mode=WAL&_synchronous=OFF&_txlock=immediate")
 }
 
-func (c sqliteConnector) Driver() driver.Driver { return &sqlite3.SQLiteDriver{} }
+func (c sqliteConnector) Driver() driver.Driver {
+	if strings.HasPrefix(string(c), pureGo) {
+		return &sqlite.Driver{}
+	}
+	return &sqlite3.SQLiteDriver{}
+}
 
 // trappedNet ends the process while a COMMIT is on its way to the server: before its last byte has left, or after.
 type trappedNet struct {

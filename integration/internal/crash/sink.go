@@ -3,14 +3,42 @@ package crash
 import (
 	"context"
 	"fmt"
+	"maps"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// NewSink returns the publisher to the broker that s names; it is not for ToLedger.
-func NewSink(s Spec) (core.Publisher, error) {
+// HeaderFrom is the header of a copy in a real broker that names the process that published it.
+const HeaderFrom = "crash-from"
+
+// Broker publishes to a real broker in the name of one process.
+type Broker struct {
+	from   string
+	ledger *Client
+	pub    *watermillbridge.Publisher
+}
+
+// NewBroker returns the publisher to the broker that s names, in the name of s.Name; it is not for ToLedger. Until ctx ends it tries again to
+// connect: the timeouts are short, and a busy machine is not what is to be proven.
+func NewBroker(ctx context.Context, s Spec) (*Broker, error) {
+	for {
+		pub, err := s.broker()
+		if err == nil {
+			return &Broker{from: s.Name, ledger: NewClient(s.Ledger, s.Name), pub: pub}, nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (s Spec) broker() (*watermillbridge.Publisher, error) {
 	switch s.Sink {
 	case ToKafka:
 		return kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{s.SinkAddr}, PublishTimeout: publishTimeout})
@@ -23,20 +51,29 @@ func NewSink(s Spec) (core.Publisher, error) {
 	return nil, fmt.Errorf("no broker %q", s.Sink)
 }
 
+// Publish implements core.Publisher.
+func (b *Broker) Publish(ctx context.Context, d core.Delivery) error {
+	d.Headers = maps.Clone(d.Headers)
+	if d.Headers == nil {
+		d.Headers = map[string]string{}
+	}
+	d.Headers[HeaderFrom] = b.from
+	err := b.pub.Publish(ctx, d)
+	if err != nil { // accepted or not: there may be this copy and another
+		b.ledger.Note("unanswered", 1)
+	}
+	return err
+}
+
+// Close closes the connection to the broker.
+func (b *Broker) Close(ctx context.Context) error { return b.pub.Close(ctx) }
+
 // sink returns where the child publishes.
 func (s Spec) sink(ledger *Client) (core.Publisher, error) {
 	if s.Sink == ToLedger {
 		return ledger, nil
 	}
-	p, err := NewSink(s)
-	if err != nil {
-		return nil, err
-	}
-	return core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-		err := p.Publish(ctx, d)
-		if err != nil {
-			ledger.Note("unanswered", 1)
-		}
-		return err
-	}), nil
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return NewBroker(ctx, s)
 }

@@ -102,10 +102,10 @@ func (v *Verdict) Err() error {
 // Table prints verdicts.
 func Table(vs []Verdict) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%-44s %5s %9s %9s %4s %6s %10s %6s %5s %10s\n", "cell", "kills", "committed", "delivered", "lost", "ghosts", "duplicates", "bound",
+	fmt.Fprintf(&b, "\n%-52s %5s %9s %9s %4s %6s %10s %6s %5s %10s\n", "cell", "kills", "committed", "delivered", "lost", "ghosts", "duplicates", "bound",
 		"worst", "violations")
 	for _, v := range vs {
-		fmt.Fprintf(&b, "%-44s %5d %9d %9d %4d %6d %10d %6d %5d %10d\n", v.Cell, v.Kills, v.Committed, v.Delivered, v.Lost, v.Ghosts, v.Duplicates,
+		fmt.Fprintf(&b, "%-52s %5d %9d %9d %4d %6d %10d %6d %5d %10d\n", v.Cell, v.Kills, v.Committed, v.Delivered, v.Lost, v.Ghosts, v.Duplicates,
 			v.Bound, v.Worst, v.Violations)
 	}
 	return b.String()

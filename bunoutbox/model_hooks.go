@@ -2,24 +2,60 @@ package bunoutbox
 
 import (
 	"context"
+	"errors"
 
 	"github.com/uptrace/bun"
+
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// BeforeInsert is for the BeforeInsert hook of a model.
-func BeforeInsert(ctx context.Context, q *bun.InsertQuery) error { return nil }
+// The functions below are for Bun's hooks of models, one line each:
+//
+//	func (*Order) BeforeInsert(ctx context.Context, q *bun.InsertQuery) error { return bunoutbox.BeforeInsert(ctx, q) }
+//	func (*Order) AfterInsert(ctx context.Context, q *bun.InsertQuery) error  { return bunoutbox.AfterInsert(ctx, q) }
 
-// BeforeUpdate is for the BeforeUpdate hook of a model.
-func BeforeUpdate(ctx context.Context, q *bun.UpdateQuery) error { return nil }
+// BeforeInsert is for the BeforeInsert hook of a model whose statements must not pass by the outbox. It returns an error
+// wrapping ErrNoHook when the *bun.DB does not have the hook of an Outbox, and one wrapping ErrNoTransaction outside a
+// transaction that is tracked. Bun does not execute the statement then.
+func BeforeInsert(ctx context.Context, q *bun.InsertQuery) error { return beforeModel(ctx, q) }
 
-// BeforeDelete is for the BeforeDelete hook of a model.
-func BeforeDelete(ctx context.Context, q *bun.DeleteQuery) error { return nil }
+// BeforeUpdate is BeforeInsert for updates.
+func BeforeUpdate(ctx context.Context, q *bun.UpdateQuery) error { return beforeModel(ctx, q) }
 
-// AfterInsert is for the AfterInsert hook of a model.
-func AfterInsert(ctx context.Context, q *bun.InsertQuery) error { return nil }
+// BeforeDelete is BeforeInsert for deletes, soft ones too.
+func BeforeDelete(ctx context.Context, q *bun.DeleteQuery) error { return beforeModel(ctx, q) }
 
-// AfterUpdate is for the AfterUpdate hook of a model.
-func AfterUpdate(ctx context.Context, q *bun.UpdateQuery) error { return nil }
+// AfterInsert is for the AfterInsert hook of a model: when the events of the statement could not be written, it makes the statement
+// fail. Without it the statement succeeds, and the COMMIT of its transaction rolls back and returns the error.
+func AfterInsert(ctx context.Context, q *bun.InsertQuery) error { return afterModel(ctx, q) }
 
-// AfterDelete is for the AfterDelete hook of a model.
-func AfterDelete(ctx context.Context, q *bun.DeleteQuery) error { return nil }
+// AfterUpdate is AfterInsert for updates.
+func AfterUpdate(ctx context.Context, q *bun.UpdateQuery) error { return afterModel(ctx, q) }
+
+// AfterDelete is AfterInsert for deletes, soft ones too.
+func AfterDelete(ctx context.Context, q *bun.DeleteQuery) error { return afterModel(ctx, q) }
+
+// finder travels in the context of a statement; the query hooks that see it report themselves.
+type finder struct{ found []*Outbox }
+
+type finderKey struct{}
+
+func beforeModel(ctx context.Context, q query) error {
+	return inModelHook(ctx, q, func(tx *sqloutbox.VisitedTx) error { return tx.Err() })
+}
+
+func afterModel(ctx context.Context, q query) error {
+	return inModelHook(ctx, q, func(tx *sqloutbox.VisitedTx) error { return tx.Vetoed() })
+}
+
+func inModelHook(ctx context.Context, q query, fn func(tx *sqloutbox.VisitedTx) error) error {
+	f := &finder{}
+	err := visit(context.WithValue(ctx, finderKey{}, f), q, fn)
+	if len(f.found) == 0 {
+		if err != nil && !errors.Is(err, ErrUntracked) && !errors.Is(err, ErrNoTransaction) {
+			return errors.Join(ErrNoHook, err)
+		}
+		return ErrNoHook
+	}
+	return err
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // trackingConn implements every optional interface of a driver.Conn and falls back to what database/sql does without it.
@@ -15,7 +16,8 @@ type trackingConn struct {
 	inner   driver.Conn
 	dialect core.Dialect
 	tracker *core.Tracker // of the open transaction, else nil
-	vetoes  []*veto       // in the open transaction
+	failed  error         // of the latest statement in it
+	vetoes  []*veto       // of it
 }
 
 var (
@@ -34,9 +36,11 @@ var (
 func (c *trackingConn) Raw() driver.Conn { return c.inner }
 
 func (c *trackingConn) observe(query string, err error) {
-	if c.tracker != nil {
-		c.tracker.Observe(query, err)
+	if c.tracker == nil || errors.Is(err, driver.ErrSkip) {
+		return
 	}
+	c.tracker.Observe(query, err)
+	c.failed = err
 }
 
 func (c *trackingConn) Begin() (driver.Tx, error) {
@@ -49,7 +53,7 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		return nil, err
 	}
 	c.lose()
-	c.tracker, c.vetoes = core.NewTracker(c.dialect), nil
+	c.tracker, c.failed, c.vetoes = core.NewTracker(c.dialect), nil, nil
 	if p, ok := ctx.Value(probeKey{}).(*probe); ok {
 		p.seen, p.tracker, p.dialect = true, c.tracker, c.dialect
 	}
@@ -124,7 +128,7 @@ func (c *trackingConn) wrapRows(rows driver.Rows, err error) (driver.Rows, error
 	if err != nil || c.tracker == nil {
 		return rows, err
 	}
-	return &trackingRows{inner: rows, tracker: c.tracker}, nil
+	return &trackingRows{inner: rows, conn: c, tracker: c.tracker}, nil
 }
 
 func (c *trackingConn) Prepare(query string) (driver.Stmt, error) {
@@ -209,7 +213,25 @@ func (t *trackingTx) Commit() error {
 	if err := t.conn.vetoed(); err != nil {
 		return t.refuse(err)
 	}
-	return t.tracker.Commit(t.inner.Commit)
+	aborted := t.conn.aborted()
+	return t.tracker.Commit(func() error {
+		if err := t.inner.Commit(); err != nil || aborted == nil {
+			return err
+		}
+		return aborted
+	})
+}
+
+// aborted returns an error when PostgreSQL will answer COMMIT by ROLLBACK, which not every driver reports (pgdriver does not).
+func (c *trackingConn) aborted() error {
+	e, ok := c.inner.(driver.ExecerContext)
+	if !ok || c.failed == nil || c.dialect != core.Postgres {
+		return nil // after a statement that succeeded it is not aborted
+	}
+	if _, err := e.ExecContext(context.Background(), "SELECT 1", nil); sqlerr.State(err) == "25P02" {
+		return fmt.Errorf("%w: %w", core.ErrTxAborted, err)
+	}
+	return nil
 }
 
 func (t *trackingTx) Rollback() error {

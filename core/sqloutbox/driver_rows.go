@@ -12,6 +12,7 @@ import (
 // trackingRows shows errors that come while rows are read: on MySQL a deadlock victim may learn of it only there.
 type trackingRows struct {
 	inner   driver.Rows
+	conn    *trackingConn
 	tracker *core.Tracker
 }
 
@@ -27,6 +28,9 @@ var (
 func (r *trackingRows) observe(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.tracker.Observe("", err)
+		if r.conn.tracker == r.tracker {
+			r.conn.failed = err
+		}
 	}
 	return err
 }

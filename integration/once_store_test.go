@@ -1,0 +1,67 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// onceStores returns a function that makes a store of its own for each case: tables under a prefix on the servers, a file on SQLite.
+func onceStores(t *testing.T, db testdb.DB) func(t *testing.T) (*sqlonce.Store, *sql.DB) {
+	t.Helper()
+	pool := db.Open(t)
+	var cases atomic.Int64
+	return func(t *testing.T) (*sqlonce.Store, *sql.DB) {
+		t.Helper()
+		pool, cfg := pool, sqlonce.Config{Dialect: db.Dialect, Prefix: fmt.Sprintf("c%d_", cases.Add(1))}
+		if db.Dialect == core.SQLite {
+			pool = testdb.SQLite(t).Open(t)
+		}
+		return newOnceStore(t, pool, cfg), pool
+	}
+}
+
+func newOnceStore(t *testing.T, pool *sql.DB, cfg sqlonce.Config) *sqlonce.Store {
+	t.Helper()
+	s, err := sqlonce.New(pool, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The suite of the lease form over every database.
+func TestOnceStoreSuite(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		newStore := onceStores(t, db)
+		outboxtest.TestOnceStore(t, outboxtest.OnceHarness{New: func(t *testing.T) once.Store {
+			s, _ := newStore(t)
+			return s
+		}})
+	})
+}
+
+// The suite of the transaction form over every database.
+func TestOnceTxStoreSuite(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		newStore := onceStores(t, db)
+		outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
+			s, pool := newStore(t)
+			return outboxtest.OnceTxBackend{Store: s, TxStore: s, Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
+				return sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+			}}
+		}})
+	})
+}

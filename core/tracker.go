@@ -99,6 +99,9 @@ func (t *Tracker) Observe(query string, err error) {
 		return
 	}
 	verb, name := control(query)
+	if verb == ctlNone && t.dialect == MySQL && commitsImplicitly(query) {
+		verb = ctlEnd
+	}
 	if verb == ctlEnd || hiddenControl(query) { // also when it failed: its answer may be what was lost
 		t.tainted, t.blind = true, true
 	}
@@ -122,7 +125,7 @@ func (t *Tracker) Observe(query string, err error) {
 		t.failed = false // it was accepted, so what failed is undone with everything since the savepoint
 		t.rollbackTo(name)
 	case ctlEnd:
-		// COMMIT, ROLLBACK or BEGIN as text: the transaction that we follow is over, or never was ours.
+		// COMMIT, ROLLBACK or BEGIN as text, or a statement that MySQL commits before: the transaction that we follow is over, or never was ours.
 		t.savepoints = nil
 		t.abort(errors.New("a statement ended the transaction behind the driver"))
 	case ctlNone:
@@ -323,6 +326,36 @@ func control(query string) (ctl, spName) {
 	return ctlNone, spName{}
 }
 
+// commitsImplicitly reports whether MySQL and MariaDB commit before they run the statement, whether it then succeeds or not.
+func commitsImplicitly(query string) bool {
+	q := skipSpace(query)
+	if q == "" {
+		return false
+	}
+	switch q[0] | 0x20 { // most statements end here
+	case 'c', 'd', 'a', 't', 'r', 'g', 'l':
+	default:
+		return false
+	}
+	verb, rest := word(q)
+	what, rest := word(rest)
+	switch verb {
+	case "CREATE":
+		if what == "OR" {
+			_, rest = word(rest) // REPLACE
+			what, _ = word(rest)
+		}
+		return what != "TEMPORARY"
+	case "DROP":
+		return what != "TEMPORARY" && what != "PREPARE"
+	case "LOCK":
+		return what == "TABLE" || what == "TABLES"
+	case "ALTER", "TRUNCATE", "RENAME", "GRANT", "REVOKE":
+		return true
+	}
+	return false
+}
+
 // hiddenControl reports whether transaction control may follow a semicolon: some drivers run several statements sent as one. A
 // semicolon within a literal can mislead it, so it is no more than a doubt.
 func hiddenControl(query string) bool {
@@ -338,11 +371,14 @@ func hiddenControl(query string) bool {
 	}
 }
 
-// skipSpace drops blanks, semicolons and comments in front of a statement.
+// skipSpace drops blanks, semicolons and comments in front of a statement. What MySQL and MariaDB execute of a comment is none.
 func skipSpace(s string) string {
 	for {
 		s = strings.TrimLeft(s, " \t\r\n;")
 		switch {
+		case strings.HasPrefix(s, "/*!"), strings.HasPrefix(s, "/*M!"):
+			_, s, _ = strings.Cut(s, "!")
+			s = strings.TrimLeft(s, "0123456789")
 		case strings.HasPrefix(s, "--"):
 			_, s, _ = strings.Cut(s, "\n")
 		case strings.HasPrefix(s, "/*"):

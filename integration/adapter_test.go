@@ -53,7 +53,7 @@ func adapterHarness(db testdb.DB, open func(*testing.T, testdb.DB, core.Config) 
 			if own.Dialect == core.SQLite {
 				own.DSN += "&_pragma=foreign_keys(1)"
 			}
-			return open(t, own, cfg)
+			return withTrouble(t, own, func(own testdb.DB) outboxtest.Adapter { return open(t, own, cfg) })
 		},
 		AbortsOnError: db.Dialect == core.Postgres,
 		SingleWriter:  db.Dialect == core.SQLite,
@@ -134,31 +134,6 @@ func storedEvents(pool *sql.DB) func(context.Context) ([]string, error) {
 			ids = append(ids, id)
 		}
 		return ids, rows.Err()
-	}
-}
-
-// refuseCommit returns a function that violates a deferred constraint; MariaDB has none.
-func refuseCommit(t *testing.T, db testdb.DB) func(context.Context) error {
-	t.Helper()
-	if db.Dialect == core.MySQL {
-		return nil
-	}
-	pool := db.Open(t)
-	for _, query := range []string{
-		"CREATE TABLE refuse_parent (id INTEGER PRIMARY KEY)",
-		"CREATE TABLE refuse_child (id INTEGER REFERENCES refuse_parent (id) DEFERRABLE INITIALLY DEFERRED)",
-	} {
-		if _, err := pool.ExecContext(t.Context(), query); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return func(ctx context.Context) error {
-		tx, ok := core.TxFromContext(ctx)
-		if !ok {
-			return core.ErrNoTransaction
-		}
-		_, err := tx.Exec(ctx, "INSERT INTO refuse_child (id) VALUES (1)")
-		return err
 	}
 }
 

@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -42,6 +43,18 @@ type Adapter struct {
 	// RefuseCommit prepares in the transaction that ctx carries that the database will refuse its COMMIT, by a deferred constraint for
 	// example. Nil: there is no way.
 	RefuseCommit func(ctx context.Context) error
+
+	// The ways below are for scenarios that only some databases and drivers can have. Nil, or an error wrapping errors.ErrUnsupported, means
+	// that there is no way: the scenario says so in its log and ends.
+
+	// LoseCommit prepares in the transaction that ctx carries that nobody hears the answer of its COMMIT, which the database carries out when
+	// committed is true and never hears of otherwise.
+	LoseCommit func(ctx context.Context, committed bool) error
+	// Deadlock makes the transaction that ctx carries the victim of a deadlock in a statement that is run by the means of the ORM. It returns the
+	// error of that statement.
+	Deadlock func(ctx context.Context) error
+	// Disconnect ends the connection of the transaction that ctx carries on the side of the server.
+	Disconnect func(ctx context.Context) error
 }
 
 // adapterCase is one thing that every adapter must do.
@@ -51,16 +64,27 @@ type adapterCase struct {
 }
 
 // TestAdapter is the conformance suite of adapters: that outcomes are reported exactly once and never wrongly, whatever the application
-// does to its transaction.
+// does to its transaction, and that exactly what committed is published. Its groups are:
+//
+//   - Commit: ends by commit, error, panic, runtime.Goexit and refused COMMIT; closures that are run again; concurrent transactions
+//   - Unknown: a COMMIT whose answer is lost, carried out or not
+//   - Savepoint: nested, released, rolled back, by the Transactor and by the ORM's own means; contexts in the wrong place
+//   - Text: SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT, ROLLBACK and BEGIN as statements, and statements that commit implicitly
+//   - Trouble: contexts that end, statements that fail, duplicates, lost connections
+//   - Deadlock: the victim, with its error returned and ignored
+//   - Relay: what leaves, when, and how often
+//   - Random: programs of savepoints; what is reported is compared with the table, and what is published too
 func TestAdapter(t *testing.T, h AdapterHarness) {
 	for _, group := range []struct {
 		name  string
 		cases []adapterCase
 	}{
 		{"Commit", adapterCommitCases()},
-		{"Savepoint", adapterSavepointCases()},
+		{"Unknown", adapterUnknownCases()},
+		{"Savepoint", slices.Concat(adapterSavepointCases(), adapterNestedCases())},
 		{"Text", adapterTextCases()},
 		{"Trouble", adapterTroubleCases()},
+		{"Deadlock", adapterDeadlockCases()},
 		{"Relay", adapterRelayCases()},
 		{"Random", adapterRandomCases()},
 	} {
@@ -81,6 +105,7 @@ type adapterFixture struct {
 	AdapterHarness
 	Adapter
 	published *Publisher
+	polled    chan struct{} // closed when the relay has looked for work: from then on it takes what commits
 
 	mu    sync.Mutex
 	heard []report
@@ -93,13 +118,17 @@ type report struct {
 }
 
 func newAdapterFixture(t *testing.T, h AdapterHarness) *adapterFixture {
-	a := &adapterFixture{T: t, AdapterHarness: h, published: &Publisher{}}
+	a := &adapterFixture{T: t, AdapterHarness: h, published: &Publisher{}, polled: make(chan struct{})}
+	var once sync.Once
 	a.Adapter = h.Open(t, core.Config{
 		Publisher: a.published, DisableJanitor: true,
 		// Short, so that rows whose outcome nobody knows are found within the time of a test.
 		PublishTimeout: 500 * time.Millisecond, LeaseMargin: 100 * time.Millisecond, HotLease: time.Second, ClaimLease: 2 * time.Second,
 		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
-		Observer: &core.Observer{Untracked: func(int) { t.Error("the adapter gave Publish a transaction whose end cannot be heard") }},
+		Observer: &core.Observer{
+			Untracked: func(int) { t.Error("the adapter gave Publish a transaction whose end cannot be heard") },
+			Claimed:   func(core.ClaimInfo) { once.Do(func() { close(a.polled) }) },
+		},
 	})
 	return a
 }
@@ -251,16 +280,73 @@ func (a *adapterFixture) noLies(ids ...string) (committed int) {
 	return committed
 }
 
-// relay runs the relay until the case ends.
+// has reports whether there is a way to do what the scenario is about, which an adapter tells by a nil function or by what it returns.
+func (a *adapterFixture) has(way bool, err error) bool {
+	if !way || errors.Is(err, errors.ErrUnsupported) {
+		a.Log("this adapter has no way to do that")
+		return false
+	}
+	return true
+}
+
+// whole requires that the adapter goes on after trouble: with a transaction that commits.
+func (a *adapterFixture) whole() {
+	a.Helper()
+	var id string
+	a.inTx(func(ctx context.Context) { id = a.publish(ctx) })
+	a.wantOutcome(core.Committed, id)
+	a.must(slices.Contains(a.stored(), id), "the event of a transaction that committed is not there")
+}
+
+// truthful requires that the reports about these events are true, and that RunInTx, which returned err, reported success only if the event
+// first is there.
+func (a *adapterFixture) truthful(err error, first string, further ...string) {
+	a.Helper()
+	committed := a.noLies(append(further, first)...)
+	a.must((err == nil) == slices.Contains(a.stored(), first), "RunInTx: %v; stored are %q, the event was %s", err, a.stored(), first)
+	a.must(err == nil || committed == 0, "RunInTx failed with %v, and an event was reported as committed", err)
+}
+
+// relay runs the relay until the case ends. What it publishes must be visible to everybody at that time.
 func (a *adapterFixture) relay() {
+	a.Helper()
+	a.published.FailFor(func(d core.Delivery) error {
+		if ids, err := a.Stored(a.Context()); err == nil && !slices.Contains(ids, d.ID) {
+			a.Errorf("a ghost: event %s was published and is not there", d.ID)
+		}
+		return nil
+	})
+	a.runRelay()
+}
+
+// settled waits until the relay has nothing left to publish.
+func (a *adapterFixture) settled() {
+	a.Helper()
+	eventually(a, "the relay has published everything", func() bool {
+		b, err := a.Outbox.Backlog(a.Context())
+		a.check(err)
+		return b.Pending == 0
+	})
+}
+
+// runRelay returns when the relay runs, so that what commits from then on goes by the fast path.
+func (a *adapterFixture) runRelay() {
 	a.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- a.Outbox.Run(ctx) }()
+	go func() {
+		done <- a.Outbox.Run(ctx)
+		close(done)
+	}()
 	a.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			a.Errorf("Run: %v", err)
 		}
 	})
+	select {
+	case <-a.polled:
+	case err := <-done:
+		a.Fatalf("Run: %v", err)
+	}
 }

@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -18,9 +19,11 @@ func adapterCommitCases() []adapterCase {
 		}},
 		{"an error rolls back", adapterError},
 		{"a panic rolls back and goes on", adapterPanic},
+		{"a goroutine that ends inside rolls back", adapterGoexit},
 		{"that the database refuses", adapterRefused},
 		{"two transactions do not mix", adapterTwo},
 		{"many transactions at once", adapterMany},
+		{"many events in one call", adapterManyEvents},
 		{"no transaction", adapterNone},
 		{"a transaction that has ended", adapterEnded},
 		{"a closure that is run again", adapterRetried},
@@ -80,6 +83,44 @@ func adapterPanic(a *adapterFixture) {
 	a.wantStored()
 	a.inTx(func(ctx context.Context) { id = a.publish(ctx) }) // the connection is whole
 	a.wantStored(id)
+}
+
+// adapterGoexit ends the goroutine in the middle, as t.FailNow does in somebody's test.
+func adapterGoexit(a *adapterFixture) {
+	e := newEvent()
+	ended := make(chan error, 1)
+	go func() {
+		defer close(ended)
+		_ = a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+			ended <- a.tryPublish(ctx, e)
+			runtime.Goexit()
+			return nil
+		})
+	}()
+	for err := range ended {
+		a.check(err)
+	}
+	a.wantOutcome(core.RolledBack, e.ID)
+	a.wantStored()
+	a.whole()
+}
+
+func adapterManyEvents(a *adapterFixture) {
+	events := make([]core.Event, 150)
+	ids := make([]string, len(events))
+	for i := range events {
+		events[i] = newEvent()
+		events[i].Key = "key" + events[i].ID[len(events[i].ID)-1:]
+		ids[i] = events[i].ID
+	}
+	a.inTx(func(ctx context.Context) {
+		a.check(a.Publish(ctx, events...))
+		for _, id := range ids {
+			a.follow(ctx, id)
+		}
+	})
+	a.wantOutcome(core.Committed, ids...)
+	a.wantStored(ids...)
 }
 
 func adapterRefused(a *adapterFixture) {

@@ -15,6 +15,9 @@ func adapterRelayCases() []adapterCase {
 		{"publishes what committed, once, and nothing else", adapterRelayOnce},
 		{"keeps the order of a key", adapterRelayOrder},
 		{"finds what was committed while it did not run", adapterRelayLater},
+		{"publishes the event of a closure that is run again once", adapterRelayRetried},
+		{"publishes nothing of a transaction that is open", adapterRelayOpen},
+		{"publishes nothing of a refused COMMIT", adapterRelayRefused},
 	}
 }
 
@@ -95,4 +98,65 @@ func adapterRelayLater(a *adapterFixture) {
 	a.relay()
 	a.published.Wait(a, len(ids))
 	a.wantPublished(ids)
+}
+
+// adapterRelayRetried runs a closure until its third attempt commits.
+func adapterRelayRetried(a *adapterFixture) {
+	a.relay()
+	e := newEvent()
+	for attempt := range 3 {
+		err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+			a.check(a.Publish(ctx, e))
+			if attempt < 2 {
+				return errNested
+			}
+			return nil
+		})
+		a.must((err == nil) == (attempt == 2), "attempt %d: %v", attempt, err)
+	}
+	a.settled()
+	a.wantPublished([]string{e.ID})
+	a.wantStored(e.ID)
+}
+
+// adapterRelayOpen holds a transaction open until the relay has published something that was recorded later.
+func adapterRelayOpen(a *adapterFixture) {
+	a.relay()
+	var early, inner, late string
+	a.inTx(func(ctx context.Context) {
+		early = a.publish(ctx)
+		a.check(a.nestings()[len(a.nestings())-1](ctx, func(ctx context.Context) error {
+			inner = a.publish(ctx)
+			return nil
+		}))
+		if a.SingleWriter { // no other can commit meanwhile; the check of everything that is published has to do
+			return
+		}
+		a.inTx(func(ctx context.Context) { late = a.publish(ctx) })
+		a.published.Wait(a, 1)
+		a.wantPublished([]string{late})
+	})
+	want := []string{early, inner}
+	if late != "" {
+		want = append(want, late)
+	}
+	a.published.Wait(a, len(want))
+	a.wantPublished(want)
+}
+
+func adapterRelayRefused(a *adapterFixture) {
+	if !a.has(a.RefuseCommit != nil, nil) {
+		return
+	}
+	a.relay()
+	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		a.publish(ctx)
+		return a.RefuseCommit(ctx)
+	})
+	a.must(err != nil, "a refused COMMIT is no error")
+	var id string
+	a.inTx(func(ctx context.Context) { id = a.publish(ctx) })
+	a.published.Wait(a, 1)
+	a.settled()
+	a.wantPublished([]string{id})
 }

@@ -3,6 +3,8 @@ package outboxtest
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -16,8 +18,17 @@ func adapterTextCases() []adapterCase {
 		{"ROLLBACK TO twice", adapterTextTwice},
 		{"one name for two savepoints", adapterTextSameName},
 		{"ROLLBACK TO a name that is not set", adapterTextUnknown},
+		{"ROLLBACK TO an outer savepoint drops what inner ones kept", adapterTextOuter},
+		{"RELEASE of an outer savepoint takes the inner ones along", adapterTextReleaseOuter},
+		{"names in quotes and in another case", adapterTextQuoted},
+		{"behind a semicolon", adapterTextSemicolon},
 		{"COMMIT behind the adapter's back", func(a *adapterFixture) { a.textEnd("COMMIT") }},
 		{"ROLLBACK behind the adapter's back", func(a *adapterFixture) { a.textEnd("ROLLBACK") }},
+		{"COMMIT in a nested transaction", adapterTextCommitNested},
+		{"BEGIN behind the adapter's back", func(a *adapterFixture) { a.textImplicit("BEGIN") }},
+		{"START TRANSACTION behind the adapter's back", func(a *adapterFixture) { a.textImplicit("START TRANSACTION") }},
+		{"a statement that commits implicitly", func(a *adapterFixture) { a.textImplicit("CREATE TABLE outboxtest_implicit (n INTEGER)") }},
+		{"ROLLBACK in a comment that is executed", func(a *adapterFixture) { a.textImplicit("/*!50000 ROLLBACK */") }},
 	}
 }
 
@@ -123,6 +134,119 @@ func adapterTextUnknown(a *adapterFixture) {
 		return nil // the application does not care
 	})
 	a.must(a.noLies(id) == 0 || err == nil, "RunInTx failed with %v, and the event was reported as committed", err)
+}
+
+func adapterTextOuter(a *adapterFixture) {
+	var lost []string
+	var first, last string
+	a.inTx(func(ctx context.Context) {
+		first = a.publish(ctx)
+		a.exec(ctx, "SAVEPOINT s1")
+		for _, name := range []string{"s2", "s3"} {
+			lost = append(lost, a.publish(ctx))
+			a.exec(ctx, "SAVEPOINT "+name)
+			lost = append(lost, a.publish(ctx))
+		}
+		a.exec(ctx, "RELEASE SAVEPOINT s3")
+		a.exec(ctx, "ROLLBACK TO SAVEPOINT s1")
+		a.wantOutcome(core.RolledBack, lost...)
+		last = a.publish(ctx)
+	})
+	a.wantOutcome(core.Committed, first, last)
+	a.wantStored(first, last)
+}
+
+// adapterTextReleaseOuter rolls back to a savepoint that went with the release of an outer one: the database refuses that.
+func adapterTextReleaseOuter(a *adapterFixture) {
+	var first, second string
+	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		a.exec(ctx, "SAVEPOINT s1")
+		first = a.publish(ctx)
+		a.exec(ctx, "SAVEPOINT s2")
+		second = a.publish(ctx)
+		a.exec(ctx, "RELEASE SAVEPOINT s1")
+		if err := a.Exec(ctx, "ROLLBACK TO SAVEPOINT s2"); err == nil {
+			return errors.New("ROLLBACK TO a savepoint that was released is no error")
+		}
+		return nil // the application does not care
+	})
+	a.truthful(err, first, second)
+}
+
+// adapterTextQuoted leaves it to the database which names are the same: what is reported must be true.
+func adapterTextQuoted(a *adapterFixture) {
+	for n := range 7 * 7 {
+		var ids []string
+		err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, tx core.Tx) error {
+			names := savepointNames(tx.Dialect())
+			ids = append(ids, a.publish(ctx))
+			a.exec(ctx, "SAVEPOINT "+names[n/7])
+			ids = append(ids, a.publish(ctx))
+			a.exec(ctx, "SAVEPOINT "+names[n%7])
+			ids = append(ids, a.publish(ctx))
+			_ = a.Exec(ctx, "ROLLBACK TO SAVEPOINT "+names[n/7])
+			return nil
+		})
+		a.truthful(err, ids[0], ids[1:]...)
+	}
+}
+
+// adapterTextSemicolon hides a ROLLBACK TO behind another statement. Some drivers run both, others refuse them.
+func adapterTextSemicolon(a *adapterFixture) {
+	var first, second string
+	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		first = a.publish(ctx)
+		a.exec(ctx, "SAVEPOINT s1")
+		second = a.publish(ctx)
+		_ = a.Exec(ctx, "SELECT 1; ROLLBACK TO SAVEPOINT s1")
+		return nil
+	})
+	a.truthful(err, first, second)
+}
+
+func adapterTextCommitNested(a *adapterFixture) {
+	for _, nest := range a.nestings() {
+		var outer, inner string
+		further := newEvent()
+		_ = a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+			outer = a.publish(ctx)
+			_ = nest(ctx, func(ctx context.Context) error {
+				inner = a.publish(ctx)
+				a.exec(ctx, "COMMIT")
+				return nil
+			})
+			a.must(a.Publish(ctx, further) != nil, "published after COMMIT")
+			return nil
+		})
+		a.must(a.noLies(outer, inner) == 0, "the event was reported as committed after COMMIT")
+		a.must(!slices.Contains(a.stored(), further.ID), "an event was recorded after COMMIT")
+		a.whole()
+	}
+}
+
+// textImplicit runs a statement that ends the transaction on some databases and is an error or nothing of that kind on others. The application
+// then rolls back: what is reported must be true, and no event may be recorded that the rollback does not undo.
+func (a *adapterFixture) textImplicit(query string) {
+	var before string
+	further, reason := newEvent(), errors.New("reason")
+	published := false
+	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, tx core.Tx) error {
+		before = a.publish(ctx)
+		if strings.HasPrefix(query, "/*") && tx.Dialect() != core.MySQL {
+			query = "SELECT 1 " + query // a comment alone is not a statement there
+		}
+		a.Logf("%s: %v", query, a.Exec(ctx, query))
+		published = a.tryPublish(ctx, further) == nil
+		return reason
+	})
+	a.must(errors.Is(err, reason), "RunInTx returned %v, want what the function returned", err)
+	ids := []string{before}
+	if published {
+		ids = append(ids, further.ID)
+	}
+	a.noLies(ids...)
+	a.must(!slices.Contains(a.stored(), further.ID), "an event was recorded outside of the transaction after %s", query)
+	a.whole()
 }
 
 // textEnd ends the transaction by text. Nobody knows from then on what becomes of anything: no outcome may be more than unknown where the

@@ -16,6 +16,8 @@ func adapterTroubleCases() []adapterCase {
 		{"a statement that fails", adapterStatementError},
 		{"a statement that fails in a savepoint", adapterStatementErrorNested},
 		{"a duplicate that the application ignores", adapterDuplicateIgnored},
+		{"a connection that is lost before a statement", func(a *adapterFixture) { a.disconnected(true) }},
+		{"a connection that is lost before the commit", func(a *adapterFixture) { a.disconnected(false) }},
 	}
 }
 
@@ -132,4 +134,36 @@ func adapterDuplicateIgnored(a *adapterFixture) {
 	stored := a.stored()
 	a.must((err == nil) == slices.Contains(stored, first), "RunInTx: %v; stored are %q", err, stored)
 	a.must(slices.Contains(stored, second.ID) == (published && err == nil), "published %t, RunInTx: %v; stored are %q", published, err, stored)
+}
+
+// disconnected ends the connection in the middle of a transaction, which then publishes or commits.
+func (a *adapterFixture) disconnected(publish bool) {
+	var id string
+	can := a.has(a.Disconnect != nil, nil)
+	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		id = a.publish(ctx)
+		if !can {
+			return nil
+		}
+		if err := a.Disconnect(ctx); !a.has(true, err) {
+			can = false
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if !publish {
+			return nil
+		}
+		err := a.Publish(ctx, newEvent())
+		a.must(err != nil, "published on a connection that is lost")
+		return err
+	})
+	if !can {
+		a.check(err)
+		return
+	}
+	a.must(err != nil, "the connection was lost, and RunInTx reported success")
+	a.must(a.noLies(id) == 0, "the connection was lost before the COMMIT, and the event was reported as committed")
+	a.wantStored()
+	a.whole()
 }

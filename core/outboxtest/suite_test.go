@@ -2,6 +2,7 @@ package outboxtest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -68,9 +69,39 @@ func openInMemory(t *testing.T, d core.Dialect, cfg core.Config) outboxtest.Adap
 			return ids, nil
 		},
 		RefuseCommit: func(ctx context.Context) error {
-			tx, _ := core.TxFromContext(ctx)
-			tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitRefused)
+			tx := txOf(ctx)
+			tx.FailCommit(outboxtest.CommitRefused)
+			return nil
+		},
+		LoseCommit: func(ctx context.Context, committed bool) error {
+			tx := txOf(ctx)
+			if committed {
+				tx.FailCommit(outboxtest.CommitAnswerLost)
+			} else {
+				tx.FailCommit(outboxtest.CommitNotSent)
+			}
+			return nil
+		},
+		Deadlock: func(ctx context.Context) error {
+			if d == core.SQLite {
+				return errors.ErrUnsupported
+			}
+			tx := txOf(ctx)
+			return tx.Victim()
+		},
+		Disconnect: func(ctx context.Context) error {
+			tx := txOf(ctx)
+			tx.Disconnect()
 			return nil
 		},
 	}
+}
+
+// txOf returns the transaction that ctx carries, also behind one of the adapters with a mistake.
+func txOf(ctx context.Context) *outboxtest.Tx {
+	tx, _ := core.TxFromContext(ctx)
+	if wrong, ok := tx.(*wrongTx); ok {
+		return wrong.Tx
+	}
+	return tx.(*outboxtest.Tx)
 }

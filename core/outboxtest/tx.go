@@ -136,6 +136,7 @@ func (t *Tx) abort() {
 	t.state = txAborted
 	if t.repo.dialect == core.MySQL { // there a deadlock ends the transaction
 		t.undoTo(0)
+		t.savepoints = nil
 		t.repo.unlock(t)
 	}
 }

@@ -27,6 +27,9 @@ type DB struct {
 	Name    string // postgres, mariadb, sqlite
 	Dialect core.Dialect
 	DSN     string // pgx URL, go-sql-driver DSN, modernc DSN
+
+	// Wrap, when it is set, wraps the connectors that Connector and Open give away.
+	Wrap func(driver.Connector) driver.Connector
 }
 
 // Each runs fn as a subtest on every database.
@@ -86,8 +89,17 @@ func SQLite(t *testing.T) DB {
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"}
 }
 
-// Connector returns the unwrapped connector of the database's driver.
+// Connector returns a connector of the database's driver.
 func (d DB) Connector(t testing.TB) driver.Connector {
+	t.Helper()
+	c := d.connector(t)
+	if d.Wrap != nil {
+		c = d.Wrap(c)
+	}
+	return c
+}
+
+func (d DB) connector(t testing.TB) driver.Connector {
 	t.Helper()
 	switch d.Dialect {
 	case core.Postgres:

@@ -36,14 +36,12 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 	defer r.unlock()
 	var lane Lane    // of the run that is being admitted
 	var before RowID // the row before in that run
-	var length int
-	var broken bool // the run has lost a row: the rest is given back
+	var broken bool  // the run has lost a row: the rest is given back
 	for i := range rows {
 		c := &rows[i]
 		if c.Lane.IsZero() || c.Lane != lane {
-			lane, before, length, broken = c.Lane, RowID{}, 0, false
+			lane, before, broken = c.Lane, RowID{}, false
 		}
-		length++
 		if it := r.items[c.ID]; it != nil && it.state != itemFailed && it.state != itemReleasing {
 			// This process had it and lost the lease. An acknowledged row is only marked; one in hand goes on under the new claim.
 			it.claimNo, it.deadline, it.lost = c.ClaimNo, deadline, false
@@ -52,7 +50,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		}
 		it := r.claimedItem(c, deadline, now)
 		it.head, it.after = before.IsZero(), before
-		it.wake = length == r.cfg.LaneRun && !c.Lane.IsZero() // there may be more
+		it.wake = !c.Lane.IsZero() && (i+1 == len(rows) || rows[i+1].Lane != c.Lane) // claims shorten runs: there may be more
 		before = c.ID
 		r.track(it)
 		switch {

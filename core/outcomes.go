@@ -9,6 +9,9 @@ import (
 // dbTimeout bounds each statement that the relay sends. A lock wait or a dead connection must not hold it for ever.
 const dbTimeout = 15 * time.Second
 
+// maxDoneWakes is how many lanes whose claimed run is done are looked at one by one.
+const maxDoneWakes = 4
+
 // outcomes is one batch for the table.
 type outcomes struct{ done, failed, released []*item }
 
@@ -98,9 +101,19 @@ func (r *relay) writeDone(items []*item) {
 		r.notes = append(r.notes, func() { r.o.obs.LateAcks(late) })
 	}
 	now := time.Now()
+	wakes := 0
 	for _, it := range items {
 		r.forget(it)
 		if it.wake {
+			wakes++
+		}
+	}
+	for _, it := range items {
+		switch {
+		case !it.wake:
+		case wakes > maxDoneWakes: // one look at all lanes is cheaper
+			r.pollBy(now)
+		default:
 			r.wakeLane(it.lane, now)
 		}
 	}

@@ -54,8 +54,12 @@ const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
   SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
-), taken AS (` + postgresTake + `)
-SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, NULL::bytea, (SELECT count(*) FROM topics)`
+)
+` + postgresTake + `, NULL::bytea, (SELECT count(*) FROM topics)`
+
+// postgresShort is how long runs at least are while there are more lanes than the limit allows whole runs: a claim then takes rows of
+// some 64 lanes, which are as many as are published at once, at a fraction of what one row of each of 500 would cost.
+const postgresShort = `greatest(1, least($8::bigint, $3::bigint / 64))`
 
 // postgresRun turns the list "heads" of claimable lanes (with the first dead number of each) into "take": the heads with
 // the rows that follow them. A row that another transaction holds ends the run of its lane there. $8 is the longest run.
@@ -66,7 +70,7 @@ const postgresRun = `, cand AS MATERIALIZED (
       (` + postgresDue + ` AND ` + postgresFree + ` AND (h.dead IS NULL OR e.key_seq < h.dead)) AS ok
     FROM {event} e WHERE e.lane = h.lane AND e.status IN (0,2) AND e.lane IS NOT NULL
     ORDER BY e.key_seq
-    LIMIT (SELECT greatest(1, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+    LIMIT (SELECT greatest(` + postgresShort + `, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
   SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
 ), picked AS MATERIALIZED (
@@ -76,16 +80,24 @@ const postgresRun = `, cand AS MATERIALIZED (
 ), take AS MATERIALIZED (
   SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
-), taken AS (` + postgresTake + `)`
+)`
 
 // postgresLanes jumps from the head of one lane to that of the next: $9 the lane to start after, $10 how many. $11 and $12 are the lane
 // prefixes of the wanted and the stopped topics, which are jumped as a whole.
-const postgresLanes = `lanes AS (
-  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n FROM {event} e
+var postgresLanes = postgresScan("0::bigint", "")
+
+// postgresClaimLanes is the same, and stops when the heads that are due and free have $3 rows behind them, of each lane so many as a short run has.
+var postgresClaimLanes = postgresScan(`CASE WHEN `+postgresDue+` AND `+postgresFree+` THEN (SELECT count(*) FROM (
+    SELECT FROM {event} r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT `+postgresShort+`) r) ELSE 0 END`,
+	"AND l.total < $3::bigint")
+
+func postgresScan(found, more string) string {
+	return `lanes AS (
+  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n, ` + found + ` AS total FROM {event} e
    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.*, l.n + 1 FROM lanes l CROSS JOIN LATERAL (
-    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e
+  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes l CROSS JOIN LATERAL (
+    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, ` + found + ` AS found FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
         THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
@@ -94,21 +106,24 @@ const postgresLanes = `lanes AS (
               WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
       ELSE l.lane END
     ORDER BY e.lane, e.key_seq LIMIT 1) h
-  WHERE l.n < $10::bigint
+  WHERE l.n < $10::bigint ` + more + `
 )`
+}
 
 // postgresHeads are the heads that may be claimed: $6 and $7 the topics, $13 whether dead rows are passed over.
 const postgresHeads = `SELECT e.lane, d.dead FROM lanes e
-  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM {event} x
-    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM {event} x
+    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
+    ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE ` + postgresDue + ` AND ` + postgresFree + `
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)`
 
-const postgresClaimHeads = `WITH RECURSIVE ` + postgresLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` + postgresRun + `
+var postgresClaimHeads = `WITH RECURSIVE ` + postgresClaimLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` + postgresRun + `, taken AS (` + postgresTake + `)
 SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, CASE
     WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
-    WHEN (SELECT count(*) FROM lanes) >= $10::bigint THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
+    WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
+      THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
   END, 0::bigint`
 
 // postgresClaimLane is the same for the one lane $9.
@@ -116,7 +131,7 @@ var postgresClaimLane = renumber(`WITH lanes AS (
   SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
   ORDER BY e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
-SELECT taken.*, NULL::bytea, 0::bigint FROM taken`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13)
+`+postgresTake+`, NULL::bytea, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13)
 
 // postgresNextDue: the least time at which a row that is open now may be claimed, in microseconds from now.
 var postgresNextDue = renumber(postgresTopics+`, unordered AS (
@@ -127,8 +142,9 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
 ), `+postgresLanes+`, ordered AS (
   SELECT min(greatest(e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END)) AS at
   FROM lanes e
-  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM {event} x
-    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM {event} x
+    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
+    ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])
     AND (d.dead IS NULL OR d.dead > e.key_seq)
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o`,

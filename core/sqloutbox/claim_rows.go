@@ -121,24 +121,48 @@ func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 // claimHeadsRows claims heads of lanes with their runs.
 func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, f filter, after core.Lane) ([]core.Claimed, core.Lane, error) {
 	var next core.Lane
-	rows, err := r.claimCandidates(ctx, "claim heads", req, func(q querier) ([]candidate, error) {
-		scan := laneScan{r: r, filter: f, most: req.Lanes, bound: after}
-		if err := scan.run(ctx, q); err != nil {
-			return nil, err
+	rows, err := r.claimCandidates(ctx, "claim heads", req, func(q querier) (all []candidate, err error) {
+		rest := req
+		for next = after; ; {
+			scan := laneScan{r: r, filter: f, most: min(rest.Lanes, headPage), bound: next}
+			if err := scan.run(ctx, q); err != nil {
+				return nil, err
+			}
+			next = scan.next
+			heads, err := r.claimableHeads(ctx, q, req, f, scan.heads)
+			if err != nil {
+				return nil, err
+			}
+			rows, cutShort, err := r.runs(ctx, q, rest, heads, len(all) == 0)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, rows...)
+			if cutShort {
+				if len(all) > 0 {
+					next = all[len(all)-1].lane
+				}
+				return all, nil
+			}
+			rest.Limit -= len(rows)
+			for i := range rows {
+				rest.MaxBytes -= rows[i].size
+			}
+			rest.Lanes -= headPage
+			if next.IsZero() || rest.Lanes <= 0 || rest.Limit <= 0 || rest.MaxBytes <= 0 {
+				return all, nil
+			}
 		}
-		next = scan.next
-		heads, err := r.claimableHeads(ctx, q, req, f, scan.heads)
-		if err != nil {
-			return nil, err
-		}
-		all, cutShort, err := r.runs(ctx, q, req, heads)
-		if cutShort && len(all) > 0 {
-			next = all[len(all)-1].lane
-		}
-		return all, err
 	})
 	return rows, next, err
 }
+
+// headPage is how many lanes are looked at before their runs are read.
+const headPage = 128
+
+// shortRun is how long runs at least are while there are more lanes than the limit allows whole runs: a claim then takes rows of some 64
+// lanes, which are as many as are published at once, at a fraction of what one row of each of 500 would cost.
+func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/64)) }
 
 // claimLaneRows claims the head of one lane with its run.
 func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f filter, lane core.Lane) ([]core.Claimed, error) {
@@ -159,7 +183,7 @@ func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f
 		if err != nil {
 			return nil, err
 		}
-		all, _, err := r.runs(ctx, q, req, heads)
+		all, _, err := r.runs(ctx, q, req, heads, true)
 		return all, err
 	})
 }
@@ -219,18 +243,20 @@ func (r *Repository) claimableHeads(ctx context.Context, q querier, req core.Cla
 }
 
 // runs returns the heads with the rows that follow them and are due and free too, and whether lanes were left out for the limits.
-func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest, heads []head) (all []candidate, short bool, err error) {
+// With oversize the first row may have more bytes than the limit.
+func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest, heads []head, oversize bool,
+) (all []candidate, short bool, err error) {
 	if len(heads) == 0 {
 		return nil, false, nil
 	}
-	run := max(1, min(req.Run, req.Limit/len(heads)))
+	run := max(shortRun(req), min(req.Run, req.Limit/len(heads)))
 	short = len(heads) > req.Limit
 	heads = heads[:min(len(heads), req.Limit)]
 	if run == 1 {
 		for _, h := range heads {
 			all = append(all, h.candidate)
 		}
-		kept := cut(all, req, true)
+		kept := cut(all, req, oversize)
 		return kept, short || len(kept) < len(all), nil
 	}
 	dead := make(map[core.Lane]int64, len(heads))
@@ -239,6 +265,10 @@ func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest,
 	}
 	broken := map[core.Lane]bool{}
 	for chunk := range slices.Chunk(heads, unionSelects) {
+		if len(all) >= req.Limit {
+			short = true
+			break
+		}
 		var args []any
 		for i := range chunk {
 			args = append(args, micros(req.MaxLease), chunk[i].lane[:], run)
@@ -262,7 +292,7 @@ func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest,
 			}
 		}
 	}
-	kept := cut(all, req, true)
+	kept := cut(all, req, oversize)
 	return kept, short || len(kept) < len(all), nil
 }
 

@@ -31,11 +31,13 @@ SELECT (SELECT count(*) FROM pending),
 
 -- claim_heads
 WITH RECURSIVE lanes AS (
-  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n FROM "app"."outbox_event" e
+  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n, CASE WHEN e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') THEN (SELECT count(*) FROM (
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT greatest(1, least($8::bigint, $3::bigint / 64))) r) ELSE 0 END AS total FROM "app"."outbox_event" e
    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.*, l.n + 1 FROM lanes l CROSS JOIN LATERAL (
-    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM "app"."outbox_event" e
+  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes l CROSS JOIN LATERAL (
+    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, CASE WHEN e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') THEN (SELECT count(*) FROM (
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT greatest(1, least($8::bigint, $3::bigint / 64))) r) ELSE 0 END AS found FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
         THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
@@ -44,10 +46,11 @@ WITH RECURSIVE lanes AS (
               WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
       ELSE l.lane END
     ORDER BY e.lane, e.key_seq LIMIT 1) h
-  WHERE l.n < $10::bigint
+  WHERE l.n < $10::bigint AND l.total < $3::bigint
 ), heads AS MATERIALIZED (SELECT e.lane, d.dead FROM lanes e
-  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM "app"."outbox_event" x
-    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM "app"."outbox_event" x
+    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
+    ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)), cand AS MATERIALIZED (
   SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
@@ -56,7 +59,7 @@ WITH RECURSIVE lanes AS (
       (e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') AND (h.dead IS NULL OR e.key_seq < h.dead)) AS ok
     FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2) AND e.lane IS NOT NULL
     ORDER BY e.key_seq
-    LIMIT (SELECT greatest(1, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+    LIMIT (SELECT greatest(greatest(1, least($8::bigint, $3::bigint / 64)), least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
   SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
 ), picked AS MATERIALIZED (
@@ -74,7 +77,8 @@ RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.
 SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, CASE
     WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
-    WHEN (SELECT count(*) FROM lanes) >= $10::bigint THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
+    WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
+      THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
   END, 0::bigint
 
 -- claim_lane
@@ -82,8 +86,9 @@ WITH lanes AS (
   SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM "app"."outbox_event" e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
   ORDER BY e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (SELECT e.lane, d.dead FROM lanes e
-  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM "app"."outbox_event" x
-    WHERE NOT $10::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM "app"."outbox_event" x
+    WHERE NOT $10::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
+    ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)), cand AS MATERIALIZED (
   SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
@@ -92,7 +97,7 @@ WITH lanes AS (
       (e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') AND (h.dead IS NULL OR e.key_seq < h.dead)) AS ok
     FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2) AND e.lane IS NOT NULL
     ORDER BY e.key_seq
-    LIMIT (SELECT greatest(1, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+    LIMIT (SELECT greatest(greatest(1, least($8::bigint, $3::bigint / 64)), least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
   SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
 ), picked AS MATERIALIZED (
@@ -102,12 +107,12 @@ WITH lanes AS (
 ), take AS MATERIALIZED (
   SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
-), taken AS (UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
+)
+UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
   lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint)
-SELECT taken.*, NULL::bytea, 0::bigint FROM taken
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint, NULL::bytea, 0::bigint
 
 -- claim_unordered
 WITH RECURSIVE all_topics AS (
@@ -130,12 +135,12 @@ WITH RECURSIVE all_topics AS (
   SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
-), taken AS (UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
+)
+UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
   lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint)
-SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, NULL::bytea, (SELECT count(*) FROM topics)
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint, NULL::bytea, (SELECT count(*) FROM topics)
 
 -- cleanup
 WITH c AS MATERIALIZED (
@@ -221,11 +226,11 @@ WITH RECURSIVE all_topics AS (
     FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
     ORDER BY e.available_at, e.id LIMIT 1000) c
 ), lanes AS (
-  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n FROM "app"."outbox_event" e
+  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n, 0::bigint AS total FROM "app"."outbox_event" e
    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $4::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.*, l.n + 1 FROM lanes l CROSS JOIN LATERAL (
-    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM "app"."outbox_event" e
+  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes l CROSS JOIN LATERAL (
+    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 0::bigint AS found FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($7::text[])
         THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
@@ -234,12 +239,13 @@ WITH RECURSIVE all_topics AS (
               WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
       ELSE l.lane END
     ORDER BY e.lane, e.key_seq LIMIT 1) h
-  WHERE l.n < $5::bigint
+  WHERE l.n < $5::bigint 
 ), ordered AS (
   SELECT min(greatest(e.available_at, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond') THEN NULL ELSE e.lease_until END)) AS at
   FROM lanes e
-  LEFT JOIN LATERAL (SELECT min(x.key_seq) AS dead FROM "app"."outbox_event" x
-    WHERE NOT $8::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL) d ON true
+  LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM "app"."outbox_event" x
+    WHERE NOT $8::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
+    ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[])
     AND (d.dead IS NULL OR d.dead > e.key_seq)
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o

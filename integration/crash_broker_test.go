@@ -21,7 +21,6 @@ import (
 func TestCrashThroughBrokers(t *testing.T) {
 	for sink, to := range map[crash.Sink]func(*testing.T, *cell){crash.ToKafka: crashToKafka, crash.ToRabbit: crashToRabbit} {
 		t.Run(string(sink), func(t *testing.T) {
-			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				t.Parallel()
 				cells := make([]cell, 0, len(crash.Points))
@@ -40,6 +39,9 @@ func TestCrashThroughBrokers(t *testing.T) {
 // brokerRecord makes a record of what a broker has of an event. Its numbers are those of the lane.
 func brokerRecord(header func(name string) string) (crash.Message, error) {
 	m := crash.Message{From: header(crash.HeaderFrom), EventID: header(core.HeaderEventID)}
+	if m.From == "" {
+		return m, fmt.Errorf("event %q does not say which process published it", m.EventID)
+	}
 	seq := header(core.HeaderKeySeq)
 	if seq == "" || seq == "0" {
 		return m, nil
@@ -111,7 +113,7 @@ func readPartition(ctx context.Context, consumer sarama.Consumer, topic string, 
 			}
 			records = append(records, rec)
 		case <-ctx.Done():
-			return nil, fmt.Errorf("Kafka shows %d of %d records of partition %d: %w", last+1, end, p, ctx.Err()) //nolint:staticcheck // a name
+			return nil, fmt.Errorf("only %d of %d records of partition %d came: %w", last+1, end, p, ctx.Err())
 		}
 	}
 	return records, nil

@@ -30,7 +30,7 @@ func (r *Runner) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c 
 func (r *Runner) beat(ctx context.Context, c Claim, held time.Time) error {
 	every := r.cfg.Lease / 3
 	next := held.Add(every)
-	var last error // why the latest attempt failed
+	last := errors.New("this process was held up") // or why the latest attempt failed
 	for {
 		end := held.Add(r.cfg.Lease)
 		if sleep(ctx, min(time.Until(next), time.Until(end))) != nil {
@@ -45,7 +45,7 @@ func (r *Runner) beat(ctx context.Context, c Claim, held time.Time) error {
 		cancel()
 		switch {
 		case err == nil:
-			held, last = asked, nil
+			held = asked
 			next = held.Add(every)
 		case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrAlreadyDone):
 			return fmt.Errorf("%w: %w", ErrLeaseLost, err)

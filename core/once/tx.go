@@ -87,6 +87,9 @@ func (r *Runner) RunInTx(ctx context.Context, t core.Transactor, key Key, fp Fin
 		return true
 	}
 	err = retryTx(ctx, t, again, func(ctx context.Context, tx core.Tx) (err error) {
+		if tx != nil {
+			tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when the answer to COMMIT was lost
+		}
 		res, replayed, err = r.DoTx(ctx, tx, key, fp, func(ctx context.Context) (Result, error) { return fn(ctx, tx) })
 		return err
 	})

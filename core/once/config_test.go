@@ -1,0 +1,104 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+func TestConfigValidate(t *testing.T) {
+	if err := (once.Config{Store: outboxtest.NewOnceStore()}).Validate(); err != nil {
+		t.Errorf("the zero value with a store: %v", err)
+	}
+	if err := (once.Config{TxStore: outboxtest.NewOnceStore(), Lease: time.Second}).Validate(); err != nil {
+		t.Errorf("a short lease: %v", err)
+	}
+	bad := once.Config{
+		Lease: 2 * time.Hour, TTL: -1, MaxResult: -1, Wait: -1, StoreTimeout: 3 * time.Hour, Node: strings.Repeat("n", 129), CleanupInterval: -1, CleanupBatch: -1,
+	}
+	_, err := once.New(bad)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, field := range []string{"Store is", "Lease:", "TTL:", "MaxResult", "Wait", "StoreTimeout", "Node", "CleanupInterval", "CleanupBatch"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%q does not name %s", err, field)
+		}
+	}
+}
+
+func TestCleanup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := outboxtest.NewOnceStore()
+		var chunks []int
+		r := newRunner(t, once.Config{Store: s, TTL: time.Hour, CleanupBatch: 2, Observer: &once.Observer{Cleaned: func(n int, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			chunks = append(chunks, n)
+		}}})
+		for _, id := range []string{"1", "2", "3", "4", "5"} {
+			if _, _, err := r.Do(t.Context(), once.Key{Scope: "test", ID: id}, noPrint, returns("")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := r.Cleanup(t.Context()); n != 0 || err != nil {
+			t.Errorf("too early: %d, %v", n, err)
+		}
+		time.Sleep(time.Hour + time.Second)
+		if n, err := r.Cleanup(t.Context()); n != 5 || err != nil || len(chunks) != 4 {
+			t.Errorf("deleted %d, %v, in chunks of %v", n, err, chunks)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		if _, _, err := r.Do(t.Context(), key, noPrint, returns("")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + 11*time.Minute)
+		if s.Keys() != 0 {
+			t.Errorf("%d keys are left", s.Keys())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+type brokenCleanup struct{ *outboxtest.OnceStore }
+
+func (brokenCleanup) Cleanup(context.Context, int) (int, error) { return 0, errDown }
+
+func TestCleanupFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := 0
+		r := newRunner(t, once.Config{Store: brokenCleanup{outboxtest.NewOnceStore()}, Observer: &once.Observer{Cleaned: func(_ int, err error) {
+			if errors.Is(err, errDown) {
+				heard++
+			}
+		}}})
+		if _, err := r.Cleanup(t.Context()); !errors.Is(err, errDown) || !errors.Is(err, once.ErrStore) {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := r.Run(ctx); err != nil || heard < 6 {
+			t.Errorf("Run: %v, heard of %d errors", err, heard)
+		}
+	})
+	txOnly := newRunner(t, once.Config{TxStore: outboxtest.NewOnceStore()})
+	if _, err := txOnly.Cleanup(t.Context()); err == nil {
+		t.Error("Cleanup without a Store")
+	}
+	if err := txOnly.Run(t.Context()); err == nil {
+		t.Error("Run without a Store")
+	}
+}

@@ -1,0 +1,448 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+var (
+	key     = once.Key{Scope: "test", Tenant: "acme", ID: "1"}
+	noPrint once.Fingerprint
+	errWork = errors.New("the work failed")
+	errDown = errors.New("the store is down")
+)
+
+func newRunner(t *testing.T, cfg once.Config) *once.Runner {
+	t.Helper()
+	r, err := once.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func returns(data string) func(context.Context) (once.Result, error) {
+	return func(context.Context) (once.Result, error) { return once.Result{Data: []byte(data)}, nil }
+}
+
+// never fails the test when it is run.
+func never(t *testing.T) func(context.Context) (once.Result, error) {
+	t.Helper()
+	return func(context.Context) (once.Result, error) {
+		t.Error("the work was run")
+		return once.Result{}, nil
+	}
+}
+
+// faulty is a store whose calls fail on demand.
+type faulty struct {
+	*outboxtest.OnceStore
+	acquire, extend, complete, release atomic.Pointer[error] // what the call returns instead of doing anything
+	lostAnswers                        atomic.Int32          // how many answers of Complete get lost
+	extends                            atomic.Int32
+}
+
+func fault(p *atomic.Pointer[error]) error {
+	if err := p.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *faulty) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
+	if err := fault(&s.acquire); err != nil {
+		return once.Acquired{}, err
+	}
+	return s.OnceStore.Acquire(ctx, req)
+}
+
+func (s *faulty) Extend(ctx context.Context, c once.Claim, lease time.Duration) error {
+	s.extends.Add(1)
+	if err := fault(&s.extend); err != nil {
+		return err
+	}
+	return s.OnceStore.Extend(ctx, c, lease)
+}
+
+func (s *faulty) Complete(ctx context.Context, c once.Claim, res once.Result, ttl time.Duration) error {
+	if err := fault(&s.complete); err != nil {
+		return err
+	}
+	err := s.OnceStore.Complete(ctx, c, res, ttl)
+	if s.lostAnswers.Add(-1) >= 0 {
+		return errDown
+	}
+	return err
+}
+
+func (s *faulty) Release(ctx context.Context, c once.Claim) error {
+	if err := fault(&s.release); err != nil {
+		return err
+	}
+	return s.OnceStore.Release(ctx, c)
+}
+
+func TestDoReplays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRunner(t, once.Config{Store: outboxtest.NewOnceStore()})
+		res, replayed, err := r.Do(t.Context(), key, noPrint, returns("a"))
+		if err != nil || replayed || string(res.Data) != "a" {
+			t.Errorf("first: %q, %t, %v", res.Data, replayed, err)
+		}
+		res, replayed, err = r.Do(t.Context(), key, noPrint, never(t))
+		if err != nil || !replayed || string(res.Data) != "a" {
+			t.Errorf("again: %q, %t, %v", res.Data, replayed, err)
+		}
+		time.Sleep(24*time.Hour + time.Second)
+		res, replayed, err = r.Do(t.Context(), key, noPrint, returns("b"))
+		if err != nil || replayed || string(res.Data) != "b" {
+			t.Errorf("a day later: %q, %t, %v", res.Data, replayed, err)
+		}
+	})
+}
+
+func TestDoRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &faulty{OnceStore: outboxtest.NewOnceStore()}
+		r := newRunner(t, once.Config{Store: s})
+		a, b := once.FingerprintOf([]byte("a")), once.FingerprintOf([]byte("b"))
+		if _, _, err := r.Do(t.Context(), key, a, returns("a")); err != nil {
+			t.Fatal(err)
+		}
+		if res, _, err := r.Do(t.Context(), key, b, never(t)); !errors.Is(err, once.ErrFingerprintMismatch) || !res.IsZero() {
+			t.Errorf("another fingerprint: %v, %v", res, err)
+		}
+		if _, _, err := r.Do(t.Context(), once.Key{}, a, never(t)); !errors.Is(err, once.ErrInvalidKey) {
+			t.Errorf("no key: %v", err)
+		}
+		if _, _, err := r.Do(t.Context(), key, a, nil); err == nil {
+			t.Error("a nil function was accepted")
+		}
+		s.acquire.Store(&errDown)
+		_, _, err := r.Do(t.Context(), key, a, never(t))
+		if !errors.Is(err, once.ErrStore) || !errors.Is(err, errDown) {
+			t.Errorf("a store that is down: %v", err)
+		}
+	})
+}
+
+func TestDoFreesTheKeyOfFailedWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := outboxtest.NewOnceStore()
+		r := newRunner(t, once.Config{Store: s, MaxResult: 3})
+		for name, tt := range map[string]struct {
+			fn   func(context.Context) (once.Result, error)
+			want error
+		}{
+			"an error":         {func(context.Context) (once.Result, error) { return once.Result{Data: []byte("x")}, errWork }, errWork},
+			"a large result":   {returns("four"), once.ErrResultTooLarge},
+			"a broken result":  {func(context.Context) (once.Result, error) { return once.Result{Meta: "\xff"}, nil }, once.ErrInvalidResult},
+			"a cancelled work": {func(context.Context) (once.Result, error) { return once.Result{}, context.Canceled }, context.Canceled},
+		} {
+			key := once.Key{Scope: "test", ID: name}
+			res, replayed, err := r.Do(t.Context(), key, noPrint, tt.fn)
+			if !errors.Is(err, tt.want) || replayed || !res.IsZero() {
+				t.Errorf("%s: %v, %t, %v", name, res, replayed, err)
+			}
+			if _, replayed, err := r.Do(t.Context(), key, noPrint, returns("ok")); err != nil || replayed {
+				t.Errorf("after %s: %t, %v", name, replayed, err)
+			}
+		}
+
+		func() {
+			defer func() {
+				if p := recover(); p != "boom" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			_, _, _ = r.Do(t.Context(), key, noPrint, func(context.Context) (once.Result, error) { panic("boom") })
+		}()
+		if _, replayed, err := r.Do(t.Context(), key, noPrint, returns("ok")); err != nil || replayed {
+			t.Errorf("after a panic: %t, %v", replayed, err)
+		}
+	})
+}
+
+// What is recorded after the work does not depend on the caller still being there.
+func TestDoRecordsAfterTheCallerLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRunner(t, once.Config{Store: outboxtest.NewOnceStore()})
+		for _, want := range []error{nil, errWork} {
+			key := once.Key{Scope: "test", ID: map[bool]string{true: "done", false: "failed"}[want == nil]}
+			ctx, cancel := context.WithCancel(t.Context())
+			_, _, err := r.Do(ctx, key, noPrint, func(context.Context) (once.Result, error) {
+				cancel()
+				return once.Result{}, want
+			})
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v", key, err)
+			}
+			if _, replayed, err := r.Do(t.Context(), key, noPrint, returns("x")); err != nil || replayed != (want == nil) {
+				t.Errorf("%s again: %t, %v", key, replayed, err)
+			}
+		}
+	})
+}
+
+func TestDoInProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := outboxtest.NewOnceStore()
+		r := newRunner(t, once.Config{Store: s, Lease: 9 * time.Second})
+		patient := newRunner(t, once.Config{Store: s, Wait: time.Minute})
+		hasty := newRunner(t, once.Config{Store: s, Wait: 2 * time.Second})
+		var wg sync.WaitGroup
+		work := make(chan struct{})
+		wg.Go(func() {
+			_, _, err := r.Do(t.Context(), key, noPrint, func(context.Context) (once.Result, error) {
+				<-work
+				return once.Result{Data: []byte("a")}, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+
+		_, _, err := r.Do(t.Context(), key, noPrint, never(t))
+		if !errors.Is(err, once.ErrInProgress) || once.RetryAfter(err) != 9*time.Second {
+			t.Errorf("not waiting: %v, retry after %s", err, once.RetryAfter(err))
+		}
+		start := time.Now()
+		if _, _, err := hasty.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) || time.Since(start) != 2*time.Second {
+			t.Errorf("waiting two seconds: %v after %s", err, time.Since(start))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := patient.Do(ctx, key, noPrint, never(t)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, once.ErrInProgress) {
+			t.Errorf("with a deadline: %v", err)
+		}
+		wg.Go(func() {
+			res, replayed, err := patient.Do(t.Context(), key, noPrint, never(t))
+			if err != nil || !replayed || string(res.Data) != "a" {
+				t.Errorf("waiting long: %q, %t, %v", res.Data, replayed, err)
+			}
+		})
+		time.Sleep(30 * time.Second) // more than three leases
+		if _, _, err := r.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) {
+			t.Errorf("after three leases: %v", err)
+		}
+		close(work)
+		wg.Wait()
+	})
+	if once.RetryAfter(errWork) != 0 || once.RetryAfter(nil) != 0 {
+		t.Error("RetryAfter of other errors is not 0")
+	}
+}
+
+// A process that died leaves a key that is taken over when its lease ends.
+func TestDoTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := outboxtest.NewOnceStore()
+		crashed := once.Request{Key: key, Owner: "crashed", Lease: 10 * time.Second, TTL: time.Hour}
+		if _, err := s.Acquire(t.Context(), crashed); err != nil {
+			t.Fatal(err)
+		}
+		refusing := newRunner(t, once.Config{Store: s, RefuseStale: true})
+		var decided []once.DecideInfo
+		waiting := newRunner(t, once.Config{Store: s, Wait: time.Minute, Observer: &once.Observer{Decided: func(i once.DecideInfo) { decided = append(decided, i) }}})
+		time.Sleep(10 * time.Second)
+		if _, _, err := refusing.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrAbandoned) {
+			t.Errorf("refusing: %v", err)
+		}
+		_, replayed, err := waiting.Do(t.Context(), key, noPrint, func(ctx context.Context) (once.Result, error) {
+			if c, ok := once.ClaimOf(ctx); !ok || c.Key != key || c.Fence != 2 || c.Owner == "" {
+				t.Errorf("the claim is %+v, %t", c, ok)
+			}
+			return once.Result{}, nil
+		})
+		if err != nil || replayed {
+			t.Errorf("%t, %v", replayed, err)
+		}
+		if n := len(decided); n == 0 || !decided[n-1].TakenOver || decided[n-1].State != once.Fresh || decided[n-1].Form != once.FormLease {
+			t.Errorf("decided %+v", decided)
+		}
+	})
+	if _, ok := once.ClaimOf(t.Context()); ok {
+		t.Error("a claim outside of Do")
+	}
+}
+
+// stolen runs work whose key is taken by somebody else meanwhile, and returns what Do returned.
+func stolen(t *testing.T, r *once.Runner, s *outboxtest.OnceStore, complete bool, work func(ctx context.Context) (once.Result, error)) error {
+	t.Helper()
+	_, _, err := r.Do(t.Context(), key, noPrint, func(ctx context.Context) (once.Result, error) {
+		s.ShiftClock(time.Minute)
+		thief := once.Request{Key: key, Owner: "thief", Lease: time.Minute, TTL: time.Hour}
+		got, err := s.Acquire(t.Context(), thief)
+		if err != nil || got.State != once.Fresh {
+			t.Errorf("the thief got %+v, %v", got, err)
+		}
+		if complete {
+			if err := s.Complete(t.Context(), once.Claim{Key: key, Owner: "thief", Fence: got.Fence}, once.Result{Data: []byte("stolen")}, time.Hour); err != nil {
+				t.Error(err)
+			}
+		}
+		return work(ctx)
+	})
+	return err
+}
+
+func TestDoLosesItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := outboxtest.NewOnceStore()
+		var lost []error
+		r := newRunner(t, once.Config{Store: s, Observer: &once.Observer{LeaseLost: func(_ once.Key, err error) { lost = append(lost, err) }}})
+		start := time.Now()
+		err := stolen(t, r, s, false, func(ctx context.Context) (once.Result, error) {
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), once.ErrLeaseLost) {
+				t.Errorf("the cause is %v", context.Cause(ctx))
+			}
+			return once.Result{}, ctx.Err()
+		})
+		if !errors.Is(err, once.ErrLeaseLost) || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(start); d != 10*time.Second {
+			t.Errorf("noticed after %s, want a third of the lease", d)
+		}
+		if len(lost) != 1 || !errors.Is(lost[0], once.ErrLeaseLost) {
+			t.Errorf("heard of %v", lost)
+		}
+	})
+	for complete, want := range map[bool]error{true: once.ErrAlreadyDone, false: once.ErrLeaseLost} {
+		synctest.Test(t, func(t *testing.T) {
+			s := outboxtest.NewOnceStore()
+			if err := stolen(t, newRunner(t, once.Config{Store: s}), s, complete, returns("mine")); !errors.Is(err, want) {
+				t.Errorf("work that did not notice: %v, want %v", err, want)
+			}
+			if complete {
+				if res, _, err := newRunner(t, once.Config{Store: s}).Do(t.Context(), key, noPrint, never(t)); err != nil || string(res.Data) != "stolen" {
+					t.Errorf("the result is %q, %v", res.Data, err)
+				}
+			}
+		})
+	}
+}
+
+// A store that cannot be reached for a while does no harm; for longer than the lease it ends the work.
+func TestDoDuringAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &faulty{OnceStore: outboxtest.NewOnceStore()}
+		r := newRunner(t, once.Config{Store: s, Lease: 30 * time.Second})
+		_, _, err := r.Do(t.Context(), key, noPrint, func(ctx context.Context) (once.Result, error) {
+			time.Sleep(time.Second)
+			s.extend.Store(&errDown)
+			time.Sleep(27 * time.Second)
+			s.extend.Store(nil)
+			time.Sleep(time.Minute)
+			return once.Result{}, ctx.Err()
+		})
+		if err != nil {
+			t.Errorf("a short outage: %v", err)
+		}
+
+		other := once.Key{Scope: "test", ID: "long"}
+		start := time.Now()
+		_, _, err = r.Do(t.Context(), other, noPrint, func(ctx context.Context) (once.Result, error) {
+			s.extend.Store(&errDown)
+			<-ctx.Done()
+			if d := time.Since(start); d != 30*time.Second {
+				t.Errorf("the work ended after %s, want the lease", d)
+			}
+			return once.Result{}, context.Cause(ctx)
+		})
+		if !errors.Is(err, once.ErrLeaseLost) || !errors.Is(err, errDown) {
+			t.Errorf("a long outage: %v", err)
+		}
+	})
+}
+
+func TestDoCannotComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &faulty{OnceStore: outboxtest.NewOnceStore()}
+		r := newRunner(t, once.Config{Store: s})
+		s.lostAnswers.Store(3)
+		if res, _, err := r.Do(t.Context(), key, noPrint, returns("a")); err != nil || string(res.Data) != "a" {
+			t.Errorf("lost answers: %q, %v", res.Data, err)
+		}
+
+		s.complete.Store(&errDown)
+		other := once.Key{Scope: "test", ID: "2"}
+		start := time.Now()
+		res, _, err := r.Do(t.Context(), other, noPrint, returns("a"))
+		if !errors.Is(err, once.ErrStore) || !res.IsZero() || time.Since(start) != 5*time.Second {
+			t.Errorf("%v, %v after %s", res, err, time.Since(start))
+		}
+		s.complete.Store(nil)
+		if _, _, err := r.Do(t.Context(), other, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) {
+			t.Errorf("while its lease lasts: %v", err)
+		}
+		time.Sleep(once.RetryAfter(err) + 30*time.Second)
+		if _, replayed, err := r.Do(t.Context(), other, noPrint, returns("b")); err != nil || replayed {
+			t.Errorf("after its lease: %t, %v", replayed, err)
+		}
+
+		s.release.Store(&errDown)
+		_, _, err = r.Do(t.Context(), once.Key{Scope: "test", ID: "3"}, noPrint, func(context.Context) (once.Result, error) { return once.Result{}, errWork })
+		if !errors.Is(err, errWork) || !errors.Is(err, errDown) {
+			t.Errorf("a release that failed: %v", err)
+		}
+	})
+}
+
+func TestDoManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRunner(t, once.Config{Store: outboxtest.NewOnceStore(), Wait: time.Minute})
+		var runs, replays atomic.Int32
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				res, replayed, err := r.Do(t.Context(), key, noPrint, func(context.Context) (once.Result, error) {
+					runs.Add(1)
+					time.Sleep(time.Second)
+					return once.Result{Data: []byte("a")}, nil
+				})
+				if err != nil || string(res.Data) != "a" {
+					t.Errorf("%q, %v", res.Data, err)
+				}
+				if replayed {
+					replays.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if runs.Load() != 1 || replays.Load() != 63 {
+			t.Errorf("%d runs, %d replays", runs.Load(), replays.Load())
+		}
+	})
+}
+
+func TestObserverHearsOfRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran []once.RunInfo
+		r := newRunner(t, once.Config{Store: outboxtest.NewOnceStore(), Observer: &once.Observer{Ran: func(i once.RunInfo) { ran = append(ran, i) }}})
+		_, _, _ = r.Do(t.Context(), key, noPrint, func(context.Context) (once.Result, error) {
+			time.Sleep(time.Second)
+			return once.Result{}, errWork
+		})
+		func() {
+			defer func() { _ = recover() }()
+			_, _, _ = r.Do(t.Context(), key, noPrint, func(context.Context) (once.Result, error) { panic("boom") })
+		}()
+		_, _, _ = r.Do(t.Context(), key, noPrint, returns("a"))
+		_, _, _ = r.Do(t.Context(), key, noPrint, never(t)) // a replay is no run
+		if len(ran) != 3 || !errors.Is(ran[0].Err, errWork) || ran[0].Duration != time.Second || ran[1].Err == nil || ran[2].Err != nil || ran[2].Attempt != 3 ||
+			ran[2].Key != key || ran[2].Form != once.FormLease {
+			t.Errorf("heard of %+v", ran)
+		}
+	})
+}

@@ -66,6 +66,18 @@ func (e *env) open(ctx context.Context, dsn string) (*sql.DB, error) {
 	return db, db.PingContext(ctx)
 }
 
+// openSimple opens a pool that speaks the simple protocol.
+func (e *env) openSimple(ctx context.Context) (*sql.DB, error) {
+	u, err := url.Parse(e.dsn)
+	if err != nil {
+		return nil, err
+	}
+	q := u.Query()
+	q.Set("default_query_exec_mode", "simple_protocol")
+	u.RawQuery = q.Encode()
+	return e.open(ctx, u.String())
+}
+
 // openPGX opens a pool of pgx.
 func (e *env) openPGX(ctx context.Context) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(e.dsn)

@@ -61,7 +61,7 @@ func runLatency(ctx context.Context, e *env, s *Section) (err error) {
 			w := newStopwatch()
 			hot, cold := sess.hot.Load(), sess.cold.Load()
 			if name == channelName {
-				err = latencyOfChannel(ctx, plain, w, duration)
+				err = e.latencyOfChannel(ctx, plain, w, duration)
 			} else {
 				err = latencyOfOutbox(ctx, sess, w, duration, name == fastOrderedName)
 				t.set(row, round, "fast path", sess.share(hot, cold))
@@ -92,7 +92,7 @@ func runLatency(ctx context.Context, e *env, s *Section) (err error) {
 }
 
 // latencyOfChannel hands events over after the commit.
-func latencyOfChannel(ctx context.Context, client ormClient, w *stopwatch, d time.Duration) error {
+func (e *env) latencyOfChannel(ctx context.Context, client ormClient, w *stopwatch, d time.Duration) error {
 	ch, done := make(chan int), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -102,7 +102,7 @@ func latencyOfChannel(ctx context.Context, client ormClient, w *stopwatch, d tim
 	}()
 	n := 0
 	err := poisson(ctx, d, func() error {
-		if err := client.SecondRow(ctx, newSecondRow(randomKey(), newPayload(n))); err != nil {
+		if err := client.SecondRow(ctx, newSecondRow(e.randomKey(), newPayload(n))); err != nil {
 			return err
 		}
 		w.committed(n)
@@ -121,7 +121,7 @@ func latencyOfOutbox(ctx context.Context, sess *session, w *stopwatch, d time.Du
 	defer sess.entered.Store(nil)
 	db := sess.ormClient.(*gormClient).db.WithContext(ctx)
 	err := poisson(ctx, d, func() error {
-		ev := sess.event(randomKey())
+		ev := sess.event(sess.e.randomKey())
 		ev.Unordered = !ordered
 		n := payloadNumber(ev.Payload)
 		return db.Transaction(func(tx *gorm.DB) error {

@@ -18,6 +18,7 @@ type Shown struct {
 	Events   int           `json:"events"`      // of one drain
 	History  int           `json:"history"`     // published rows in the table, in section history
 	Cap      time.Duration `json:"cap_ns"`      // of one drain
+	Keys     int           `json:"keys"`        // of ordered events of producers
 	Only     string        `json:"only,omitempty"`
 }
 
@@ -52,6 +53,7 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	f.IntVar(&o.Events, "events", 50_000, "backlog of a drain")
 	f.IntVar(&o.History, "history", 1_000_000, "published rows in the table, in section history (which drains 20,000 events at most)")
 	f.DurationVar(&o.Cap, "cap", 4*time.Second, "longest a drain may take; slower ones are reported with what they did by then")
+	f.IntVar(&o.Keys, "keys", 10_000, "keys of the ordered events of producers")
 	f.BoolVar(&short, "short", false, "a quick look: one round of everything, small")
 	f.StringVar(&o.json, "json", "", "write everything to this `file`, with the figures of each round")
 	f.StringVar(&o.markdown, "markdown", "", "write the tables as Markdown to this `file`")
@@ -76,6 +78,7 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 		brief("events", "5000")
 		brief("history", "20000")
 		brief("cap", "2s")
+		brief("keys", "1000")
 	}
 	o.Only = only
 	if names != "" {
@@ -102,7 +105,7 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 		bad("no PostgreSQL server: run `make bench`, or `eval \"$(SERVICES_DURABLE=1 scripts/services up postgres)\"` first, or give -dsn")
 	}
 	for name, n := range map[string]int64{
-		"rounds": int64(o.Rounds), "duration": int64(o.Duration), "events": int64(o.Events), "history": int64(o.History), "cap": int64(o.Cap),
+		"rounds": int64(o.Rounds), "duration": int64(o.Duration), "events": int64(o.Events), "history": int64(o.History), "cap": int64(o.Cap), "keys": int64(o.Keys),
 	} {
 		if n <= 0 {
 			bad("-%s must be more than 0", name)

@@ -39,4 +39,6 @@ type ormClient interface {
 // orms are measured side by side.
 var orms = []orm{
 	{name: "GORM", open: openGORM},
+	{name: "Ent", open: openEnt},
+	{name: "Bun", open: openBun, simpleProtocol: true},
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -21,6 +22,8 @@ const (
 	rowUnorderedHot = "+ outbox, unordered, relay in this process"
 	rowOrderedHot   = "+ outbox, ordered, relay in this process"
 )
+
+var producerRows = []string{rowAlone, rowSecond, rowUnordered, rowOrdered, rowUnorderedHot, rowOrderedHot}
 
 var producerColumns = []Column{
 	{"tx/s", Count},
@@ -42,7 +45,7 @@ type producer struct {
 func runProducer(ctx context.Context, e *env, s *Section) (err error) {
 	s.note("A transaction inserts an order through the ORM, and an event of %d bytes beside it. The second model row is what people write by "+
 		"hand: a model with id, topic, type, key, payload, status, times and the index that a poller needs. Ordered events have one of %s keys.",
-		payloadSize, thousands(producerKeys))
+		payloadSize, thousands(float64(e.opts.Keys)))
 	s.note("Without a relay only the insert is measured, as with the second model row, which nobody relays here. With a relay in this process " +
 		"the events are published and marked meanwhile, on the same CPUs; the log then includes the marks (section steady compares whole systems).")
 
@@ -55,9 +58,12 @@ func runProducer(ctx context.Context, e *env, s *Section) (err error) {
 	}()
 	for _, o := range orms {
 		wanted := func(row string) bool { return e.opts.selects(o.name + " " + row) }
+		if !slices.ContainsFunc(producerRows, wanted) {
+			continue
+		}
 		db := e.db
 		if o.simpleProtocol {
-			if db, err = e.open(ctx, e.dsn+"&default_query_exec_mode=simple_protocol"); err != nil {
+			if db, err = e.openSimple(ctx); err != nil {
 				return err
 			}
 			defer db.Close()
@@ -119,7 +125,7 @@ func (e *env) producersOf(ctx context.Context, o orm, db *sql.DB, wanted func(ro
 	}
 	if wanted(rowSecond) {
 		all = append(all, producer{o.name, rowSecond, nil, func(ctx context.Context) error {
-			return plain.SecondRow(ctx, newSecondRow(randomKey(), newPayload(0)))
+			return plain.SecondRow(ctx, newSecondRow(e.randomKey(), newPayload(0)))
 		}})
 	}
 	for _, with := range []struct {
@@ -137,14 +143,14 @@ func (e *env) producersOf(ctx context.Context, o orm, db *sql.DB, wanted func(ro
 		sessions = append(sessions, sess)
 		if wanted(with.unordered) {
 			all = append(all, producer{o.name, with.unordered, sess, func(ctx context.Context) error {
-				ev := sess.event(randomKey()) // for the broker, as the second model row has one
+				ev := sess.event(e.randomKey()) // for the broker, as the second model row has one
 				ev.Unordered = true
 				return sess.Publish(ctx, ev)
 			}})
 		}
 		if wanted(with.ordered) {
 			all = append(all, producer{o.name, with.ordered, sess, func(ctx context.Context) error {
-				return sess.Publish(ctx, sess.event(randomKey()))
+				return sess.Publish(ctx, sess.event(e.randomKey()))
 			}})
 		}
 	}

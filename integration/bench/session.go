@@ -12,10 +12,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// producerKeys is how many keys the ordered events of producers have.
-const producerKeys = 10_000
+// randomKey returns one of the keys of producers.
+func (e *env) randomKey() string { return producerKey(rand.IntN(e.opts.Keys)) }
 
-func randomKey() string { return fmt.Sprintf("order/%05d", rand.IntN(producerKeys)) }
+func producerKey(k int) string { return fmt.Sprintf("order/%07d", k) }
 
 // settleLimit is how long a relay that keeps up may take to settle what it was given.
 const settleLimit = time.Minute
@@ -80,10 +80,10 @@ func (e *env) openSession(ctx context.Context, o orm, db *sql.DB, prefix string,
 // warm uses every key once, waits until the fast path works, and lets the planner know the tables.
 func (s *session) warm(ctx context.Context) error {
 	const batch = 500
-	for first := 0; first < producerKeys; first += batch {
+	for first := 0; first < s.e.opts.Keys; first += batch {
 		var events []core.Event
-		for k := first; k < first+batch; k++ {
-			events = append(events, s.event(fmt.Sprintf("order/%05d", k)))
+		for k := first; k < min(first+batch, s.e.opts.Keys); k++ {
+			events = append(events, s.event(producerKey(k)))
 		}
 		if err := s.Publish(ctx, events...); err != nil {
 			return err

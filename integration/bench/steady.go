@@ -131,7 +131,7 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 func (e *env) steadyOutbox(ctx context.Context, sess *session, d time.Duration, ordered bool) (r steadyRun, err error) {
 	hot, cold := sess.hot.Load(), sess.cold.Load()
 	r.load, err = e.produce(ctx, steadyLoad, d, func(ctx context.Context) error {
-		ev := sess.event(randomKey())
+		ev := sess.event(e.randomKey())
 		ev.Unordered = !ordered
 		return sess.Publish(ctx, ev)
 	})
@@ -153,7 +153,7 @@ func (e *env) fillSecondRows(ctx context.Context) error {
 	return e.exec(ctx,
 		fmt.Sprintf(`INSERT INTO bench_outbox (id, topic, type, key, payload, status, available_at, created_at, done_at)
 SELECT gen_random_uuid(), '%s', '%s', 'order/' || i, '%s', 1, now(), now(), now() FROM generate_series(1, %d) i`,
-			benchTopic, benchType, newPayload(0), producerKeys),
+			benchTopic, benchType, newPayload(0), e.opts.Keys),
 		"ANALYZE bench_outbox")
 }
 
@@ -186,7 +186,7 @@ func (e *env) steadyByHand(ctx context.Context, client ormClient, pool *pgxpool.
 	g.Go(func() error {
 		defer produced.Store(true)
 		r.load, err = e.produce(ctx, steadyLoad, d, func(ctx context.Context) error {
-			return client.SecondRow(ctx, newSecondRow(randomKey(), newPayload(int(next.Add(1)-1))))
+			return client.SecondRow(ctx, newSecondRow(e.randomKey(), newPayload(int(next.Add(1)-1))))
 		})
 		stopped = time.Now()
 		r.backlog = next.Load() - marked.Load()

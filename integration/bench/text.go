@@ -136,6 +136,9 @@ func (r *Report) summary(w io.Writer) {
 			}
 		}
 	}
+	if all == 0 {
+		return
+	}
 	fmt.Fprintf(w, "\n%d of %d aims met, in %.0f s\n", met, all, r.Seconds)
 	for _, s := range r.Sections {
 		for _, a := range s.Aims {

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRun runs every section, tiny, on a real PostgreSQL: the figures mean nothing, but every competitor did its work, or the program
+// would have ended with an error.
+func TestRun(t *testing.T) {
+	if os.Getenv("OUTBOX_TEST_POSTGRES") == "" {
+		t.Fatal("OUTBOX_TEST_POSTGRES is not set: start the servers with `make services-up` and run the tests with `make test`, or `eval \"$(scripts/services env)\"` first")
+	}
+	dir := t.TempDir()
+	jsonFile, mdFile := filepath.Join(dir, "bench.json"), filepath.Join(dir, "benchmarks.md")
+	page := "# Benchmarks\n\nbefore\n\n" + markerBegin + "\nold\n" + markerEnd + "\n\nafter\n"
+	if err := os.WriteFile(mdFile, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{
+		"-rounds", "1", "-duration", "20ms", "-events", "300", "-history", "1000", "-cap", "20s", "-keys", "50", "-json", jsonFile, "-update", mdFile,
+	}, os.Getenv, &stdout, &stderr)
+	if code != exitDone {
+		t.Fatalf("exit %d\n%s\n%s", code, stdout.String(), stderr.String())
+	}
+	if stderr.Len() > 0 {
+		t.Errorf("stderr, which is no terminal, got %q", stderr.String())
+	}
+
+	b, err := os.ReadFile(jsonFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report Report
+	if err := json.Unmarshal(b, &report); err != nil {
+		t.Fatal(err)
+	}
+	md, err := os.ReadFile(mdFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := string(md); !strings.HasPrefix(s, "# Benchmarks\n\nbefore\n\n"+markerBegin) || !strings.HasSuffix(s, markerEnd+"\n\nafter\n") || strings.Contains(s, "old") {
+		t.Errorf("the page around the tables is not as it was:\n%s", s)
+	}
+	if !strings.Contains(report.Machine.Postgres, "PostgreSQL") || report.Machine.CPUs == 0 || report.Options.Events != 300 {
+		t.Errorf("machine %+v, options %+v", report.Machine, report.Options)
+	}
+
+	if len(report.Sections) != len(sections) {
+		t.Fatalf("%d sections, want %d", len(report.Sections), len(sections))
+	}
+	for i, s := range report.Sections {
+		if s.Name != sections[i].name || len(s.Tables) == 0 {
+			t.Errorf("section %d is %q with %d tables", i, s.Name, len(s.Tables))
+		}
+		for _, text := range []string{s.Title} {
+			if !strings.Contains(stdout.String(), text) || !strings.Contains(string(md), text) {
+				t.Errorf("%q is not shown", text)
+			}
+		}
+		for _, table := range s.Tables {
+			checkTable(t, s.Name, table, stdout.String(), string(md))
+		}
+		if s.Name != "steady" && len(s.Aims) == 0 {
+			t.Errorf("section %s has no aims", s.Name)
+		}
+	}
+	for _, name := range []string{
+		"GORM alone", "Ent + second model row", "Bun + outbox, ordered", "GORM + outbox, unordered, relay in this process",
+		oursName, handName, handPipedName, wmDefaultName, wmBestName, rvDefaultName, rvBestName, channelName, fastPathName, steadyHand,
+	} {
+		if !strings.Contains(stdout.String(), name) {
+			t.Errorf("competitor %q is missing", name)
+		}
+	}
+}
+
+// checkTable requires a figure above zero for everybody in every round, and that people see the row.
+func checkTable(t *testing.T, section string, table *Table, text, md string) {
+	t.Helper()
+	if len(table.Rows) < 2 {
+		t.Errorf("%s: table %q compares nobody", section, table.Title)
+	}
+	for _, row := range table.Rows {
+		if !strings.Contains(text, row.Name) || !strings.Contains(md, "| "+row.Name+" |") {
+			t.Errorf("%s: row %q is not shown", section, row.Name)
+		}
+		if len(row.Values) != len(table.Columns) || len(row.Rounds) != 1 {
+			t.Errorf("%s: row %q has %d figures and %d rounds", section, row.Name, len(row.Values), len(row.Rounds))
+			continue
+		}
+		if v := row.Values[0]; v.isNone() || v <= 0 {
+			t.Errorf("%s: row %q: %s is %v", section, row.Name, table.Columns[0].Name, v)
+		}
+		if i := slices.IndexFunc(table.Columns, func(c Column) bool { return c.Name == "duplicates" }); i >= 0 && row.Values[i] > 0 {
+			t.Errorf("%s: row %q has duplicates", section, row.Name)
+		}
+	}
+}
+
+func TestRunRefusesWrongCalls(t *testing.T) {
+	for _, args := range [][]string{
+		{"-sections", "nothing"}, {"-rounds", "0"}, {"-events", "100000000"}, {"-only", "("}, {"-unknown"}, {"surplus"}, {"-dsn", ""},
+	} {
+		var stdout, stderr bytes.Buffer
+		getenv := func(string) string { return "postgres://127.0.0.1:1/none" }
+		if code := run(t.Context(), args, getenv, &stdout, &stderr); code != exitUsage {
+			t.Errorf("%v: exit %d", args, code)
+		}
+		if stderr.Len() == 0 {
+			t.Errorf("%v: no message", args)
+		}
+	}
+}
+
+func TestRunFailsWithoutServer(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	code := run(ctx, []string{"-dsn", "postgres://127.0.0.1:1/none"}, func(string) string { return "" }, &stdout, &stderr)
+	if code != exitFailed || !strings.Contains(stderr.String(), "make services-up") {
+		t.Errorf("exit %d, %q", code, stderr.String())
+	}
+}

@@ -120,3 +120,35 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 		}
 	}
 }
+
+// A claim may take less of a lane than is due. The rest is fetched when that is published, not when the poll interval is over.
+func TestLaneGoesOnAfterShortenedRun(t *testing.T) {
+	for _, lanes := range []int{1, 20} { // few are looked at one by one, many together
+		t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const perLane = 12
+				w := newWorld(t, core.Config{ClaimBatch: 10, LaneRun: 50, PollInterval: time.Minute, MaxPollInterval: time.Minute})
+				w.pub.FailFor(func(core.Delivery) error {
+					time.Sleep(10 * time.Millisecond)
+					return nil
+				})
+				for i := range lanes * perLane { // no relay runs yet: the rows are inserted for the poller
+					w.publish(core.Event{Type: "t", Topic: "t", Key: strconv.Itoa(i % lanes), Payload: []byte("{}")})
+				}
+				start := time.Now()
+				w.run()
+				for len(w.pub.Accepted()) < lanes*perLane && time.Since(start) < 2*time.Minute {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if took := time.Since(start); took > 5*time.Second {
+					t.Errorf("%d events of %d lanes took %s", lanes*perLane, lanes, took)
+				}
+				if err := w.stop(); err != nil {
+					t.Fatal(err)
+				}
+				inOrder(t, w.pub.Accepted())
+				w.atRest(lanes * perLane)
+			})
+		})
+	}
+}

@@ -80,7 +80,8 @@ func runInTx(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOption
 	}
 	tracked, err := sqloutbox.TrackConn(ctx, conn.Conn, d)
 	if err != nil {
-		return errors.Join(err, conn.Close())
+		_ = conn.Close()
+		return err
 	}
 	conn.Conn = tracked
 	defer func() { _ = conn.Close() }() // the transaction has ended, and told how

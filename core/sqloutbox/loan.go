@@ -14,7 +14,7 @@ import (
 // and prepared statements included, whoever runs the statements.
 //
 // The result takes conn over: closing it gives the connection back to its pool, and conn must not be used by itself any more. An empty d
-// is told from the driver as Connector does it. After an error conn is as it was.
+// is told from the driver as Connector does it. After an error, close conn.
 func TrackConn(ctx context.Context, conn *sql.Conn, d core.Dialect) (*sql.Conn, error) {
 	if conn == nil {
 		return nil, errors.New("outbox: TrackConn was given a nil *sql.Conn")

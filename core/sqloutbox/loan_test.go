@@ -1,0 +1,135 @@
+package sqloutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"slices"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+func trackConn(t *testing.T, db *sql.DB, d core.Dialect) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	must(t, err)
+	tracked, err := sqloutbox.TrackConn(t.Context(), conn, d)
+	must(t, err)
+	t.Cleanup(func() { _ = tracked.Close() })
+	return tracked
+}
+
+func TestTrackConnFollowsTransactions(t *testing.T) {
+	d := newFake()
+	db := d.open(t, d)
+	conn := trackConn(t, db, core.SQLite)
+	tx, err := conn.BeginTx(t.Context(), nil)
+	must(t, err)
+	own, err := sqloutbox.TxOf(t.Context(), tx)
+	must(t, err)
+	if !own.Tracked() || own.Dialect() != core.SQLite {
+		t.Fatalf("tracked %v, dialect %s", own.Tracked(), own.Dialect())
+	}
+	var before, inside heard
+	before.on(own)
+	_, err = tx.ExecContext(t.Context(), "SAVEPOINT a")
+	must(t, err)
+	inside.on(own)
+	stmt, err := tx.PrepareContext(t.Context(), "ROLLBACK TO SAVEPOINT a") // as nobody does
+	must(t, err)
+	_, err = stmt.ExecContext(t.Context())
+	must(t, err)
+	inside.want(t, core.RolledBack)
+	must(t, tx.Commit())
+	before.want(t, core.Committed)
+	must(t, conn.Close())
+	if open := db.Stats().InUse; open != 0 {
+		t.Fatalf("%d connections are still out", open)
+	}
+	if want := []string{"BEGIN", "SAVEPOINT a", "PREPARE ROLLBACK TO SAVEPOINT a", "ROLLBACK TO SAVEPOINT a", "COMMIT"}; !slices.Equal(d.statements(), want) {
+		t.Fatalf("the driver was asked %q, want %q", d.statements(), want)
+	}
+	must(t, db.PingContext(t.Context())) // the pool has one connection, and has it again
+}
+
+func TestTrackConnOfConnectorIsTheSame(t *testing.T) {
+	d := newFake()
+	conn, err := tracked(t, d, core.Postgres).Conn(t.Context())
+	must(t, err)
+	again, err := sqloutbox.TrackConn(t.Context(), conn, "")
+	must(t, err)
+	if again != conn {
+		t.Fatal("a connection that is tracked was wrapped again")
+	}
+	must(t, conn.Close())
+}
+
+func TestTrackConnOfTrackConnIsTheSame(t *testing.T) {
+	d := newFake()
+	conn := trackConn(t, d.open(t, d), core.MySQL)
+	again, err := sqloutbox.TrackConn(t.Context(), conn, core.MySQL)
+	must(t, err)
+	if again != conn {
+		t.Fatal("a connection that is tracked was wrapped again")
+	}
+}
+
+func TestTrackConnRefuses(t *testing.T) {
+	d := newFake()
+	db := d.open(t, d)
+	if _, err := sqloutbox.TrackConn(t.Context(), nil, core.SQLite); err == nil {
+		t.Error("nil was accepted")
+	}
+	conn, err := db.Conn(t.Context())
+	must(t, err)
+	if _, err := sqloutbox.TrackConn(t.Context(), conn, ""); err == nil {
+		t.Error("an unknown driver was accepted without a dialect")
+	}
+	if _, err := sqloutbox.TrackConn(t.Context(), conn, "oracle"); err == nil {
+		t.Error("an unknown dialect was accepted")
+	}
+	must(t, conn.PingContext(t.Context())) // it is as it was
+	must(t, conn.Close())
+	if _, err := sqloutbox.TrackConn(t.Context(), conn, core.SQLite); err == nil {
+		t.Error("a closed connection was accepted")
+	}
+}
+
+// A caller whose time is up gets an error, and the pool its connection.
+func TestTrackConnAfterTheEndOfTheContext(t *testing.T) {
+	d := newFake()
+	db := d.open(t, d)
+	conn, err := db.Conn(t.Context())
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := sqloutbox.TrackConn(ctx, conn, core.SQLite); err == nil {
+		t.Fatal("tracked for a context that has ended")
+	}
+	if err := conn.Close(); err != nil && err != sql.ErrConnDone { //nolint:errorlint // database/sql returns it as it is
+		t.Fatal(err)
+	}
+	must(t, db.PingContext(t.Context()))
+}
+
+// A connection on which a transaction was left open must not be used by anybody else.
+func TestTrackConnThrowsAwayWhatIsOpen(t *testing.T) {
+	d := newFake()
+	d.fail["ROLLBACK"] = driver.ErrBadConn
+	db := d.open(t, d)
+	conn := trackConn(t, db, core.SQLite)
+	tx, err := conn.BeginTx(t.Context(), nil)
+	must(t, err)
+	own, err := sqloutbox.TxOf(t.Context(), tx)
+	must(t, err)
+	var h heard
+	h.on(own)
+	_ = tx.Rollback()
+	h.want(t, core.RolledBack)
+	_ = conn.Close()
+	if open := db.Stats().InUse; open != 0 {
+		t.Fatalf("%d connections are still out", open)
+	}
+}

@@ -1,0 +1,190 @@
+package sqloutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// execOf is what an ORM lets a hook do.
+func execOf(conn sqloutbox.Conn) func(context.Context, string) error {
+	return func(ctx context.Context, query string) error {
+		_, err := conn.ExecContext(ctx, query)
+		return err
+	}
+}
+
+func TestVisitFindsTheTransaction(t *testing.T) {
+	d := newFake()
+	tx, _ := beginTracked(t, tracked(t, d, core.MySQL))
+	var h heard
+	var kept *sqloutbox.VisitedTx
+	must(t, sqloutbox.Visit(t.Context(), execOf(tx), func(v *sqloutbox.VisitedTx) error {
+		if !v.Tracked() || v.Dialect() != core.MySQL || v.Err() != nil {
+			t.Errorf("tracked %v, dialect %s, %v", v.Tracked(), v.Dialect(), v.Err())
+		}
+		if _, err := v.Exec(t.Context(), "INSERT", 1, "a"); err != nil {
+			return err
+		}
+		rows, err := v.Query(t.Context(), "SELECT", upper("x"))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			t.Error("there are no rows")
+		}
+		h.on(v)
+		kept = v
+		return rows.Err()
+	}))
+	if _, err := kept.Exec(t.Context(), "LATER"); err == nil {
+		t.Error("a VisitedTx is of use after its visit")
+	}
+	must(t, tx.Commit())
+	h.want(t, core.Committed)
+	if want := []string{"BEGIN", "INSERT", "SELECT", "COMMIT"}; !slices.Equal(d.statements(), want) {
+		t.Fatalf("the driver was asked %q, want %q", d.statements(), want)
+	}
+}
+
+func TestVisitWithoutTransaction(t *testing.T) {
+	never := func(*sqloutbox.VisitedTx) error { t.Error("fn was run"); return nil }
+	d := newFake()
+	pool := tracked(t, d, core.SQLite)
+	wantIs(t, sqloutbox.Visit(t.Context(), execOf(pool), never), core.ErrNoTransaction)
+	tx, _ := beginTracked(t, pool)
+	must(t, tx.Rollback())
+	wantIs(t, sqloutbox.Visit(t.Context(), execOf(tx), never), core.ErrNoTransaction)
+	wantIs(t, sqloutbox.Visit(t.Context(), execOf(d.open(t, d)), never), core.ErrUntracked)
+}
+
+func TestVisitReturnsTheErrorOfItsFunction(t *testing.T) {
+	d := newFake()
+	tx, own := beginTracked(t, tracked(t, d, core.SQLite))
+	reason := errors.New("reason")
+	wantIs(t, sqloutbox.Visit(t.Context(), execOf(tx), func(*sqloutbox.VisitedTx) error { return reason }), reason)
+	var h heard
+	h.on(own)
+	must(t, tx.Commit())
+	h.want(t, core.Committed)
+}
+
+func TestVeto(t *testing.T) {
+	reason := errors.New("reason")
+	veto := func(t *testing.T, tx *sql.Tx) {
+		t.Helper()
+		must(t, sqloutbox.Visit(t.Context(), execOf(tx), func(v *sqloutbox.VisitedTx) error {
+			if v.Vetoed() != nil {
+				t.Error("vetoed before")
+			}
+			v.Veto(reason)
+			wantIs(t, v.Vetoed(), reason)
+			return nil
+		}))
+	}
+	exec := func(t *testing.T, tx *sql.Tx, query string) {
+		t.Helper()
+		_, err := tx.ExecContext(t.Context(), query)
+		must(t, err)
+	}
+	for name, tc := range map[string]struct {
+		do   func(t *testing.T, tx *sql.Tx)
+		want error
+		last string
+	}{
+		"stands": {veto, reason, "ROLLBACK"},
+		"goes with its savepoint": {func(t *testing.T, tx *sql.Tx) {
+			exec(t, tx, "SAVEPOINT a")
+			veto(t, tx)
+			exec(t, tx, "ROLLBACK TO SAVEPOINT a")
+		}, nil, "COMMIT"},
+		"stays when its savepoint is released": {func(t *testing.T, tx *sql.Tx) {
+			exec(t, tx, "SAVEPOINT a")
+			veto(t, tx)
+			exec(t, tx, "RELEASE SAVEPOINT a")
+		}, reason, "ROLLBACK"},
+		"stays when a later savepoint goes": {func(t *testing.T, tx *sql.Tx) {
+			veto(t, tx)
+			exec(t, tx, "SAVEPOINT a")
+			exec(t, tx, "ROLLBACK TO SAVEPOINT a")
+		}, reason, "ROLLBACK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newFake()
+			pool := tracked(t, d, core.Postgres)
+			tx, own := beginTracked(t, pool)
+			var h heard
+			h.on(own)
+			tc.do(t, tx)
+			err := tx.Commit()
+			if tc.want == nil {
+				must(t, err)
+				h.want(t, core.Committed)
+			} else {
+				wantIs(t, err, tc.want)
+				h.want(t, core.RolledBack)
+			}
+			if all := d.statements(); all[len(all)-1] != tc.last {
+				t.Fatalf("the driver was asked %q, which does not end with %s", all, tc.last)
+			}
+			next, _ := beginTracked(t, pool) // the next transaction of the connection has none of it
+			must(t, next.Commit())
+		})
+	}
+}
+
+// stateError is an error of PostgreSQL.
+type stateError string
+
+func (e stateError) Error() string    { return "state " + string(e) }
+func (e stateError) SQLState() string { return string(e) }
+
+// A driver that reports no error when PostgreSQL answers COMMIT by ROLLBACK, as pgdriver does.
+func TestCommitOfAnAbortedTransaction(t *testing.T) {
+	for name, tc := range map[string]struct {
+		select1 error
+		want    error
+	}{
+		"aborted":                 {stateError("25P02"), core.ErrTxAborted},
+		"not aborted after all":   {nil, nil},
+		"another error of COMMIT": {stateError("08006"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newFake()
+			d.fail["INSERT"] = stateError("23505")
+			tx, own := beginTracked(t, tracked(t, d, core.Postgres))
+			var h heard
+			h.on(own)
+			if _, err := tx.ExecContext(t.Context(), "INSERT"); err == nil {
+				t.Fatal("the statement did not fail")
+			}
+			d.fail["SELECT 1"] = tc.select1
+			err := tx.Commit()
+			if tc.want == nil {
+				must(t, err)
+				h.want(t, core.Unknown)
+				return
+			}
+			wantIs(t, err, tc.want)
+			h.want(t, core.RolledBack)
+		})
+	}
+	t.Run("a statement has succeeded since", func(t *testing.T) {
+		d := newFake()
+		d.fail["INSERT"] = stateError("23505")
+		tx, _ := beginTracked(t, tracked(t, d, core.Postgres))
+		for _, query := range []string{"SAVEPOINT a", "INSERT", "ROLLBACK TO SAVEPOINT a"} {
+			_, _ = tx.ExecContext(t.Context(), query)
+		}
+		must(t, tx.Commit())
+		if slices.Contains(d.statements(), "SELECT 1") {
+			t.Error("the database was asked though a statement had succeeded")
+		}
+	})
+}

@@ -9,11 +9,12 @@ MAKEFLAGS   += --no-print-directory
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
 
-TESTFLAGS ?=
-TIMEOUT   ?= 20m
-BENCH     ?= .
-BENCHTIME ?= 1s
-COUNT     ?= 1
+TESTFLAGS  ?=
+TIMEOUT    ?= 20m
+BENCHFLAGS ?=
+BENCH      ?= .
+BENCHTIME  ?= 1s
+COUNT      ?= 1
 
 MODULES    = $(shell scripts/modules)
 SERVERLESS = $(shell scripts/modules --serverless)
@@ -59,7 +60,18 @@ mutants: ## build deliberate mistakes into the code and require that the tests n
 	@scripts/mutants
 
 .PHONY: bench
-bench: ## benchmarks, on databases that sync every commit (BENCH=regexp, BENCHTIME=, COUNT=)
+bench: ## measure against what people would use instead, on PostgreSQL that syncs every commit, ten minutes (BENCHFLAGS=, e.g. -h)
+	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres)"; status=0; \
+	go run ./integration/bench $(BENCHFLAGS) || status=$$?; \
+	echo "PostgreSQL still runs durably: SERVICES_DURABLE=0 make services-up speeds tests up again"; \
+	exit $$status
+
+.PHONY: bench-docs
+bench-docs: ## make bench, and write its tables into docs/benchmarks.md (BENCHFLAGS=)
+	@$(MAKE) bench BENCHFLAGS='-update docs/benchmarks.md $(BENCHFLAGS)'
+
+.PHONY: bench-go
+bench-go: ## the Go benchmarks of all modules, on databases that sync every commit (BENCH=regexp, BENCHTIME=, COUNT=)
 	@eval "$$(SERVICES_DURABLE=1 scripts/services up)"; \
 	go test -p 1 -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m work | grep -v 'no test files'; \
 	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"

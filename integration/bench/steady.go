@@ -37,7 +37,6 @@ var steadyColumns = []Column{
 // steadyRun is one measurement.
 type steadyRun struct {
 	load       load
-	committed  int64
 	backlog    int64 // not settled when the producers stopped
 	settled    time.Duration
 	duplicates int64

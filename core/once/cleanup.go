@@ -33,7 +33,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	for {
 		_, _ = r.Cleanup(ctx) // the Observer has heard of the error
-		if sleep(ctx, rand50(r.cfg.CleanupInterval)) != nil {
+		if !sleep(ctx, rand50(r.cfg.CleanupInterval)) {
 			return nil
 		}
 	}

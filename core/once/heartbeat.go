@@ -33,14 +33,14 @@ func (r *Runner) beat(ctx context.Context, c Claim, held time.Time) error {
 	last := errors.New("this process was held up") // or why the latest attempt failed
 	for {
 		end := held.Add(r.cfg.Lease)
-		if sleep(ctx, min(time.Until(next), time.Until(end))) != nil {
+		if !sleep(ctx, min(time.Until(next), time.Until(end))) {
 			return nil
 		}
 		if !time.Now().Before(end) {
 			return fmt.Errorf("%w: it could not be extended in time: %w", ErrLeaseLost, last)
 		}
 		asked := time.Now()
-		tryCtx, cancel := context.WithDeadline(ctx, end)
+		tryCtx, cancel := context.WithTimeout(ctx, min(r.cfg.StoreTimeout, time.Until(end)))
 		err := r.cfg.Store.Extend(tryCtx, c, r.cfg.Lease)
 		cancel()
 		switch {
@@ -49,8 +49,6 @@ func (r *Runner) beat(ctx context.Context, c Claim, held time.Time) error {
 			next = held.Add(every)
 		case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrAlreadyDone):
 			return fmt.Errorf("%w: %w", ErrLeaseLost, err)
-		case ctx.Err() != nil:
-			return nil
 		default:
 			last = err
 			next = time.Now().Add(every / 8)

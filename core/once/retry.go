@@ -33,7 +33,7 @@ func retryTx(ctx context.Context, t core.Transactor, again func(error) bool, fn 
 		if err == nil || nested || try == tries || time.Since(start) > patience || ctx.Err() != nil || !again(err) {
 			return err
 		}
-		if sleep(ctx, rand50(pause)) != nil {
+		if !sleep(ctx, rand50(pause)) {
 			return err
 		}
 		pause = min(2*pause, maxTxPause)

@@ -91,8 +91,8 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 		if got.RetryAfter > 0 {
 			wait = min(wait, got.RetryAfter)
 		}
-		if err := sleep(ctx, wait); err != nil {
-			return Acquired{}, errors.Join(refusal(req.Key, got), err)
+		if !sleep(ctx, wait) {
+			return Acquired{}, errors.Join(refusal(req.Key, got), context.Cause(ctx))
 		}
 		pause = min(2*pause, maxPause)
 	}
@@ -106,14 +106,15 @@ const (
 // rand50 returns d less up to half of it, so that those who wait together do not ask together.
 func rand50(d time.Duration) time.Duration { return d - mathrand.N(d/2+1) }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep reports whether ctx is still good after d.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false
 	case <-t.C:
-		return nil
+		return true
 	}
 }
 
@@ -192,7 +193,7 @@ func (r *Runner) record(ctx context.Context, what string, key Key, write func(co
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAlreadyDone) || sleep(ctx, rand50(pause)) != nil {
+		if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAlreadyDone) || !sleep(ctx, rand50(pause)) {
 			return storeError(what, key, err)
 		}
 	}

@@ -164,7 +164,7 @@ func (s *OnceStore) decide(req once.Request, now time.Time) (got once.Acquired, 
 	fp := req.Fingerprint
 	if old != nil {
 		left := old.leaseUntil.Sub(now)
-		held := old.status == onceHeld && left > 0 && left <= once.MaxLease
+		held := old.status == onceHeld && left > 0 && left <= 2*once.MaxLease
 		got.Fence = old.claim.Fence + 1
 		switch {
 		case !held && !old.expiresAt.After(now):

@@ -136,8 +136,9 @@ func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) 
 		return once.Acquired{}, stored, fmt.Errorf("fingerprint of %s has %d bytes", req.Key, len(r.fingerprint))
 	}
 	left := time.Duration(r.leaseLeft) * time.Microsecond
-	// A lease further ahead than any can be is one of a clock that jumped.
-	held := r.status == statusHeld && left > 0 && left <= once.MaxLease
+	// A lease much further ahead than any can be is one of a clock that jumped. Not just a little: the lease may have been extended while this
+	// statement, whose time is that of its begin, waited for the row.
+	held := r.status == statusHeld && left > 0 && left <= 2*once.MaxLease
 	fresh := once.Acquired{State: once.Fresh, Fence: r.fence + 1, Attempt: r.attempts + 1}
 	switch {
 	case r.expiresLeft <= 0 && !held:

@@ -25,7 +25,6 @@ var keyTexts = map[string]string{
 	"complete_tx": "UPDATE {key} SET result = ?, result_type = ?, result_meta = ?, updated_at = {now} WHERE " + claimIs + " AND status = 2",
 	"release":     "UPDATE {key} SET status = 0, lease_until = NULL, updated_at = {now} WHERE " + claimIs + " AND status = 1",
 	"release_tx":  "UPDATE {key} SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = NULL, updated_at = {now} WHERE " + claimIs + " AND status = 2",
-	"expired":     "SELECT scope, tenant, id FROM {key} WHERE expires_at < {now} AND (lease_until IS NULL OR lease_until < {now}) ORDER BY expires_at LIMIT ?{skip}",
 }
 
 // keyDialects are those that differ in more than words. MySQL counts up seen on a duplicate, so that the number of affected rows is 1 for an insert and 2 for
@@ -41,6 +40,7 @@ var keyDialects = map[core.Dialect]map[string]string{
 	core.MySQL: {
 		"insert":    insertHead + "VALUES (" + insertLease + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
 		"insert_tx": insertHead + "VALUES (" + insertTx + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
+		"expired":   "SELECT scope, tenant, id FROM {key} WHERE expires_at < {now} AND (lease_until IS NULL OR lease_until < {now}) ORDER BY expires_at LIMIT ?{skip}",
 		// Outside a transaction it writes nothing: a deadlock whose error was ignored has ended the caller's, and the key would
 		// say done for ever.
 		"insert_tx_mariadb": insertHead + "SELECT " + insertTx + " FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE KEY UPDATE seen = seen + 1",

@@ -1,0 +1,39 @@
+-- complete
+UPDATE `my_idempotency_key` SET status = 2, lease_until = NULL, result = ?, result_type = ?, result_meta = ?, done_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- complete_tx
+UPDATE `my_idempotency_key` SET result = ?, result_type = ?, result_meta = ?, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 2
+
+-- expired
+SELECT scope, tenant, id FROM `my_idempotency_key` WHERE expires_at < UTC_TIMESTAMP(6) AND (lease_until IS NULL OR lease_until < UTC_TIMESTAMP(6)) ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED
+
+-- extend
+UPDATE `my_idempotency_key` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6), expires_at = GREATEST(expires_at, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- insert
+INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, ?, ?, 1, 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, NULL, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE seen = seen + 1
+
+-- insert_tx
+INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, ?, ?, 2, 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), NULL, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE seen = seen + 1
+
+-- insert_tx_mariadb
+INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) SELECT ?, ?, ?, ?, ?, 2, 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), NULL, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE KEY UPDATE seen = seen + 1
+
+-- release
+UPDATE `my_idempotency_key` SET status = 0, lease_until = NULL, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- release_tx
+UPDATE `my_idempotency_key` SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = NULL, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 2
+
+-- see
+SELECT status, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ? FOR UPDATE
+
+-- take
+UPDATE `my_idempotency_key` SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, result = NULL, result_type = NULL, result_meta = NULL, updated_at = UTC_TIMESTAMP(6), status = 1, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, done_at = NULL, expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ?
+
+-- take_tx
+UPDATE `my_idempotency_key` SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, result = NULL, result_type = NULL, result_meta = NULL, updated_at = UTC_TIMESTAMP(6), status = 2, lease_until = NULL, done_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ?
+
+-- who
+SELECT status, owner, fence FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ?
+

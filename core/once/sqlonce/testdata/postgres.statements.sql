@@ -1,0 +1,36 @@
+-- cleanup
+DELETE FROM "app"."idempotency_key" WHERE ctid = ANY (ARRAY(SELECT ctid FROM "app"."idempotency_key" WHERE expires_at < statement_timestamp() AND (lease_until IS NULL OR lease_until < statement_timestamp()) ORDER BY expires_at LIMIT $1::bigint FOR UPDATE SKIP LOCKED))
+
+-- complete
+UPDATE "app"."idempotency_key" SET status = 2, lease_until = NULL, result = $1, result_type = $2, result_meta = $3, done_at = statement_timestamp(), updated_at = statement_timestamp(), expires_at = statement_timestamp() + $4::bigint * interval '1 microsecond' WHERE scope = $5 AND tenant = $6 AND id = $7 AND owner = $8 AND fence = $9 AND status = 1
+
+-- complete_tx
+UPDATE "app"."idempotency_key" SET result = $1, result_type = $2, result_meta = $3, updated_at = statement_timestamp() WHERE scope = $4 AND tenant = $5 AND id = $6 AND owner = $7 AND fence = $8 AND status = 2
+
+-- extend
+UPDATE "app"."idempotency_key" SET lease_until = statement_timestamp() + $1::bigint * interval '1 microsecond', updated_at = statement_timestamp(), expires_at = GREATEST(expires_at, statement_timestamp() + $2::bigint * interval '1 microsecond') WHERE scope = $3 AND tenant = $4 AND id = $5 AND owner = $6 AND fence = $7 AND status = 1
+
+-- insert
+INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, $4, $5, 1, 1, 1, statement_timestamp(), statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond', NULL, statement_timestamp() + $7::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
+
+-- insert_tx
+INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, $4, $5, 2, 1, 1, statement_timestamp(), statement_timestamp(), NULL, statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
+
+-- release
+UPDATE "app"."idempotency_key" SET status = 0, lease_until = NULL, updated_at = statement_timestamp() WHERE scope = $1 AND tenant = $2 AND id = $3 AND owner = $4 AND fence = $5 AND status = 1
+
+-- release_tx
+UPDATE "app"."idempotency_key" SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp() WHERE scope = $1 AND tenant = $2 AND id = $3 AND owner = $4 AND fence = $5 AND status = 2
+
+-- see
+SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3 FOR UPDATE
+
+-- take
+UPDATE "app"."idempotency_key" SET fingerprint = $1, owner = $2, fence = fence + 1, attempts = $3, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp(), status = 1, lease_until = statement_timestamp() + $4::bigint * interval '1 microsecond', done_at = NULL, expires_at = statement_timestamp() + $5::bigint * interval '1 microsecond' WHERE scope = $6 AND tenant = $7 AND id = $8
+
+-- take_tx
+UPDATE "app"."idempotency_key" SET fingerprint = $1, owner = $2, fence = fence + 1, attempts = $3, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp(), status = 2, lease_until = NULL, done_at = statement_timestamp(), expires_at = statement_timestamp() + $4::bigint * interval '1 microsecond' WHERE scope = $5 AND tenant = $6 AND id = $7
+
+-- who
+SELECT status, owner, fence FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3
+

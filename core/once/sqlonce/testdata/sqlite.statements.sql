@@ -1,0 +1,36 @@
+-- cleanup
+DELETE FROM "idempotency_key" WHERE rowid IN (SELECT rowid FROM "idempotency_key" WHERE expires_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (lease_until IS NULL OR lease_until < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ORDER BY expires_at LIMIT ?)
+
+-- complete
+UPDATE "idempotency_key" SET status = 2, lease_until = NULL, result = ?, result_type = ?, result_meta = ?, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), expires_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- complete_tx
+UPDATE "idempotency_key" SET result = ?, result_type = ?, result_meta = ?, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 2
+
+-- extend
+UPDATE "idempotency_key" SET lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), expires_at = MAX(expires_at, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- insert
+INSERT INTO "idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, ?, ?, 1, 1, 1, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, NULL, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ON CONFLICT (scope, tenant, id) DO NOTHING
+
+-- insert_tx
+INSERT INTO "idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, ?, ?, 2, 1, 1, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), NULL, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ON CONFLICT (scope, tenant, id) DO NOTHING
+
+-- release
+UPDATE "idempotency_key" SET status = 0, lease_until = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- release_tx
+UPDATE "idempotency_key" SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 2
+
+-- see
+SELECT status, fence, attempts, fingerprint, COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), expires_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "idempotency_key" WHERE scope = ? AND tenant = ? AND id = ?
+
+-- take
+UPDATE "idempotency_key" SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, result = NULL, result_type = NULL, result_meta = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), status = 1, lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, done_at = NULL, expires_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE scope = ? AND tenant = ? AND id = ?
+
+-- take_tx
+UPDATE "idempotency_key" SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, result = NULL, result_type = NULL, result_meta = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), status = 2, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), expires_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE scope = ? AND tenant = ? AND id = ?
+
+-- who
+SELECT status, owner, fence FROM "idempotency_key" WHERE scope = ? AND tenant = ? AND id = ?
+

@@ -143,7 +143,7 @@ func TestBunCaptures(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+			eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 				mapBun(b)
 				b.inTx(t, func(ctx context.Context, tx bun.Tx) { tc.do(t, ctx, b, tx) })
 				b.wantRows(t, tc.want...)

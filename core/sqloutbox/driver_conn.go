@@ -213,13 +213,15 @@ func (t *trackingTx) Commit() error {
 	if err := t.conn.vetoed(); err != nil {
 		return t.refuse(err)
 	}
-	aborted := t.conn.aborted()
-	return t.tracker.Commit(func() error {
-		if err := t.inner.Commit(); err != nil || aborted == nil {
-			return err
+	if aborted := t.conn.aborted(); aborted != nil {
+		err := t.inner.Commit()
+		if err == nil || errors.Is(err, driver.ErrBadConn) {
+			err = aborted
 		}
-		return aborted
-	})
+		t.tracker.RolledBack()
+		return err
+	}
+	return t.tracker.Commit(t.inner.Commit)
 }
 
 // aborted returns an error when PostgreSQL will answer COMMIT by ROLLBACK, which not every driver reports (pgdriver does not).

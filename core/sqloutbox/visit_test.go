@@ -3,6 +3,7 @@ package sqloutbox_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"slices"
 	"testing"
@@ -147,13 +148,15 @@ func (e stateError) SQLState() string { return string(e) }
 
 // A driver that reports no error when PostgreSQL answers COMMIT by ROLLBACK, as pgdriver does.
 func TestCommitOfAnAbortedTransaction(t *testing.T) {
+	refused := errors.New("the driver knows it")
 	for name, tc := range map[string]struct {
-		select1 error
-		want    error
+		select1, commit, want error
 	}{
-		"aborted":                 {stateError("25P02"), core.ErrTxAborted},
-		"not aborted after all":   {nil, nil},
-		"another error of COMMIT": {stateError("08006"), nil},
+		"aborted":                                {stateError("25P02"), nil, core.ErrTxAborted},
+		"aborted, and the driver hangs up":       {stateError("25P02"), driver.ErrBadConn, core.ErrTxAborted},
+		"aborted, and the driver reports it":     {stateError("25P02"), refused, refused},
+		"the statement never reached the server": {nil, nil, nil},
+		"another trouble":                        {stateError("08006"), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake()
@@ -164,7 +167,7 @@ func TestCommitOfAnAbortedTransaction(t *testing.T) {
 			if _, err := tx.ExecContext(t.Context(), "INSERT"); err == nil {
 				t.Fatal("the statement did not fail")
 			}
-			d.fail["SELECT 1"] = tc.select1
+			d.fail["SELECT 1"], d.fail["COMMIT"] = tc.select1, tc.commit
 			err := tx.Commit()
 			if tc.want == nil {
 				must(t, err)

@@ -14,6 +14,8 @@ type relay struct {
 	// drain publishes the backlog to l until it is settled (published and marked, not only published) or limit is over. It returns
 	// how many events are settled, and how long that took from the start of the relay.
 	drain func(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error)
+	// ordered: the events of each of drainKeys keys have an order.
+	ordered bool
 }
 
 // Names that others refer to.
@@ -58,9 +60,9 @@ func runDrain(ctx context.Context, e *env, s *Section) error {
 	hand := &handRelay{pool: pool, table: ours.prefix + "event"}
 	handOrdered := &handRelay{pool: pool, table: ordered.prefix + "event", ordered: true}
 	relays := []relay{
-		{oursName, ours.seed, ours.drain},
-		{handName, ours.seed, hand.drain},
-		{handPipedName, ours.seed, hand.drainPiped},
+		{name: oursName, seed: ours.seed, drain: ours.drain},
+		{name: handName, seed: ours.seed, drain: hand.drain},
+		{name: handPipedName, seed: ours.seed, drain: hand.drainPiped},
 	}
 	for _, p := range []struct {
 		names [2]string
@@ -86,8 +88,8 @@ func runDrain(ctx context.Context, e *env, s *Section) error {
 	s.note("Ordered: %s keys. The hand-written loop keeps order because it takes the rows in order and publishes one after the other, and "+
 		"because nobody else may run it at the same time.", thousands(drainKeys))
 	if _, err := measureDrains(ctx, e, s, "Ordered events", []relay{
-		{oursName, ordered.seed, ordered.drain},
-		{handName, ordered.seed, handOrdered.drain},
+		{name: oursName, seed: ordered.seed, drain: ordered.drain, ordered: true},
+		{name: handName, seed: ordered.seed, drain: handOrdered.drain, ordered: true},
 	}, handName); err != nil {
 		return err
 	}
@@ -151,6 +153,9 @@ func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, er
 		return d, fmt.Errorf("%s: seed: %w", r.name, err)
 	}
 	l := newLedger()
+	if r.ordered {
+		l = newOrderedLedger(drainKeys)
+	}
 	before, err := e.wal(ctx)
 	if err != nil {
 		return d, err

@@ -74,7 +74,10 @@ func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]relay, e
 	}
 	standard := &riverRelay{e: e, pool: pool, workers: 100}
 	best := &riverRelay{e: e, pool: pool, workers: 2000, fetch: time.Millisecond}
-	return [2]relay{{rvDefaultName, standard.seed, standard.drain}, {rvBestName, best.seed, best.drain}}, nil
+	return [2]relay{
+		{name: rvDefaultName, seed: standard.seed, drain: standard.drain},
+		{name: rvBestName, seed: best.seed, drain: best.drain},
+	}, nil
 }
 
 func (r *riverRelay) seed(ctx context.Context) error {

@@ -58,7 +58,10 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]rela
 	}
 	standard := &wmRelay{e: e, pool: pool}
 	best := &wmRelay{e: e, pool: pool, size: 10_000, poll: time.Millisecond}
-	return [2]relay{{wmDefaultName, standard.seed, standard.drain}, {wmBestName, best.seed, best.drain}}, nil
+	return [2]relay{
+		{name: wmDefaultName, seed: standard.seed, drain: standard.drain},
+		{name: wmBestName, seed: best.seed, drain: best.drain},
+	}, nil
 }
 
 // burnTransactions uses up numbers of transactions until at least n are below the oldest that runs.

@@ -22,7 +22,10 @@ func runHistory(ctx context.Context, e *env, s *Section) error {
 		return err
 	}
 	emptyName, fullName := "0 published rows", rows+" published rows"
-	relays := []relay{{emptyName, empty.seed, empty.drain}, {fullName, full.refill, full.drain}}
+	relays := []relay{
+		{name: emptyName, seed: empty.seed, drain: empty.drain},
+		{name: fullName, seed: full.refill, drain: full.drain},
+	}
 
 	t := s.table("ormoutbox, default configuration", []Column{{"events/s", Count}, {"÷ empty", Ratio}, {"WAL B/event", Count}}...)
 	for _, r := range relays {

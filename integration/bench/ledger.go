@@ -43,9 +43,14 @@ type ledger struct {
 	published  atomic.Int64
 	duplicates atomic.Int64
 	alien      atomic.Int64 // not ours, or changed on the way
+	late       atomic.Int64 // published after a later event of their key
+	latest     []atomic.Int64
 }
 
 func newLedger() *ledger { return &ledger{} }
+
+// newOrderedLedger also checks the order: event n has key n modulo keys.
+func newOrderedLedger(keys int) *ledger { return &ledger{latest: make([]atomic.Int64, keys)} }
 
 // see notes event n and reports whether it is new.
 func (l *ledger) see(n int) bool {
@@ -57,6 +62,9 @@ func (l *ledger) see(n int) bool {
 	if l.seen[n/32].Or(bit)&bit != 0 {
 		l.duplicates.Add(1)
 		return false
+	}
+	if len(l.latest) > 0 && l.latest[n%len(l.latest)].Swap(int64(n)) > int64(n) {
+		l.late.Add(1)
 	}
 	l.published.Add(1)
 	return true
@@ -76,6 +84,9 @@ func (l *ledger) check(n int) error {
 func (l *ledger) checkPart(n int) error {
 	if d := l.duplicates.Load(); d > 0 {
 		return fmt.Errorf("%d events were published twice without a crash", d)
+	}
+	if n := l.late.Load(); n > 0 {
+		return fmt.Errorf("%d events were published after a later one of their key", n)
 	}
 	if a := l.alien.Load(); a > 0 {
 		return fmt.Errorf("%d events were changed on the way", a)

@@ -122,6 +122,13 @@ func TestLedger(t *testing.T) {
 	if err := l.check(3); err == nil {
 		t.Error("a duplicate went unnoticed")
 	}
+	l = newOrderedLedger(2)
+	for _, n := range []int{0, 1, 4, 2, 3} { // 2 after 4, of the same key
+		l.see(n)
+	}
+	if err := l.check(5); err == nil {
+		t.Error("a wrong order went unnoticed")
+	}
 	l = newLedger()
 	l.see(payloadNumber([]byte(`{"other":"payload"}`)))
 	if err := l.checkPart(1); err == nil {

@@ -1,0 +1,195 @@
+package entschema
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	atlasmigrate "ariga.io/atlas/sql/migrate"
+	"ariga.io/atlas/sql/postgres"
+	atlas "ariga.io/atlas/sql/schema"
+	"ariga.io/atlas/sql/sqlite"
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql/schema"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// MigrateOptions returns what Ent's migration needs to create the tables of the mixins exactly as the migrations of sqloutbox do: collations,
+// checks, the generated columns of MySQL and MariaDB, the storage parameters of PostgreSQL. prefix is that of the mixins; empty
+// means DefaultPrefix.
+//
+//	err := client.Schema.Create(ctx, entschema.MigrateOptions("")...)
+//
+// Tables that exist already are left as they are, so that it can be repeated, and WithDropColumn and WithDropIndex do them no harm.
+//
+// Versioned migrations (Diff, NamedDiff) take the same options. Only storage parameters are missing in the files.
+func MigrateOptions(prefix string) []schema.MigrateOption {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	m := migration{prefix: prefix}
+	return []schema.MigrateOption{schema.WithDiffHook(m.diff), schema.WithApplyHook(m.apply)}
+}
+
+type migration struct{ prefix string }
+
+// diff completes new tables and keeps Ent's hands off those that exist.
+func (m migration) diff(next schema.Differ) schema.Differ {
+	return schema.DiffFunc(func(current, desired *atlas.Schema) ([]atlas.Change, error) {
+		changes, err := next.Diff(current, desired)
+		if err != nil {
+			return nil, err
+		}
+		kept := changes[:0]
+		for _, c := range changes {
+			switch c := c.(type) {
+			case *atlas.ModifyTable:
+				if m.ours(c.T.Name) {
+					continue
+				}
+			case *atlas.AddTable:
+				if m.ours(c.T.Name) {
+					m.complete(c.T)
+				}
+			}
+			kept = append(kept, c)
+		}
+		return kept, nil
+	})
+}
+
+func (m migration) ours(table string) bool {
+	name, ok := strings.CutPrefix(table, m.prefix)
+	return ok && (name == "event" || name == "key" || name == "audit")
+}
+
+// complete adds what mixins cannot say. The type of the first column, an id or a number, tells the dialect.
+func (m migration) complete(t *atlas.Table) {
+	name := strings.TrimPrefix(t.Name, m.prefix)
+	switch dialectOf(t) {
+	case dialect.Postgres:
+		completePostgres(name, t)
+	case dialect.MySQL:
+		m.completeMySQL(name, t)
+	case dialect.SQLite:
+		completeSQLite(name, t)
+	}
+}
+
+// dialectOf tells by the type of a column that every table has: each database has another.
+func dialectOf(t *atlas.Table) string {
+	for _, c := range t.Columns {
+		if b, ok := c.Type.Type.(*atlas.BinaryType); ok && c.Name != "payload" {
+			switch strings.ToLower(b.T) {
+			case "binary":
+				return dialect.MySQL
+			case "blob":
+				return dialect.SQLite
+			}
+		}
+	}
+	return dialect.Postgres
+}
+
+// diagnostic are the texts that only people read: they need not be compared byte by byte.
+var diagnostic = map[string]bool{"last_error": true, "last_error_code": true, "receipt": true, "action": true, "actor": true, "reason": true}
+
+func completePostgres(name string, t *atlas.Table) {
+	for _, c := range t.Columns {
+		if _, ok := c.Type.Type.(*atlas.StringType); ok && !diagnostic[c.Name] {
+			c.SetCollation("C")
+		}
+		for _, a := range c.Attrs {
+			if id, ok := a.(*postgres.Identity); ok && name == "audit" {
+				id.Generation = "ALWAYS"
+			}
+		}
+	}
+}
+
+func completeSQLite(name string, t *atlas.Table) {
+	switch name {
+	case "event":
+		t.AddChecks(atlas.NewCheck().SetExpr("length(id) = 16"))
+	case "key":
+		t.AddChecks(atlas.NewCheck().SetExpr("length(lane) = 16"))
+		t.AddAttrs(&sqlite.WithoutRowID{})
+	}
+}
+
+func (m migration) completeMySQL(name string, t *atlas.Table) {
+	if c, ok := t.Column("event_id"); ok {
+		c.SetCharset("ascii").SetCollation("ascii_bin")
+	}
+	if name != "event" {
+		return
+	}
+	// There are no partial indexes: columns that are NULL for most rows keep them out of the ranges that claims read.
+	generated := func(name, expr string, typ atlas.Type) {
+		t.AddColumns(atlas.NewColumn(name).SetType(typ).SetNull(true).SetGeneratedExpr(&atlas.GeneratedExpr{Expr: expr, Type: "STORED"}))
+	}
+	topic, lane := 996, 16
+	generated("ready_topic", "CASE WHEN status IN (0, 2) AND lane IS NULL THEN topic END", &atlas.BinaryType{T: "varbinary", Size: &topic})
+	generated("open_lane", "CASE WHEN status IN (0, 2, 3) THEN lane END", &atlas.BinaryType{T: "binary", Size: &lane})
+	generated("dead", "CASE WHEN status = 3 THEN 1 ELSE 0 END", &atlas.IntegerType{T: "tinyint"})
+	generated("ended", "CASE WHEN status IN (1, 4) THEN 1 WHEN status = 3 THEN 3 END", &atlas.IntegerType{T: "tinyint"})
+	t.Indexes = nil
+	for _, c := range t.Columns {
+		c.Indexes = nil
+	}
+	index := func(name string, columns ...string) {
+		idx := atlas.NewIndex(m.prefix + name)
+		for _, column := range columns {
+			c, _ := t.Column(column)
+			idx.AddColumns(c)
+		}
+		t.AddIndexes(idx)
+	}
+	index("event_ready", "ready_topic", "available_at", "id")
+	index("event_open", "open_lane", "dead", "key_seq")
+	index("event_ended", "ended", "done_at", "id")
+}
+
+// apply sets the storage parameters of tables that were created on PostgreSQL, the only dialect whose plans have such quotes.
+func (m migration) apply(next schema.Applier) schema.Applier {
+	return schema.ApplyFunc(func(ctx context.Context, conn dialect.ExecQuerier, plan *atlasmigrate.Plan) error {
+		if err := next.Apply(ctx, conn, plan); err != nil {
+			return err
+		}
+		storage, err := m.storage()
+		if err != nil {
+			return err
+		}
+		for _, c := range plan.Changes {
+			for table, parameters := range storage {
+				if !strings.HasPrefix(c.Cmd, "CREATE TABLE "+table+" (") {
+					continue
+				}
+				if err := conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s SET (%s)", table, parameters), []any{}, nil); err != nil {
+					return fmt.Errorf("entschema: storage parameters of %s: %w", table, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+var tableWith = regexp.MustCompile(`(?s)CREATE TABLE IF NOT EXISTS (\S+) \([^;]*\n\) WITH \(([^;]*)\);`)
+
+// storage reads the storage parameters out of the migrations, by table.
+func (m migration) storage() (map[string]string, error) {
+	migrations, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: core.Postgres, Prefix: m.prefix})
+	if err != nil {
+		return nil, err
+	}
+	storage := map[string]string{}
+	for _, up := range migrations {
+		for _, found := range tableWith.FindAllStringSubmatch(up.Up, -1) {
+			storage[found[1]] = strings.Join(strings.Fields(found[2]), " ")
+		}
+	}
+	return storage, nil
+}

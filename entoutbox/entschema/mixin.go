@@ -1,0 +1,183 @@
+package entschema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/entsql"
+	"entgo.io/ent/schema"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+	"entgo.io/ent/schema/mixin"
+)
+
+// DefaultPrefix starts the names of the tables, as sqloutbox.DefaultPrefix does.
+const DefaultPrefix = "outbox_"
+
+func prefixed(prefix, name string) string {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	return prefix + name
+}
+
+// Event is the table of events: one row is one event for one destination. The zero value is ready for use.
+type Event struct {
+	mixin.Schema
+	// Prefix is that of the outbox's Config. Default: DefaultPrefix.
+	Prefix string
+}
+
+// Key is the table of keys, which gives out their numbers in commit order. The zero value is ready for use.
+type Key struct {
+	mixin.Schema
+	// Prefix is that of the outbox's Config. Default: DefaultPrefix.
+	Prefix string
+}
+
+// Audit is the table of what people did to rows. The zero value is ready for use.
+type Audit struct {
+	mixin.Schema
+	// Prefix is that of the outbox's Config. Default: DefaultPrefix.
+	Prefix string
+}
+
+// Fields implements ent.Mixin.
+func (Event) Fields() []ent.Field {
+	return []ent.Field{
+		rowID("id"),
+		text("event_id", "varchar(36)"),
+		text("event_type", "varchar(128)"),
+		field.Int32("schema_version").Annotations(zero),
+		text("topic", "varchar(249)"),
+		textOrNull("aggregate_type", "varchar(64)"),
+		textOrNull("aggregate_id", "varchar(128)"),
+		field.Int64("aggregate_version").Annotations(zero),
+		textOrNull("tenant_id", "varchar(64)"),
+		textOrNull("partition_key", "varchar(255)"),
+		field.Bytes("lane").SchemaType(bytes16).Optional().Nillable(),
+		field.Int64("key_seq").Optional().Nillable(),
+		field.Bytes("payload").SchemaType(types("bytea", "longblob", "blob")).Sensitive(),
+		textOrNull("content_type", "varchar(127)"),
+		field.JSON("headers", map[string]string{}).SchemaType(types("jsonb", "json", "text")).Optional(),
+		field.Int8("status").Annotations(zero),
+		field.Int32("attempts").Annotations(zero),
+		field.Int64("claim_no").Annotations(zero),
+		field.Int32("lost_claims").Annotations(zero),
+		textOrNull("claimed_by", "varchar(255)"),
+		instantOrNull("lease_until"),
+		instant("available_at"),
+		instant("occurred_at"),
+		instant("created_at"),
+		instantOrNull("done_at"),
+		textOrNull("last_error_code", "varchar(64)"),
+		textOrNull("last_error", "text"),
+		rowIDOrNull("replay_of"),
+		textOrNull("receipt", "text"),
+	}
+}
+
+// Indexes implements ent.Mixin. They are those of PostgreSQL and SQLite: only open rows are in the ones that claims use.
+func (e Event) Indexes() []ent.Index {
+	partial := func(name, where string, fields ...string) ent.Index {
+		return index.Fields(fields...).StorageKey(prefixed(e.Prefix, name)).Annotations(entsql.IndexWhere(where))
+	}
+	return []ent.Index{
+		partial("event_ready", "status IN (0, 2) AND lane IS NULL", "topic", "available_at", "id"),
+		partial("event_open", "status IN (0, 2) AND lane IS NOT NULL", "lane", "key_seq"),
+		partial("event_blocked", "status = 3 AND lane IS NOT NULL", "lane", "key_seq"),
+		partial("event_dead", "status = 3", "id"),
+		partial("event_done", "status IN (1, 4)", "done_at"),
+	}
+}
+
+// Annotations implements ent.Mixin.
+func (e Event) Annotations() []schema.Annotation {
+	t := table(e.Prefix, "event")
+	t.Checks = map[string]string{
+		prefixed(e.Prefix, "event_status"): "status BETWEEN 0 AND 4",
+		prefixed(e.Prefix, "event_lane"):   "((lane IS NULL) = (key_seq IS NULL))",
+	}
+	return []schema.Annotation{t}
+}
+
+// Fields implements ent.Mixin.
+func (Key) Fields() []ent.Field {
+	return []ent.Field{
+		field.UUID("id", ID{}).StorageKey("lane").SchemaType(bytes16).Immutable(),
+		field.Int64("last_seq"),
+		field.Int64("first_seq"),
+		rowIDOrNull("last_id"),
+		rowIDOrNull("prev_id"),
+		instant("used_at"),
+	}
+}
+
+// Annotations implements ent.Mixin.
+func (k Key) Annotations() []schema.Annotation { return []schema.Annotation{table(k.Prefix, "key")} }
+
+// Fields implements ent.Mixin.
+func (Audit) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id").Immutable(),
+		field.Other("at", Time{}).SchemaType(times).Annotations(entsql.DefaultExprs(map[string]string{dialect.Postgres: "clock_timestamp()"})),
+		text("action", "varchar(32)"),
+		text("actor", "varchar(255)"),
+		text("reason", "text"),
+		rowID("row_id"),
+		text("event_id", "varchar(36)"),
+		text("topic", "varchar(249)"),
+		rowIDOrNull("new_id"),
+	}
+}
+
+// Indexes implements ent.Mixin.
+func (a Audit) Indexes() []ent.Index {
+	return []ent.Index{index.Fields("row_id").StorageKey(prefixed(a.Prefix, "audit_row"))}
+}
+
+// Annotations implements ent.Mixin.
+func (a Audit) Annotations() []schema.Annotation {
+	return []schema.Annotation{table(a.Prefix, "audit")}
+}
+
+// zero is a default of the database, which the generated code need not know.
+var zero = entsql.DefaultExpr("0")
+
+func table(prefix, name string) entsql.Annotation {
+	return entsql.Annotation{
+		Table:   prefixed(prefix, name),
+		Charset: "utf8mb4", Collation: "utf8mb4_bin", Options: "ENGINE = InnoDB", // of MySQL
+	}
+}
+
+func types(postgres, mysql, sqlite string) map[string]string {
+	return map[string]string{dialect.Postgres: postgres, dialect.MySQL: mysql, dialect.SQLite: sqlite}
+}
+
+// The builders of package field have no names, so that helpers return what they have built.
+
+func text(name, mysql string) ent.Field {
+	return field.String(name).SchemaType(types("text", mysql, "text"))
+}
+
+func textOrNull(name, mysql string) ent.Field {
+	return field.String(name).SchemaType(types("text", mysql, "text")).Optional().Nillable()
+}
+
+func instant(name string) ent.Field { return field.Other(name, Time{}).SchemaType(times) }
+
+func instantOrNull(name string) ent.Field {
+	return field.Other(name, Time{}).SchemaType(times).Optional().Nillable()
+}
+
+func rowID(name string) ent.Field { return field.UUID(name, ID{}).SchemaType(uuids) }
+
+func rowIDOrNull(name string) ent.Field {
+	return field.UUID(name, ID{}).SchemaType(uuids).Optional().Nillable()
+}
+
+var (
+	bytes16 = types("bytea", "binary(16)", "blob")
+	uuids   = types("uuid", "binary(16)", "blob")
+	times   = types("timestamptz", "datetime(6)", "integer")
+)

@@ -1,0 +1,3 @@
+package enttables
+
+//go:generate go run entgo.io/ent/cmd/ent@v0.14.5 generate ./schema

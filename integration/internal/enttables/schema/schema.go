@@ -1,0 +1,26 @@
+// Package schema declares the tables of the outbox for Ent's migration.
+package schema
+
+import (
+	"entgo.io/ent"
+
+	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
+)
+
+// OutboxEvent is the table of events.
+type OutboxEvent struct{ ent.Schema }
+
+// OutboxKey is the table of keys.
+type OutboxKey struct{ ent.Schema }
+
+// OutboxAudit is the table of what people did.
+type OutboxAudit struct{ ent.Schema }
+
+// Mixin brings the table.
+func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
+
+// Mixin brings the table.
+func (OutboxKey) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Key{}} }
+
+// Mixin brings the table.
+func (OutboxAudit) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Audit{}} }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -42,17 +43,11 @@ func TestAdapterSuiteSQL(t *testing.T) {
 	}
 }
 
-// adapterHarness gives each case a database of its own of the kind of db.
+// adapterHarness gives each case tables of its own in a database of the kind of db.
 func adapterHarness(db testdb.DB, open func(*testing.T, testdb.DB, core.Config) outboxtest.Adapter) outboxtest.AdapterHarness {
-	fresh := map[core.Dialect]func(*testing.T) testdb.DB{
-		core.Postgres: testdb.Postgres, core.MySQL: testdb.MariaDB, core.SQLite: testdb.SQLite,
-	}[db.Dialect]
 	return outboxtest.AdapterHarness{
 		Open: func(t *testing.T, cfg core.Config) outboxtest.Adapter {
-			own := fresh(t)
-			if own.Dialect == core.SQLite {
-				own.DSN += "&_pragma=foreign_keys(1)"
-			}
+			own := apart(t, db)
 			return withTrouble(t, own, func(own testdb.DB) outboxtest.Adapter { return open(t, own, cfg) })
 		},
 		AbortsOnError: db.Dialect == core.Postgres,
@@ -60,6 +55,26 @@ func adapterHarness(db testdb.DB, open func(*testing.T, testdb.DB, core.Config) 
 		Programs:      number("OUTBOX_TEST_PROGRAMS"),
 		Seed:          uint64(number("OUTBOX_TEST_SEED")),
 	}
+}
+
+var schemas atomic.Int64
+
+// apart returns an empty database, or an empty schema of db where databases are slow to make.
+func apart(t *testing.T, db testdb.DB) testdb.DB {
+	t.Helper()
+	switch db.Dialect {
+	case core.MySQL:
+		return testdb.MariaDB(t)
+	case core.SQLite:
+		own := testdb.SQLite(t)
+		own.DSN += "&_pragma=foreign_keys(1)&_pragma=synchronous(OFF)"
+		return own
+	case core.Postgres:
+	}
+	schema := fmt.Sprintf("case_%d", schemas.Add(1))
+	mustExec(t, db.Open(t), "CREATE SCHEMA "+schema)
+	db.DSN += "&search_path=" + schema
+	return db
 }
 
 // number reads an optional variable of the environment: more random programs than usual, or the seed of a run that failed.
@@ -156,6 +171,9 @@ func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, c
 		return err
 	}
 	if err := fn(core.ContextWithTx(ctx, plainTx{tx}), plainTx{tx}); err != nil {
+		return err
+	}
+	if err := tx.Err(); err != nil { // fn may have ignored a deadlock: MariaDB answers COMMIT as if nothing had happened
 		return err
 	}
 	return sqlTx.Commit()

@@ -14,6 +14,7 @@ import (
 // Whoever imports a released module gets that module, what it stands on, and nothing else: no other ORM, no driver, no
 // broker client, no test library. Each module is built into a program of its own that knows no workspace, from the module cache alone.
 func TestScratchConsumers(t *testing.T) {
+	t.Parallel()
 	root, modules := workspace(t)
 	built := 0
 	for _, module := range modules {

@@ -92,6 +92,7 @@ var mistakes = map[string]struct {
 
 // The suite is worth what it refuses: every mistake is built into an adapter that is right otherwise, and the scenarios named must fail.
 func TestAdapterMistakesAreNoticed(t *testing.T) {
+	t.Parallel()
 	for name, m := range mistakes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -187,7 +188,7 @@ func (w *wrongTransactor) RunInTx(ctx context.Context, fn func(context.Context, 
 	}
 	if outer, ok := ctx.Value(frameKey{}).(*frame); ok && inside && err == nil {
 		outer.fns = append(outer.fns, own.fns...)
-		return err
+		own.fns = nil
 	}
 	for _, fn := range own.fns {
 		fn(outcome)

@@ -54,6 +54,9 @@ func (c *trackingConn) answer(ctx context.Context, query string) bool {
 // without a transaction, is refused with an error wrapping core.ErrNoTransaction, and so is a transaction that has
 // ended. An error wrapping core.ErrTxAborted means that the transaction did not answer.
 //
+// Whoever ignores errors of statements should ask Err of the result before Commit: MySQL and MariaDB roll the transaction of a
+// deadlock's victim back and answer its COMMIT as if nothing had happened.
+//
 // A BEGIN that was sent as text is not a transaction to database/sql, and not to TxOf.
 func TxOf(ctx context.Context, tx Conn) (core.Tx, error) {
 	if isNil(tx) {

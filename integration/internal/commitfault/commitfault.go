@@ -107,7 +107,7 @@ type faultyTx struct {
 }
 
 func (t *faultyTx) Commit() error {
-	end := t.Tx.Rollback
+	end := t.Rollback
 	switch t.conn.fault {
 	case "":
 		return t.Tx.Commit()

@@ -50,9 +50,12 @@ func openBun(t *testing.T, db testdb.DB, way bunWay) *bun.DB {
 	connector := db.Connector(t)
 	if way.pgdriver {
 		connector = pgdriver.NewConnector(pgdriver.WithDSN(db.DSN), pgdriver.WithInsecure(true))
+		if db.Wrap != nil {
+			connector = db.Wrap(connector)
+		}
 	}
 	if way.connector {
-		connector = sqloutbox.Connector(connector, "")
+		connector = sqloutbox.Connector(connector, db.Dialect)
 	}
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(30)

@@ -35,11 +35,14 @@ var rooms = map[string]room{
 	"core/once/command": {ours: []string{"core", "core/once"}},
 	"core/outboxtest":   {ours: []string{"core", "core/once", "core/internal/mutant"}}, // mistakes that tests can build in
 	"gormoutbox":        {ours: []string{"core", "core/sqloutbox"}, others: []string{"gorm.io/gorm"}},
-	"entoutbox":         {ours: []string{"core", "core/sqloutbox"}, others: []string{"entgo.io/ent"}},
-	"bunoutbox":         {ours: []string{"core", "core/sqloutbox"}, others: []string{"github.com/uptrace/bun"}},
-	"inbox":             {ours: []string{"core", "core/once", "core/once/sqlonce"}, others: []string{watermillModule}},
-	"inbox/redisonce":   {ours: []string{"core", "core/once"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"watermillbridge":   {ours: []string{"core"}, others: []string{watermillModule}},
+	"entoutbox": {ours: []string{"core", "core/sqloutbox"}, others: []string{
+		"entgo.io/ent",
+		"ariga.io/atlas", // the language of hooks on migrations of Ent, which brings it
+	}},
+	"bunoutbox":       {ours: []string{"core", "core/sqloutbox"}, others: []string{"github.com/uptrace/bun"}},
+	"inbox":           {ours: []string{"core", "core/once", "core/once/sqlonce"}, others: []string{watermillModule}},
+	"inbox/redisonce": {ours: []string{"core", "core/once"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"watermillbridge": {ours: []string{"core"}, others: []string{watermillModule}},
 	"watermillbridge/kafkabridge": {ours: []string{"core", "watermillbridge"}, others: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
 		"github.com/eapache/go-resiliency", // the breaker inside sarama, whose error has to be told apart

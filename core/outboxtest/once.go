@@ -144,7 +144,7 @@ func (s *OnceStore) Cleanup(ctx context.Context, limit int) (deleted int, err er
 	var expired []once.Key
 	for k, row := range s.rows {
 		_, locked := s.repo.locks[onceLock(k)]
-		if !locked && row.expiresAt.Before(now) && (row.status != onceHeld || row.leaseUntil.Before(now)) {
+		if !locked && row.expiresAt.Before(now) { // no lease ends later
 			expired = append(expired, k)
 		}
 	}

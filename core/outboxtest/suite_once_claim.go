@@ -74,6 +74,14 @@ func onceClaimCases() []onceCase {
 				}
 			}
 		}},
+		{"an owner that holds the key again cannot use its earlier claim", func(f *onceFixture) {
+			req := onceRequest(keyOf("k"))
+			earlier := f.fresh(req)
+			f.check(f.store.Release(f.Context(), earlier))
+			f.fresh(req)
+			f.wantErrors(earlier, once.ErrLeaseLost, "an earlier fence")
+			f.wantState(req.Key, once.InProgress)
+		}},
 		{"durations out of range are refused", func(f *onceFixture) {
 			c := f.fresh(onceRequest(keyOf("k")))
 			for name, err := range map[string]error{

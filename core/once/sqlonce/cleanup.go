@@ -7,7 +7,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Cleanup implements once.Store.
+// Cleanup implements once.Store. A held key expires no earlier than its lease, so the lease does not matter here.
 func (s *Store) Cleanup(ctx context.Context, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil

@@ -34,13 +34,13 @@ var keyDialects = map[core.Dialect]map[string]string{
 		"insert":    insertHead + "VALUES (" + insertLease + ") ON CONFLICT (scope, tenant, id) DO NOTHING",
 		"insert_tx": insertHead + "VALUES (" + insertTx + ") ON CONFLICT (scope, tenant, id) DO NOTHING",
 		// By the place of rows that are locked and final: no planner can turn that into a walk through the table.
-		"cleanup": "DELETE FROM {key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {key} WHERE expires_at < {now} AND (lease_until IS NULL OR lease_until < {now}) " +
+		"cleanup": "DELETE FROM {key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {key} WHERE expires_at < {now} " +
 			"ORDER BY expires_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))",
 	},
 	core.MySQL: {
 		"insert":    insertHead + "VALUES (" + insertLease + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
 		"insert_tx": insertHead + "VALUES (" + insertTx + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
-		"expired":   "SELECT scope, tenant, id FROM {key} WHERE expires_at < {now} AND (lease_until IS NULL OR lease_until < {now}) ORDER BY expires_at LIMIT ?{skip}",
+		"expired":   "SELECT scope, tenant, id FROM {key} WHERE expires_at < {now} ORDER BY expires_at LIMIT ?{skip}",
 		// Outside a transaction it writes nothing: a deadlock whose error was ignored has ended the caller's, and the key would
 		// say done for ever.
 		"insert_tx_mariadb": insertHead + "SELECT " + insertTx + " FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE KEY UPDATE seen = seen + 1",
@@ -48,7 +48,7 @@ var keyDialects = map[core.Dialect]map[string]string{
 	core.SQLite: {
 		"insert":    insertHead + "VALUES (" + insertLease + ") ON CONFLICT (scope, tenant, id) DO NOTHING",
 		"insert_tx": insertHead + "VALUES (" + insertTx + ") ON CONFLICT (scope, tenant, id) DO NOTHING",
-		"cleanup": "DELETE FROM {key} WHERE rowid IN (SELECT rowid FROM {key} WHERE expires_at < {now} AND (lease_until IS NULL OR lease_until < {now}) " +
+		"cleanup": "DELETE FROM {key} WHERE rowid IN (SELECT rowid FROM {key} WHERE expires_at < {now} " +
 			"ORDER BY expires_at LIMIT ?)",
 	},
 }

@@ -5,7 +5,7 @@ UPDATE `my_idempotency_key` SET status = 2, lease_until = NULL, result = ?, resu
 UPDATE `my_idempotency_key` SET result = ?, result_type = ?, result_meta = ?, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 2
 
 -- expired
-SELECT scope, tenant, id FROM `my_idempotency_key` WHERE expires_at < UTC_TIMESTAMP(6) AND (lease_until IS NULL OR lease_until < UTC_TIMESTAMP(6)) ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED
+SELECT scope, tenant, id FROM `my_idempotency_key` WHERE expires_at < UTC_TIMESTAMP(6) ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED
 
 -- extend
 UPDATE `my_idempotency_key` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6), expires_at = GREATEST(expires_at, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1

@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS "app"."inbox_event" (
     PRIMARY KEY (consumer, handler, tenant_id, event_id),
     CONSTRAINT "inbox_event_status" CHECK (status BETWEEN 0 AND 4)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "app"."inbox_event" (processed_at) WHERE status = 2;
+CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "app"."inbox_event" (consumer, processed_at) WHERE status = 2;
 CREATE INDEX IF NOT EXISTS "inbox_event_open" ON "app"."inbox_event" (consumer, status, received_at) WHERE status <> 2;
 
 -- The newest event of each key that a handler has processed. Only the primary key is indexed, so that updates stay on the page.

@@ -1,5 +1,5 @@
 -- cleanup
-DELETE FROM "app"."idempotency_key" WHERE ctid = ANY (ARRAY(SELECT ctid FROM "app"."idempotency_key" WHERE expires_at < statement_timestamp() AND (lease_until IS NULL OR lease_until < statement_timestamp()) ORDER BY expires_at LIMIT $1::bigint FOR UPDATE SKIP LOCKED))
+DELETE FROM "app"."idempotency_key" WHERE ctid = ANY (ARRAY(SELECT ctid FROM "app"."idempotency_key" WHERE expires_at < statement_timestamp() ORDER BY expires_at LIMIT $1::bigint FOR UPDATE SKIP LOCKED))
 
 -- complete
 UPDATE "app"."idempotency_key" SET status = 2, lease_until = NULL, result = $1, result_type = $2, result_meta = $3, done_at = statement_timestamp(), updated_at = statement_timestamp(), expires_at = statement_timestamp() + $4::bigint * interval '1 microsecond' WHERE scope = $5 AND tenant = $6 AND id = $7 AND owner = $8 AND fence = $9 AND status = 1

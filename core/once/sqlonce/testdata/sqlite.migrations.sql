@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS "inbox_event" (
     failed_at         INTEGER,
     PRIMARY KEY (consumer, handler, tenant_id, event_id)
 );
-CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "inbox_event" (processed_at) WHERE status = 2;
+CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "inbox_event" (consumer, processed_at) WHERE status = 2;
 CREATE INDEX IF NOT EXISTS "inbox_event_open" ON "inbox_event" (consumer, status, received_at) WHERE status <> 2;
 
 -- The newest event of each key that a handler has processed.

@@ -1,5 +1,5 @@
 -- cleanup
-DELETE FROM "idempotency_key" WHERE rowid IN (SELECT rowid FROM "idempotency_key" WHERE expires_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (lease_until IS NULL OR lease_until < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ORDER BY expires_at LIMIT ?)
+DELETE FROM "idempotency_key" WHERE rowid IN (SELECT rowid FROM "idempotency_key" WHERE expires_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) ORDER BY expires_at LIMIT ?)
 
 -- complete
 UPDATE "idempotency_key" SET status = 2, lease_until = NULL, result = ?, result_type = ?, result_meta = ?, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), expires_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1

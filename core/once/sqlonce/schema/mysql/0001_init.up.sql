@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS {{inbox}} (
     processed_at      DATETIME(6),
     failed_at         DATETIME(6),
     PRIMARY KEY (consumer, handler, tenant_id, event_id),
-    KEY {{name:inbox_event_status_at}} (status, updated_at),
+    KEY {{name:inbox_event_status_at}} (consumer, status, updated_at),
     CONSTRAINT {{name:inbox_event_status}} CHECK (status BETWEEN 0 AND 4)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 

@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS {{inbox}} (
     PRIMARY KEY (consumer, handler, tenant_id, event_id),
     CONSTRAINT {{name:inbox_event_status}} CHECK (status BETWEEN 0 AND 4)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS {{name:inbox_event_done}} ON {{inbox}} (processed_at) WHERE status = 2;
+CREATE INDEX IF NOT EXISTS {{name:inbox_event_done}} ON {{inbox}} (consumer, processed_at) WHERE status = 2;
 CREATE INDEX IF NOT EXISTS {{name:inbox_event_open}} ON {{inbox}} (consumer, status, received_at) WHERE status <> 2;
 
 -- The newest event of each key that a handler has processed. Only the primary key is indexed, so that updates stay on the page.

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS {{inbox}} (
     failed_at         INTEGER,
     PRIMARY KEY (consumer, handler, tenant_id, event_id)
 );
-CREATE INDEX IF NOT EXISTS {{name:inbox_event_done}} ON {{inbox}} (processed_at) WHERE status = 2;
+CREATE INDEX IF NOT EXISTS {{name:inbox_event_done}} ON {{inbox}} (consumer, processed_at) WHERE status = 2;
 CREATE INDEX IF NOT EXISTS {{name:inbox_event_open}} ON {{inbox}} (consumer, status, received_at) WHERE status <> 2;
 
 -- The newest event of each key that a handler has processed.

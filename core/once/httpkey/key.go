@@ -1,0 +1,117 @@
+package httpkey
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// ErrInvalidKey: the header does not hold an acceptable key. The text says why, and may be shown to the client.
+var ErrInvalidKey = errors.New("httpkey: invalid key")
+
+// ParseKey reads the value of an Idempotency-Key header: 1 to 255 printable ASCII characters, bare as most clients send them, or as the quoted string
+// of RFC 8941 and RFC 9651 that the draft asks for. Both name the same key. The error wraps ErrInvalidKey.
+func ParseKey(header string) (string, error) {
+	key := strings.Trim(header, " \t")
+	if strings.HasPrefix(key, `"`) {
+		var err error
+		if key, err = unquote(key); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case key == "":
+		return "", fmt.Errorf("%w: it is empty", ErrInvalidKey)
+	case len(key) > once.MaxID:
+		return "", fmt.Errorf("%w: it has %d characters, more than %d", ErrInvalidKey, len(key), once.MaxID)
+	case strings.ContainsFunc(key, notPrintable):
+		return "", fmt.Errorf("%w: only printable ASCII characters are allowed", ErrInvalidKey)
+	}
+	return key, nil
+}
+
+func notPrintable(r rune) bool { return r < ' ' || r > '~' }
+
+// unquote reads a quoted string and nothing after it.
+func unquote(s string) (string, error) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '"':
+			if i != len(s)-1 {
+				return "", fmt.Errorf("%w: something follows the closing quote; is it more than one key?", ErrInvalidKey)
+			}
+			return b.String(), nil
+		case '\\':
+			i++
+			if i == len(s) || s[i] != '"' && s[i] != '\\' {
+				return "", fmt.Errorf(`%w: a backslash must be followed by \ or "`, ErrInvalidKey)
+			}
+			b.WriteByte(s[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", fmt.Errorf("%w: the closing quote is missing", ErrInvalidKey)
+}
+
+// headerKey reads the one key of a request. missing: there is no such header.
+func headerKey(values []string) (key string, missing bool, err error) {
+	switch len(values) {
+	case 0:
+		return "", true, nil
+	case 1:
+		key, err = ParseKey(values[0])
+		return key, false, err
+	}
+	return "", false, fmt.Errorf("%w: there are %d of them", ErrInvalidKey, len(values))
+}
+
+// route is the default of Config.Route.
+func route(r *http.Request) string {
+	if r.Pattern != "" {
+		return r.Pattern
+	}
+	return r.URL.EscapedPath()
+}
+
+// makeKey puts the parts together. Texts that a once.Key cannot hold are replaced by their hashes.
+func makeKey(method, route, scope, id string) once.Key {
+	k := once.Key{Scope: once.Scope("http", method, route), Tenant: scope, ID: id}
+	if unfit(k.Scope, once.MaxScope) {
+		k.Scope = once.Scope("http", digest(k.Scope))
+	}
+	if unfit(k.Tenant, once.MaxTenant) {
+		k.Tenant = digest(k.Tenant)
+	}
+	return k
+}
+
+const digestPrefix = "sha256:"
+
+// unfit also finds what looks like a digest: nobody can choose a name that equals the digest of another.
+func unfit(s string, limit int) bool {
+	return len(s) > limit || !utf8.ValidString(s) || strings.HasPrefix(s, digestPrefix) ||
+		strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return digestPrefix + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// KeyOf returns the key under which the request of ctx is carried out: for logs, and in the lease form to pass on to whoever does the
+// work (Key.String is one text of it). ok is false where no key protects the request.
+func KeyOf(ctx context.Context) (key once.Key, ok bool) {
+	if c := callOf(ctx); c != nil {
+		return c.key, true
+	}
+	return once.Key{}, false
+}

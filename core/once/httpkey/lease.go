@@ -1,0 +1,83 @@
+package httpkey
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// errReleased tells a runner that a response is not to be kept.
+var errReleased = errors.New("httpkey: the response is not kept")
+
+// serveLease carries the request out under a lease.
+func (c *call) serveLease() {
+	ctx, cancel, untie, tie := detach(c.r)
+	defer cancel(nil)
+	defer untie()
+	fate := Release
+	res, _, err := c.m.runner.Do(ctx, c.key, c.fp, func(ctx context.Context) (once.Result, error) {
+		if !untie() { // the client left at this moment
+			return once.Result{}, context.Cause(ctx)
+		}
+		if fate = c.run(ctx, tie); fate == Release {
+			return once.Result{}, errReleased
+		}
+		return c.rec.encode(c.m.cfg.KeepHeaders), nil
+	})
+	switch {
+	case c.entered:
+		c.finishLease(ctx, fate, err)
+	case err == nil:
+		c.answer(res)
+	case errors.Is(err, once.ErrStore) && c.m.cfg.FailOpen:
+		r := c.r.Clone(c.r.Context())
+		r.Body = newBody(c.body)
+		c.bypass(r, err)
+	default:
+		c.refuseEarly(gone(ctx, err))
+	}
+}
+
+// gone prefers the end of the client as the reason.
+func gone(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errGone) {
+		return cause
+	}
+	return err
+}
+
+// finishLease answers after the handler has run. Its effects are there whatever the store says, so its response is the truth, unless somebody
+// else holds the key by now: then the response of that one counts.
+func (c *call) finishLease(ctx context.Context, fate Fate, err error) {
+	taken := errors.Is(err, once.ErrLeaseLost) || errors.Is(err, once.ErrAlreadyDone)
+	switch {
+	case err == nil:
+		c.send(fate, nil)
+	case errors.Is(err, errReleased):
+		if err == errReleased { //nolint:errorlint // is it alone, or is there more to tell?
+			err = nil
+		}
+		c.send(Release, err)
+	case taken && !c.rec.passed:
+		c.answerOther(ctx, err)
+	default:
+		c.send(Release, err)
+	}
+}
+
+// answerOther answers with the response of the one who took the key over.
+func (c *call) answerOther(ctx context.Context, lost error) {
+	res, replayed, err := c.m.runner.Do(ctx, c.key, c.fp, func(context.Context) (once.Result, error) {
+		return once.Result{}, errReleased // that one failed, and the key is free: the client may try again
+	})
+	switch {
+	case err == nil && replayed:
+		c.answer(res)
+	case errors.Is(err, once.ErrStore):
+		c.refuse(storeUnavailable, "", errors.Join(lost, err))
+	default:
+		c.refuse(inFlight, "Send the same request again later to get its response.", errors.Join(lost, err))
+	}
+	c.info.Err = errors.Join(lost, c.info.Err)
+}

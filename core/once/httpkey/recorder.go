@@ -1,0 +1,178 @@
+package httpkey
+
+import (
+	"bufio"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// ErrResponseTooLarge is what Write returns in the transaction form when the body is beyond Config.Keys.MaxResult.
+var ErrResponseTooLarge = errors.New("httpkey: response too large to be kept")
+
+// recorder holds a response back until its fate is decided. In the lease form it lets the response through when the handler
+// flushes, hijacks, or writes more than can be kept; such a response is not kept. In the transaction form nothing goes
+// through, because nobody may see it before the commit.
+type recorder struct {
+	w       http.ResponseWriter
+	limit   int
+	through func() // called when the response begins to go through; nil: it must not
+
+	header http.Header // the handler's
+	sent   http.Header // header as it was when the status was written
+	status int
+	body   []byte
+
+	passed   bool
+	hijacked bool
+	tooLarge bool
+}
+
+func newRecorder(w http.ResponseWriter, limit int, through func()) *recorder {
+	return &recorder{w: w, limit: limit, through: through, header: w.Header().Clone()}
+}
+
+func (r *recorder) Header() http.Header {
+	if r.header == nil {
+		r.header = http.Header{} // Clone of nil
+	}
+	return r.header
+}
+
+func (r *recorder) WriteHeader(status int) {
+	informational := status >= 100 && status < 200 && status != http.StatusSwitchingProtocols
+	if r.status != 0 || r.hijacked || informational {
+		return
+	}
+	r.status, r.sent = status, r.Header().Clone()
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.hijacked {
+		return 0, http.ErrHijacked
+	}
+	r.WriteHeader(http.StatusOK)
+	switch {
+	case r.passed:
+		return r.w.Write(p)
+	case !bodyAllowed(r.status):
+		return 0, http.ErrBodyNotAllowed
+	case len(p) <= r.limit-len(r.body):
+		r.body = append(r.body, p...)
+		return len(p), nil
+	case r.through == nil:
+		r.tooLarge = true
+		return 0, ErrResponseTooLarge
+	}
+	if err := r.pass(); err != nil {
+		return 0, err
+	}
+	return r.w.Write(p)
+}
+
+// pass sends what there is, and lets the rest through.
+func (r *recorder) pass() error {
+	r.WriteHeader(http.StatusOK)
+	if r.passed {
+		return nil
+	}
+	r.passed = true
+	r.through()
+	setHeader(r.w.Header(), r.sent)
+	r.w.WriteHeader(r.status)
+	_, err := r.w.Write(r.body)
+	if !bodyAllowed(r.status) {
+		err = nil
+	}
+	r.body = nil
+	return err
+}
+
+// Flush implements http.Flusher.
+func (r *recorder) Flush() { _ = r.FlushError() }
+
+// FlushError is what http.ResponseController calls. In the transaction form it does nothing.
+func (r *recorder) FlushError() error {
+	if r.hijacked {
+		return http.ErrHijacked
+	}
+	if r.through == nil {
+		return nil
+	}
+	if err := r.pass(); err != nil {
+		return err
+	}
+	return http.NewResponseController(r.w).Flush()
+}
+
+// Hijack implements http.Hijacker.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if r.through == nil {
+		return nil, nil, http.ErrNotSupported
+	}
+	conn, rw, err := http.NewResponseController(r.w).Hijack()
+	if err == nil {
+		r.hijacked = true
+		if !r.passed {
+			r.through()
+		}
+		r.passed = true
+	}
+	return conn, rw, err
+}
+
+// Unwrap is for http.ResponseController: deadlines and full duplex.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.w }
+
+// finish is called after the handler, whose response is sent, or has been.
+func (r *recorder) finish() {
+	if r.hijacked {
+		return
+	}
+	trailers := r.trailers()
+	if !r.passed {
+		r.WriteHeader(http.StatusOK)
+		h := r.w.Header()
+		setHeader(h, r.sent)
+		if bodyAllowed(r.status) && len(trailers) == 0 && h.Get("Content-Length") == "" {
+			h.Set("Content-Length", strconv.Itoa(len(r.body)))
+		}
+		r.w.WriteHeader(r.status)
+		if len(r.body) > 0 {
+			_, _ = r.w.Write(r.body) // the client may be gone
+		}
+	}
+	maps.Copy(r.w.Header(), trailers)
+}
+
+// trailers returns what the handler has set as trailers, in one of the two ways of package http.
+func (r *recorder) trailers() http.Header {
+	t := http.Header{}
+	for k, v := range r.header {
+		if strings.HasPrefix(k, http.TrailerPrefix) {
+			t[k] = v
+		}
+	}
+	for _, names := range r.sent.Values("Trailer") {
+		for name := range strings.SplitSeq(names, ",") {
+			k := http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if v, ok := r.header[k]; ok {
+				t[k] = v
+			}
+		}
+	}
+	return t
+}
+
+// setHeader makes h equal to want.
+func setHeader(h, want http.Header) {
+	clear(h)
+	maps.Copy(h, want)
+}
+
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}

@@ -1,0 +1,72 @@
+package httpkey
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// stored is what Result.Meta says, as JSON; Result.Data is the body.
+type stored struct {
+	Status int         `json:"status"`
+	Header http.Header `json:"header,omitempty"`
+	// NotKept: the request was carried out, but this is not its response, because that was streamed or too large.
+	NotKept bool `json:"not_kept,omitempty"`
+}
+
+// encode makes a result of a response. One that cannot be kept leaves the fact that there was one.
+func (r *recorder) encode(keep []string) once.Result {
+	if !r.passed {
+		s := stored{Status: r.status, Header: http.Header{}}
+		for _, k := range keep {
+			if v := r.sent[k]; len(v) > 0 {
+				s.Header[k] = v
+			}
+		}
+		meta, err := json.Marshal(s)
+		res := once.Result{Data: r.body, Meta: string(meta)}
+		if ct := r.sent.Get("Content-Type"); (once.Result{ContentType: ct}).Validate(0) == nil {
+			res.ContentType = ct // for those who read the table; the header is in Meta
+		}
+		if err == nil && res.Validate(r.limit) == nil {
+			return res
+		}
+	}
+	meta, _ := json.Marshal(stored{Status: r.status, NotKept: true}) // a number and a boolean: it cannot fail
+	return once.Result{Meta: string(meta)}
+}
+
+var errForeign = errors.New("httpkey: what is stored under this key is not a response of this package")
+
+func decode(res once.Result) (stored, error) {
+	var s stored
+	if err := json.Unmarshal([]byte(res.Meta), &s); err != nil {
+		return s, fmt.Errorf("%w: %w", errForeign, err)
+	}
+	if !s.NotKept && (s.Status < 200 || s.Status > 999) {
+		return s, fmt.Errorf("%w: status %d", errForeign, s.Status)
+	}
+	return s, nil
+}
+
+// replay answers with a stored response.
+func (s stored) replay(w http.ResponseWriter, body []byte, replayedHeader string) {
+	h := w.Header()
+	for k, v := range s.Header {
+		h[k] = slices.Clone(v)
+	}
+	h.Set(replayedHeader, "true")
+	if bodyAllowed(s.Status) {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	w.WriteHeader(s.Status)
+	if len(body) > 0 && bodyAllowed(s.Status) {
+		_, _ = w.Write(body) // the client may be gone
+	}
+}
+

@@ -1,0 +1,120 @@
+package httpkey
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// errKept tells a runner to roll back, although the response is to be kept.
+var errKept = errors.New("httpkey: only the response is kept")
+
+// minLockWait is how long a request waits for the lock of its key at least: taking a key that is free takes time too.
+const minLockWait = 250 * time.Millisecond
+
+// serveTx carries the request out in a transaction.
+func (c *call) serveTx() {
+	if _, nested := core.TxFromContext(c.r.Context()); nested {
+		c.refuse(failed, "", ErrNested)
+		return
+	}
+	ctx, cancel, untie, _ := detach(c.r)
+	defer cancel(nil)
+	defer untie()
+	leave, err := c.m.gate.enter(ctx, c.key, c.fp, c.m.cfg.Keys.Wait)
+	if err != nil {
+		c.refuseEarly(err)
+		return
+	}
+	defer leave()
+
+	fate := Release
+	res, replayed, err := c.inTx(ctx, cancel, func(ctx context.Context) (once.Result, error) {
+		if !c.entered && !untie() { // the client left at this moment
+			return once.Result{}, context.Cause(ctx)
+		}
+		fate = c.run(ctx, nil)
+		switch {
+		case c.again != nil:
+			return once.Result{}, c.again
+		case c.rec.tooLarge:
+			return once.Result{}, ErrResponseTooLarge
+		case fate == Release:
+			return once.Result{}, errReleased
+		}
+		res := c.rec.encode(c.m.cfg.KeepHeaders)
+		if s, err := decode(res); err != nil || s.NotKept { // its headers are too large
+			return once.Result{}, ErrResponseTooLarge
+		}
+		if fate == Keep {
+			return res, errKept
+		}
+		return res, nil
+	})
+	if errors.Is(err, errKept) {
+		// What the handler wrote is gone, and the key with it. Another may take it before us: then that one's response counts.
+		res, replayed, err = c.inTx(ctx, cancel, func(context.Context) (once.Result, error) {
+			return c.rec.encode(c.m.cfg.KeepHeaders), nil
+		})
+	}
+	switch {
+	case err == nil && replayed:
+		c.answer(res)
+	case err == nil:
+		c.send(fate, nil)
+	case errors.Is(err, errReleased):
+		if err == errReleased { //nolint:errorlint // is it alone, or is there more to tell?
+			err = nil
+		}
+		c.send(Release, err)
+	case errors.Is(context.Cause(ctx), errWaited):
+		c.refuseEarly(once.ErrInProgress)
+	case !c.entered:
+		c.refuseEarly(gone(ctx, err))
+	default:
+		c.refuseTx(err)
+	}
+}
+
+// refuseTx answers where the handler has run and its transaction did not commit, or nobody knows.
+func (c *call) refuseTx(err error) {
+	switch {
+	case errors.Is(err, once.ErrInProgress), errors.Is(err, once.ErrFingerprintMismatch), errors.Is(err, once.ErrAbandoned):
+		c.refuseEarly(err) // another came between two runs
+	case core.Retryable(err), errors.Is(err, core.ErrCommitUnknown), errors.Is(err, once.ErrStore):
+		c.refuse(storeUnavailable, "Send the same request again later.", err)
+	default:
+		c.refuse(failed, "Nothing was changed.", err)
+	}
+}
+
+// inTx runs fn, once per key, in a transaction, and bounds how long the key is waited for.
+func (c *call) inTx(ctx context.Context, cancel context.CancelCauseFunc, fn func(ctx context.Context) (once.Result, error)) (once.Result, bool, error) {
+	t := &impatient{Transactor: c.m.cfg.Transactor, wait: max(c.m.cfg.Keys.Wait, minLockWait), cancel: cancel}
+	return c.m.runner.RunInTx(ctx, t, c.key, c.fp, func(ctx context.Context, _ core.Tx) (once.Result, error) {
+		if !t.timer.Stop() {
+			return once.Result{}, errWaited // the context has ended, or is about to
+		}
+		return fn(ctx)
+	})
+}
+
+// impatient ends the context when the lock of the key is not had in time. The time begins when the transaction has begun: waiting for a connection
+// has other reasons.
+type impatient struct {
+	core.Transactor
+	wait   time.Duration
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+func (t *impatient) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	return t.Transactor.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		t.timer = time.AfterFunc(t.wait, func() { t.cancel(errWaited) })
+		defer t.timer.Stop()
+		return fn(ctx, tx)
+	})
+}

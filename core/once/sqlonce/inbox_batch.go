@@ -1,0 +1,203 @@
+package sqlonce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// inboxChunk is how many events one statement inserts: far below what any database takes as parameters.
+const inboxChunk = 500
+
+// BeginBatch does for many events of one consumer and handler what Begin does for one, with one statement for up to 500 of them. It goes by
+// their keys in ascending order, so that two batches wait for each other and do not deadlock. A second copy of an event in the batch
+// is InboxProcessed.
+func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent) ([]InboxState, error) {
+	const what = "inbox batch"
+	states := make([]InboxState, len(events))
+	order := make([]int, 0, len(events))
+	for n, e := range events {
+		if err := e.Validate(); err != nil {
+			return nil, fmt.Errorf("event %d: %w", n, err)
+		}
+		if e.Consumer != events[0].Consumer || e.Handler != events[0].Handler {
+			return nil, errors.New("sqlonce: inbox batch: its events are for more than one consumer or handler")
+		}
+		order = append(order, n)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant), cmp.Compare(events[a].EventID, events[b].EventID))
+	})
+	first := make(map[InboxKey]bool, len(order))
+	order = slices.DeleteFunc(order, func(n int) bool {
+		again := first[events[n].InboxKey]
+		if first[events[n].InboxKey] = true; again {
+			states[n] = InboxProcessed
+		}
+		return again
+	})
+	if err := i.s.join(tx); err != nil {
+		return nil, wrap(what, err)
+	}
+	for chunk := range slices.Chunk(order, inboxChunk) {
+		if err := i.beginChunk(ctx, tx, events, chunk, states); err != nil {
+			return nil, wrap(what, txError(err))
+		}
+	}
+	return states, nil
+}
+
+// beginChunk fills in the states of a chunk, whose events are different.
+func (i *Inbox) beginChunk(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int, states []InboxState) error {
+	at := make(map[InboxKey]int, len(chunk))
+	for _, n := range chunk {
+		at[events[n].InboxKey] = n
+	}
+	var err error
+	if i.s.dialect == core.MySQL {
+		err = i.insertRowsMySQL(ctx, tx, events, chunk, states)
+	} else {
+		err = i.insertRows(ctx, tx, events, chunk, func(k InboxKey) { states[at[k]] = InboxFresh })
+	}
+	if err != nil {
+		return err
+	}
+	var rest []InboxKey
+	for _, n := range chunk {
+		if states[n] == 0 {
+			rest = append(rest, events[n].InboxKey)
+		}
+	}
+	return i.seeRows(ctx, tx, rest, func(k InboxKey, r inboxRow, _ int64) error {
+		state, _, err := i.decide(ctx, tx, k, r)
+		states[at[k]] = state
+		return err
+	})
+}
+
+// insertRows inserts what is new and reports it.
+func (i *Inbox) insertRows(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int, fresh func(InboxKey)) error {
+	first := events[chunk[0]].InboxKey
+	text, args := i.sql["insert_rows"], []any{first.Consumer, first.Handler}
+	if i.s.dialect == core.Postgres {
+		args = append(args, arrays(events, chunk)...)
+	} else {
+		text = i.s.names.statement(inboxInsertRows(len(chunk)) + " ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING RETURNING tenant_id, event_id")
+		args = nil
+		for _, n := range chunk {
+			args = append(args, events[n].args()...)
+		}
+	}
+	return eachRow(ctx, tx, text, args, func(rows core.Rows) error {
+		k := first
+		err := rows.Scan(&k.Tenant, &k.EventID)
+		fresh(k)
+		return err
+	})
+}
+
+// insertRowsMySQL inserts what is new and counts up seen of what was there: what has a 0 there afterwards was inserted by us.
+func (i *Inbox) insertRowsMySQL(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int, states []InboxState) error {
+	var args []any
+	keys := make([]InboxKey, len(chunk))
+	at := make(map[InboxKey]int, len(chunk))
+	for p, n := range chunk {
+		args = append(args, events[n].args()...)
+		keys[p], at[events[n].InboxKey] = events[n].InboxKey, n
+	}
+	affected, err := tx.Exec(ctx, i.s.names.statement(inboxInsertRows(len(chunk))+" ON DUPLICATE KEY UPDATE seen = seen + 1"), args...)
+	if err != nil {
+		return err
+	}
+	if affected == int64(len(chunk)) { // 1 for each insert, 2 for each that was there
+		for _, n := range chunk {
+			states[n] = InboxFresh
+		}
+		return nil
+	}
+	return i.seeRows(ctx, tx, keys, func(k InboxKey, _ inboxRow, seen int64) error {
+		if seen == 0 {
+			states[at[k]] = InboxFresh
+		}
+		return nil
+	})
+}
+
+// seeRows locks the rows of the keys and then shows each. A key whose row is gone makes it fail: the transaction is to be run again.
+func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey, show func(InboxKey, inboxRow, int64) error) error {
+	type seenRow struct {
+		key  InboxKey
+		row  inboxRow
+		seen int64
+	}
+	for chunk := range slices.Chunk(keys, deleteChunk) {
+		args := []any{chunk[0].Consumer, chunk[0].Handler}
+		for _, k := range chunk {
+			args = append(args, k.Tenant, k.EventID)
+		}
+		text := i.sql["see_rows"] + strings.Repeat("(tenant_id = ? AND event_id = ?) OR ", len(chunk)-1) + "(tenant_id = ? AND event_id = ?)){lock}"
+		found := make([]seenRow, 0, len(chunk))
+		err := eachRow(ctx, tx, i.s.names.statement(text), args, func(rows core.Rows) error {
+			r := seenRow{key: chunk[0]}
+			err := rows.Scan(&r.key.Tenant, &r.key.EventID, &r.row.status, &r.row.attempts, &r.row.left, &r.seen)
+			found = append(found, r)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(found) != len(chunk) {
+			return fmt.Errorf("%w: %w", core.ErrTxAborted, errVanished)
+		}
+		for _, r := range found {
+			if err := show(r.key, r.row, r.seen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// arrays returns the columns of the events as literals of text[], which every driver can send.
+func arrays(events []InboxEvent, chunk []int) []any {
+	const keys = 2 // consumer and handler are the same for all
+	columns := make([]strings.Builder, inboxColumns-keys)
+	for p, n := range chunk {
+		for c, v := range events[n].args()[keys:] {
+			b := &columns[c]
+			if p == 0 {
+				b.WriteByte('{')
+			} else {
+				b.WriteByte(',')
+			}
+			switch v := v.(type) {
+			case nil:
+				b.WriteString("NULL")
+			case string:
+				b.WriteByte('"')
+				b.WriteString(arrayEscaper.Replace(v))
+				b.WriteByte('"')
+			case int:
+				b.WriteString(strconv.Itoa(v))
+			case int32:
+				b.WriteString(strconv.Itoa(int(v)))
+			case int64:
+				b.WriteString(strconv.FormatInt(v, 10))
+			}
+		}
+	}
+	args := make([]any, len(columns))
+	for c := range columns {
+		columns[c].WriteByte('}')
+		args[c] = columns[c].String()
+	}
+	return args
+}
+
+var arrayEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)

@@ -1,0 +1,129 @@
+// Command ent is a small order service on Ent: an order and its events commit together, and a relay publishes the events.
+//
+//	go run ./examples/ent                                       # SQLite in a temporary folder
+//	DATABASE_URL=postgres://user@host/db go run ./examples/ent  # PostgreSQL; replaces the table example_orders there
+//
+// Its neighbours gorm, bun and sql are the same service on other libraries: compare service.go.
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
+	_ "modernc.org/sqlite"             // driver "sqlite"
+
+	"github.com/ormoutbox/ormoutbox/entoutbox"
+	"github.com/ormoutbox/ormoutbox/examples/ent/ent"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+func main() {
+	dir, err := os.MkdirTemp("", "outbox-ent-")
+	if err == nil {
+		err = run(context.Background(), os.Stdout, cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ent:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, dsn string) error {
+	name, driver := dialect.Postgres, "pgx"
+	if !strings.HasPrefix(dsn, "postgres") {
+		name, driver, dsn = dialect.SQLite, "sqlite", dsn+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)&_txlock=immediate"
+	}
+	pool, err := sql.Open(driver, dsn)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+
+	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the subscription begins before the
+	// relay and ends after it.
+	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
+	if err != nil {
+		return err
+	}
+	publisher, err := watermillbridge.NewPublisher(channel, watermillbridge.Config{})
+	if err != nil {
+		return err
+	}
+	outbox, err := entoutbox.New(entsql.OpenDB(name, pool), entoutbox.Config{
+		Publisher: publisher,
+		// One topic for both, because order is kept within a topic: an order is placed before it is paid.
+		Routes:     map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
+		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
+	})
+	if err != nil {
+		return err
+	}
+	// The outbox hears how all transactions of this client end, and its hook writes what happens to orders.
+	client := ent.NewClient(ent.Driver(outbox.Driver()))
+	client.Use(outbox.Hook(entoutbox.On(placed)))
+	if _, err := client.ExecContext(ctx, "DROP TABLE IF EXISTS example_orders"); err != nil {
+		return err
+	}
+	if err := client.Schema.Create(ctx); err != nil {
+		return err
+	}
+	relay, stopRelay := context.WithCancel(ctx)
+	relayed := make(chan error, 1)
+	go func() { relayed <- outbox.Run(relay) }()
+
+	err = serve(ctx, out, &Service{client: client, outbox: outbox})
+
+	consumed := make(chan error, 1)
+	go func() { consumed <- consume(out, messages) }() // so late only for the order of the lines
+	err = errors.Join(err, outbox.Drain(ctx))          // wait until all that is committed is published; a server has no need to
+	stopRelay()
+	return errors.Join(err, <-relayed, publisher.Close(ctx), <-consumed)
+}
+
+// serve is a day of the service: one order is placed and paid, another is refused.
+func serve(ctx context.Context, out io.Writer, service *Service) error {
+	id, err := service.Place(ctx, "ada", 4200)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "placed %s for ada: 4200 cents\n", id)
+	if err := service.Pay(ctx, id); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "paid", id)
+	_, err = service.PlaceAndFail(ctx, "bob", 100)
+	fmt.Fprintln(out, "refused:", err)
+	return nil
+}
+
+// consume prints every event until the channel closes. Delivery is at least once: who must not do a thing twice remembers event.ID.
+func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
+	count, refused := 0, "none"
+	for msg := range messages {
+		event, err := watermillbridge.EventFromMessage(msg)
+		problems = errors.Join(problems, err)
+		fmt.Fprintf(out, "consumer: %s %s %s\n", event.Type, event.AggregateID, event.Payload)
+		count++
+		if event.AggregateID != "order-1" {
+			refused = "some"
+		}
+		msg.Ack() // only now is the event done
+	}
+	fmt.Fprintf(out, "%d events, %s of the refused order\n", count, refused)
+	return problems
+}

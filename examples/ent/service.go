@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ormoutbox/ormoutbox/entoutbox"
+	"github.com/ormoutbox/ormoutbox/examples/ent/ent"
+	"github.com/ormoutbox/ormoutbox/examples/ent/ent/order"
+)
+
+// OrderPlaced is an event.
+type OrderPlaced struct {
+	OrderID  string `json:"order_id"`
+	Customer string `json:"customer"`
+	Cents    int    `json:"cents"`
+}
+
+// EventType names the event.
+func (OrderPlaced) EventType() string { return "order.placed" }
+
+// OrderPaid is an event.
+type OrderPaid struct {
+	OrderID string `json:"order_id"`
+}
+
+// placed says that an order was placed whenever one is created, in the transaction that creates it. The id becomes the event's
+// AggregateID; with AggregateType it is the key of an order's events: they are published in the order of their commits.
+func placed(ctx context.Context, _ *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) {
+	if entoutbox.OpOf(ctx) != entoutbox.OpCreate {
+		return nil, nil
+	}
+	o := v.(*ent.Order)
+	return []entoutbox.Event{{AggregateType: "order", Data: OrderPlaced{OrderID: o.ID, Customer: o.Customer, Cents: o.Cents}}}, nil
+}
+
+// Service takes orders.
+type Service struct {
+	client *ent.Client
+	outbox *entoutbox.Outbox
+	last   atomic.Int64 // number of the last order; a real service takes a UUID
+}
+
+// Place stores an order; the function placed says so. WithTx is begin, commit, and rollback on errors and panics: Ent has none of its own.
+func (s *Service) Place(ctx context.Context, customer string, cents int) (id string, err error) {
+	err = entoutbox.WithTx(ctx, s.client.Tx, func(ctx context.Context, tx *ent.Tx) error {
+		id, err = s.create(ctx, tx, customer, cents)
+		return err
+	})
+	return id, err
+}
+
+// Pay marks an order as paid and says so explicitly.
+func (s *Service) Pay(ctx context.Context, id string) error {
+	return entoutbox.WithTx(ctx, s.client.Tx, func(ctx context.Context, tx *ent.Tx) error {
+		err := tx.Order.UpdateOneID(id).Where(order.Status("placed")).SetStatus("paid").Exec(ctx)
+		if ent.IsNotFound(err) {
+			return fmt.Errorf("%s does not wait for money", id)
+		}
+		if err != nil {
+			return err
+		}
+		return s.outbox.Publish(ctx, tx, entoutbox.Event{
+			Type: "order.paid", AggregateType: "order", AggregateID: id, Data: OrderPaid{OrderID: id},
+		})
+	})
+}
+
+// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has ever been there.
+func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
+	err = entoutbox.WithTx(ctx, s.client.Tx, func(ctx context.Context, tx *ent.Tx) error {
+		if id, err = s.create(ctx, tx, customer, cents); err != nil {
+			return err
+		}
+		return errors.New("card declined")
+	})
+	return id, err
+}
+
+func (s *Service) create(ctx context.Context, tx *ent.Tx, customer string, cents int) (id string, err error) {
+	id = fmt.Sprint("order-", s.last.Add(1))
+	return id, tx.Order.Create().SetID(id).SetCustomer(customer).SetCents(cents).Exec(ctx)
+}

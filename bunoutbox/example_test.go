@@ -1,0 +1,172 @@
+package bunoutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/schema"
+
+	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+var (
+	connector driver.Connector // of pgx, pgdriver, go-sql-driver/mysql or modernc.org/sqlite
+	dialect   schema.Dialect   // pgdialect.New(), mysqldialect.New() or sqlitedialect.New()
+	db        *bun.DB
+	ob        *bunoutbox.Outbox
+	ctx       context.Context
+)
+
+type Order struct {
+	bun.BaseModel `bun:"table:orders"`
+
+	ID     int64 `bun:",pk,autoincrement"`
+	Status string
+	// The model records what happened to it.
+	bunoutbox.Recorder `bun:"-" json:"-"`
+}
+
+type OrderPlaced struct {
+	Order *Order
+}
+
+func (OrderPlaced) EventType() string { return "order.placed" }
+
+func (o *Order) Place() {
+	o.Status = "placed"
+	o.Record(OrderPlaced{Order: o})
+}
+
+// The row and the event commit together; then the event leaves.
+func ExampleNew() {
+	publisher := bunoutbox.PublisherFunc(func(ctx context.Context, d bunoutbox.Delivery) error {
+		fmt.Println(d.Type, d.AggregateID)
+		return nil
+	})
+	db := bun.NewDB(sql.OpenDB(sqloutbox.Connector(connector, "")), dialect)
+	ob, err := bunoutbox.New(db, bunoutbox.Config{Publisher: publisher, AutoCreate: true})
+	if err != nil {
+		panic(err)
+	}
+	db = db.WithQueryHook(ob.Hook()) // the *bun.DB to work with
+	go ob.Run(ctx)                   // in each process that relays
+
+	order := &Order{}
+	order.Place()
+	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewInsert().Model(order).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Events are derived from what was stored: generated keys are filled in.
+func ExampleOn() {
+	bunoutbox.On(ob, func(op bunoutbox.Op, o *Order) []bunoutbox.Event {
+		return []bunoutbox.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
+	})
+}
+
+// A function that needs to read, or can fail, gets the context of the statement.
+func ExampleOnContext() {
+	bunoutbox.OnContext(ob, func(ctx context.Context, op bunoutbox.Op, o *Order) ([]bunoutbox.Event, error) {
+		tx, err := bunoutbox.FromContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		open, err := tx.NewSelect().Model((*Order)(nil)).Where("status = ?", "placed").Count(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return []bunoutbox.Event{{Type: "order." + op.String(), Data: map[string]any{"order": o, "open": open}}}, nil
+	})
+}
+
+// The code says itself what happened.
+func ExampleOutbox_Publish() {
+	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		order := &Order{Status: "placed"}
+		if _, err := tx.NewInsert().Model(order).Exec(ctx); err != nil {
+			return err
+		}
+		return ob.Publish(ctx, tx, bunoutbox.Event{
+			Type: "order.placed", AggregateType: "order", AggregateID: fmt.Sprint(order.ID), Data: order,
+		})
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// On a pool that was opened without sqloutbox.Connector, RunInTx follows the transaction.
+func ExampleOutbox_RunInTx() {
+	err := ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewDelete().Model(&Order{ID: 7}).WherePK().Exec(ctx); err != nil {
+			return err
+		}
+		return ob.Publish(ctx, tx, bunoutbox.Event{Type: "order.deleted", AggregateType: "order", AggregateID: "7"})
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// TxOf hands Bun's transaction to what knows nothing of Bun.
+func ExampleTxOf() {
+	var other *core.Outbox // made with core.New
+	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		own, err := bunoutbox.TxOf(ctx, tx)
+		if err != nil {
+			return err
+		}
+		_, err = other.Publish(ctx, own, bunoutbox.Event{Type: "order.placed"})
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// A Transactor is how other packages, as the inbox, run work in Bun's transactions.
+func ExampleTransactor() {
+	transactor := bunoutbox.Transactor(db)
+	err := transactor.RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+		tx, err := bunoutbox.FromContext(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.NewInsert().Model(&Order{Status: "placed"}).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Invoice fails its inserts when their events cannot be written.
+type Invoice struct {
+	ID int64 `bun:",pk,autoincrement"`
+}
+
+func (*Invoice) BeforeInsert(ctx context.Context, q *bun.InsertQuery) error {
+	return bunoutbox.BeforeInsert(ctx, q)
+}
+
+func (*Invoice) AfterInsert(ctx context.Context, q *bun.InsertQuery) error {
+	return bunoutbox.AfterInsert(ctx, q)
+}
+
+// Model hooks are one line each.
+func ExampleAfterInsert() {
+	var _ interface {
+		bun.BeforeInsertHook
+		bun.AfterInsertHook
+	} = (*Invoice)(nil)
+}

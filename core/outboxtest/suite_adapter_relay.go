@@ -18,6 +18,7 @@ func adapterRelayCases() []adapterCase {
 		{"publishes the event of a closure that is run again once", adapterRelayRetried},
 		{"publishes nothing of a transaction that is open", adapterRelayOpen},
 		{"publishes nothing of a refused COMMIT", adapterRelayRefused},
+		{"publishes what was recorded, whatever becomes of the data", adapterRelayChanged},
 	}
 }
 
@@ -159,4 +160,21 @@ func adapterRelayRefused(a *adapterFixture) {
 	a.published.Wait(a, 1)
 	a.settled()
 	a.wantPublished([]string{id})
+}
+
+// adapterRelayChanged changes the data of events after they were recorded: on the fast path and from the table the same leaves.
+func adapterRelayChanged(a *adapterFixture) {
+	a.relay()
+	data, payload := map[string]int{"n": 1}, []byte(`{"n":1}`)
+	encoded, given := newEvent(), newEvent()
+	encoded.Data = data
+	given.Data, given.Payload = nil, payload
+	a.inTx(func(ctx context.Context) {
+		a.check(a.Publish(ctx, encoded, given))
+		data["n"] = 2
+		copy(payload, `{"n":2}`)
+	})
+	for _, d := range a.published.Wait(a, 2) {
+		a.must(string(d.Payload) == `{"n":1}`, "published was %s, recorded was {\"n\":1}", d.Payload)
+	}
 }

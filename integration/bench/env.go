@@ -101,7 +101,7 @@ func (e *env) prepare(ctx context.Context) error {
 	e.machine.Postgres, _, _ = strings.Cut("PostgreSQL "+version, " (")
 	e.machine.Durable = true
 	var shown []string
-	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size"} {
+	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"} {
 		var value string
 		if err := e.db.QueryRowContext(ctx, "SHOW "+name).Scan(&value); err != nil {
 			return err

@@ -21,8 +21,11 @@ func (r *Report) markdown() string {
 	}
 	for _, s := range r.Sections {
 		fmt.Fprintf(&b, "\n### %s\n", s.Title)
-		for _, note := range s.Notes {
-			fmt.Fprintf(&b, "\n%s\n", note)
+		for i, note := range s.Notes {
+			if i == 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(&b, "- %s\n", note)
 		}
 		for _, t := range s.Tables {
 			b.WriteString("\n" + t.markdown())

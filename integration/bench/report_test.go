@@ -165,3 +165,20 @@ func TestInterleave(t *testing.T) {
 		t.Errorf("first %v, count %v", first, count)
 	}
 }
+
+func TestSectionText(t *testing.T) {
+	s := &Section{Title: "A question", Seconds: 2, Notes: []string{strings.Repeat("word ", 30)}, Tables: []*Table{sample()}}
+	s.atLeast(0.7, 0.8, "fast enough")
+	var b bytes.Buffer
+	s.text(&b)
+	for _, want := range []string{"\nA question (2 s)\n================\n- word ", "\n  word ", "\n  aim missed  0.70   fast enough\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	for line := range strings.Lines(b.String()) {
+		if len(line) > 112 {
+			t.Errorf("a line has %d bytes: %s", len(line), line)
+		}
+	}
+}

@@ -66,7 +66,7 @@ func (s *Section) text(w io.Writer) {
 	title := fmt.Sprintf("%s (%.0f s)", s.Title, s.Seconds)
 	fmt.Fprintf(w, "\n%s\n%s\n", title, strings.Repeat("=", utf8.RuneCountInString(title)))
 	for _, note := range s.Notes {
-		fmt.Fprintln(w, wrap(note, 110))
+		fmt.Fprintln(w, wrap("- "+note, 110, "  "))
 	}
 	for _, t := range s.Tables {
 		fmt.Fprintln(w)
@@ -149,8 +149,8 @@ func (r *Report) summary(w io.Writer) {
 	}
 }
 
-// wrap breaks text between words.
-func wrap(text string, width int) string {
+// wrap breaks text between words; lines after the first are indented.
+func wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	n := 0
 	for i, word := range strings.Fields(text) {
@@ -158,8 +158,8 @@ func wrap(text string, width int) string {
 		switch {
 		case i == 0:
 		case n+1+size > width:
-			b.WriteByte('\n')
-			n = 0
+			b.WriteString("\n" + indent)
+			n = len(indent)
 		default:
 			b.WriteByte(' ')
 			n++

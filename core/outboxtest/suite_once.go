@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,7 +120,7 @@ func (f *onceFixture) complete(c once.Claim, res once.Result) {
 // pass waits until a lease or a time to live of that length, begun before the call, is over by the clock of the store.
 func (f *onceFixture) pass(d time.Duration) {
 	f.Helper()
-	req := onceRequest(keyOf("clock " + fmt.Sprint(onceOwners.Add(1))))
+	req := onceRequest(keyOf("clock " + strconv.FormatInt(onceOwners.Add(1), 10)))
 	req.Lease = d
 	f.fresh(req)
 	eventually(f, "the clock of the store", func() bool { return f.state(req.Key) == once.Fresh })

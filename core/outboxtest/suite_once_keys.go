@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,7 @@ func onceKeyCases() []onceCase {
 			}
 			for i, k := range keys {
 				got := f.acquire(onceRequest(k))
-				if got.State != once.Done || string(got.Result.Data) != fmt.Sprint(i) {
+				if got.State != once.Done || string(got.Result.Data) != strconv.Itoa(i) {
 					f.Errorf("%q is %s with result %q, want done with %d", k, got.State, got.Result.Data, i)
 				}
 			}
@@ -119,7 +120,7 @@ func onceConcurrencyCases() []onceCase {
 			for g := range 8 {
 				wg.Go(func() {
 					for i := range 20 {
-						req := onceRequest(keyOf(fmt.Sprintf("%d", (g*7+i)%40)))
+						req := onceRequest(keyOf(strconv.Itoa((g*7+i)%40)))
 						got, err := f.store.Acquire(f.Context(), req)
 						if err == nil && got.State == once.Fresh {
 							err = f.store.Complete(f.Context(), once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, once.Result{}, longLease)
@@ -132,7 +133,7 @@ func onceConcurrencyCases() []onceCase {
 			}
 			wg.Wait()
 			for i := range 40 {
-				if s := f.state(keyOf(fmt.Sprint(i))); s != once.Done && s != once.Fresh {
+				if s := f.state(keyOf(strconv.Itoa(i))); s != once.Done && s != once.Fresh {
 					f.Errorf("key %d is %s", i, s)
 				}
 			}

@@ -1,0 +1,36 @@
+package outboxtest_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// Keys, events and transactions of an application's test are in one place: what is rolled back leaves neither.
+func ExampleRepository_OnceStore() {
+	repo := outboxtest.NewRepository()
+	store := repo.OnceStore()
+	runner, _ := once.New(once.Config{Store: store, TTL: time.Hour})
+	ctx := context.Background()
+	key := once.Key{Scope: "test", ID: "1"}
+	work := func(fail error) func(context.Context, core.Tx) (once.Result, error) {
+		return func(context.Context, core.Tx) (once.Result, error) { return once.Result{}, fail }
+	}
+
+	_, _, err := runner.RunInTx(ctx, repo.Transactor(), key, once.Fingerprint{}, work(fmt.Errorf("out of stock")))
+	fmt.Println(err, store.Keys())
+	_, replayed, _ := runner.RunInTx(ctx, repo.Transactor(), key, once.Fingerprint{}, work(nil))
+	fmt.Println(replayed, store.Keys())
+
+	store.ShiftClock(2 * time.Hour) // beyond its time to live
+	deleted, _ := runner.Cleanup(ctx)
+	fmt.Println(deleted, store.Keys())
+	// Output:
+	// out of stock 0
+	// false 1
+	// 1 0
+}

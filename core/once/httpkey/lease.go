@@ -18,7 +18,7 @@ func (c *call) serveLease() {
 	fate := Release
 	res, _, err := c.m.runner.Do(ctx, c.key, c.fp, func(ctx context.Context) (once.Result, error) {
 		if !untie() { // the client left at this moment
-			return once.Result{}, context.Cause(ctx)
+			return once.Result{}, errGone
 		}
 		if fate = c.run(ctx, tie); fate == Release {
 			return once.Result{}, errReleased

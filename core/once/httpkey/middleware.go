@@ -154,7 +154,7 @@ func (c *call) refuse(p problem, detail string, err error) {
 	p.write(c.w, &c.m.cfg, detail)
 }
 
-// answered writes what is stored.
+// answer writes what is stored.
 func (c *call) answer(res once.Result) {
 	s, err := decode(res)
 	switch {

@@ -83,10 +83,10 @@ func (r *recorder) pass() error {
 	r.through()
 	setHeader(r.w.Header(), r.sent)
 	r.w.WriteHeader(r.status)
-	_, err := r.w.Write(r.body)
-	if !bodyAllowed(r.status) {
-		err = nil
+	if len(r.body) == 0 {
+		return nil
 	}
+	_, err := r.w.Write(r.body)
 	r.body = nil
 	return err
 }

@@ -69,4 +69,3 @@ func (s stored) replay(w http.ResponseWriter, body []byte, replayedHeader string
 		_, _ = w.Write(body) // the client may be gone
 	}
 }
-

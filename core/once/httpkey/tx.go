@@ -3,6 +3,7 @@ package httpkey
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -29,12 +30,13 @@ func (c *call) serveTx() {
 		c.refuseEarly(err)
 		return
 	}
-	defer leave()
+	leave = sync.OnceFunc(leave)
+	defer leave() // also when the handler panics
 
 	fate := Release
 	res, replayed, err := c.inTx(ctx, cancel, func(ctx context.Context) (once.Result, error) {
 		if !c.entered && !untie() { // the client left at this moment
-			return once.Result{}, context.Cause(ctx)
+			return once.Result{}, errGone
 		}
 		fate = c.run(ctx, nil)
 		switch {
@@ -60,6 +62,7 @@ func (c *call) serveTx() {
 			return c.rec.encode(c.m.cfg.KeepHeaders), nil
 		})
 	}
+	leave() // who waits need not wait for this client to read
 	switch {
 	case err == nil && replayed:
 		c.answer(res)

@@ -1,0 +1,445 @@
+package httpkey_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// api is a service whose effects are events: they can be counted.
+type api struct {
+	*outboxtest.Outbox
+	t        *testing.T
+	tx       bool
+	store    *outboxtest.OnceStore
+	handler  http.HandlerFunc
+	server   http.Handler
+	runs     atomic.Int64 // of the handler
+	outcomes chan httpkey.Info
+}
+
+// forms runs fn for the lease form and for the transaction form, each in a bubble with a clock of its own.
+func forms(t *testing.T, fn func(t *testing.T, tx bool)) {
+	t.Helper()
+	for name, tx := range map[string]bool{"lease": false, "transaction": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { fn(t, tx) })
+		})
+	}
+}
+
+func newAPI(t *testing.T, tx bool, configure func(*httpkey.Config)) *api {
+	t.Helper()
+	a := &api{t: t, tx: tx, Outbox: outboxtest.NewOutbox(t, core.Config{}), outcomes: make(chan httpkey.Info, 1000)}
+	a.store = a.Repository.OnceStore()
+	cfg := httpkey.Config{
+		Keys:     once.Config{Store: a.store},
+		Scope:    func(r *http.Request) string { return r.Header.Get("X-User") },
+		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { a.outcomes <- i }},
+	}
+	if tx {
+		cfg.Transactor = a.Transactor
+	}
+	if configure != nil {
+		configure(&cfg)
+	}
+	keys, err := httpkey.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.handler = a.pay
+	h := keys.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.runs.Add(1)
+		a.handler(w, r)
+	}))
+	mux := http.NewServeMux()
+	mux.Handle("/payments", h)
+	mux.Handle("/payments/{id}", h)
+	mux.Handle("/refunds", h)
+	a.server = mux
+	return a
+}
+
+// pay has an effect and says which run it was.
+func (a *api) pay(w http.ResponseWriter, r *http.Request) {
+	a.effect(r)
+	w.Header().Set("Location", "/payments/1")
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, "run %d", a.runs.Load())
+}
+
+// effect publishes an event in the transaction of the request, or in one of its own.
+func (a *api) effect(r *http.Request) {
+	a.t.Helper()
+	publish := func(ctx context.Context, tx core.Tx) error {
+		_, err := a.Publish(ctx, tx, core.Event{Type: "paid"})
+		return err
+	}
+	var err error
+	if tx, ok := core.TxFromContext(r.Context()); ok {
+		err = publish(r.Context(), tx)
+	} else {
+		err = a.Transactor.RunInTx(r.Context(), publish)
+	}
+	if err != nil {
+		a.t.Error(err)
+	}
+}
+
+// request is a payment by ada with key k1.
+func request() *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(`{"cents":100}`))
+	r.Header.Set("Idempotency-Key", "k1")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-User", "ada")
+	return r
+}
+
+func requestWith(change func(*http.Request)) *http.Request {
+	r := request()
+	change(r)
+	return r
+}
+
+func setBody(r *http.Request, body string) {
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+}
+
+func (a *api) do(r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	a.server.ServeHTTP(w, r)
+	return w
+}
+
+// goDo sends a request in the background, and returns when it waits for something.
+func (a *api) goDo(r *http.Request) <-chan *httptest.ResponseRecorder {
+	done := make(chan *httptest.ResponseRecorder, 1)
+	go func() { done <- a.do(r) }()
+	synctest.Wait()
+	return done
+}
+
+func (a *api) wantRuns(runs, effects int) {
+	a.t.Helper()
+	if got := int(a.runs.Load()); got != runs {
+		a.t.Errorf("the handler ran %d times, want %d", got, runs)
+	}
+	if got := len(a.Repository.Rows()); got != effects {
+		a.t.Errorf("%d effects, want %d", got, effects)
+	}
+}
+
+// wantOutcome looks at the oldest outcome that was not looked at.
+func (a *api) wantOutcome(want httpkey.Outcome) httpkey.Info {
+	a.t.Helper()
+	got := <-a.outcomes
+	if got.Outcome != want {
+		a.t.Errorf("outcome %q (%v), want %q", got.Outcome, got.Err, want)
+	}
+	return got
+}
+
+func wantResponse(t *testing.T, w *httptest.ResponseRecorder, status int, body string, replayed bool) {
+	t.Helper()
+	if w.Code != status || w.Body.String() != body {
+		t.Errorf("answered %d %q, want %d %q", w.Code, w.Body, status, body)
+	}
+	if got := w.Header().Get("Idempotency-Replayed"); (got == "true") != replayed || (got == "") == replayed {
+		t.Errorf("Idempotency-Replayed is %q", got)
+	}
+}
+
+func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, name string) {
+	t.Helper()
+	var p struct {
+		Type, Title string
+		Status      int
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
+		t.Fatalf("not a problem: %d %v %q: %v", w.Code, w.Header(), w.Body, err)
+	}
+	if w.Code != status || p.Status != status || p.Title == "" || p.Type != "https://github.com/ormoutbox/ormoutbox/problems/"+name {
+		t.Errorf("answered %d %s, want %d %s", w.Code, w.Body, status, name)
+	}
+	link := "<https://github.com/ormoutbox/ormoutbox/blob/main/docs/http-idempotency.md#" + name + `>; rel="describedby"`
+	if got := w.Header().Get("Link"); got != link {
+		t.Errorf("Link is %q, want %q", got, link)
+	}
+	retry := ""
+	if name == "idempotency-key-in-flight" || name == "idempotency-store-unavailable" {
+		retry = "1"
+	}
+	if got := w.Header().Get("Retry-After"); got != retry {
+		t.Errorf("Retry-After is %q, want %q", got, retry)
+	}
+	if w.Header().Get("Idempotency-Replayed") != "" {
+		t.Error("a problem says that it is a replay")
+	}
+}
+
+// The first request is carried out and nothing is added to its response.
+func TestFirstRequest(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		w := a.do(request())
+		wantResponse(t, w, http.StatusCreated, "run 1", false)
+		want := http.Header{"Location": {"/payments/1"}, "Content-Length": {"5"}}
+		got := w.Result().Header
+		got.Del("Content-Type") // of the recorder, as a server would add it
+		if !maps.EqualFunc(got, want, func(a, b []string) bool { return strings.Join(a, "|") == strings.Join(b, "|") }) {
+			t.Errorf("headers %v, want %v", got, want)
+		}
+		a.wantRuns(1, 1)
+		info := a.wantOutcome(httpkey.Executed)
+		if info.Status != 201 || info.Fate != httpkey.Commit || info.Route != "/payments" || info.Method != "POST" || info.Key.ID != "k1" || info.Key.Tenant != "ada" || info.Err != nil {
+			t.Errorf("told %+v", info)
+		}
+	})
+}
+
+// The same key with the same request gets the stored response.
+func TestReplay(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		first := a.do(request())
+		for range 2 {
+			w := a.do(request())
+			wantResponse(t, w, http.StatusCreated, "run 1", true)
+			if got, want := w.Header().Get("Location"), first.Header().Get("Location"); got != want {
+				t.Errorf("Location %q, want %q", got, want)
+			}
+		}
+		a.wantRuns(1, 1)
+		a.wantOutcome(httpkey.Executed)
+		if info := a.wantOutcome(httpkey.Replayed); info.Status != 201 {
+			t.Errorf("told %+v", info)
+		}
+	})
+}
+
+func TestReplayedHeaderName(t *testing.T) {
+	a := newAPI(t, false, func(c *httpkey.Config) { c.ReplayedHeader = "Idempotent-Replayed" })
+	a.do(request())
+	w := a.do(request())
+	if w.Header().Get("Idempotent-Replayed") != "true" || w.Header().Get("Idempotency-Replayed") != "" {
+		t.Errorf("headers %v", w.Header())
+	}
+}
+
+// A request that comes while the first is in flight waits for its response.
+func TestInFlightWaits(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			a.pay(w, r)
+		}
+		first, second := a.goDo(request()), a.goDo(request())
+		wantResponse(t, <-first, http.StatusCreated, "run 1", false)
+		wantResponse(t, <-second, http.StatusCreated, "run 1", true)
+		a.wantRuns(1, 1)
+	})
+}
+
+// It does not wait for ever.
+func TestInFlightConflict(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		for name, tc := range map[string]struct{ set, want time.Duration }{
+			"default": {0, 2 * time.Second}, "set": {5 * time.Second, 5 * time.Second}, "not at all": {-1, 0},
+		} {
+			a := newAPI(t, tx, func(c *httpkey.Config) { c.Keys.Wait = tc.set })
+			stop := make(chan struct{})
+			a.handler = func(w http.ResponseWriter, r *http.Request) {
+				<-stop
+				a.pay(w, r)
+			}
+			first, start := a.goDo(request()), time.Now()
+			wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight")
+			if waited := time.Since(start); waited != tc.want {
+				t.Errorf("%s: waited %s, want %s", name, waited, tc.want)
+			}
+			a.wantOutcome(httpkey.InFlight)
+			close(stop)
+			wantResponse(t, <-first, http.StatusCreated, "run 1", false)
+			wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)
+			a.wantRuns(1, 1)
+		}
+	})
+}
+
+// A key that was used for another request is refused, and at once, even when the other one is still in flight.
+func TestMismatch(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		stop := make(chan struct{})
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			<-stop
+			a.pay(w, r)
+		}
+		other := func() *http.Request { return requestWith(func(r *http.Request) { setBody(r, `{"cents":999}`) }) }
+		first, start := a.goDo(request()), time.Now()
+		wantProblem(t, a.do(other()), http.StatusUnprocessableEntity, "idempotency-key-reused")
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("waited %s", waited)
+		}
+		a.wantOutcome(httpkey.Mismatch)
+		close(stop)
+		<-first
+		wantProblem(t, a.do(other()), http.StatusUnprocessableEntity, "idempotency-key-reused")
+		a.wantRuns(1, 1)
+	})
+}
+
+func TestMissingKey(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		none := func() *http.Request { return requestWith(func(r *http.Request) { r.Header.Del("Idempotency-Key") }) }
+		wantProblem(t, a.do(none()), http.StatusBadRequest, "idempotency-key-missing")
+		a.wantOutcome(httpkey.MissingKey)
+		a.wantRuns(0, 0)
+
+		a = newAPI(t, tx, func(c *httpkey.Config) { c.Optional = true })
+		for i := range 2 {
+			wantResponse(t, a.do(none()), http.StatusCreated, fmt.Sprintf("run %d", i+1), false)
+			a.wantOutcome(httpkey.Bypassed)
+		}
+		a.wantRuns(2, 2)
+	})
+}
+
+func TestInvalidKey(t *testing.T) {
+	a := newAPI(t, false, func(c *httpkey.Config) { c.Optional = true })
+	for name, values := range map[string][]string{
+		"empty": {""}, "blank": {" "}, "two": {"a", "a"}, "control": {"a\x01"}, "not ASCII": {"é"}, "long": {strings.Repeat("k", 256)},
+		"open quote": {`"a`}, "list": {`"a", "b"`}, "empty string": {`""`}, "bad escape": {`"\n"`},
+	} {
+		w := a.do(requestWith(func(r *http.Request) { r.Header["Idempotency-Key"] = values }))
+		t.Run(name, func(t *testing.T) { wantProblem(t, w, http.StatusBadRequest, "idempotency-key-invalid") })
+		a.wantOutcome(httpkey.InvalidKey)
+	}
+	a.wantRuns(0, 0)
+}
+
+// A key is the same whether it is quoted or not.
+func TestQuotedKey(t *testing.T) {
+	a := newAPI(t, false, nil)
+	a.do(request())
+	w := a.do(requestWith(func(r *http.Request) { r.Header.Set("Idempotency-Key", `"k1"`) }))
+	wantResponse(t, w, http.StatusCreated, "run 1", true)
+}
+
+func TestMissingScope(t *testing.T) {
+	a := newAPI(t, false, nil)
+	w := a.do(requestWith(func(r *http.Request) { r.Header.Del("X-User") }))
+	wantProblem(t, w, http.StatusInternalServerError, "idempotency-scope-missing")
+	a.wantOutcome(httpkey.MissingScope)
+	a.wantRuns(0, 0)
+}
+
+// One key of two principals, of two methods, and of two routes are different keys.
+func TestKeysAreScoped(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		long := strings.Repeat("x", 100)
+		for i, change := range []func(r *http.Request){
+			func(*http.Request) {},
+			func(r *http.Request) { r.Header.Set("X-User", "bob") },
+			func(r *http.Request) { r.Header.Set("X-User", long+"1") },
+			func(r *http.Request) { r.Header.Set("X-User", long+"2") },
+			func(r *http.Request) { r.Method = http.MethodPatch },
+			func(r *http.Request) { r.URL.Path = "/refunds" },
+		} {
+			wantResponse(t, a.do(requestWith(change)), http.StatusCreated, fmt.Sprintf("run %d", i+1), false)
+			wantResponse(t, a.do(requestWith(change)), http.StatusCreated, fmt.Sprintf("run %d", i+1), true)
+		}
+	})
+}
+
+// Where there is no pattern, the path separates the endpoints.
+func TestOutsideOfTheMux(t *testing.T) {
+	keys, err := httpkey.New(httpkey.Config{Keys: once.Config{Store: outboxtest.NewOnceStore()}, Scope: func(*http.Request) string { return "all" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := keys.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
+	for range 2 {
+		for _, path := range []string{"/a", "/b", "/" + strings.Repeat("x", 1000)} {
+			r, w := request(), httptest.NewRecorder()
+			r.URL.Path = path
+			if h.ServeHTTP(w, r); w.Body.String() != path {
+				t.Errorf("%s was answered by %d %s", path, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+func TestOtherMethodsPass(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		a.handler = func(http.ResponseWriter, *http.Request) {}
+		for i, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE"} {
+			for range 2 {
+				a.do(requestWith(func(r *http.Request) { r.Method = method }))
+				a.wantOutcome(httpkey.Bypassed)
+			}
+			a.wantRuns(2*i+2, 0)
+		}
+		a = newAPI(t, tx, func(c *httpkey.Config) { c.Methods = []string{"PUT"} })
+		for range 2 {
+			a.do(requestWith(func(r *http.Request) { r.Method = "PUT" }))
+		}
+		a.wantRuns(1, 1)
+		a.do(request())
+		a.wantRuns(2, 2)
+	})
+}
+
+// Keys are forgotten after their time to live.
+func TestTTL(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		a.do(request())
+		time.Sleep(24*time.Hour - time.Second)
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)
+		time.Sleep(2 * time.Second)
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false)
+	})
+}
+
+// Run deletes them.
+func TestRunCleansUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewOnceStore()
+		keys, err := httpkey.New(httpkey.Config{Keys: once.Config{Store: store}, Scope: func(*http.Request) string { return "all" }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := keys.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		h.ServeHTTP(httptest.NewRecorder(), request())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- keys.Run(ctx) }()
+		time.Sleep(25 * time.Hour)
+		if n := store.Keys(); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

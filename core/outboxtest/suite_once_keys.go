@@ -120,7 +120,7 @@ func onceConcurrencyCases() []onceCase {
 			for g := range 8 {
 				wg.Go(func() {
 					for i := range 20 {
-						req := onceRequest(keyOf(strconv.Itoa((g*7+i)%40)))
+						req := onceRequest(keyOf(strconv.Itoa((g*7 + i) % 40)))
 						got, err := f.store.Acquire(f.Context(), req)
 						if err == nil && got.State == once.Fresh {
 							err = f.store.Complete(f.Context(), once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, once.Result{}, longLease)

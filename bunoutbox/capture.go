@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/feature"
@@ -56,6 +57,7 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 type capture struct {
 	*statement
 	stored []reflect.Value // as the statement left them
+	moved  bool            // RETURNING was read over models of other rows
 	events []core.Event
 	settle []func(core.Outcome)
 }
@@ -64,18 +66,32 @@ func (c *capture) collect(ctx context.Context, event *bun.QueryEvent, affected i
 	if err := c.assignID(event); err != nil {
 		return err
 	}
-	if c.skips && len(c.stored) != len(c.models) {
-		// Bun has read the rows that were stored over the first models of the slice, whichever they were.
-		if c.mappers == nil || !c.ob.cfg.AllowKeyless {
-			return fmt.Errorf("%w: %d of %d rows of %s were stored, and nobody can tell which: insert them one by one, or without RETURNING",
-				ErrNoAggregateID, affected, len(c.models), c.table.Name)
+	c.moved = c.slice && c.rowsMoved()
+	if c.moved && c.mappers != nil && !strings.HasSuffix(blank(event.Query, c.ob.dialect), " RETURNING *") {
+		if !c.ob.cfg.AllowKeyless {
+			return fmt.Errorf("%w: RETURNING was read over other models of the slice, so that nobody can tell what was stored of the %d rows of %s: use Returning(\"*\"), or one statement for each",
+				ErrNoAggregateID, affected, c.table.Name)
 		}
-		return c.keyless(ctx)
+		c.mappers = nil
 	}
 	if err := c.mapped(ctx); err != nil {
 		return err
 	}
 	return c.recorded()
+}
+
+// rowsMoved reports whether what RETURNING gave was read over models of other rows. Bun reads the rows in their order over the first
+// models of a slice, whichever rows they are: fewer when some were not stored, and in any order after an update.
+func (c *capture) rowsMoved() bool {
+	if len(c.stored) != len(c.models) {
+		return true
+	}
+	for i, model := range c.stored {
+		if key, err := keyOf(c.table, model); err == nil && c.keys[i] != "" && key != c.keys[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // assignID reads the key that the database generated, where Bun does so only after the query hooks.
@@ -131,20 +147,28 @@ func (c *capture) mapped(ctx context.Context) error {
 
 // recorded takes over the events that the models have recorded.
 func (c *capture) recorded() error {
+	stored := map[string]bool{}
+	for _, model := range c.stored {
+		key, err := keyOf(c.table, model)
+		if err != nil {
+			return err
+		}
+		stored[key] = true
+	}
 	for i, model := range c.models {
 		r, ok := recorderOf(model)
 		if !ok {
 			continue
 		}
-		key := c.keys[i] // what RETURNING read may be of another row
-		if key == "" {
+		key := c.keys[i]
+		if key == "" && !c.moved {
 			var err error
 			if key, err = keyOf(c.table, model); err != nil {
 				return err
 			}
-			if key == "" && c.skips {
-				continue
-			}
+		}
+		if key != "" && !stored[key] || key == "" && c.skips && !c.moved {
+			continue // this one was there already, or is not there any more
 		}
 		events, settle := r.HandOver()
 		if len(events) == 0 {

@@ -32,9 +32,9 @@
 //   - On functions are shown what a statement is known to have changed. An update or delete must name its rows by the keys of its
 //     models: with WherePK, Bulk, or Where("id = ?", order.ID). Everything else, such as Model((*Order)(nil)).Where(...), a
 //     MERGE, an INSERT from a SELECT, is refused with ErrNoAggregateID before it is executed; see Config.AllowKeyless.
-//   - Rows of a batch that DO NOTHING passed over: with keys from the start, nobody can tell which they were, and all are reported.
-//     With RETURNING, Bun reads the rows that were stored over the first models of the slice, whichever they were: that is an
-//     error. Insert such rows one by one.
+//   - Rows of a batch that DO NOTHING passed over, with keys from the start: nobody can tell which they were, and all are reported.
+//   - Bun reads what RETURNING gives over the models of a slice in the order of the rows, whichever they are. Where that mixes rows, On
+//     functions need Returning("*"); otherwise it is an error.
 //   - Raw SQL, Table(...) without a model, maps, and statements within a WITH are not seen. Use Publish there.
 //
 // A statement that has to write events needs a transaction that is tracked, and is refused with ErrNoTransaction or ErrUntracked

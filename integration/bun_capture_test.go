@@ -270,21 +270,58 @@ func TestBunKeyless(t *testing.T) {
 	}
 }
 
-// Bun reads the rows of a batch that were stored over the first models of it: nobody can tell which they are.
+// Bun reads the rows that a batch has stored over the first models of it, whichever they are.
 func TestBunBatchOfWhichSomeAreThere(t *testing.T) {
-	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
-		if !b.HasFeature(feature.InsertReturning) {
-			t.Fatal("Bun does not read back what this database stores")
-		}
-		b.inTx(t, func(ctx context.Context, tx bun.Tx) { b.exec(t, ctx, tx.NewInsert().Model(&bPair{A: 1, B: "x"})) })
-		mapBun(b)
-		err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.NewInsert().Model(&[]bPair{{A: 1, B: "x"}, {A: 2, B: "y"}}).Ignore().Returning("*").Exec(ctx)
-			return err
+	for name, tc := range map[string]struct {
+		returning string
+		want      error
+		rows      []string
+	}{
+		"all columns":  {"*", nil, []string{"pair.upsert 2,y"}},
+		"some columns": {"a, b", bunoutbox.ErrNoAggregateID, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+				b.inTx(t, func(ctx context.Context, tx bun.Tx) { b.exec(t, ctx, tx.NewInsert().Model(&bPair{A: 1, B: "x"})) })
+				mapBun(b)
+				err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+					_, err := tx.NewInsert().Model(&[]bPair{{A: 1, B: "x", N: 1}, {A: 2, B: "y", N: 2}}).Ignore().Returning(tc.returning).Exec(ctx)
+					return err
+				})
+				if tc.want == nil {
+					noError(t, err)
+					b.wantCount(t, "b_pairs", 2)
+				} else {
+					wantError(t, err, tc.want)
+					b.wantCount(t, "b_pairs", 1)
+				}
+				b.wantRows(t, tc.rows...)
+			})
 		})
-		wantError(t, err, bunoutbox.ErrNoAggregateID)
-		b.wantCount(t, "b_pairs", 1)
-		b.wantRows(t)
+	}
+}
+
+// What is recorded on the models of such a batch leaves for those that were stored.
+func TestBunRecordedEventsOfABatchOfWhichSomeAreThere(t *testing.T) {
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		coupon := func(code string) *bCoupon {
+			c := &bCoupon{Code: code, Recorder: &bunoutbox.Recorder{}}
+			c.Record(happened{Name: "issued"})
+			return c
+		}
+		old, fresh := coupon("old"), coupon("new")
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&bCoupon{Code: "old"}))
+			batch := []*bCoupon{old, fresh}
+			b.exec(t, ctx, tx.NewInsert().Model(&batch).Ignore().Returning("*"))
+		})
+		b.wantRows(t, "issued new")
+		if n := len(old.Recorded()); n != 1 {
+			t.Errorf("%d events are recorded on the model that was there, want 1", n)
+		}
+		if n := len(fresh.Recorded()); n != 0 {
+			t.Errorf("%d events are recorded on the model that was stored, want none", n)
+		}
 	})
 }
 

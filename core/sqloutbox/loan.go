@@ -122,7 +122,7 @@ func (c lentConn) Close() error {
 		c.giveBack(nil)
 		return nil
 	}
-	c.trackingConn.tracker = nil
+	c.tracker = nil
 	c.giveBack(driver.ErrBadConn)
 	t.RolledBack()
 	return nil

@@ -39,6 +39,7 @@ func TestTrackConnFollowsTransactions(t *testing.T) {
 	inside.on(own)
 	stmt, err := tx.PrepareContext(t.Context(), "ROLLBACK TO SAVEPOINT a") // as nobody does
 	must(t, err)
+	defer stmt.Close()
 	_, err = stmt.ExecContext(t.Context())
 	must(t, err)
 	inside.want(t, core.RolledBack)

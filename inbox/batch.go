@@ -1,0 +1,151 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+)
+
+// ProcessBatch runs fn once, in one transaction, with those messages that were not processed before, in their order; not at all when there are none.
+// Their contexts and ctx carry the transaction. All messages must be for one handler (Config.Handler).
+//
+// When fn or the commit fails, nothing is left of the batch, and each message is processed by itself, by fn with one message: so one bad
+// message does not hold up the others, and only its own attempts are counted.
+//
+// errs has an entry for each message, as Middleware would return it: acknowledge the messages whose entry is nil, and no other.
+func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message, fn func(ctx context.Context, fresh []*message.Message) error) (errs []error) {
+	b := &batch{in: in, ctx: ctx, fn: fn, errs: make([]error, len(msgs))}
+	for n, msg := range msgs {
+		e, err := in.Event(msg)
+		if err != nil {
+			in.failed(Info{Event: e, Err: err})
+			b.errs[n] = err
+			continue
+		}
+		d := in.delivery(e, msg)
+		if in.cached(ctx, d) {
+			in.obs.Duplicate(d.told(0, nil))
+			continue
+		}
+		b.items = append(b.items, item{at: n, msg: msg, d: d})
+	}
+	b.run()
+	return b.errs
+}
+
+// item is one message of a batch that has a key.
+type item struct {
+	at  int // in errs
+	msg *message.Message
+	d   delivery
+	o   outcome
+}
+
+type batch struct {
+	in    *Inbox
+	ctx   context.Context //nolint:containedctx // a batch is one call
+	fn    func(context.Context, []*message.Message) error
+	items []item
+	errs  []error
+}
+
+func (b *batch) run() {
+	if len(b.items) == 0 {
+		return
+	}
+	if _, ok := core.TxFromContext(b.ctx); ok {
+		b.all(ErrInTransaction)
+		return
+	}
+	ran := false
+	err := once.RetryTx(b.ctx, b.in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
+		ran = false
+		tx.OnOutcome(func(core.Outcome) {})
+		return b.inTx(ctx, tx, &ran)
+	})
+	switch {
+	case err == nil, errors.Is(err, errSeen):
+		for _, it := range b.items {
+			b.errs[it.at] = b.in.settle(b.ctx, it.d, it.o, nil)
+		}
+	case !ran, b.ctx.Err() != nil: // the database could not be reached; or it was cut short
+		b.all(err)
+	default:
+		b.singles()
+	}
+}
+
+func (b *batch) inTx(ctx context.Context, tx core.Tx, ran *bool) error {
+	events := make([]Event, len(b.items))
+	for n, it := range b.items {
+		events[n] = it.d.info.Event
+	}
+	states, err := b.in.cfg.Store.BeginBatch(ctx, tx, events)
+	if err != nil {
+		return err
+	}
+	var fresh []*message.Message
+	changed := false
+	for n := range b.items {
+		it := &b.items[n]
+		it.o = outcome{state: states[n]}
+		if states[n] != sqlonce.InboxFresh {
+			continue
+		}
+		changed = true
+		if slices.Contains(b.in.cfg.OnlyNewer, events[n].Handler) {
+			newer, err := b.in.cfg.Store.Advance(ctx, tx, events[n])
+			if err != nil {
+				return err
+			}
+			if it.o.stale = !newer; it.o.stale {
+				continue
+			}
+		}
+		it.o.ran = true
+		fresh = append(fresh, it.msg)
+	}
+	if !changed {
+		return errSeen
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	*ran = true
+	return b.call(ctx, fresh)
+}
+
+// call runs fn with messages that carry the transaction as long as it takes.
+func (b *batch) call(ctx context.Context, fresh []*message.Message) error {
+	for _, msg := range fresh {
+		defer msg.SetContext(msg.Context())
+		msg.SetContext(ctx)
+	}
+	return b.fn(ctx, fresh)
+}
+
+// singles processes each message by itself.
+func (b *batch) singles() {
+	for _, it := range b.items {
+		it.d.came = time.Now()
+		b.errs[it.at] = b.in.run(b.ctx, it.d, func(ctx context.Context, _ core.Tx) error {
+			return b.call(ctx, []*message.Message{it.msg})
+		})
+	}
+}
+
+// all answers every message that has no answer yet with err.
+func (b *batch) all(err error) {
+	for _, it := range b.items {
+		b.errs[it.at] = fmt.Errorf("inbox: batch: %w", err)
+		b.in.failed(it.d.told(0, err))
+	}
+}

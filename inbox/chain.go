@@ -1,0 +1,47 @@
+package inbox
+
+import (
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// ChainConfig names the links of a Chain by their place.
+type ChainConfig struct {
+	// Poison is outermost: it takes the messages that can never be processed out of the way, with their payload. Give it Final as its filter,
+	// so that an outage of the database does not fill it:
+	//
+	//	poison, err := middleware.PoisonQueueWithFilter(pub, "billing_poison", inbox.Final)
+	//
+	// Nil: none, and then Config.Park should be ParkAndAck.
+	Poison message.HandlerMiddleware
+	// Retry comes next, and sees each transaction as a whole:
+	//
+	//	middleware.Retry{
+	//		MaxRetries: 3, InitialInterval: 100 * time.Millisecond, ResetContextOnRetry: true,
+	//		ShouldRetry: func(p middleware.RetryParams) bool { return !inbox.Final(p.Err) },
+	//	}.Middleware
+	//
+	// Each of its attempts counts towards Config.MaxAttempts. Nil: none; the broker delivers again.
+	Retry message.HandlerMiddleware
+	// Inbox is innermost. Required.
+	Inbox *Inbox
+}
+
+// Chain returns Poison(Retry(Inbox(handler))) as one middleware, because no other order works. Middleware that is added to the Router after
+// it runs inside of the transaction: it must neither repeat the handler nor hide its errors.
+func Chain(c ChainConfig) (message.HandlerMiddleware, error) {
+	if c.Inbox == nil {
+		return nil, errors.New("inbox: ChainConfig.Inbox is nil")
+	}
+	return func(h message.HandlerFunc) message.HandlerFunc {
+		h = c.Inbox.Middleware(h)
+		if c.Retry != nil {
+			h = c.Retry(h)
+		}
+		if c.Poison != nil {
+			h = c.Poison(h)
+		}
+		return h
+	}, nil
+}

@@ -1,0 +1,173 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// ParkMode says what becomes of a message whose event is parked.
+type ParkMode uint8
+
+const (
+	// ParkAndReturn returns an error wrapping ErrParked, so that a poison queue outside of the inbox takes the message with its payload. Without
+	// one the broker delivers it again and again: it is not processed, and holds up what is behind it.
+	ParkAndReturn ParkMode = iota
+	// ParkAndAck acknowledges the message. The table keeps its id and where it was, not its payload: use it where the broker
+	// keeps messages (Kafka), so that a released event can be read again.
+	ParkAndAck
+)
+
+// Defaults.
+const (
+	DefaultMaxAttempts     = 10
+	DefaultCleanupInterval = 10 * time.Minute
+)
+
+// Config configures an Inbox. Consumer, Transactor and Store are required.
+type Config struct {
+	// Consumer names this consumer in the table, at most 128 bytes. Choose it once: a consumer with another name has processed nothing yet.
+	Consumer string
+	// Transactor opens the transaction of each message: that of the ORM the handlers use.
+	Transactor core.Transactor
+	// Store is the table, in the same database: Inbox() of a sqlonce.Store.
+	Store Store
+	// Publisher writes the messages that a handler returns to the outbox, in the transaction of their context: a watermillbridge.OutboxPublisher.
+	// Nil: a handler that returns messages fails with ErrProducedNeedsOutbox.
+	Publisher message.Publisher
+
+	// Handler names the handler of a message, at most 128 bytes. Default: the name in the Router. Needed outside of a Router.
+	Handler func(msg *message.Message) string
+	// EventID returns the identity of the event. Default: metadata event_id; else that of CloudEvents, which is ce_source and ce_id
+	// (also written ce-id and cloudEvents:id) joined by a blank; else the message's UUID. Note that some subscribers make up a UUID for a
+	// message that came without, and then no two deliveries are the same.
+	EventID func(msg *message.Message) (string, error)
+	// Tenant returns the tenant. Default: metadata tenant_id.
+	Tenant func(msg *message.Message) string
+	// Source returns where the message came from, for the table. Default: the topic of the Router, without partition and offset, which
+	// each Pub/Sub keeps elsewhere. For Kafka:
+	//
+	//	func(msg *message.Message) inbox.Source {
+	//		p, ok := kafka.MessagePartitionFromCtx(msg.Context())
+	//		o, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
+	//		return inbox.Source{Topic: message.SubscribeTopicFromCtx(msg.Context()), Partition: p, Offset: o, Located: ok}
+	//	}
+	Source func(msg *message.Message) Source
+
+	// MaxAttempts is how often a handler may fail with an event before it is parked. Failures that are nobody's fault spend no attempt:
+	// core.Retryable, core.Unavailable, a commit without an answer, a canceled context. Default 10; negative: without limit.
+	// An error that is core.Permanent parks at once.
+	MaxAttempts int
+	// Park says what becomes of the message. Default: ParkAndReturn.
+	Park ParkMode
+	// OnlyNewer names handlers that want no event that is older than one they have processed of the same tenant, topic and key, because
+	// each event has the whole state. Such an event is skipped for good, also one that was never processed: because it failed, say, and a newer
+	// one was faster. It takes the metadata partition_key and key_seq of a watermillbridge; events without are processed.
+	OnlyNewer []string
+	// Cache in front of the table. Default: none.
+	Cache Cache
+
+	// Retention is how long processed events are remembered. 0: for ever. It must be longer than BrokerRetention and ReplayWindow: a message
+	// that is delivered after its id was deleted is processed again.
+	Retention time.Duration
+	// BrokerRetention is how long the broker, its dead-letter and poison queues included, can deliver a message. Required with Retention.
+	BrokerRetention time.Duration
+	// ReplayWindow is how far back anybody replays events, from the outbox or by resetting a consumer group. Default: BrokerRetention.
+	ReplayWindow time.Duration
+	// CleanupInterval is how often Run deletes what is older than Retention. Default 10 minutes.
+	CleanupInterval time.Duration
+
+	// Observer hears what happens. Default: nobody.
+	Observer *Observer
+	// Logger gets a line for each failed and each parked event. Default: silent.
+	Logger *slog.Logger
+}
+
+// Source says where a message was read.
+type Source struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Located   bool // Partition and Offset are known
+}
+
+// Validate names every problem of c at once.
+func (c Config) Validate() error {
+	var problems []error
+	bad := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("inbox: Config."+format, args...))
+	}
+	if c.Consumer == "" {
+		bad("Consumer is empty: choose a name and keep it")
+	} else if err := (Key{Consumer: c.Consumer, Handler: "h", EventID: "e"}).Validate(); err != nil {
+		bad("Consumer: %w", err)
+	}
+	if isNil(c.Transactor) {
+		bad("Transactor is nil: use that of the ORM adapter, or sqloutbox.NewTransactor")
+	}
+	if isNil(c.Store) {
+		bad("Store is nil: use Inbox() of a sqlonce.Store")
+	}
+	if c.Publisher != nil && isNil(c.Publisher) {
+		bad("Publisher is a nil pointer")
+	}
+	if c.Park > ParkAndAck {
+		bad("Park is %d", c.Park)
+	}
+	if slices.Contains(c.OnlyNewer, "") {
+		bad("OnlyNewer has an empty name")
+	}
+	for name, d := range map[string]time.Duration{
+		"Retention": c.Retention, "BrokerRetention": c.BrokerRetention, "ReplayWindow": c.ReplayWindow, "CleanupInterval": c.CleanupInterval,
+	} {
+		if d < 0 {
+			bad("%s %s is negative", name, d)
+		}
+	}
+	switch {
+	case c.Retention <= 0:
+	case c.BrokerRetention <= 0:
+		bad("BrokerRetention is needed with Retention: how long can the broker deliver a message?")
+	case c.Retention <= max(c.BrokerRetention, c.ReplayWindow):
+		bad("Retention %s is not longer than BrokerRetention %s and ReplayWindow %s: a message would be processed again after its id was deleted",
+			c.Retention, c.BrokerRetention, c.ReplayWindow)
+	}
+	return errors.Join(problems...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = DefaultMaxAttempts
+	}
+	if c.CleanupInterval == 0 {
+		c.CleanupInterval = DefaultCleanupInterval
+	}
+	if c.Handler == nil {
+		c.Handler = func(msg *message.Message) string { return message.HandlerNameFromCtx(msg.Context()) }
+	}
+	if c.EventID == nil {
+		c.EventID = eventID
+	}
+	if c.Tenant == nil {
+		c.Tenant = func(msg *message.Message) string { return msg.Metadata[core.HeaderTenantID] }
+	}
+	if c.Source == nil {
+		c.Source = func(msg *message.Message) Source { return Source{Topic: message.SubscribeTopicFromCtx(msg.Context())} }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+}

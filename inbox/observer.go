@@ -1,0 +1,83 @@
+package inbox
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Observer is told what an Inbox does: the seam for metrics and traces, without a dependency. Fields may be nil. They are called by many
+// goroutines and must be fast, must not block and must not panic. New fields may be added.
+type Observer struct {
+	// Processed: the handler ran, and its effects are committed.
+	Processed func(Info)
+	// Duplicate: the event had been processed before; the handler was not run.
+	Duplicate func(Info)
+	// Stale: a newer event of the same key had been processed before; the handler was not run, and never will for this one.
+	Stale func(Info)
+	// InProgress: another process says that it works on the event.
+	InProgress func(Info)
+	// Failed: the message was not processed, and is not acknowledged. Info.Err says why.
+	Failed func(Info)
+	// Parked: the event was parked now, or was delivered while it is parked.
+	Parked func(Info)
+	// Produced: this many messages of the handler were written to the outbox, in a transaction that is not committed yet.
+	Produced func(info Info, messages int)
+	// Cached: the cache was asked.
+	Cached func(info Info, hit bool)
+	// Cleaned: this many events and keys were deleted, or could not be.
+	Cleaned func(deleted int, err error)
+}
+
+// Info describes one delivery of an event.
+type Info struct {
+	Event      Event
+	Attempt    int           // which attempt it was, those that failed included; 0: not known
+	Duration   time.Duration // since the message came
+	OccurredAt time.Time     // of the event; zero when its metadata do not say
+	Err        error         // of Failed and Parked
+}
+
+// withDefaults returns a copy whose nil fields do nothing.
+func (o *Observer) withDefaults() Observer {
+	var c Observer
+	if o != nil {
+		c = *o
+	}
+	for _, f := range []*func(Info){&c.Processed, &c.Duplicate, &c.Stale, &c.InProgress, &c.Failed, &c.Parked} {
+		if *f == nil {
+			*f = func(Info) {}
+		}
+	}
+	if c.Produced == nil {
+		c.Produced = func(Info, int) {}
+	}
+	if c.Cached == nil {
+		c.Cached = func(Info, bool) {}
+	}
+	if c.Cleaned == nil {
+		c.Cleaned = func(int, error) {}
+	}
+	return c
+}
+
+// code is a short name of what kind of error err is, for the table.
+func code(err error) string {
+	class, classified := core.ClassOf(err)
+	switch {
+	case errors.Is(err, errPanicked):
+		return "panic"
+	case errors.Is(err, ErrProducedNeedsOutbox):
+		return "produced_needs_outbox"
+	case errors.Is(err, ErrPoisonInside):
+		return "poison_inside"
+	case errors.Is(err, core.ErrCommitUnknown):
+		return "commit_unknown"
+	case classified:
+		return class.String()
+	case core.Retryable(err):
+		return "retryable"
+	}
+	return "handler_error"
+}

@@ -70,7 +70,9 @@ func opOf(m ent.Mutation) core.Op {
 }
 
 // context returns ctx for what the mutation does.
-func (c *call) context(ctx context.Context) context.Context { return context.WithValue(ctx, callKey{}, c) }
+func (c *call) context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
 
 // repeats reports whether c or one around it is the same mutation in the same hook.
 func (c *call) repeats(h *hook, m ent.Mutation) bool {
@@ -201,7 +203,7 @@ func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
 			if e.AggregateID == "" {
 				if e.AggregateID = id; id == "" && c.hasID {
 					return nil, fmt.Errorf("%w: upserts of %s in bulk do not tell the ids on %s: set AggregateID of event %q",
-						ErrNoAggregateID, c.mutation.Type(), c.tx.driver.Driver.Dialect(), e.Type)
+						ErrNoAggregateID, c.mutation.Type(), c.tx.driver.Dialect(), e.Type)
 				}
 			}
 			all = append(all, e)

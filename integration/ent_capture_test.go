@@ -76,10 +76,14 @@ func TestEntCaptureNeedsTransaction(t *testing.T) {
 		calls := 0
 		e.Use(e.ob.Hook(onAny(&calls)))
 		for name, mutate := range map[string]func() error{
-			"create":     func() error { return e.Order.Create().SetName("a").Exec(t.Context()) },
-			"edges":      func() error { return e.Order.Create().SetName("b").AddTags(tag).Exec(t.Context()) },
-			"upsert":     func() error { return e.Order.Create().SetName("c").OnConflict(entsql.ResolveWithIgnore()).Exec(t.Context()) },
-			"bulk":       func() error { return e.Order.CreateBulk(e.Order.Create().SetName("d"), e.Order.Create().SetName("e")).Exec(t.Context()) },
+			"create": func() error { return e.Order.Create().SetName("a").Exec(t.Context()) },
+			"edges":  func() error { return e.Order.Create().SetName("b").AddTags(tag).Exec(t.Context()) },
+			"upsert": func() error {
+				return e.Order.Create().SetName("c").OnConflict(entsql.ResolveWithIgnore()).Exec(t.Context())
+			},
+			"bulk": func() error {
+				return e.Order.CreateBulk(e.Order.Create().SetName("d"), e.Order.Create().SetName("e")).Exec(t.Context())
+			},
 			"debug":      func() error { return quiet(e).Debug().Order.Create().SetName("f").Exec(t.Context()) },
 			"update one": func() error { return c.Update().SetPercent(1).Exec(t.Context()) },
 			"delete one": func() error { return e.Coupon.DeleteOne(c).Exec(t.Context()) },
@@ -184,7 +188,7 @@ func TestEntCaptureUpsert(t *testing.T) {
 		e.Use(e.ob.Hook(onAny(nil)), e.ob.Hook(entoutbox.On(func(ctx context.Context, _ *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
 			return []core.Event{{Type: "again." + entoutbox.OpOf(ctx).String()}}, nil
 		})))
-		tx, err := e.Client.Tx(t.Context())
+		tx, err := e.Tx(t.Context())
 		noError(t, err)
 		defer tx.Rollback()
 		noError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
@@ -257,7 +261,7 @@ func TestEntCaptureUpsertInBulk(t *testing.T) {
 			e.wantRows(t)
 		} else {
 			noError(t, bulk())
-			tx, err := e.Client.Tx(t.Context())
+			tx, err := e.Tx(t.Context())
 			noError(t, err)
 			a := e.idOf(t, tx, "a")
 			noError(t, tx.Rollback())

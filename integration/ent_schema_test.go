@@ -48,7 +48,6 @@ var describe = map[core.Dialect][]string{
 	},
 }
 
-
 func description(t *testing.T, pool *sql.DB, d core.Dialect) []string {
 	t.Helper()
 	var all []string
@@ -170,7 +169,7 @@ func TestEntSchemaIsUsable(t *testing.T) {
 		e := openEntTables(t, db)
 		e.migrate(t)
 		before := time.Now().Add(-time.Hour)
-		noError(t, entoutbox.WithTx(t.Context(), e.Client.Tx, func(ctx context.Context, _ *enttables.Tx) error {
+		noError(t, entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, _ *enttables.Tx) error {
 			return e.ob.Publish(ctx, nil, core.Event{
 				Type: "order.placed", AggregateType: "order", AggregateID: "7", Headers: map[string]string{"trace": "x"}, Payload: []byte("{}"),
 			})

@@ -107,7 +107,7 @@ func (e *entEnv) sentinel(t *testing.T) {
 	}
 	before := count()
 	gormWait(t, "a sentinel on the fast path", func() bool {
-		noError(t, entoutbox.WithTx(t.Context(), e.Client.Tx, func(ctx context.Context, tx *entclient.Tx) error {
+		noError(t, entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, tx *entclient.Tx) error {
 			return e.ob.Publish(ctx, tx, core.Event{Type: sentinelType})
 		}))
 		return count() > before
@@ -162,7 +162,7 @@ func (e *entEnv) wantCount(t *testing.T, table string, want int) {
 // inTx runs fn in a transaction of the client alone.
 func (e *entEnv) inTx(t *testing.T, fn func(tx *entclient.Tx) error) error {
 	t.Helper()
-	tx, err := e.Client.Tx(t.Context())
+	tx, err := e.Tx(t.Context())
 	noError(t, err)
 	if err := fn(tx); err != nil {
 		return errors.Join(err, tx.Rollback())

@@ -1,3 +1,4 @@
+// Package ent is the client that Ent generated for the order service.
 package ent
 
 // With the feature sql/execquery, transactions and mutations lead the outbox to the transaction that they are in.

@@ -47,7 +47,9 @@ func (Line) Annotations() []schema.Annotation {
 func (Line) Fields() []ent.Field { return []ent.Field{field.String("sku").MaxLen(100)} }
 
 // Edges of the type.
-func (Line) Edges() []ent.Edge { return []ent.Edge{edge.From("order", Order.Type).Ref("lines").Unique()} }
+func (Line) Edges() []ent.Edge {
+	return []ent.Edge{edge.From("order", Order.Type).Ref("lines").Unique()}
+}
 
 // Tag is on many orders.
 type Tag struct{ ent.Schema }

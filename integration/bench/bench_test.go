@@ -76,6 +76,7 @@ func TestRun(t *testing.T) {
 	for _, name := range []string{
 		"GORM alone", "Ent + second model row", "Bun + outbox, ordered", "GORM + outbox, unordered, relay in this process",
 		oursName, handName, handPipedName, wmDefaultName, wmBestName, rvDefaultName, rvBestName, channelName, fastPathName, steadyHand,
+		handInboxName, inboxName, inboxBatchName,
 	} {
 		if !strings.Contains(stdout.String(), name) {
 			t.Errorf("competitor %q is missing", name)

@@ -104,4 +104,5 @@ var sections = []struct {
 	{"latency", "Latency: from commit to publish", runLatency},
 	{"steady", "Steady state: producing and relaying in one process", runSteady},
 	{"history", "History: draining beside published rows", runHistory},
+	{"inbox", "Inbox: what handling an event once costs its transaction", runInbox},
 }

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// inboxLoads are the numbers of consumers, inboxBatch the events of a batch.
+var inboxLoads = []int{1, 8}
+
+const inboxBatch = 100
+
+// Competitors of this section.
+const (
+	effectName     = "the effect alone"
+	handInboxName  = "+ hand-written inbox row"
+	inboxName      = "+ inbox"
+	inboxOnesName  = "inbox, a transaction for each event"
+	inboxBatchName = "inbox, batches of 100"
+)
+
+// handInboxSchema is the inbox that people write by hand.
+const handInboxSchema = `
+CREATE TABLE bench_inbox (
+    consumer     text        NOT NULL,
+    event_id     text        NOT NULL,
+    processed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer, event_id)
+)`
+
+var inboxColumns = []Column{
+	{"tx/s", Count},
+	{"÷ hand-written", Ratio},
+	{"p50 µs", Count},
+	{"p99 µs", Count},
+	{"WAL B/tx", Count},
+}
+
+var batchColumns = []Column{{"events/s", Count}, {"÷ one by one", Ratio}, {"WAL B/event", Count}}
+
+// consumer is a way to handle an event, or several.
+type consumer struct {
+	name   string
+	events int // of one transaction
+	tx     func(ctx context.Context) error
+	stored func(ctx context.Context) (int64, error) // events that are known as processed; nil: nobody knows
+}
+
+func runInbox(ctx context.Context, e *env, s *Section) error {
+	s.note("A consumer's transaction, through database/sql: the effect is an order. The hand-written inbox row is INSERT ... ON CONFLICT DO NOTHING into a " +
+		"table of consumer and event id; a second copy would be seen by its row count.")
+	s.note("Batches: only the inbox, without an effect, by one goroutine.")
+	store, err := sqlonce.New(e.db, sqlonce.Config{Dialect: core.Postgres, Prefix: "bench_"})
+	if err != nil {
+		return err
+	}
+	if err := store.Migrate(ctx); err != nil {
+		return err
+	}
+	if err := e.exec(ctx, "TRUNCATE bench_order", handInboxSchema); err != nil {
+		return err
+	}
+	in := store.Inbox()
+	if err := e.checkInbox(ctx, in); err != nil {
+		return err
+	}
+
+	consumers := e.consumers(in)
+	for _, c := range inboxLoads {
+		t := s.table(fmt.Sprintf("%d at once", c), inboxColumns...)
+		if err := e.measureConsumers(ctx, t, consumers[:3], c); err != nil {
+			return err
+		}
+		t.divide("÷ hand-written", "tx/s", func(*Row) *Row { return t.find(handInboxName) })
+		t.settle()
+		s.atLeast(t.value(inboxName, "÷ hand-written"), 0.95, "%d at once: at least 0.95 × the hand-written inbox row", c)
+	}
+	t := s.table("events, one goroutine", batchColumns...)
+	if err := e.measureConsumers(ctx, t, consumers[3:], 1); err != nil {
+		return err
+	}
+	t.divide("÷ one by one", "events/s", func(*Row) *Row { return t.find(inboxOnesName) })
+	t.settle()
+	s.atLeast(t.value(inboxBatchName, "÷ one by one"), 15, "batches of %d at least 15 × one by one", inboxBatch)
+	return nil
+}
+
+// consumers are the competitors; those from the fourth on have no effect.
+func (e *env) consumers(in *sqlonce.Inbox) []consumer {
+	var next atomic.Int64
+	event := func() sqlonce.InboxEvent {
+		return sqlonce.InboxEvent{
+			InboxKey: sqlonce.InboxKey{Consumer: "billing", Handler: "invoice", EventID: core.NewEventID()},
+			Type:     benchType, Topic: benchTopic, Located: true, Partition: 1, Offset: next.Add(1),
+		}
+	}
+	begin := func(ctx context.Context, tx core.Tx) error {
+		state, _, err := in.Begin(ctx, tx, event())
+		return fresh(err, state)
+	}
+	byHand := func(ctx context.Context, tx core.Tx) error {
+		n, err := tx.Exec(ctx, "INSERT INTO bench_inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING", "billing", core.NewEventID())
+		if err == nil && n != 1 {
+			err = errors.New("a new event was taken for a duplicate")
+		}
+		return err
+	}
+	effect := func(ctx context.Context, tx core.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO bench_order (customer, amount, created_at) VALUES ($1, $2, now())", "ada", 4200)
+		return err
+	}
+	storedIn := func(table string) func(ctx context.Context) (int64, error) {
+		return func(ctx context.Context) (int64, error) { return e.count(ctx, "SELECT count(*) FROM "+table) }
+	}
+	inbox := storedIn("bench_inbox_event")
+	return []consumer{
+		{effectName, 1, func(ctx context.Context) error { return e.inTx(ctx, effect) }, nil},
+		{handInboxName, 1, func(ctx context.Context) error { return e.inTx(ctx, byHand, effect) }, storedIn("bench_inbox")},
+		{inboxName, 1, func(ctx context.Context) error { return e.inTx(ctx, begin, effect) }, inbox},
+		{inboxOnesName, 1, func(ctx context.Context) error { return e.inTx(ctx, begin) }, inbox},
+		{inboxBatchName, inboxBatch, func(ctx context.Context) error {
+			return e.inTx(ctx, func(ctx context.Context, tx core.Tx) error {
+				events := make([]sqlonce.InboxEvent, inboxBatch)
+				for i := range events {
+					events[i] = event()
+				}
+				states, err := in.BeginBatch(ctx, tx, events)
+				return fresh(err, states...)
+			})
+		}, inbox},
+	}
+}
+
+// fresh returns an error unless all events are new.
+func fresh(err error, states ...sqlonce.InboxState) error {
+	for _, s := range states {
+		if err == nil && s != sqlonce.InboxFresh {
+			err = fmt.Errorf("a new event is %s", s)
+		}
+	}
+	return err
+}
+
+// checkInbox requires that a second copy is seen, so that what is measured is an inbox that works.
+func (e *env) checkInbox(ctx context.Context, in *sqlonce.Inbox) error {
+	ev := sqlonce.InboxEvent{InboxKey: sqlonce.InboxKey{Consumer: "billing", Handler: "invoice", EventID: core.NewEventID()}}
+	for _, want := range []sqlonce.InboxState{sqlonce.InboxFresh, sqlonce.InboxProcessed} {
+		err := e.inTx(ctx, func(ctx context.Context, tx core.Tx) error {
+			state, _, err := in.Begin(ctx, tx, ev)
+			if err == nil && state != want {
+				err = fmt.Errorf("the event is %s, want %s", state, want)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inTx runs steps in a transaction.
+func (e *env) inTx(ctx context.Context, steps ...func(ctx context.Context, tx core.Tx) error) error {
+	tx, err := sqloutbox.Begin(ctx, e.db, nil, core.Postgres)
+	if err != nil {
+		return err
+	}
+	for _, step := range steps {
+		if err := step(ctx, tx); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	return tx.Commit()
+}
+
+// measureConsumers measures each in each round, and checks that every event is known afterwards.
+func (e *env) measureConsumers(ctx context.Context, t *Table, all []consumer, c int) error {
+	var chosen []consumer
+	for _, one := range all {
+		if e.opts.selects(one.name) {
+			chosen = append(chosen, one)
+			t.row(one.name, e.opts.Rounds)
+		}
+	}
+	return interleave(e.opts.Rounds, len(chosen), func(round, i int) error {
+		one, row := chosen[i], t.Rows[i]
+		e.progress.show("inbox, %d at once, round %d of %d: %s", c, round+1, e.opts.Rounds, one.name)
+		return labelled(ctx, one.name, func(ctx context.Context) error {
+			var before int64
+			var done atomic.Int64
+			if one.stored != nil {
+				var err error
+				if before, err = one.stored(ctx); err != nil {
+					return err
+				}
+			}
+			l, err := e.produce(ctx, c, e.opts.Duration, func(ctx context.Context) error {
+				err := one.tx(ctx)
+				if err == nil {
+					done.Add(int64(one.events))
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			wal, err := e.wal(ctx)
+			if err != nil {
+				return err
+			}
+			if one.stored != nil {
+				n, err := one.stored(ctx)
+				if err != nil {
+					return err
+				}
+				if n-before != done.Load() {
+					return fmt.Errorf("%d events are known as processed, %d were", n-before, done.Load())
+				}
+			}
+			t.set(row, round, t.Columns[0].Name, l.rate()*float64(one.events))
+			perEvent := float64(wal-l.wal) / float64(len(l.latencies)*one.events)
+			if t.column("p50 µs") < 0 {
+				t.set(row, round, "WAL B/event", perEvent)
+				return nil
+			}
+			t.set(row, round, "WAL B/tx", perEvent)
+			t.set(row, round, "p50 µs", percentile(l.latencies, 50))
+			t.set(row, round, "p99 µs", percentile(l.latencies, 99))
+			return nil
+		})
+	})
+}

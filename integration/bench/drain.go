@@ -146,9 +146,7 @@ func (d drained) rate() float64 { return float64(d.settled) / d.took.Seconds() }
 
 // timeDrain drains one backlog and checks that what is settled was published, once.
 func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, err error) {
-	// A checkpoint in the middle would be paid by whoever runs then. One before the seed also means that nobody pays for full pages.
-	// It needs rights that a server of somebody else may not give.
-	_, _ = e.db.ExecContext(ctx, "CHECKPOINT")
+	e.checkpoint(ctx) // before the seed, so that nobody pays for full pages
 	if err := r.seed(ctx); err != nil {
 		return d, fmt.Errorf("%s: seed: %w", r.name, err)
 	}

@@ -188,6 +188,7 @@ func (e *env) measureConsumers(ctx context.Context, t *Table, all []consumer, c 
 			t.row(one.name, e.opts.Rounds)
 		}
 	}
+	e.checkpoint(ctx)
 	return interleave(e.opts.Rounds, len(chosen), func(round, i int) error {
 		one, row := chosen[i], t.Rows[i]
 		e.progress.show("inbox, %d at once, round %d of %d: %s", c, round+1, e.opts.Rounds, one.name)

@@ -80,6 +80,7 @@ func runProducer(ctx context.Context, e *env, s *Section) (err error) {
 		if err := e.exec(ctx, "TRUNCATE bench_order, bench_outbox"); err != nil {
 			return err
 		}
+		e.checkpoint(ctx)
 		tables := map[string]*Table{}
 		rows := make([]*Row, len(producers))
 		for i, p := range producers {

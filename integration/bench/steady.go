@@ -91,6 +91,7 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 			t.row(c.name, e.opts.Rounds)
 		}
 	}
+	e.checkpoint(ctx)
 	err = interleave(e.opts.Rounds, len(competitors), func(round, i int) error {
 		row := t.Rows[i]
 		e.progress.show("steady, round %d of %d: %s", round+1, e.opts.Rounds, row.Name)

@@ -89,7 +89,7 @@ func becomeVictim(ctx context.Context, t *testing.T, db testdb.DB, run func(cont
 	t.Helper()
 	other := newRival(t, db)
 	defer other.close()
-	if db.Dialect == core.Postgres { // the victim is who looks first
+	if db.Dialect == core.Postgres { // the victim is who looks for deadlocks first, which is once in each wait
 		if err := run(ctx, "SET LOCAL deadlock_timeout = '10ms'"); err != nil {
 			return fmt.Errorf("prepare a deadlock: %w", err)
 		}
@@ -104,7 +104,9 @@ func becomeVictim(ctx context.Context, t *testing.T, db testdb.DB, run func(cont
 		_, err := other.tx.ExecContext(rivalCtx, "UPDATE rival SET n = n + 1 WHERE id = 1")
 		blocked <- err
 	}()
-	other.waitUntilBlocked()
+	if db.Dialect == core.Postgres { // InnoDB chooses the lighter one, whoever waits first
+		other.waitUntilBlocked()
+	}
 	err := run(ctx, "UPDATE rival SET n = n + 1 WHERE id = 2")
 	if rivalErr := <-blocked; rivalErr != nil {
 		t.Fatalf("the other transaction became the victim: %v", rivalErr)
@@ -115,9 +117,9 @@ func becomeVictim(ctx context.Context, t *testing.T, db testdb.DB, run func(cont
 // rival is a transaction that holds row 2 of table rival and waits for row 1.
 type rival struct {
 	*testing.T
-	pool    *sql.DB
-	tx      *sql.Tx
-	blocked string // counts 1 when it waits
+	pool *sql.DB
+	tx   *sql.Tx
+	pid  int64 // on PostgreSQL
 }
 
 func newRival(t *testing.T, db testdb.DB) *rival {
@@ -130,18 +132,12 @@ func newRival(t *testing.T, db testdb.DB) *rival {
 	if r.tx, err = r.pool.BeginTx(context.WithoutCancel(t.Context()), nil); err != nil {
 		t.Fatal(err)
 	}
-	id := "SELECT CONNECTION_ID()"
-	r.blocked = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = %d AND trx_state = 'LOCK WAIT'"
 	if db.Dialect == core.Postgres {
-		id = "SELECT pg_backend_pid()"
-		r.blocked = "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %d AND wait_event_type = 'Lock'"
 		r.exec("SET LOCAL deadlock_timeout = '10min'")
+		if err := r.tx.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&r.pid); err != nil {
+			t.Fatal(err)
+		}
 	}
-	var n int64
-	if err := r.tx.QueryRowContext(t.Context(), id).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	r.blocked = fmt.Sprintf(r.blocked, n)
 	r.exec("UPDATE rival SET n = n + 1 WHERE id = 2")
 	for n := range 100 { // the lighter transaction is the victim on InnoDB
 		r.exec(fmt.Sprintf("INSERT INTO rival (id, n) VALUES (%d, 0)", n+3))
@@ -156,12 +152,13 @@ func (r *rival) exec(query string) {
 	}
 }
 
+// waitUntilBlocked returns when a statement of r waits for a lock on PostgreSQL.
 func (r *rival) waitUntilBlocked() {
 	r.Helper()
-	// InnoDB gives the same answer again to who asks more often than every 100 ms.
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(120 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		var n int
-		if err := r.pool.QueryRowContext(r.Context(), r.blocked).Scan(&n); err != nil {
+		err := r.pool.QueryRowContext(r.Context(), "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'", r.pid).Scan(&n)
+		if err != nil {
 			r.Fatal(err)
 		}
 		if n == 1 {

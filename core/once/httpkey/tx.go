@@ -16,6 +16,8 @@ var errKept = errors.New("httpkey: only the response is kept")
 // minLockWait is how long a request waits for the lock of its key at least: taking a key that is free takes time too.
 const minLockWait = 250 * time.Millisecond
 
+const safeAgain = "Send the same request again with the same key: it is not carried out twice."
+
 // serveTx carries the request out in a transaction.
 func (c *call) serveTx() {
 	if _, nested := core.TxFromContext(c.r.Context()); nested {
@@ -88,9 +90,9 @@ func (c *call) refuseTx(err error) {
 	case errors.Is(err, once.ErrInProgress), errors.Is(err, once.ErrFingerprintMismatch), errors.Is(err, once.ErrAbandoned):
 		c.refuseEarly(err) // another came between two runs
 	case core.Retryable(err), errors.Is(err, core.ErrCommitUnknown), errors.Is(err, once.ErrStore):
-		c.refuse(storeUnavailable, "Send the same request again later.", err)
+		c.refuse(storeUnavailable, safeAgain, err)
 	default:
-		c.refuse(failed, "Nothing was changed.", err)
+		c.refuse(failed, safeAgain, err)
 	}
 }
 

@@ -1,0 +1,53 @@
+package httpkey_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	_, err := httpkey.New(httpkey.Config{
+		Keys: once.Config{Lease: -1}, Methods: []string{"GET", "post", ""}, Header: "a b", ReplayedHeader: "é", MaxBody: -1, RetryAfter: -time.Second,
+		KeepHeaders: []string{"set-cookie", "x:y"}, ProblemType: "a b",
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		"Store is missing", "Lease", "Keys.Store is missing", "Scope is missing", `"GET"`, `"post"`, `""`, `"a b" is not the name`, `"é"`, "MaxBody", "RetryAfter",
+		"set-cookie must not be kept", `"x:y"`, `"a b" is not a URI`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing about %s in: %v", want, err)
+		}
+	}
+}
+
+// leaseOnly is a store without a transaction form.
+type leaseOnly struct{ once.Store }
+
+func TestConfigOfTransactionForm(t *testing.T) {
+	repo := outboxtest.NewRepository()
+	everybody := func(*http.Request) string { return "all" }
+	for want, cfg := range map[string]httpkey.Config{
+		"needs Keys.TxStore":    {Keys: once.Config{Store: leaseOnly{repo.OnceStore()}}},
+		"FailOpen":              {Keys: once.Config{Store: repo.OnceStore()}, FailOpen: true},
+		"":                      {Keys: once.Config{TxStore: repo.OnceStore()}},
+		"Keys.Store is missing": {Keys: once.Config{TxStore: repo.OnceStore()}},
+	} {
+		cfg.Scope = everybody
+		if want != "Keys.Store is missing" {
+			cfg.Transactor = repo.Transactor()
+		}
+		err := cfg.Validate()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package httpkey_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// A payment in the transaction form. Here everything is in memory; in a service the store is sqlonce.New(db, ...) and the Transactor is
+// sqloutbox.NewTransactor(db, "") or that of the ORM's adapter.
+func Example() {
+	db := outboxtest.NewRepository()
+	keys, err := httpkey.New(httpkey.Config{
+		Keys:       once.Config{Store: db.OnceStore()},
+		Transactor: db.Transactor(),
+		Scope:      func(r *http.Request) string { return r.Header.Get("X-Customer") }, // a service asks its authentication
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	payments := 0
+	pay := func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := core.TxFromContext(r.Context()); ok { // sqloutbox.FromContext, gormoutbox.FromContext ...
+			payments++
+		}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "payment %d", payments)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", keys.Wrap(http.HandlerFunc(pay)))
+
+	send := func(key, body string) {
+		r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
+		r.Header.Set("X-Customer", "ada")
+		r.Header.Set("Idempotency-Key", key)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Printf("%d %s (replayed: %t)\n", w.Code, w.Body, w.Header().Get("Idempotency-Replayed") == "true")
+	}
+	send("k1", "42 EUR")
+	send("k1", "42 EUR")
+	send("k2", "42 EUR")
+	send("k1", "9000 EUR")
+	// Output:
+	// 201 payment 1 (replayed: false)
+	// 201 payment 1 (replayed: true)
+	// 201 payment 2 (replayed: false)
+	// 422 {"type":"https://github.com/ormoutbox/ormoutbox/problems/idempotency-key-reused","title":"Idempotency-Key was used for a different request","status":422,"detail":"Use a new key for a new request."} (replayed: false)
+}
+
+// Work that is done elsewhere: the lease form. The provider gets the key too, so that a crash between its answer and our record of it does not
+// pay twice.
+func ExampleKeyOf() {
+	keys, err := httpkey.New(httpkey.Config{
+		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
+		Scope: func(*http.Request) string { return "ada" },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /charges", keys.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		key, _ := httpkey.KeyOf(r.Context())
+		fmt.Println("provider called with", key)
+	})))
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/charges", nil)
+		r.Header.Set("Idempotency-Key", "k1")
+		mux.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	// Output:
+	// provider called with http/POST/POST %252Fcharges|ada|k1
+}
+
+// Counting outcomes, as a metric does.
+func ExampleObserver() {
+	count := map[httpkey.Outcome]int{}
+	keys, err := httpkey.New(httpkey.Config{
+		Keys:     once.Config{Store: outboxtest.NewOnceStore()},
+		Scope:    func(*http.Request) string { return "ada" },
+		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { count[i.Outcome]++ }}, // with a mutex, or a counter of a metrics library
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h := keys.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, key := range []string{"k1", "k1", "k2", ""} {
+		r := httptest.NewRequest(http.MethodPost, "/orders", nil)
+		if key != "" {
+			r.Header.Set("Idempotency-Key", key)
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	fmt.Println(count[httpkey.Executed], count[httpkey.Replayed], count[httpkey.MissingKey])
+	// Output: 2 1 1
+}

@@ -1,0 +1,314 @@
+package httpkey_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+)
+
+var errDown = errors.New("connection refused")
+
+// shaky is a store that can be down, for all or for one of its methods.
+type shaky struct {
+	once.Store
+	acquire, extend, complete atomic.Bool
+}
+
+func (s *shaky) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
+	if s.acquire.Load() {
+		return once.Acquired{}, errDown
+	}
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s *shaky) Extend(ctx context.Context, c once.Claim, lease time.Duration) error {
+	if s.extend.Load() {
+		return errDown
+	}
+	return s.Store.Extend(ctx, c, lease)
+}
+
+func (s *shaky) Complete(ctx context.Context, c once.Claim, res once.Result, ttl time.Duration) error {
+	if s.complete.Load() {
+		return errDown
+	}
+	return s.Store.Complete(ctx, c, res, ttl)
+}
+
+func newShakyAPI(t *testing.T, configure func(*httpkey.Config)) (*api, *shaky) {
+	t.Helper()
+	s := &shaky{}
+	a := newAPI(t, false, func(c *httpkey.Config) {
+		s.Store, c.Keys.Store = c.Keys.Store, s
+		if configure != nil {
+			configure(c)
+		}
+	})
+	return a, s
+}
+
+// Nothing is carried out while the store is down.
+func TestStoreDown(t *testing.T) {
+	a, s := newShakyAPI(t, nil)
+	s.acquire.Store(true)
+	wantProblem(t, a.do(request()), http.StatusServiceUnavailable, "idempotency-store-unavailable")
+	if info := a.wantOutcome(httpkey.StoreError); !errors.Is(info.Err, errDown) {
+		t.Errorf("told %v", info.Err)
+	}
+	a.wantRuns(0, 0)
+}
+
+// brokenTransactor cannot begin.
+type brokenTransactor struct{}
+
+func (brokenTransactor) RunInTx(context.Context, func(context.Context, core.Tx) error) error {
+	return errDown
+}
+
+func TestDatabaseDown(t *testing.T) {
+	a := newAPI(t, true, func(c *httpkey.Config) { c.Transactor = brokenTransactor{} })
+	wantProblem(t, a.do(request()), http.StatusServiceUnavailable, "idempotency-store-unavailable")
+	a.wantOutcome(httpkey.StoreError)
+	a.wantRuns(0, 0)
+}
+
+// Unless the service asks for it.
+func TestFailOpen(t *testing.T) {
+	a, s := newShakyAPI(t, func(c *httpkey.Config) { c.FailOpen = true })
+	s.acquire.Store(true)
+	for i := range 2 {
+		wantResponse(t, a.do(request()), http.StatusCreated, fmt.Sprintf("run %d", i+1), false)
+		if info := a.wantOutcome(httpkey.Bypassed); !errors.Is(info.Err, errDown) {
+			t.Errorf("told %v", info.Err)
+		}
+	}
+	a.wantRuns(2, 2)
+}
+
+// The store goes down while the handler works: the client gets the response of the work that was done.
+func TestStoreDownAfterTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := newShakyAPI(t, nil)
+		s.complete.Store(true)
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", false)
+		if info := a.wantOutcome(httpkey.Executed); !errors.Is(info.Err, errDown) || info.Fate != httpkey.Release {
+			t.Errorf("told %+v", info)
+		}
+		s.complete.Store(false)
+		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight") // until the lease ends
+		time.Sleep(30 * time.Second)
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false) // at least once
+	})
+}
+
+// crash leaves a key as a process does that dies while it works.
+func (a *api) crash() {
+	a.t.Helper()
+	probe := newAPI(a.t, false, nil)
+	probe.do(request())
+	key := probe.wantOutcome(httpkey.Executed).Key
+	if _, err := a.store.Acquire(a.t.Context(), once.Request{Key: key, Owner: "died", Lease: 30 * time.Second, TTL: time.Hour}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// A process died while it worked: its key is held until the lease ends, then the handler runs again.
+func TestCrashedAttempt(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		a.crash()
+		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight")
+		time.Sleep(30 * time.Second)
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", false)
+	})
+}
+
+// Or somebody has to look first.
+func TestCrashedAttemptRefused(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, func(c *httpkey.Config) { c.Keys.RefuseStale = true })
+		a.crash()
+		time.Sleep(31 * time.Second)
+		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-outcome-unknown")
+		a.wantOutcome(httpkey.OutcomeUnknown)
+		a.wantRuns(0, 0)
+	})
+}
+
+// A panic goes on, and the key is free.
+func TestPanic(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			a.pay(w, r)
+			panic("boom")
+		}
+		w := httptest.NewRecorder()
+		func() {
+			defer func() {
+				if v := recover(); v != "boom" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			a.server.ServeHTTP(w, request())
+		}()
+		if w.Body.Len() != 0 {
+			t.Errorf("the client saw %q", w.Body)
+		}
+		if info := a.wantOutcome(httpkey.Executed); !errors.Is(info.Err, httpkey.ErrPanicked) || info.Status != 0 || info.Fate != httpkey.Release {
+			t.Errorf("told %+v", info)
+		}
+		a.handler = a.pay
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false)
+		if tx {
+			a.wantRuns(2, 1)
+		}
+	})
+}
+
+// The lease is extended for as long as the handler works.
+func TestHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, false, nil)
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(10 * time.Minute)
+			a.pay(w, r)
+		}
+		first := a.goDo(request())
+		for range 5 {
+			time.Sleep(time.Minute)
+			wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight")
+		}
+		wantResponse(t, <-first, http.StatusCreated, "run 1", false)
+		a.wantRuns(1, 1)
+	})
+}
+
+// A handler that lost its lease is told so by its context, and its client gets the response of whoever took over.
+func TestLeaseLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := newShakyAPI(t, nil)
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			if a.runs.Load() == 1 {
+				<-r.Context().Done()
+				if err := context.Cause(r.Context()); !errors.Is(err, once.ErrLeaseLost) {
+					t.Errorf("the context ended because of %v", err)
+				}
+				time.Sleep(time.Minute) // it does not care
+			}
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(w, "run %d", a.runs.Load())
+		}
+		s.extend.Store(true)
+		first := a.goDo(request())
+		time.Sleep(31 * time.Second)
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false)
+		wantResponse(t, <-first, http.StatusCreated, "run 2", true)
+	})
+}
+
+// The same when that one has not finished yet.
+func TestLeaseLostToOneThatIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := newShakyAPI(t, nil)
+		a.handler = func(w http.ResponseWriter, r *http.Request) { time.Sleep(45 * time.Second) }
+		s.extend.Store(true)
+		first := a.goDo(request())
+		time.Sleep(31 * time.Second)
+		s.extend.Store(false)
+		second := a.goDo(request())
+		wantProblem(t, <-first, http.StatusConflict, "idempotency-key-in-flight")
+		wantResponse(t, <-second, http.StatusOK, "", false)
+	})
+}
+
+// The client leaves while the handler works: the work is finished, and the client's next attempt gets the response.
+func TestClientLeavesWhileTheHandlerWorks(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		ctx, leave := context.WithCancel(context.WithValue(t.Context(), http.ServerContextKey, "kept"))
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			leave()
+			time.Sleep(time.Second)
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the handler was stopped: %v", err)
+			}
+			if r.Context().Value(http.ServerContextKey) != "kept" {
+				t.Error("the values of the context are lost")
+			}
+			a.pay(w, r)
+		}
+		a.do(request().WithContext(ctx))
+		a.wantOutcome(httpkey.Executed)
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)
+		a.wantRuns(1, 1)
+	})
+}
+
+// The client leaves while it waits for another: nothing is done for it.
+func TestClientLeavesWhileItWaits(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			w.WriteHeader(http.StatusInternalServerError) // so that the key is free for the other
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		first, second := a.goDo(request()), a.goDo(request().WithContext(ctx))
+		leave()
+		if w := <-second; w.Body.Len() != 0 {
+			t.Errorf("answered %q", w.Body)
+		}
+		<-first
+		a.wantOutcome(httpkey.ClientGone)
+		a.wantOutcome(httpkey.Executed)
+		a.wantRuns(1, 0)
+
+		a.do(request().WithContext(ctx)) // it left even before
+		a.wantOutcome(httpkey.ClientGone)
+		a.wantRuns(1, 0)
+	})
+}
+
+// A deadline that somebody set on the request holds for the handler.
+func TestDeadline(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		wantResponse(t, a.do(request().WithContext(ctx)), http.StatusServiceUnavailable, "", false)
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// A response that is streamed ends with its client.
+func TestClientLeavesStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, false, nil)
+		ctx, leave := context.WithCancel(t.Context())
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			w.(http.Flusher).Flush()
+			leave()
+			<-r.Context().Done()
+		}
+		a.do(request().WithContext(ctx))
+		a.wantOutcome(httpkey.Executed)
+	})
+}

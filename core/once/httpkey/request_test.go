@@ -1,0 +1,169 @@
+package httpkey_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+)
+
+// Method, path, query, media type and body make a request what it is; nothing else does.
+func TestFingerprint(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		for name, tc := range map[string]struct {
+			change func(r *http.Request)
+			same   bool
+		}{
+			"nothing":           {func(*http.Request) {}, true},
+			"another header":    {func(r *http.Request) { r.Header.Set("User-Agent", "x") }, true},
+			"order of query":    {func(r *http.Request) { r.URL.RawQuery = "b=2&a=1&a=3" }, true},
+			"charset":           {func(r *http.Request) { r.Header.Set("Content-Type", "Application/JSON; charset=utf-8") }, true},
+			"body":              {func(r *http.Request) { setBody(r, `{"cents":101}`) }, false},
+			"blanks in body":    {func(r *http.Request) { setBody(r, `{"cents": 100}`) }, false},
+			"no body":           {func(r *http.Request) { setBody(r, "") }, false},
+			"query":             {func(r *http.Request) { r.URL.RawQuery = "a=1&a=3&b=9" }, false},
+			"order of values":   {func(r *http.Request) { r.URL.RawQuery = "a=3&a=1&b=2" }, false},
+			"no query":          {func(r *http.Request) { r.URL.RawQuery = "" }, false},
+			"broken query":      {func(r *http.Request) { r.URL.RawQuery = "a=%zz" }, false},
+			"media type":        {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, false},
+			"no media type":     {func(r *http.Request) { r.Header.Del("Content-Type") }, false},
+			"broken media type": {func(r *http.Request) { r.Header.Set("Content-Type", "a b") }, false},
+			"path":              {func(r *http.Request) { r.URL.Path = "/payments/8" }, false},
+		} {
+			a := newAPI(t, tx, nil)
+			make := func() *http.Request {
+				return requestWith(func(r *http.Request) { r.URL.Path, r.URL.RawQuery = "/payments/7", "a=1&b=2&a=3" })
+			}
+			a.do(make())
+			r := make()
+			tc.change(r)
+			w := a.do(r)
+			if same := w.Code == http.StatusCreated; same != tc.same || !same && w.Code != http.StatusUnprocessableEntity {
+				t.Errorf("%s: answered %d %s", name, w.Code, w.Body)
+			}
+			a.wantRuns(1, 1)
+		}
+	})
+}
+
+func TestCanonicalJSON(t *testing.T) {
+	a := newAPI(t, false, func(c *httpkey.Config) { c.Canonical = httpkey.CanonicalJSON })
+	const first = `{"to":"bob","cents":100,"tags":["a","b"]}`
+	a.do(requestWith(func(r *http.Request) { setBody(r, first) }))
+	for body, want := range map[string]int{
+		`{ "cents": 100, "tags": ["a", "b"], "to": "\u0062ob" }`: 201,
+		`{"to":"bob","cents":100.0,"tags":["a","b"]}`:            422,
+		`{"to":"bob","cents":100,"tags":["b","a"]}`:              422,
+		`{"to":"bob","cents":100}`:                               422,
+		first + `{}`:                                             422,
+		first[1:]:                                                422,
+		"":                                                       422,
+	} {
+		if w := a.do(requestWith(func(r *http.Request) { setBody(r, body) })); w.Code != want {
+			t.Errorf("%s: answered %d, want %d", body, w.Code, want)
+		}
+	}
+	const plain = "text/plain"
+	for i, body := range []string{`{"a":1}`, `{"a": 1}`} {
+		w := a.do(requestWith(func(r *http.Request) {
+			r.Header.Set("Idempotency-Key", "text")
+			r.Header.Set("Content-Type", plain)
+			setBody(r, body)
+		}))
+		if want := []int{201, 422}[i]; w.Code != want {
+			t.Errorf("%s %s: answered %d, want %d", plain, body, w.Code, want)
+		}
+	}
+}
+
+// A body that is too large to be compared is refused, whether its length was told or not.
+func TestBodyTooLarge(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, func(c *httpkey.Config) { c.MaxBody = 10 })
+		for _, told := range []bool{true, false} {
+			r := requestWith(func(r *http.Request) { setBody(r, strings.Repeat("x", 11)) })
+			if !told {
+				r.ContentLength = -1
+			}
+			wantProblem(t, a.do(r), http.StatusRequestEntityTooLarge, "idempotency-request-too-large")
+			a.wantOutcome(httpkey.BodyTooLarge)
+		}
+		a.wantRuns(0, 0)
+		a.do(requestWith(func(r *http.Request) { setBody(r, strings.Repeat("x", 10)) }))
+		a.wantRuns(1, 1)
+	})
+}
+
+func TestBodyUnreadable(t *testing.T) {
+	a := newAPI(t, false, nil)
+	broken := errors.New("broken")
+	w := a.do(requestWith(func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(broken)) }))
+	wantProblem(t, w, http.StatusBadRequest, "idempotency-request-unreadable")
+	if info := a.wantOutcome(httpkey.UnreadableBody); !errors.Is(info.Err, broken) {
+		t.Errorf("told %v", info.Err)
+	}
+	a.wantRuns(0, 0)
+}
+
+// The handler gets the request as it came: body, path values, headers. It learns the key.
+func TestHandlerSeesTheRequest(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			key, ok := httpkey.KeyOf(r.Context())
+			fmt.Fprint(w, string(body), err, r.PathValue("id"), r.Pattern, r.Header.Get("X-User"), key, ok)
+		}
+		w := a.do(requestWith(func(r *http.Request) { r.URL.Path = "/payments/7" }))
+		const want = `{"cents":100}<nil>7/payments/{id}adahttp/POST/%252Fpayments%252F{id}|ada|k1true`
+		if got := strings.ReplaceAll(w.Body.String(), " ", ""); got != want {
+			t.Errorf("the handler saw %s, want %s", got, want)
+		}
+		if _, ok := httpkey.KeyOf(t.Context()); ok {
+			t.Error("a key without a request")
+		}
+	})
+}
+
+// Files of a form that the handler parsed are deleted after it.
+func TestMultipart(t *testing.T) {
+	a := newAPI(t, true, nil)
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, _ := form.CreateFormFile("file", "a.txt")
+	part.Write(make([]byte, 100))
+	form.Close()
+	a.handler = func(_ http.ResponseWriter, r *http.Request) {
+		t.Setenv("TMPDIR", t.TempDir())
+		if err := r.ParseMultipartForm(1); err != nil { // into a file
+			t.Error(err)
+			return
+		}
+		opened, err := r.MultipartForm.File["file"][0].Open()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		opened.Close()
+		a.handler = func(http.ResponseWriter, *http.Request) {}
+		form := r.MultipartForm
+		t.Cleanup(func() {
+			if f, err := form.File["file"][0].Open(); err == nil {
+				f.Close()
+				t.Error("the file is still there")
+			}
+		})
+	}
+	a.do(requestWith(func(r *http.Request) {
+		setBody(r, body.String())
+		r.Header.Set("Content-Type", form.FormDataContentType())
+	}))
+	a.wantRuns(1, 0)
+}

@@ -1,0 +1,380 @@
+package httpkey_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// Which statuses are kept, and what becomes of the effects of the handler.
+func TestFateOfStatus(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		for status, fate := range map[int]httpkey.Fate{
+			200: httpkey.Commit, 201: httpkey.Commit, 202: httpkey.Commit, 204: httpkey.Commit, 302: httpkey.Commit, 303: httpkey.Commit, 304: httpkey.Commit,
+			400: httpkey.Keep, 402: httpkey.Keep, 404: httpkey.Keep, 410: httpkey.Keep, 422: httpkey.Keep,
+			401: httpkey.Release, 403: httpkey.Release, 408: httpkey.Release, 409: httpkey.Release, 425: httpkey.Release, 429: httpkey.Release,
+			500: httpkey.Release, 502: httpkey.Release, 503: httpkey.Release, 504: httpkey.Release,
+		} {
+			a := newAPI(t, tx, nil)
+			a.handler = func(w http.ResponseWriter, r *http.Request) {
+				a.effect(r)
+				w.WriteHeader(status)
+			}
+			runs, effects := 1, 1
+			for i := range 2 {
+				w := a.do(request())
+				replayed := i == 1 && fate != httpkey.Release
+				wantResponse(t, w, status, "", replayed)
+				if replayed {
+					a.wantOutcome(httpkey.Replayed)
+				} else if info := a.wantOutcome(httpkey.Executed); info.Fate != fate || info.Status != status {
+					t.Errorf("%d: told %+v, want %s", status, info, fate)
+				}
+			}
+			if fate == httpkey.Release {
+				runs, effects = 2, 2
+			}
+			if tx && fate != httpkey.Commit {
+				effects = 0
+			}
+			a.wantRuns(runs, effects)
+			if t.Failed() {
+				t.Fatalf("status %d", status)
+			}
+		}
+	})
+}
+
+// Config.Fate may keep a 500, as some APIs do, and commit with a 4xx.
+func TestOwnFate(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, func(c *httpkey.Config) { c.Fate = func(int) httpkey.Fate { return httpkey.Commit } })
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			a.effect(r)
+			http.Error(w, "broken", http.StatusInternalServerError)
+		}
+		a.do(request())
+		wantResponse(t, a.do(request()), http.StatusInternalServerError, "broken\n", true)
+		a.wantRuns(1, 1)
+	})
+}
+
+// The first response has all headers, a replay those that may be kept.
+func TestHeaders(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, func(c *httpkey.Config) { c.KeepHeaders = []string{"x-request-cost"} })
+		kept := map[string]string{
+			"Content-Type": "text/csv", "Content-Encoding": "identity", "Etag": `"1"`, "Location": "/x", "Vary": "Accept", "X-Request-Cost": "7",
+		}
+		secret := map[string]string{
+			"Set-Cookie": "session=1", "Authorization": "Bearer x", "Www-Authenticate": "Basic", "X-Trace": "1", "Connection": "close",
+			"Keep-Alive": "1", "Upgrade": "x",
+		}
+		a.handler = func(w http.ResponseWriter, _ *http.Request) {
+			for _, m := range []map[string]string{kept, secret} {
+				for k, v := range m {
+					w.Header().Set(k, v)
+				}
+			}
+			w.Header().Add("Vary", "Origin")
+			io.WriteString(w, "body")
+			w.Header().Set("Location", "/too/late")
+		}
+		for i := range 2 {
+			w := a.do(request())
+			wantResponse(t, w, http.StatusOK, "body", i == 1)
+			for k, v := range kept {
+				if got := w.Header().Get(k); got != v {
+					t.Errorf("response %d: %s is %q, want %q", i+1, k, got, v)
+				}
+			}
+			if got := w.Header().Values("Vary"); len(got) != 2 {
+				t.Errorf("response %d: Vary is %q", i+1, got)
+			}
+			for k := range secret {
+				if got := w.Header().Get(k); (got != "") != (i == 0) {
+					t.Errorf("response %d: %s is %q", i+1, k, got)
+				}
+			}
+		}
+	})
+}
+
+// What a middleware outside has set reaches the client, and the handler may change it.
+func TestHeadersOfOuterMiddleware(t *testing.T) {
+	a := newAPI(t, false, nil)
+	a.handler = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Del("X-Mode")
+		a.pay(w, r)
+	}
+	for range 2 {
+		w := httptest.NewRecorder()
+		w.Header().Set("X-Request-Id", "r1")
+		w.Header().Set("X-Mode", "default")
+		a.server.ServeHTTP(w, request())
+		if w.Header().Get("X-Request-Id") != "r1" {
+			t.Errorf("headers %v", w.Header())
+		}
+		if first := w.Header().Get("Idempotency-Replayed") == ""; first && w.Header().Get("X-Mode") != "" {
+			t.Errorf("headers %v", w.Header())
+		}
+	}
+}
+
+func TestBodyNotAllowed(t *testing.T) {
+	a := newAPI(t, true, nil)
+	a.handler = func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+		if _, err := io.WriteString(w, "x"); !errors.Is(err, http.ErrBodyNotAllowed) {
+			t.Errorf("Write: %v", err)
+		}
+	}
+	for i := range 2 {
+		wantResponse(t, a.do(request()), http.StatusNoContent, "", i == 1)
+	}
+}
+
+// serve runs a on a real server, where connections can be hijacked and clients can leave.
+func (a *api) serve() *httptest.Server {
+	srv := httptest.NewServer(a.server)
+	a.t.Cleanup(srv.Close)
+	return srv
+}
+
+func send(t *testing.T, srv *httptest.Server, body string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/payments", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "k1")
+	r.Header.Set("X-User", "ada")
+	resp, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// recorded has what is left of a response.
+func recorded(t *testing.T, resp *http.Response) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	for k, v := range resp.Header {
+		w.Header()[k] = v
+	}
+	w.WriteHeader(resp.StatusCode)
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// In the lease form a flushed response goes to the client at once and is not kept; the work is done nevertheless.
+func TestFlushInLeaseForm(t *testing.T) {
+	a := newAPI(t, false, nil)
+	read := make(chan struct{})
+	a.handler = func(w http.ResponseWriter, r *http.Request) {
+		a.effect(r)
+		w.Header().Set("Trailer", "X-Sum")
+		io.WriteString(w, "first ")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-read
+		io.WriteString(w, "second")
+		w.Header().Set("X-Sum", "12")
+	}
+	srv := a.serve()
+	resp := send(t, srv, "")
+	buf := make([]byte, len("first "))
+	if _, err := io.ReadFull(resp.Body, buf); err != nil || string(buf) != "first " {
+		t.Fatalf("read %q: %v", buf, err)
+	}
+	close(read)
+	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "second" || resp.Trailer.Get("X-Sum") != "12" {
+		t.Errorf("read %q, trailer %v: %v", rest, resp.Trailer, err)
+	}
+	wantProblem(t, recorded(t, send(t, srv, "")), http.StatusConflict, "idempotency-response-not-kept")
+	a.wantRuns(1, 1)
+	a.wantOutcome(httpkey.Executed)
+	a.wantOutcome(httpkey.NotKept)
+}
+
+// A streamed response that is an error releases the key as any other.
+func TestFlushedErrorReleases(t *testing.T) {
+	a := newAPI(t, false, nil)
+	a.handler = func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadGateway)
+		w.(http.Flusher).Flush()
+	}
+	for range 2 {
+		wantResponse(t, a.do(request()), http.StatusBadGateway, "", false)
+	}
+	a.wantRuns(2, 0)
+}
+
+// In the transaction form nobody sees anything before the commit, so flushing does nothing and the response is kept.
+func TestFlushInTransactionForm(t *testing.T) {
+	a := newAPI(t, true, nil)
+	a.handler = func(w http.ResponseWriter, r *http.Request) {
+		a.pay(w, r)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+	}
+	w := a.do(request())
+	wantResponse(t, w, http.StatusCreated, "run 1", false)
+	if w.Flushed {
+		t.Error("flushed")
+	}
+	wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)
+}
+
+func TestHijackInLeaseForm(t *testing.T) {
+	a := newAPI(t, false, nil)
+	a.handler = func(w http.ResponseWriter, r *http.Request) {
+		a.effect(r)
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(rw, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhijacked")
+		rw.Flush()
+		if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrHijacked) {
+			t.Errorf("Write: %v", err)
+		}
+	}
+	srv := a.serve()
+	wantResponse(t, recorded(t, send(t, srv, "")), http.StatusOK, "hijacked", false)
+	wantProblem(t, recorded(t, send(t, srv, "")), http.StatusConflict, "idempotency-response-not-kept")
+	a.wantRuns(1, 1)
+}
+
+func TestHijackInTransactionForm(t *testing.T) {
+	a := newAPI(t, true, nil)
+	a.handler = func(w http.ResponseWriter, r *http.Request) {
+		if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Hijack: %v", err)
+		}
+		a.pay(w, r)
+	}
+	srv := a.serve()
+	wantResponse(t, recorded(t, send(t, srv, "")), http.StatusCreated, "run 1", false)
+}
+
+// deadlines is a ResponseWriter of which http.ResponseController can ask more.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error { d.set = t; return nil }
+func (d *deadlines) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, errors.New("not this one")
+}
+
+func TestResponseControllerUnwraps(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		deadline := time.Now().Add(time.Minute)
+		a.handler = func(w http.ResponseWriter, r *http.Request) {
+			if err := http.NewResponseController(w).SetWriteDeadline(deadline); err != nil {
+				t.Error(err)
+			}
+			if _, _, err := w.(http.Hijacker).Hijack(); err == nil { // that failed: the response is kept all the same
+				t.Error("hijacked")
+			}
+			a.pay(w, r)
+		}
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		a.server.ServeHTTP(w, request())
+		if !w.set.Equal(deadline) {
+			t.Errorf("deadline %s", w.set)
+		}
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)
+	})
+}
+
+// A response beyond the limit: in the lease form the client gets it, because the work is done, and a repetition does not do it again.
+func TestResponseTooLargeInLeaseForm(t *testing.T) {
+	big := strings.Repeat("x", 101)
+	for name, handler := range map[string]http.HandlerFunc{
+		"at once":   func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, big) },
+		"in pieces": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, big[:60]); io.WriteString(w, big[60:]) },
+		"header": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", strings.Repeat("x", once.MaxMeta))
+			io.WriteString(w, big[:100]) // that much could be kept
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, false, func(c *httpkey.Config) { c.Keys.MaxResult = 100 })
+			a.handler = func(w http.ResponseWriter, r *http.Request) {
+				a.effect(r)
+				handler(w, r)
+			}
+			if w := a.do(request()); w.Code != http.StatusOK || w.Body.Len() < 100 {
+				t.Errorf("answered %d with %d bytes", w.Code, w.Body.Len())
+			}
+			wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-response-not-kept")
+			a.wantRuns(1, 1)
+		})
+	}
+}
+
+// In the transaction form it is an error, and nothing has happened.
+func TestResponseTooLargeInTransactionForm(t *testing.T) {
+	a := newAPI(t, true, func(c *httpkey.Config) { c.Keys.MaxResult = 100 })
+	var header atomic.Bool
+	a.handler = func(w http.ResponseWriter, r *http.Request) {
+		a.effect(r)
+		if header.Load() {
+			w.Header().Set("Link", strings.Repeat("x", once.MaxMeta))
+			return
+		}
+		if _, err := w.Write(make([]byte, 101)); !errors.Is(err, httpkey.ErrResponseTooLarge) {
+			t.Errorf("Write: %v", err)
+		}
+	}
+	for range 2 {
+		wantProblem(t, a.do(request()), http.StatusInternalServerError, "idempotency-failed")
+		if info := a.wantOutcome(httpkey.StoreError); !errors.Is(info.Err, httpkey.ErrResponseTooLarge) {
+			t.Errorf("told %v", info.Err)
+		}
+		header.Store(true)
+	}
+	a.wantRuns(2, 0)
+}
+
+// What another user of the store has put under the key is not taken for a response.
+func TestForeignResult(t *testing.T) {
+	store := outboxtest.NewOnceStore()
+	a := newAPI(t, false, func(c *httpkey.Config) { c.Keys.Store = store })
+	a.do(request())
+	key := a.wantOutcome(httpkey.Executed).Key
+	key.ID = "k2"
+	claimed, err := store.Acquire(t.Context(), once.Request{Key: key, Owner: "x", Lease: time.Second, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Complete(t.Context(), once.Claim{Key: key, Owner: "x", Fence: claimed.Fence}, once.Result{Data: []byte("x")}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	w := a.do(requestWith(func(r *http.Request) { r.Header.Set("Idempotency-Key", "k2") }))
+	wantProblem(t, w, http.StatusInternalServerError, "idempotency-failed")
+}

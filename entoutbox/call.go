@@ -24,16 +24,17 @@ type call struct {
 	bulk *bulk // creates only
 	slot int   // position in bulk
 
-	inserted  bool // the statement has been seen; in a bulk only the last call sees it
+	inserted  bool // its INSERT has been seen; in a bulk only the last call sees one
 	onCollide collision
 }
 
 // bulk is what the creates of one CreateBulk share. Its entities pass through the hook one within the other, so that the last one is done
-// first; their events are recorded in the order of the builders, by the first one, when all are done.
+// first; their events are recorded in the order of the builders, by the first one, when all are done. A single create is a bulk of one.
+// It is guarded by the lock of the transaction.
 type bulk struct {
-	calls  []*call
-	events [][]core.Event // by slot
-	done   bool
+	onCollide collision      // of the latest INSERT that was seen
+	events    [][]core.Event // by slot
+	done      bool
 }
 
 // collision is what an INSERT does with a row that is there already.
@@ -53,9 +54,7 @@ func callOf(ctx context.Context) *call {
 }
 
 func newCall(ctx context.Context, h *hook, m ent.Mutation) *call {
-	c := &call{hook: h, mutation: m, within: callOf(ctx), op: opOf(m)}
-	c.id, c.hasID = idOf(m)
-	return c
+	return &call{hook: h, mutation: m, within: callOf(ctx), op: opOf(m)}
 }
 
 func opOf(m ent.Mutation) core.Op {
@@ -93,8 +92,11 @@ func (c *call) cause() *call {
 	return w
 }
 
-// identified reports whether it is known, or will be, which entity is changed.
-func (c *call) identified() bool { return c.op == core.OpCreate || c.id != "" }
+// identify reports whether it is known, or will be, which entity is changed.
+func (c *call) identify() bool {
+	c.id, c.hasID = idOf(c.mutation)
+	return c.op == core.OpCreate || c.id != ""
+}
 
 // begin takes the place of the call among those of its transaction. A create within the latest create of the same type, and not caused
 // by it, is the next one of a bulk: Ent calls them with the context of the whole.
@@ -110,14 +112,13 @@ func (c *call) begin(t *tx) {
 			continue
 		}
 		if o.mutation.Type() == c.mutation.Type() && o.cause() == c.cause() && !o.inserted {
-			c.bulk, c.slot = o.bulk, len(o.bulk.calls)
+			c.bulk, c.slot = o.bulk, len(o.bulk.events)
 		}
 		break
 	}
 	if c.bulk == nil {
 		c.bulk = &bulk{}
 	}
-	c.bulk.calls = append(c.bulk.calls, c)
 	c.bulk.events = append(c.bulk.events, nil)
 	t.open = append(t.open, c)
 }
@@ -126,8 +127,11 @@ func (c *call) begin(t *tx) {
 func (c *call) end() {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
-	if i := slices.Index(c.tx.open, c); i >= 0 {
-		c.tx.open = slices.Delete(c.tx.open, i, i+1)
+	for i, o := range slices.Backward(c.tx.open) {
+		if o == c {
+			c.tx.open = slices.Delete(c.tx.open, i, i+1)
+			return
+		}
 	}
 }
 
@@ -135,7 +139,7 @@ func (c *call) end() {
 // hooks do come later or under calls of their own. An error refuses the statement.
 func noteInsert(ctx context.Context, query string) error {
 	c := callOf(ctx)
-	if c == nil || c.bulk == nil || c.inserted || !strings.HasPrefix(query, "INSERT") {
+	if c == nil || c.bulk == nil || !strings.HasPrefix(query, "INSERT") {
 		return nil
 	}
 	mode := collisionFails
@@ -145,24 +149,43 @@ func noteInsert(ctx context.Context, query string) error {
 	case strings.Contains(query, " ON CONFLICT"), strings.Contains(query, " ON DUPLICATE KEY"):
 		mode = collisionUpdates
 	}
-	for w := c; w != nil && w.mutation == c.mutation; w = w.within { // other hooks around the same mutation
-		if w.bulk != nil {
-			w.note(mode)
-		}
+	if !c.note(mode) {
+		return nil
 	}
-	if mode == collisionSkips && len(c.bulk.calls) > 1 {
+	for w := c.within; w != nil && w.mutation == c.mutation; w = w.within { // other hooks around the same mutation
+		w.note(mode)
+	}
+	if _, many := c.collision(); many && mode == collisionSkips {
 		return c.hook.ob.keyless(ctx, c.mutation, "in bulk with DoNothing does not say which rows were there already")
 	}
 	return nil
 }
 
-// note tells the whole bulk.
-func (c *call) note(mode collision) {
+// note keeps what the call's own INSERT does. It reports false when that was seen before.
+func (c *call) note(mode collision) bool {
+	if c.bulk == nil {
+		return false
+	}
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
-	for _, sibling := range c.bulk.calls {
-		sibling.inserted, sibling.onCollide = true, mode
+	if c.inserted {
+		return false
 	}
+	c.inserted, c.onCollide, c.bulk.onCollide = true, mode, mode
+	return true
+}
+
+// collision returns what the INSERT does that stores the entity, and whether it stores others too.
+func (c *call) collision() (mode collision, many bool) {
+	if c.bulk == nil {
+		return collisionFails, false
+	}
+	c.tx.mu.Lock()
+	defer c.tx.mu.Unlock()
+	if many = len(c.bulk.events) > 1; c.inserted {
+		return c.onCollide, many
+	}
+	return c.bulk.onCollide, many
 }
 
 // capture asks the mappers for the events of a mutation that was executed, and records them.
@@ -170,13 +193,14 @@ func (c *call) capture(ctx context.Context, v ent.Value) error {
 	if n, ok := v.(int); ok && n == 0 && c.op != core.OpCreate {
 		return nil // nothing was changed
 	}
-	if c.op == core.OpCreate && c.onCollide != collisionFails {
+	mode, many := c.collision()
+	if mode != collisionFails {
 		c.op = core.OpUpsert
 	}
 	var events []core.Event
-	if c.op != core.OpUpsert || c.onCollide != collisionSkips || len(c.bulk.calls) == 1 {
+	if mode != collisionSkips || !many { // else keyless has let it pass
 		var err error
-		if events, err = c.events(ctx, v); err != nil {
+		if events, err = c.events(ctx, v, many); err != nil {
 			return err
 		}
 	}
@@ -187,8 +211,8 @@ func (c *call) capture(ctx context.Context, v ent.Value) error {
 	return err
 }
 
-func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
-	id := c.aggregateID()
+func (c *call) events(ctx context.Context, v ent.Value, many bool) ([]core.Event, error) {
+	id := c.aggregateID(many)
 	ctx = core.ContextWithTx(context.WithValue(c.context(ctx), opKey{}, c.op), c.tx.core)
 	var all []core.Event
 	for _, mapper := range c.hook.mappers {
@@ -213,8 +237,8 @@ func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
 }
 
 // aggregateID returns the id of the entity, "" when it has none, or nobody knows it.
-func (c *call) aggregateID() string {
-	if c.op == core.OpUpsert && len(c.bulk.calls) > 1 && c.tx.driver.dialect == core.MySQL {
+func (c *call) aggregateID(many bool) string {
+	if c.op == core.OpUpsert && many && c.tx.driver.dialect == core.MySQL {
 		return c.id // Ent counts up from the first: wrong for rows that were there already
 	}
 	if id, _ := idOf(c.mutation); id != "" {

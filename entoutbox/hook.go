@@ -98,7 +98,7 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 	if !h.takes(m) {
 		return next.Mutate(c.context(ctx), m)
 	}
-	if !c.identified() {
+	if !c.identify() {
 		if err := h.ob.keyless(ctx, m, "does not say which rows it changes"); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"entgo.io/ent"
@@ -45,11 +46,14 @@ type world struct {
 
 type recording struct {
 	*outboxtest.Repository
+	mu     sync.Mutex
 	calls  int
 	events []string
 }
 
 func (r *recording) Insert(_ context.Context, _ core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.calls++
 	for _, row := range req.Rows {
 		r.events = append(r.events, row.Event.Type+" "+row.Event.AggregateID)
@@ -57,14 +61,18 @@ func (r *recording) Insert(_ context.Context, _ core.Tx, req core.InsertRequest)
 	return make([]core.Inserted, len(req.Rows)), nil
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, options ...func(*entoutbox.Config)) *world {
 	t.Helper()
 	w := &world{T: t, repo: &recording{Repository: outboxtest.NewRepository()}}
 	shared, err := core.New(core.Config{Repository: w.repo})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.ob, err = entoutbox.New(&fakeDriver{}, entoutbox.Config{Outbox: shared}); err != nil {
+	cfg := entoutbox.Config{Outbox: shared}
+	for _, set := range options {
+		set(&cfg)
+	}
+	if w.ob, err = entoutbox.New(&fakeDriver{}, cfg); err != nil {
 		t.Fatal(err)
 	}
 	if w.tx, err = w.ob.Driver().Tx(t.Context()); err != nil {
@@ -196,6 +204,10 @@ func TestHookBulkWithDoNothing(t *testing.T) {
 	}
 	w.check(w.bulk(t.Context(), hooks, skip, w.create("alone", 3)))
 	w.want("alone.upsert 3")
+
+	w = newWorld(t, func(c *entoutbox.Config) { c.AllowKeyless = true })
+	w.check(w.bulk(t.Context(), []ent.Hook{w.ob.Hook(byName)}, skip, w.create("a", 1), w.create("b", 2)))
+	w.want()
 }
 
 func TestHookBulkThatFails(t *testing.T) {
@@ -234,6 +246,42 @@ func TestHookNestedCreate(t *testing.T) {
 			w.check(w.bulk(t.Context(), hooks, insert, w.create("a", 1), w.create("b", 2)))
 			w.want("nested.upsert 9", "nested.upsert 9", "a.create 1", "b.create 2")
 		})
+	}
+}
+
+// Several goroutines may create in one transaction, one statement at a time as database/sql has it: nothing is lost.
+func TestHookConcurrentCreates(t *testing.T) {
+	w := newWorld(t)
+	hooks := []ent.Hook{w.ob.Hook(byName)}
+	var lock sync.Mutex
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			query, name := insert, "insert"
+			if i%2 == 0 {
+				query, name = upsert, "upsert"
+			}
+			if err := mutate(t.Context(), w.create(name, i+1), hooks, func(ctx context.Context) (ent.Value, error) {
+				lock.Lock()
+				defer lock.Unlock()
+				return w.statement(query)(ctx)
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range 50 {
+		want := fmt.Sprint("insert.create ", i+1)
+		if i%2 == 0 {
+			want = fmt.Sprint("upsert.upsert ", i+1)
+		}
+		if !slices.Contains(w.repo.events, want) {
+			t.Errorf("no event %q", want)
+		}
+	}
+	if n := len(w.repo.events); n != 50 {
+		t.Errorf("%d events, want 50", n)
 	}
 }
 

@@ -19,7 +19,8 @@ type Tx interface {
 // and rolls back when fn returns an error or panics. The context given to fn carries the transaction: Publish finds it there, and mutations of
 // tx with that context are captured even when the client was generated without the feature sql/execquery.
 //
-// Within a transaction of the same database, fn runs in a savepoint, with the tx of that transaction.
+// Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction. To find out whether it is the same, begin is called
+// with a context in which nothing can be begun: it should pass errors on at once.
 //
 // WithTx does not commit a transaction that the database may have rolled back behind fn, because fn ignored a deadlock, say: it
 // returns an error wrapping ErrTxAborted. A client that was not made with Driver is refused with ErrNotWrapped.

@@ -77,7 +77,7 @@ func ExampleKeyOf() {
 		mux.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	// Output:
-	// provider called with http/POST/POST %252Fcharges|ada|k1
+	// provider called with http/POST /charges|ada|k1
 }
 
 // Counting outcomes, as a metric does.

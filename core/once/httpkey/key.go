@@ -84,9 +84,10 @@ func route(r *http.Request) string {
 
 // makeKey puts the parts together. Texts that a once.Key cannot hold are replaced by their hashes.
 func makeKey(method, route, scope, id string) once.Key {
-	k := once.Key{Scope: once.Scope("http", method, route), Tenant: scope, ID: id}
+	// A pattern may begin with the method, which is there in any case: "http/POST /payments/{id}".
+	k := once.Key{Scope: scopePrefix + method + " " + strings.TrimPrefix(route, method+" "), Tenant: scope, ID: id}
 	if unfit(k.Scope, once.MaxScope) {
-		k.Scope = once.Scope("http", digest(k.Scope))
+		k.Scope = scopePrefix + digest(k.Scope)
 	}
 	if unfit(k.Tenant, once.MaxTenant) {
 		k.Tenant = digest(k.Tenant)
@@ -94,7 +95,10 @@ func makeKey(method, route, scope, id string) once.Key {
 	return k
 }
 
-const digestPrefix = "sha256:"
+const (
+	scopePrefix  = "http/"
+	digestPrefix = "sha256:"
+)
 
 // unfit also finds what looks like a digest: nobody can choose a name that equals the digest of another.
 func unfit(s string, limit int) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -173,9 +174,7 @@ func send(t *testing.T, srv *httptest.Server, body string) *http.Response {
 func recorded(t *testing.T, resp *http.Response) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
-	for k, v := range resp.Header {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	if _, err := io.Copy(w, resp.Body); err != nil {
 		t.Fatal(err)

@@ -137,12 +137,12 @@ func (in *Inbox) settle(ctx context.Context, d delivery, o outcome, err error) e
 
 // seen says what a row that was there means for the message.
 func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) error {
-	switch o.state {
-	case sqlonce.InboxProcessed:
+	if o.state == sqlonce.InboxProcessed {
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(o.attempt, nil))
 		return nil
-	case sqlonce.InboxParked:
+	}
+	if o.state == sqlonce.InboxParked {
 		return in.parked(d.told(o.attempt, fmt.Errorf("%w: Release lets it be processed again", ErrParked)))
 	}
 	in.obs.InProgress(d.told(o.attempt, ErrInProgress))

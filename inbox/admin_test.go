@@ -1,0 +1,65 @@
+package inbox_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+func TestCleanup(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.Retention, c.BrokerRetention = 48*time.Hour, 24*time.Hour })
+	h, _ := w.times(1, errHandler)
+	_ = w.deliver(h, event(t.Context(), "failed"))
+	for _, id := range []string{"a", "b"} {
+		if err := w.deliver(w.handler, event(t.Context(), id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		shift time.Duration
+		want  int
+	}{{0, 0}, {47 * time.Hour, 0}, {2 * time.Hour, 2}, {time.Hour, 0}} {
+		w.store.ShiftClock(step.shift)
+		if n, err := w.in.Cleanup(t.Context()); n != step.want || err != nil {
+			t.Errorf("deleted %d, %v; want %d", n, err, step.want)
+		}
+	}
+}
+
+func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *inbox.Config) { c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour })
+		if err := w.deliver(w.handler, event(t.Context(), "a")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.in.Run(ctx) }()
+		time.Sleep(time.Hour)
+		if n := w.store.Processed(); n != 1 {
+			t.Errorf("after an hour %d are left", n)
+		}
+		time.Sleep(time.Hour + inbox.DefaultCleanupInterval)
+		synctest.Wait()
+		if n := w.store.Processed(); n != 0 {
+			t.Errorf("after the retention %d are left", n)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCleanupNeedsARetention(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.in.Cleanup(t.Context()); err == nil {
+		t.Error("Cleanup")
+	}
+	if err := w.in.Run(t.Context()); err == nil {
+		t.Error("Run")
+	}
+}

@@ -1,0 +1,116 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+// batches runs batches and notes which ids the function got.
+type batches struct {
+	w     *world
+	calls [][]string
+	bad   string // id of a message that cannot be processed
+}
+
+func (b *batches) fn(ctx context.Context, fresh []*message.Message) error {
+	var ids []string
+	for _, msg := range fresh {
+		id := msg.Metadata.Get(core.HeaderEventID)
+		ids = append(ids, id)
+		if msg.Context() != ctx {
+			b.w.t.Errorf("%s does not carry the transaction", id)
+		}
+		if err := b.w.apply(ctx, id); err != nil {
+			return err
+		}
+	}
+	b.calls = append(b.calls, ids)
+	if slices.Contains(ids, b.bad) {
+		return core.Permanent(errHandler)
+	}
+	return nil
+}
+
+func (b *batches) run(ids ...string) []error {
+	var msgs []*message.Message
+	for _, id := range ids {
+		msgs = append(msgs, event(b.w.t.Context(), id))
+	}
+	errs := b.w.in.ProcessBatch(b.w.t.Context(), msgs, b.fn)
+	for _, msg := range msgs {
+		if _, ok := core.TxFromContext(msg.Context()); ok {
+			b.w.t.Error("a message still carries the transaction")
+		}
+	}
+	return errs
+}
+
+func TestBatchProcessesFreshMessagesInOneTransaction(t *testing.T) {
+	b := &batches{w: newWorld(t)}
+	for _, ids := range [][]string{{"b", "a", "c", "a"}, {"a", "d", "b"}, {"a", "b"}, nil} {
+		for n, err := range b.run(ids...) {
+			if err != nil {
+				t.Errorf("%v: message %d: %v", ids, n, err)
+			}
+		}
+	}
+	if got, want := fmt.Sprint(b.calls), "[[b a c] [d]]"; got != want {
+		t.Errorf("called with %s, want %s", got, want)
+	}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		b.w.effect(id, 1)
+	}
+	b.w.hears("processed", 4)
+	b.w.hears("duplicate", 5)
+}
+
+func TestBatchFallsBackToSingles(t *testing.T) {
+	b := &batches{w: newWorld(t), bad: "bad"}
+	errs := b.run("a", "bad", "b")
+	if errs[0] != nil || !errors.Is(errs[1], inbox.ErrParked) || errs[2] != nil {
+		t.Fatalf("%v", errs)
+	}
+	if got, want := fmt.Sprint(b.calls), "[[a bad b] [a] [bad] [b]]"; got != want {
+		t.Errorf("called with %s, want %s", got, want)
+	}
+	for id, n := range map[string]int{"a": 1, "b": 1, "bad": 0} {
+		b.w.effect(id, n)
+	}
+	b.calls = nil
+	if errs := b.run("bad", "c"); !errors.Is(errs[0], inbox.ErrParked) || errs[1] != nil || fmt.Sprint(b.calls) != "[[c]]" {
+		t.Errorf("with a parked one: %v, called with %v", errs, b.calls)
+	}
+}
+
+func TestBatchAnswersEachMessage(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
+	b := &batches{w: w}
+	msgs := []*message.Message{
+		event(t.Context(), "new", "key_seq", "2", "partition_key", "k"),
+		message.NewMessage("", nil),
+		event(t.Context(), "old", "key_seq", "1", "partition_key", "k"),
+	}
+	errs := w.in.ProcessBatch(t.Context(), msgs, b.fn)
+	if errs[0] != nil || !errors.Is(errs[1], inbox.ErrInvalidMessage) || errs[2] != nil {
+		t.Errorf("%v", errs)
+	}
+	w.effect("new", 1)
+	w.effect("old", 0)
+	w.hears("stale", 1)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range w.in.ProcessBatch(ctx, []*message.Message{event(t.Context(), "a"), event(t.Context(), "b")}, b.fn) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("canceled: %v", err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package inbox_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+func TestChainOrder(t *testing.T) {
+	w := newWorld(t)
+	var order []string
+	link := func(name string) message.HandlerMiddleware {
+		return func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) {
+				order = append(order, name)
+				if _, in := core.TxFromContext(msg.Context()); in {
+					t.Errorf("%s is in the transaction", name)
+				}
+				return h(msg)
+			}
+		}
+	}
+	for name, c := range map[string]inbox.ChainConfig{
+		"all": {Poison: link("poison"), Retry: link("retry"), Inbox: w.in}, "no poison": {Retry: link("retry"), Inbox: w.in}, "none": {Inbox: w.in},
+	} {
+		order = nil
+		chain, err := inbox.Chain(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := chain(w.handler)(event(t.Context(), name)); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		if c.Retry != nil {
+			want++
+		}
+		if c.Poison != nil {
+			want++
+			if order[0] != "poison" {
+				t.Errorf("%s: %v", name, order)
+			}
+		}
+		if len(order) != want {
+			t.Errorf("%s: %v", name, order)
+		}
+		w.effect(name, 1)
+	}
+	if _, err := inbox.Chain(inbox.ChainConfig{}); err == nil {
+		t.Error("a chain without an inbox was accepted")
+	}
+}
+
+func TestFinal(t *testing.T) {
+	for err, want := range map[error]bool{
+		inbox.ErrParked: true, inbox.ErrInvalidMessage: true, core.Permanent(errHandler): true, errHandler: false,
+		core.Unavailable(errHandler): false, inbox.ErrInProgress: false, errors.Join(errHandler, inbox.ErrParked): true,
+	} {
+		if inbox.Final(err) != want {
+			t.Errorf("Final(%v) is %t", err, !want)
+		}
+	}
+	if inbox.Final(nil) {
+		t.Error("Final(nil)")
+	}
+}

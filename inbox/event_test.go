@@ -1,0 +1,76 @@
+package inbox_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+func TestEventID(t *testing.T) {
+	w := newWorld(t)
+	for name, tt := range map[string]struct {
+		uuid     string
+		metadata message.Metadata
+		want     string // empty: ErrInvalidMessage
+	}{
+		"our header first":               {"u", message.Metadata{"event_id": "e", "ce_id": "c"}, "e"},
+		"CloudEvents over Kafka":         {"u", message.Metadata{"ce_id": "1", "ce_source": "/orders"}, "/orders 1"},
+		"CloudEvents over HTTP":          {"u", message.Metadata{"ce-id": "1", "ce-source": "/orders"}, "/orders 1"},
+		"CloudEvents over AMQP":          {"u", message.Metadata{"cloudEvents:id": "1", "cloudEvents:source": "/orders"}, "/orders 1"},
+		"CloudEvents without a source":   {"u", message.Metadata{"ce_id": "1"}, "1"},
+		"the UUID at last":               {"u", message.Metadata{"name": "x"}, "u"},
+		"none":                           {"", nil, ""},
+		"too long":                       {"", message.Metadata{"event_id": strings.Repeat("x", 256)}, ""},
+		"a control character":            {"", message.Metadata{"event_id": "a\x00"}, ""},
+		"not UTF-8":                      {"", message.Metadata{"event_id": "\xff"}, ""},
+		"a tenant that is too long":      {"u", message.Metadata{"tenant_id": strings.Repeat("x", 65)}, ""},
+		"numbers that are none describe": {"u", message.Metadata{"key_seq": "-1", "schema_version": "x"}, "u"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			msg := message.NewMessage(tt.uuid, []byte(`{"event_id":"never from the payload","id":"x"}`))
+			msg.Metadata = tt.metadata
+			e, err := w.in.Event(msg)
+			if tt.want == "" {
+				if !errors.Is(err, inbox.ErrInvalidMessage) || !inbox.Final(err) {
+					t.Errorf("%v, want ErrInvalidMessage", err)
+				}
+				return
+			}
+			if err != nil || e.EventID != tt.want || e.Consumer != "billing" || e.Handler != "handler" || e.KeySeq != 0 || e.Version != 0 {
+				t.Errorf("%+v, %v, want %q", e, err, tt.want)
+			}
+		})
+	}
+	if _, err := w.in.Event(nil); !errors.Is(err, inbox.ErrInvalidMessage) {
+		t.Errorf("nil: %v", err)
+	}
+}
+
+func TestEventHasWhatTheBridgeSends(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) {
+		c.Source = func(*message.Message) inbox.Source {
+			return inbox.Source{Topic: "orders", Partition: 3, Offset: 0, Located: true}
+		}
+	})
+	got, err := w.in.Event(event(t.Context(), "e", "event_type", "order.placed", "schema_version", "2", "aggregate_type", "order", "aggregate_id", "7",
+		"tenant_id", "acme", "partition_key", "order/7", "key_seq", "42"))
+	want := inbox.Event{
+		InboxKey: inbox.Key{Consumer: "billing", Handler: "handler", Tenant: "acme", EventID: "e"}, Type: "order.placed", Version: 2,
+		AggregateType: "order", AggregateID: "7", PartitionKey: "order/7", KeySeq: 42, Topic: "orders", Partition: 3, Located: true,
+	}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+func TestEventNeedsANamedHandler(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.Handler = nil })
+	err := w.deliver(w.handler, event(t.Context(), "e"))
+	if !errors.Is(err, inbox.ErrInvalidMessage) || !strings.Contains(err.Error(), "Config.Handler") {
+		t.Errorf("outside of a Router: %v", err)
+	}
+}

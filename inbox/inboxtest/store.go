@@ -1,0 +1,294 @@
+// Package inboxtest has an inbox table in memory, for tests of handlers and consumers.
+package inboxtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+// Store is an inbox.Store in memory that joins any transaction whose end can be heard (core.Tx.Tracked), such as those of
+// outboxtest.Repository. A transaction whose outcome is unknown counts as rolled back. Make one with NewStore; it is safe for use by several goroutines.
+type Store struct {
+	mu    sync.Mutex
+	rows  map[inbox.Key]row
+	lanes map[lane]int64
+	locks map[any]*lock // by inbox.Key and lane
+	clock time.Duration // ahead of the time
+}
+
+var _ inbox.Store = (*Store)(nil)
+
+type status uint8
+
+const (
+	received status = iota
+	processed
+	failed
+	parked
+)
+
+type row struct {
+	inbox.Parked
+	status  status
+	changed time.Time
+}
+
+type lane struct{ consumer, handler, tenant, topic, key string }
+
+// lock is held by a transaction until its end. What the transaction wrote is undone before anybody else gets it.
+type lock struct {
+	tx   core.Tx
+	free chan struct{}
+	undo func()
+}
+
+// NewStore returns an empty Store.
+func NewStore() *Store {
+	return &Store{rows: map[inbox.Key]row{}, lanes: map[lane]int64{}, locks: map[any]*lock{}}
+}
+
+// ShiftClock moves the clock of the Store by d from now on.
+func (s *Store) ShiftClock(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock += d
+}
+
+// Processed returns how many events the table says were processed.
+func (s *Store) Processed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, r := range s.rows {
+		if r.status == processed {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Store) now() time.Time { return time.Now().Add(s.clock) }
+
+// hold locks key until the end of tx. The caller holds the mutex, before and after.
+func (s *Store) hold(ctx context.Context, tx core.Tx, key any) error {
+	for {
+		l := s.locks[key]
+		if l == nil {
+			break
+		}
+		if l.tx == tx {
+			return nil
+		}
+		s.mu.Unlock()
+		var err error
+		select {
+		case <-l.free:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	l := &lock{tx: tx, free: make(chan struct{})}
+	s.locks[key] = l
+	tx.OnOutcome(func(o core.Outcome) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if o != core.Committed && l.undo != nil {
+			l.undo()
+		}
+		delete(s.locks, key)
+		close(l.free)
+	})
+	return nil
+}
+
+func join(tx core.Tx) error {
+	switch {
+	case tx == nil:
+		return core.ErrNoTransaction
+	case !tx.Tracked():
+		return errors.New("inboxtest: the end of this transaction cannot be heard")
+	}
+	return tx.Err()
+}
+
+// Begin implements inbox.Store.
+func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (sqlonce.InboxState, int, error) {
+	if err := e.Validate(); err != nil {
+		return 0, 0, err
+	}
+	if err := join(tx); err != nil {
+		return 0, 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.hold(ctx, tx, e.InboxKey); err != nil {
+		return 0, 0, err
+	}
+	old, existed := s.rows[e.InboxKey]
+	switch {
+	case existed && old.status == processed:
+		return sqlonce.InboxProcessed, old.Attempts, nil
+	case existed && old.status == parked:
+		return sqlonce.InboxParked, old.Attempts, nil
+	}
+	r := old
+	if !existed {
+		r.InboxEvent, r.ReceivedAt = e, s.now()
+	}
+	r.status, r.changed, r.Attempts, r.Code, r.Text = processed, s.now(), old.Attempts+1, "", ""
+	s.rows[e.InboxKey] = r
+	s.locks[e.InboxKey].undo = func() {
+		if existed {
+			s.rows[e.InboxKey] = old
+		} else {
+			delete(s.rows, e.InboxKey)
+		}
+	}
+	return sqlonce.InboxFresh, r.Attempts, nil
+}
+
+// BeginBatch implements inbox.Store.
+func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]sqlonce.InboxState, error) {
+	order := make([]int, len(events))
+	for n := range order {
+		order[n] = n
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant), cmp.Compare(events[a].EventID, events[b].EventID))
+	})
+	states := make([]sqlonce.InboxState, len(events))
+	for _, n := range order {
+		if events[n].Consumer != events[0].Consumer || events[n].Handler != events[0].Handler {
+			return nil, errors.New("inboxtest: a batch is for one consumer and handler")
+		}
+		var err error
+		if states[n], _, err = s.Begin(ctx, tx, events[n]); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// Advance implements inbox.Store.
+func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer bool, err error) {
+	if e.KeySeq == 0 || e.PartitionKey == "" {
+		return true, nil
+	}
+	if err := join(tx); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := lane{e.Consumer, e.Handler, e.Tenant, e.Topic, e.PartitionKey}
+	if err := s.hold(ctx, tx, l); err != nil {
+		return false, err
+	}
+	old := s.lanes[l]
+	if old >= e.KeySeq {
+		return false, nil
+	}
+	s.lanes[l] = e.KeySeq
+	if held := s.locks[l]; held.undo == nil { // else by an older event of the same batch
+		held.undo = func() { s.lanes[l] = old }
+	}
+	return true, nil
+}
+
+// Fail implements inbox.Store.
+func (s *Store) Fail(ctx context.Context, f sqlonce.InboxFailure) (sqlonce.InboxState, int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, existed := s.rows[f.Event.InboxKey]
+	if !existed {
+		r.InboxEvent, r.ReceivedAt = f.Event, s.now()
+	}
+	if r.status == processed {
+		return sqlonce.InboxProcessed, r.Attempts, nil
+	}
+	if !f.Free {
+		r.Attempts++
+	}
+	state := sqlonce.InboxState(0)
+	if f.Park || r.status == parked || f.MaxAttempts > 0 && r.Attempts >= f.MaxAttempts {
+		r.status, state = parked, sqlonce.InboxParked
+	} else {
+		r.status = failed
+	}
+	r.Code, r.Text, r.FailedAt, r.changed = f.Code, f.Text, s.now(), s.now()
+	s.rows[f.Event.InboxKey] = r
+	return state, r.Attempts, nil
+}
+
+// ListParked implements inbox.Store.
+func (s *Store) ListParked(_ context.Context, q sqlonce.InboxQuery) ([]inbox.Parked, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []inbox.Parked
+	for _, r := range s.rows {
+		if r.status == parked && r.Consumer == q.Consumer && (q.Handler == "" || r.Handler == q.Handler) &&
+			(q.After == nil || order(r.Parked, *q.After) > 0) {
+			list = append(list, r.Parked)
+		}
+	}
+	slices.SortFunc(list, order)
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	return list[:min(limit, 1000, len(list))], nil
+}
+
+func order(a, b inbox.Parked) int {
+	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.EventID, b.EventID))
+}
+
+// Release implements inbox.Store.
+func (s *Store) Release(_ context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
+	if len(keys) == 0 || actor == "" || reason == "" {
+		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range keys {
+		if r, ok := s.rows[k]; ok && r.status == parked {
+			r.status, r.Attempts, r.Code, r.Text, r.changed = received, 0, "released", actor+": "+reason, s.now()
+			s.rows[k] = r
+			changed++
+		}
+	}
+	return changed, nil
+}
+
+// Cleanup implements inbox.Store.
+func (s *Store) Cleanup(_ context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, r := range s.rows {
+		if _, locked := s.locks[k]; deleted < limit && !locked && r.status == processed && k.Consumer == consumer && s.now().Sub(r.changed) > keep {
+			delete(s.rows, k)
+			deleted++
+		}
+	}
+	return deleted, nil
+}
+
+// CleanupKeys implements inbox.Store. It deletes nothing.
+func (*Store) CleanupKeys(context.Context, string, time.Duration, int) (deleted int, err error) {
+	return 0, nil
+}

@@ -1,0 +1,155 @@
+package inbox_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
+)
+
+// world is an inbox in memory, what its handler did in transactions that committed, and what its observer heard.
+type world struct {
+	t     *testing.T
+	repo  *outboxtest.Repository
+	store *inboxtest.Store
+	in    *inbox.Inbox
+
+	mu      sync.Mutex
+	effects map[string]int
+	heard   map[string]int
+	infos   []inbox.Info
+}
+
+func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
+	t.Helper()
+	w := &world{t: t, repo: outboxtest.NewRepository(), store: inboxtest.NewStore(), effects: map[string]int{}, heard: map[string]int{}}
+	hear := func(name string) func(inbox.Info) {
+		return func(i inbox.Info) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.heard[name]++
+			w.infos = append(w.infos, i)
+		}
+	}
+	cfg := inbox.Config{
+		Consumer: "billing", Transactor: w.repo.Transactor(), Store: w.store,
+		Handler: func(msg *message.Message) string {
+			if name := message.HandlerNameFromCtx(msg.Context()); name != "" {
+				return name
+			}
+			return "handler"
+		},
+		Observer: &inbox.Observer{
+			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), InProgress: hear("in progress"),
+			Failed: hear("failed"), Parked: hear("parked"),
+			Produced: func(_ inbox.Info, n int) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.heard["produced"] += n
+			},
+		},
+	}
+	for _, fn := range set {
+		fn(&cfg)
+	}
+	var err error
+	if w.in, err = inbox.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// apply is the effect of an event: it counts once the transaction of ctx has committed.
+func (w *world) apply(ctx context.Context, id string) error {
+	tx, ok := core.TxFromContext(ctx)
+	if !ok {
+		return core.ErrNoTransaction
+	}
+	tx.OnOutcome(func(o core.Outcome) {
+		if o == core.Committed {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.effects[id]++
+		}
+	})
+	return nil
+}
+
+// handler applies each message.
+func (w *world) handler(msg *message.Message) ([]*message.Message, error) {
+	return nil, w.apply(msg.Context(), msg.Metadata.Get(core.HeaderEventID))
+}
+
+func (w *world) effect(id string, want int) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got := w.effects[id]; got != want {
+		w.t.Errorf("%d effects of %s, want %d", got, id, want)
+	}
+}
+
+func (w *world) hears(name string, want int) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got := w.heard[name]; got != want {
+		w.t.Errorf("%s %d times, want %d (all: %v)", name, got, want, w.heard)
+	}
+}
+
+// event returns a new message of an event, with metadata in pairs.
+func event(ctx context.Context, id string, metadata ...string) *message.Message {
+	msg := message.NewMessageWithContext(ctx, watermill.NewUUID(), nil)
+	msg.Metadata.Set(core.HeaderEventID, id)
+	for i := 0; i < len(metadata); i += 2 {
+		msg.Metadata.Set(metadata[i], metadata[i+1])
+	}
+	return msg
+}
+
+// deliver calls the middleware as a Router does.
+func (w *world) deliver(h message.HandlerFunc, msg *message.Message) error {
+	w.t.Helper()
+	ctx := msg.Context()
+	produced, err := w.in.Middleware(h)(msg)
+	if len(produced) > 0 {
+		w.t.Errorf("%d messages are left for the Router to publish", len(produced))
+	}
+	if msg.Context() != ctx {
+		w.t.Error("the context of the message was not restored")
+	}
+	return err
+}
+
+// routed is a Router on a Go channel. What add registers runs until the test ends.
+func routed(t *testing.T, add func(r *message.Router, pubsub *gochannel.GoChannel)) *gochannel.GoChannel {
+	t.Helper()
+	pubsub := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	r, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(r, pubsub)
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(context.Background()) }()
+	<-r.Running()
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		_ = pubsub.Close()
+	})
+	return pubsub
+}

@@ -3,12 +3,14 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	atlasmigrate "ariga.io/atlas/sql/migrate"
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 	entmigrate "entgo.io/ent/dialect/sql/schema"
@@ -18,6 +20,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/migrate"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -204,5 +207,51 @@ func TestEntSchemaWithoutOptions(t *testing.T) {
 			return
 		}
 		noError(t, err)
+	})
+}
+
+// Versioned migrations say the same in files, and say it once.
+func TestEntSchemaVersioned(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		fresh := map[core.Dialect]func(*testing.T) testdb.DB{
+			core.Postgres: testdb.Postgres, core.MySQL: testdb.MariaDB, core.SQLite: testdb.SQLite,
+		}[db.Dialect]
+		clean, applied := openEntTables(t, fresh(t)), openEntTables(t, fresh(t))
+		dir, err := atlasmigrate.NewLocalDir(t.TempDir())
+		noError(t, err)
+		migrateEnt.Lock()
+		defer migrateEnt.Unlock()
+		for range 2 { // the second time there is nothing left to say
+			m, err := entmigrate.NewMigrate(clean.ob.Driver(), append(entschema.MigrateOptions(""),
+				entmigrate.WithDir(dir), entmigrate.WithMigrationMode(entmigrate.ModeReplay), entmigrate.WithFormatter(atlasmigrate.DefaultFormatter))...)
+			noError(t, err)
+			if err := m.NamedDiff(t.Context(), "outbox", migrate.Tables...); !errors.Is(err, atlasmigrate.ErrNoPlan) {
+				noError(t, err)
+			}
+		}
+		files, err := dir.Files()
+		noError(t, err)
+		if len(files) != 1 {
+			t.Fatalf("%d files", len(files))
+		}
+		stmts, err := files[0].Stmts()
+		noError(t, err)
+		for _, stmt := range stmts {
+			mustExec(t, applied.pool, stmt)
+		}
+		repo, err := sqloutbox.New(applied.pool, sqloutbox.Config{Dialect: db.Dialect})
+		noError(t, err)
+		noError(t, repo.Check(t.Context()))
+
+		ours := fresh(t).Open(t)
+		repo, err = sqloutbox.New(ours, sqloutbox.Config{Dialect: db.Dialect})
+		noError(t, err)
+		noError(t, repo.Migrate(t.Context()))
+		got, want := description(t, applied.pool, db.Dialect), description(t, ours, db.Dialect)
+		for _, line := range want {
+			if !slices.Contains(got, line) && !strings.HasPrefix(line, "storage ") {
+				t.Errorf("not there: %s", line)
+			}
+		}
 	})
 }

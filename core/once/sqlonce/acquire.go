@@ -17,26 +17,41 @@ const (
 	statusDone = 2
 )
 
-// Acquire implements once.Store. A new key costs one statement.
-func (s *Store) Acquire(ctx context.Context, req once.Request) (got once.Acquired, err error) {
+// Acquire implements once.Store. A new key costs one statement, one that is done or in progress two, and no lock; a takeover is a transaction.
+func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
 	if err := req.Validate(); err != nil {
 		return once.Acquired{}, err
 	}
 	const what = "acquire"
+	lease, expires := micros(req.Lease), micros(req.Lease+req.TTL)
+	var got once.Acquired
 	for range vanished {
-		err := s.single(ctx, what, func(q querier) error {
-			got, err = s.insert(ctx, q, "insert", req, micros(req.Lease), micros(req.Lease+req.TTL))
-			return err
-		})
-		if err != nil || got.State != 0 {
-			return got, err
-		}
-		err = s.inTx(ctx, what, func(q querier) error {
-			got, err = s.see(ctx, q, "take", req, micros(req.Lease), micros(req.Lease+req.TTL))
-			return err
-		})
-		if err != nil || got.State != 0 {
-			return got, err
+		for _, step := range []func() error{
+			func() error {
+				return s.single(ctx, what, func(q querier) (err error) {
+					got, err = s.insert(ctx, q, "insert", req, lease, expires)
+					return err
+				})
+			},
+			func() error {
+				return s.single(ctx, what, func(q querier) (err error) {
+					got, err = s.look(ctx, q, req)
+					return err
+				})
+			},
+			func() error {
+				return s.inTx(ctx, what, func(q querier) (err error) {
+					got, err = s.see(ctx, q, "take", req, lease, expires)
+					return err
+				})
+			},
+		} {
+			if err := step(); err != nil {
+				return once.Acquired{}, err // also when the answer to COMMIT was lost: the lease will end
+			}
+			if got.State != 0 {
+				return got, nil
+			}
 		}
 	}
 	return once.Acquired{}, wrap(what, errVanished)
@@ -105,11 +120,22 @@ type row struct {
 	result      once.Result
 }
 
+// look decides without a lock. It leaves the State zero when the key may be taken, or is not there.
+func (s *Store) look(ctx context.Context, q querier, req once.Request) (once.Acquired, error) {
+	r, found, err := s.read(ctx, q, "look", req.Key)
+	if err != nil || !found {
+		return once.Acquired{}, err
+	}
+	got, _, err := r.decide(req)
+	if got.State == once.Fresh {
+		return once.Acquired{}, err
+	}
+	return got, err
+}
+
 // see locks the row of a key, decides, and takes it where that is possible. It leaves the State zero when there is no row.
 func (s *Store) see(ctx context.Context, q querier, take string, req once.Request, times ...any) (once.Acquired, error) {
-	var r row
-	found, err := queryRow(ctx, q, s.sql["see"], []any{req.Key.Scope, req.Key.Tenant, req.Key.ID}, &r.status, &r.fence, &r.attempts, &r.fingerprint,
-		&r.leaseLeft, &r.expiresLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
+	r, found, err := s.read(ctx, q, "see", req.Key)
 	if err != nil || !found {
 		return once.Acquired{}, err
 	}
@@ -123,6 +149,12 @@ func (s *Store) see(ctx context.Context, q querier, take string, req once.Reques
 		err = fmt.Errorf("%w: the row of the key was not there any more", core.ErrTxAborted)
 	}
 	return got, err
+}
+
+func (s *Store) read(ctx context.Context, q querier, name string, key once.Key) (r row, found bool, err error) {
+	found, err = queryRow(ctx, q, s.sql[name], []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence, &r.attempts, &r.fingerprint,
+		&r.leaseLeft, &r.expiresLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
+	return r, found, err
 }
 
 // decide says what the row means for a request, and the fingerprint to write when it may be taken.

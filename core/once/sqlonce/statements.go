@@ -6,6 +6,9 @@ const (
 	keyIs   = "scope = ? AND tenant = ? AND id = ?"
 	claimIs = keyIs + " AND owner = ? AND fence = ?"
 
+	readKey = "SELECT status, fence, attempts, fingerprint, COALESCE({left:lease_until},0), {left:expires_at}, result, COALESCE(result_type,''), " +
+		"COALESCE(result_meta,'') FROM {key} WHERE " + keyIs
+
 	insertHead  = "INSERT INTO {key} (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) "
 	insertLease = "?, ?, ?, ?, ?, 1, 1, 1, {now}, {now}, {in}, NULL, {in}"
 	insertTx    = "?, ?, ?, ?, ?, 2, 1, 1, {now}, {now}, NULL, {now}, {in}"
@@ -15,8 +18,8 @@ const (
 
 // keyTexts are the statements about {key}, in the words of names.expand.
 var keyTexts = map[string]string{
-	"see": "SELECT status, fence, attempts, fingerprint, COALESCE({left:lease_until},0), {left:expires_at}, result, COALESCE(result_type,''), " +
-		"COALESCE(result_meta,'') FROM {key} WHERE " + keyIs + "{lock}",
+	"look":        readKey,
+	"see":         readKey + "{lock}",
 	"who":         "SELECT status, owner, fence FROM {key} WHERE " + keyIs,
 	"take":        takeSet + "status = 1, lease_until = {in}, done_at = NULL, expires_at = {in} WHERE " + keyIs,
 	"take_tx":     takeSet + "status = 2, lease_until = NULL, done_at = {now}, expires_at = {in} WHERE " + keyIs,

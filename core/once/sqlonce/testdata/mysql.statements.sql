@@ -19,6 +19,9 @@ INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status,
 -- insert_tx_mariadb
 INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) SELECT ?, ?, ?, ?, ?, 2, 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), NULL, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE KEY UPDATE seen = seen + 1
 
+-- look
+SELECT status, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ?
+
 -- release
 UPDATE `my_idempotency_key` SET status = 0, lease_until = NULL, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
 

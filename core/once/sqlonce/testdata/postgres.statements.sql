@@ -16,6 +16,9 @@ INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, stat
 -- insert_tx
 INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, $4, $5, 2, 1, 1, statement_timestamp(), statement_timestamp(), NULL, statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
 
+-- look
+SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3
+
 -- release
 UPDATE "app"."idempotency_key" SET status = 0, lease_until = NULL, updated_at = statement_timestamp() WHERE scope = $1 AND tenant = $2 AND id = $3 AND owner = $4 AND fence = $5 AND status = 1
 

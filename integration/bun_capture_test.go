@@ -196,6 +196,10 @@ func TestBunRefusesBeforeItExecutes(t *testing.T) {
 			_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
 			return err
 		}, core.ErrNoTransaction},
+		"a strict model on a pool without the connector": {withoutConnector, func(ctx context.Context, b *bunEnv) error {
+			_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
+			return err
+		}, core.ErrUntracked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachBunEnv(t, tc.only, func(t *testing.T, b *bunEnv) {
@@ -268,6 +272,22 @@ func TestBunKeyless(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A key that is only one of the conditions names nothing when another may hold in its place.
+func TestBunKeyOrSomethingElse(t *testing.T) {
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		mapBun(b)
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&[]*bStrict{{Name: "x"}, {Name: "y"}}))
+			b.exec(t, ctx, tx.NewUpdate().Model(&bStrict{ID: 1, Name: "z"}).Where("id = ?", 1).Where("name = ?", "x"))
+		})
+		wantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(&bStrict{ID: 1}).Set("name = 'all'").Where("id = ?", 1).WhereOr("name = ?", "y").Exec(ctx)
+			return err
+		}), bunoutbox.ErrNoAggregateID)
+		b.wantRows(t, "strict.create 1", "strict.create 2", "strict.update 1")
+	})
 }
 
 // Bun reads the rows that a batch has stored over the first models of it, whichever they are.

@@ -115,8 +115,8 @@ func TestTrackConnAfterTheEndOfTheContext(t *testing.T) {
 	must(t, db.PingContext(t.Context()))
 }
 
-// A connection on which a transaction was left open must not be used by anybody else.
-func TestTrackConnThrowsAwayWhatIsOpen(t *testing.T) {
+// A driver that loses its connection costs the pool nothing but that connection.
+func TestTrackConnOfALostConnection(t *testing.T) {
 	d := newFake()
 	d.fail["ROLLBACK"] = driver.ErrBadConn
 	db := d.open(t, d)

@@ -1,0 +1,85 @@
+package redisonce
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// ErrEviction: the server may throw keys away when its memory is full, and what was done would be done again. Set maxmemory-policy to noeviction.
+var ErrEviction = errors.New("redisonce: the server evicts keys")
+
+// Check asks the server, or each primary of a cluster, whether it keeps what it is told, and names every problem at once: ErrEviction unless
+// maxmemory-policy is noeviction, ErrReplicas when fewer are connected than Config.WaitReplicas, a replica instead of a primary, and scripts that
+// may not run. Call it at start. It does not look at persistence: without it a restart forgets every key.
+func (s *Store) Check(ctx context.Context) error {
+	var mu sync.Mutex
+	var problems []error
+	report := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		problems = append(problems, err)
+	}
+	one := func(ctx context.Context, c redis.UniversalClient) {
+		info, err := await(ctx, func() (string, error) { return c.Info(ctx).Result() }, nil)
+		if err != nil {
+			report(fmt.Errorf("redisonce: check: %w", err))
+			return
+		}
+		for _, err := range s.judge(infoFields(info)) {
+			report(err)
+		}
+	}
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+			one(ctx, c)
+			return nil
+		})
+		if err != nil {
+			report(fmt.Errorf("redisonce: check: %w", err))
+		}
+	} else {
+		one(ctx, s.client)
+	}
+	// A claim that nobody has: it must be lost, and the server must have looked.
+	probe := once.Claim{Key: once.Key{Scope: "check", ID: rand.Text()}, Owner: "check", Fence: 1}
+	if err := s.Extend(ctx, probe, time.Second); !errors.Is(err, once.ErrLeaseLost) {
+		report(fmt.Errorf("redisonce: check: scripts do not run: %w", err))
+	}
+	return errors.Join(problems...)
+}
+
+// judge says what is wrong with a server that describes itself so.
+func (s *Store) judge(info map[string]string) []error {
+	var problems []error
+	if p := info["maxmemory_policy"]; p != "noeviction" {
+		problems = append(problems, fmt.Errorf("%w: maxmemory-policy is %q, not noeviction", ErrEviction, p))
+	}
+	if role := info["role"]; role != "" && role != "master" {
+		problems = append(problems, fmt.Errorf("redisonce: the server is a %s, which may lag behind and cannot be written to", role))
+	}
+	if n, _ := strconv.Atoi(info["connected_slaves"]); n < s.cfg.WaitReplicas {
+		problems = append(problems, fmt.Errorf("%w: %d are connected, WaitReplicas is %d", ErrReplicas, n, s.cfg.WaitReplicas))
+	}
+	return problems
+}
+
+// infoFields reads the answer to INFO.
+func infoFields(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}

@@ -1,0 +1,36 @@
+-- ARGV: owner, call, fingerprint, lease in us, time to live in ms, longest lease in us, 1 to leave a stale key alone
+local fingerprint, lease, longest = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[6])
+local attempt, taken, number = 1, 0, now
+if state then
+  -- Not a counter: that would begin anew after an eviction, a restart or a failover, when fences are needed.
+  number = math.max(now, tonumber(fence) + 1)
+  if state == 'free' then
+    attempt = held[5] + 1
+  else
+    if held[4] ~= '' and fingerprint ~= '' and held[4] ~= fingerprint then
+      return {'mismatch'}
+    end
+    if state == 'done' then
+      local result = redis.call('HMGET', key, 'data', 'type', 'meta')
+      return {'done', result[1], result[2], result[3]}
+    end
+    local left = held[6] - now
+    if held[7] == ARGV[2] and held[2] == ARGV[1] then
+      number, attempt = tonumber(fence), tonumber(held[5]) -- the client repeats this very command, because its answer was lost
+    elseif left > 0 and left <= longest then -- beyond it the clock was set back
+      return {'in_progress', left}
+    elseif ARGV[7] == '1' then
+      return {'abandoned'}
+    else
+      attempt, taken = held[5] + 1, 1
+      if fingerprint == '' then
+        fingerprint = held[4]
+      end
+    end
+  end
+end
+number = string.format('%.0f', number)
+redis.call('HSET', key, 'state', 'held', 'owner', ARGV[1], 'fence', number, 'fingerprint', fingerprint,
+  'attempt', attempt, 'until', string.format('%.0f', now + lease), 'call', ARGV[2], 'ttl', ARGV[5])
+redis.call('PEXPIRE', key, math.ceil(lease / 1000) + ARGV[5])
+return {'fresh', number, attempt, taken}

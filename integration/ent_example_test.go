@@ -97,7 +97,7 @@ func Example_entHook() {
 	client, ob, done := exampleClient()
 	defer done()
 	client.Use(ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]entoutbox.Event, error) {
-		return []entoutbox.Event{{Type: "order." + entoutbox.OpOf(ctx).String()}}, nil
+		return []entoutbox.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), Topic: "orders"}}, nil // order is kept within a topic
 	})))
 
 	fmt.Println(errors.Is(client.Order.Create().SetName("no transaction").Exec(ctx), entoutbox.ErrNoTransaction))

@@ -139,7 +139,7 @@ func (c *call) end() {
 // hooks do come later or under calls of their own. An error refuses the statement.
 func noteInsert(ctx context.Context, query string) error {
 	c := callOf(ctx)
-	if c == nil || c.bulk == nil || !strings.HasPrefix(query, "INSERT") {
+	if c == nil || !strings.HasPrefix(query, "INSERT") {
 		return nil
 	}
 	mode := collisionFails
@@ -149,14 +149,15 @@ func noteInsert(ctx context.Context, query string) error {
 	case strings.Contains(query, " ON CONFLICT"), strings.Contains(query, " ON DUPLICATE KEY"):
 		mode = collisionUpdates
 	}
-	if !c.note(mode) {
-		return nil
-	}
-	for w := c.within; w != nil && w.mutation == c.mutation; w = w.within { // other hooks around the same mutation
-		w.note(mode)
-	}
-	if _, many := c.collision(); many && mode == collisionSkips {
-		return c.hook.ob.keyless(ctx, c.mutation, "in bulk with DoNothing does not say which rows were there already")
+	for w := c; w != nil && w.mutation == c.mutation; w = w.within { // every hook around the mutation has a call
+		if !w.note(mode) || mode != collisionSkips {
+			continue
+		}
+		if _, many := w.collision(); many {
+			if err := w.hook.ob.keyless(ctx, w.mutation, "in bulk with DoNothing does not say which rows were there already"); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -8,7 +8,7 @@
 //	go ob.Run(ctx)
 //
 // There are two ways to say that something happened: functions derive events from mutations (see On), or the code says it itself (see
-// Outbox.Publish).
+// Outbox.Publish). Generated entities have no room for a Recorder.
 //
 // # Generated code
 //

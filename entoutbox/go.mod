@@ -2,15 +2,19 @@ module github.com/ormoutbox/ormoutbox/entoutbox
 
 go 1.26.0
 
-require github.com/ormoutbox/ormoutbox v0.0.0
-
 require (
 	ariga.io/atlas v0.32.1-0.20250325101103-175b25e1c1b9
+	entgo.io/ent v0.14.5
+	github.com/ormoutbox/ormoutbox v0.0.0
+)
+
+require (
 	github.com/agext/levenshtein v1.2.3 // indirect
 	github.com/apparentlymart/go-textseg/v15 v15.0.0 // indirect
 	github.com/bmatcuk/doublestar v1.3.4 // indirect
 	github.com/go-openapi/inflect v0.19.0 // indirect
 	github.com/google/go-cmp v0.6.0 // indirect
+	github.com/google/uuid v1.3.0 // indirect
 	github.com/hashicorp/hcl/v2 v2.18.1 // indirect
 	github.com/mitchellh/go-wordwrap v1.0.1 // indirect
 	github.com/rogpeppe/go-internal v1.16.0 // indirect
@@ -18,11 +22,6 @@ require (
 	github.com/zclconf/go-cty-yaml v1.1.0 // indirect
 	golang.org/x/mod v0.23.0 // indirect
 	golang.org/x/text v0.21.0 // indirect
-)
-
-require (
-	entgo.io/ent v0.14.5
-	github.com/google/uuid v1.3.0 // indirect
 )
 
 replace github.com/ormoutbox/ormoutbox => ../

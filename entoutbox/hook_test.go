@@ -169,6 +169,10 @@ var byName = entoutbox.On(func(ctx context.Context, m *fakeMutation, _ ent.Value
 	return []core.Event{{Type: m.name + "." + entoutbox.OpOf(ctx).String()}}, nil
 })
 
+var ofEdges = entoutbox.On(func(context.Context, *keylessMutation, ent.Value) ([]core.Event, error) {
+	return []core.Event{{Type: "edge"}}, nil
+})
+
 var errBroken = errors.New("broken")
 
 const insert, upsert, skip = "INSERT INTO t (n) VALUES (1)", "INSERT INTO t (n) VALUES (1) ON CONFLICT (n) DO UPDATE SET n = 1", "INSERT INTO t (n) VALUES (1) ON CONFLICT DO NOTHING"
@@ -180,7 +184,8 @@ func TestHookBulk(t *testing.T) {
 	}{"inserts": {insert, "create"}, "upserts": {upsert, "upsert"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			hooks := []ent.Hook{w.ob.Hook(byName), w.ob.Hook(byName)} // two of them, each with its own events
+			// Two of them, each with its own events, and one for other types.
+			hooks := []ent.Hook{w.ob.Hook(byName), w.ob.Hook(byName), w.ob.Hook(ofEdges)}
 			w.check(w.bulk(t.Context(), hooks, tc.query, w.create("a", 1), w.create("b", 2), w.create("", 3), w.create("c", 4)))
 			all := []string{"a." + tc.op + " 1", "b." + tc.op + " 2", "c." + tc.op + " 4"}
 			w.want(append(all, all...)...)
@@ -199,6 +204,7 @@ func TestHookBulk(t *testing.T) {
 func TestHookBulkWithDoNothing(t *testing.T) {
 	w := newWorld(t)
 	hooks := []ent.Hook{w.ob.Hook(byName)}
+	hooks = append(hooks, w.ob.Hook(ofEdges))
 	if err := w.bulk(t.Context(), hooks, skip, w.create("a", 1), w.create("b", 2)); !errors.Is(err, entoutbox.ErrNoAggregateID) {
 		t.Fatalf("%v, want ErrNoAggregateID", err)
 	}
@@ -329,9 +335,7 @@ func TestHookIDs(t *testing.T) {
 // A type without an id says what was created, but not what was changed.
 func TestHookWithoutID(t *testing.T) {
 	w := newWorld(t)
-	hook := w.ob.Hook(entoutbox.On(func(context.Context, *keylessMutation, ent.Value) ([]core.Event, error) {
-		return []core.Event{{Type: "edge"}}, nil
-	}))
+	hook := w.ob.Hook(ofEdges)
 	m := &keylessMutation{conn: w.tx.(entoutbox.Conn), op: ent.OpCreate}
 	w.check(mutate(t.Context(), m, []ent.Hook{hook}, w.statement(insert)))
 	w.want("edge ")

@@ -10,5 +10,6 @@ import (
 // TestMain lets crash tests start this binary again as a process that they may end at any moment.
 func TestMain(m *testing.M) {
 	crash.Child()
+	onceChild()
 	os.Exit(m.Run())
 }

@@ -15,8 +15,8 @@ if state then
       return {'done', result[1], result[2], result[3]}
     end
     local left = held[6] - now
-    if held[7] == ARGV[2] and held[2] == ARGV[1] then
-      number, attempt = tonumber(fence), tonumber(held[5]) -- the client repeats this very command, because its answer was lost
+    if held[8] == ARGV[2] and held[2] == ARGV[1] then -- the client repeats this very command, because its answer was lost
+      number, attempt, taken = tonumber(fence), tonumber(held[5]), tonumber(held[9])
     elseif left > 0 and left <= longest then -- beyond it the clock was set back
       return {'in_progress', left}
     elseif ARGV[7] == '1' then
@@ -31,6 +31,6 @@ if state then
 end
 number = string.format('%.0f', number)
 redis.call('HSET', key, 'state', 'held', 'owner', ARGV[1], 'fence', number, 'fingerprint', fingerprint,
-  'attempt', attempt, 'until', string.format('%.0f', now + lease), 'call', ARGV[2], 'ttl', ARGV[5])
+  'attempt', attempt, 'until', string.format('%.0f', now + lease), 'ttl', ARGV[5], 'call', ARGV[2], 'taken', taken)
 redis.call('PEXPIRE', key, math.ceil(lease / 1000) + ARGV[5])
 return {'fresh', number, attempt, taken}

@@ -9,7 +9,7 @@ end
 if not mine or state ~= 'held' then
   return {'lost'}
 end
-redis.call('HDEL', key, 'until', 'call', 'ttl')
+redis.call('HDEL', key, 'until', 'ttl', 'call', 'taken')
 redis.call('HSET', key, 'state', 'done')
 for i, field in ipairs({'data', 'type', 'meta'}) do
   if ARGV[i + 3] ~= '' then

@@ -6,7 +6,7 @@ if not mine then
   return {'lost'}
 end
 if state == 'held' then
-  redis.call('HDEL', key, 'until', 'call')
+  redis.call('HDEL', key, 'until', 'call', 'taken')
   redis.call('HSET', key, 'state', 'free')
   redis.call('PEXPIRE', key, ttl)
 end

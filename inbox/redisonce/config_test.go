@@ -1,0 +1,71 @@
+package redisonce_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
+)
+
+func TestConfigProblems(t *testing.T) {
+	err := redisonce.Config{Prefix: "a{b", WaitReplicas: -1, WaitTimeout: -time.Second}.Validate()
+	wantProblems(t, err, "Prefix", "WaitReplicas", "WaitTimeout")
+	for _, prefix := range []string{"a}", "a b", "a\n", strings.Repeat("p", 129)} {
+		wantProblems(t, redisonce.Config{Prefix: prefix}.Validate(), "Prefix")
+		wantProblems(t, redisonce.CacheConfig{Prefix: prefix}.Validate(), "Prefix")
+	}
+	err = redisonce.CacheConfig{TTL: -1, Timeout: time.Microsecond, Pause: -1}.Validate()
+	wantProblems(t, err, "TTL", "Timeout", "Pause")
+	if err := (redisonce.Config{}).Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (redisonce.CacheConfig{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func wantProblems(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no problem, want %v", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w+" ") {
+			t.Errorf("%q does not name %s", err, w)
+		}
+	}
+}
+
+// A client with which the Store could not keep its word is refused at once.
+func TestNewRefusesClients(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	t.Cleanup(func() { _ = ring.Close() })
+	slow := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: time.Second})
+	t.Cleanup(func() { _ = slow.Close() })
+	for name, tt := range map[string]struct {
+		client redis.UniversalClient
+		cfg    redisonce.Config
+		want   string
+	}{
+		"no client":                            {nil, redisonce.Config{}, "client is nil"},
+		"a ring":                               {ring, redisonce.Config{}, "Ring"},
+		"an answer that the client cannot see": {slow, redisonce.Config{WaitReplicas: 1, WaitTimeout: time.Second}, "ReadTimeout"},
+		"a bad configuration":                  {slow, redisonce.Config{Prefix: "{"}, "Prefix"},
+	} {
+		if s, err := redisonce.New(tt.client, tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) || s != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := redisonce.New(slow, redisonce.Config{WaitReplicas: 1}); err != nil {
+		t.Error(err)
+	}
+	if _, err := redisonce.NewCache(nil, redisonce.CacheConfig{}); err == nil {
+		t.Error("a cache without a client")
+	}
+	if _, err := redisonce.NewCache(ring, redisonce.CacheConfig{}); err != nil {
+		t.Error(err)
+	}
+}

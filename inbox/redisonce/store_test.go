@@ -1,0 +1,280 @@
+package redisonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
+)
+
+var (
+	someKey = once.Key{Scope: "test", ID: "1"}
+	errDown = errors.New("connection refused")
+)
+
+func request() once.Request {
+	return once.Request{Key: someKey, Owner: "me", Lease: time.Minute, TTL: time.Hour}
+}
+
+func runner(t *testing.T, s once.Store) *once.Runner {
+	t.Helper()
+	r, err := once.New(once.Config{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Each key has its own name, and one hash tag that is all of it: a cluster then spreads the keys, whatever they hold.
+func TestNames(t *testing.T) {
+	s := says().store(t, redisonce.Config{Prefix: "p:"})
+	seen := map[string]once.Key{}
+	for _, k := range []once.Key{
+		{Scope: "s", ID: "a"}, {Scope: "s", ID: "{a}"}, {Scope: "s", ID: "%7Ba%7D"}, {Scope: "s", ID: "}{"}, {Scope: "s", ID: "{}"}, {Scope: "{}", ID: "a"},
+		{Scope: "s", Tenant: "{", ID: "a"}, {Scope: "s", ID: "A"}, {Scope: "s|a", ID: "a"}, {Scope: "s", Tenant: "a", ID: "a"},
+	} {
+		name := s.Name(k)
+		if before, ok := seen[name]; ok {
+			t.Errorf("%v and %v are both %s", before, k, name)
+		}
+		seen[name] = k
+		tag, ok := strings.CutPrefix(name, "p:{")
+		if !ok || strings.IndexByte(tag, '}') != len(tag)-1 || len(tag) < 2 || strings.Contains(tag, "{") {
+			t.Errorf("%v: %s", k, name)
+		}
+	}
+}
+
+// Without Redis nothing runs, and the caller learns it.
+func TestFailsClosed(t *testing.T) {
+	for name, server := range map[string]fake{
+		"down": fails(errDown), "a strange answer": says("what?"), "no answer": says(), "fresh without a fence": says("fresh"),
+	} {
+		_, _, err := runner(t, server.store(t, redisonce.Config{})).Do(t.Context(), someKey, once.Fingerprint{},
+			func(context.Context) (once.Result, error) {
+				t.Errorf("%s: the work was run", name)
+				return once.Result{}, nil
+			})
+		if !errors.Is(err, once.ErrStore) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Work whose mark could not be written has not succeeded: its message must come again.
+func TestUnrecordedWorkFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls, ran int
+		server := fake(func(_ context.Context, cmd redis.Cmder) error {
+			if calls++; calls > 1 {
+				return errDown
+			}
+			cmd.(*redis.Cmd).SetVal([]any{"fresh", "7", int64(1), int64(0)})
+			return nil
+		})
+		_, _, err := runner(t, server.store(t, redisonce.Config{})).Do(t.Context(), someKey, once.Fingerprint{},
+			func(context.Context) (once.Result, error) {
+				ran++
+				return once.Result{}, nil
+			})
+		if !errors.Is(err, once.ErrStore) || !errors.Is(err, errDown) || ran != 1 || calls < 3 {
+			t.Errorf("%v after %d runs and %d calls", err, ran, calls)
+		}
+	})
+}
+
+func TestFailOpen(t *testing.T) {
+	var asked []string
+	cfg := redisonce.Config{FailOpen: func(key once.Key, err error) bool {
+		asked = append(asked, fmt.Sprint(key, " ", errors.Is(err, errDown)))
+		return key.Scope == "mail"
+	}}
+	r := runner(t, fails(errDown).store(t, cfg))
+	run := func(ctx context.Context, scope string) (ran int, err error) {
+		_, _, err = r.Do(ctx, once.Key{Scope: scope, ID: "1"}, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+			if c, _ := once.ClaimOf(ctx); c.Fence != 0 {
+				t.Errorf("fence %d", c.Fence)
+			}
+			ran++
+			return once.Result{}, nil
+		})
+		return ran, err
+	}
+	for range 2 { // nothing remembers it
+		if ran, err := run(t.Context(), "mail"); ran != 1 || err != nil {
+			t.Errorf("mail: %d runs, %v", ran, err)
+		}
+	}
+	if ran, err := run(t.Context(), "payment"); ran != 0 || !errors.Is(err, once.ErrStore) {
+		t.Errorf("payment: %d runs, %v", ran, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if ran, err := run(ctx, "mail"); ran != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that is over: %d runs, %v", ran, err)
+	}
+	want := "[mail||1 true mail||1 true payment||1 true]"
+	if got := fmt.Sprint(asked); got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+}
+
+// A request that Redis answers after the caller has left gives its key back.
+func TestLateAnswerIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var released atomic.Value
+		slow := make(chan struct{})
+		server := fake(func(_ context.Context, cmd redis.Cmder) error {
+			args := cmd.Args()
+			if len(args) == 5 { // evalsha, digest, 1, key, ... : only Release has two arguments
+				t.Errorf("unexpected %v", args)
+			}
+			if len(args) == 6 {
+				released.Store(fmt.Sprint(args[4:]))
+				cmd.(*redis.Cmd).SetVal([]any{"ok"})
+				return nil
+			}
+			<-slow // a network that hangs does not look at contexts
+			cmd.(*redis.Cmd).SetVal([]any{"fresh", "7", int64(1), int64(0)})
+			return nil
+		})
+		s := server.store(t, redisonce.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Acquire(ctx, request()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		close(slow)
+		synctest.Wait()
+		if got := released.Load(); got != "[me 7]" {
+			t.Errorf("released %v", got)
+		}
+	})
+}
+
+// The context of the work ends with its lease, also when Redis hangs instead of failing.
+func TestHangingHeartbeatDoesNotOutlastTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		calls := 0
+		server := fake(func(_ context.Context, cmd redis.Cmder) error {
+			if calls++; calls > 1 {
+				<-hang
+				return errDown
+			}
+			cmd.(*redis.Cmd).SetVal([]any{"fresh", "7", int64(1), int64(0)})
+			return nil
+		})
+		start := time.Now()
+		var ended time.Duration
+		_, _, err := runner(t, server.store(t, redisonce.Config{})).Do(t.Context(), someKey, once.Fingerprint{},
+			func(ctx context.Context) (once.Result, error) {
+				<-ctx.Done()
+				ended = time.Since(start)
+				return once.Result{}, context.Cause(ctx)
+			})
+		if !errors.Is(err, once.ErrLeaseLost) || ended != 30*time.Second {
+			t.Errorf("ended after %s with %v", ended, err)
+		}
+		close(hang)
+	})
+}
+
+// Too few replicas: an Acquire gives the key back and fails, a Complete fails although the primary knows.
+func TestReplicas(t *testing.T) {
+	for _, tt := range []struct {
+		replicas int64
+		want     error
+	}{{0, redisonce.ErrReplicas}, {1, redisonce.ErrReplicas}, {2, nil}, {3, nil}} {
+		var released bool
+		server := fake(func(_ context.Context, cmd redis.Cmder) error {
+			answer := cmd.(*redis.Cmd)
+			switch args := cmd.Args(); {
+			case cmd.Name() == "wait":
+				if fmt.Sprint(args) != "[WAIT 2 500]" {
+					t.Errorf("%v", args)
+				}
+				answer.SetVal(tt.replicas)
+			case cmd.Name() == "evalsha" && len(args) > 6: // not Release
+				return redis.ErrNoScript
+			case len(args) > 6+4:
+				answer.SetVal([]any{"fresh", "7", int64(1), int64(0)})
+			default:
+				released = released || len(args) == 6
+				answer.SetVal([]any{"ok"})
+			}
+			return nil
+		})
+		s := server.store(t, redisonce.Config{WaitReplicas: 2})
+		got, err := s.Acquire(t.Context(), request())
+		if !errors.Is(err, tt.want) || (err == nil) != (got.State == once.Fresh) || released != (err != nil) {
+			t.Errorf("acquire with %d replicas: %v, %v, released %t", tt.replicas, got, err, released)
+		}
+		claim := once.Claim{Key: someKey, Owner: "me", Fence: 7}
+		if err := s.Extend(t.Context(), claim, time.Minute); !errors.Is(err, tt.want) {
+			t.Errorf("extend with %d replicas: %v", tt.replicas, err)
+		}
+		if err := s.Complete(t.Context(), claim, once.Result{}, time.Hour); !errors.Is(err, tt.want) {
+			t.Errorf("complete with %d replicas: %v", tt.replicas, err)
+		}
+	}
+	s := fake(func(_ context.Context, cmd redis.Cmder) error { // an answer that changed nothing needs no replicas
+		if cmd.Name() == "wait" {
+			cmd.(*redis.Cmd).SetVal(int64(0))
+		} else {
+			cmd.(*redis.Cmd).SetVal([]any{"in_progress", int64(1500)})
+		}
+		return nil
+	}).store(t, redisonce.Config{WaitReplicas: 2})
+	if got, err := s.Acquire(t.Context(), request()); err != nil || got.State != once.InProgress || got.RetryAfter != 1500*time.Microsecond {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	const good = "# Server\r\nredis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\nrole:master\r\nconnected_slaves:1\r\n"
+	for name, tt := range map[string]struct {
+		info    string
+		script  error
+		want    error
+		problem string
+	}{
+		"all is well":         {info: good},
+		"keys are evicted":    {info: strings.Replace(good, "noeviction", "allkeys-lru", 1), want: redisonce.ErrEviction, problem: "allkeys-lru"},
+		"volatile keys too":   {info: strings.Replace(good, "noeviction", "volatile-ttl", 1), want: redisonce.ErrEviction, problem: "volatile-ttl"},
+		"nobody says":         {info: "", want: redisonce.ErrEviction, problem: `""`},
+		"a replica":           {info: strings.Replace(good, "master", "slave", 1), problem: "is a slave"},
+		"too few replicas":    {info: strings.Replace(good, "slaves:1", "slaves:0", 1), want: redisonce.ErrReplicas, problem: "0 are connected"},
+		"scripts are refused": {info: good, script: errors.New("NOPERM this user has no permissions"), problem: "NOPERM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fake(func(_ context.Context, cmd redis.Cmder) error {
+				switch cmd := cmd.(type) {
+				case *redis.StringCmd:
+					cmd.SetVal(tt.info)
+				case *redis.Cmd:
+					if cmd.Name() == "wait" {
+						cmd.SetVal(int64(1))
+						return nil
+					}
+					cmd.SetVal([]any{"lost"})
+					return tt.script
+				}
+				return nil
+			}).store(t, redisonce.Config{WaitReplicas: 1})
+			err := s.Check(t.Context())
+			if (err == nil) != (tt.problem == "") || err != nil && !strings.Contains(err.Error(), tt.problem) || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

@@ -345,6 +345,21 @@ func TestHookWithoutID(t *testing.T) {
 	}
 }
 
+// commenting is a driver around ours that adds comments for the administrators of the database.
+type commenting struct{ entoutbox.Conn }
+
+func (c commenting) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return c.Conn.ExecContext(ctx, "/* app=shop */ "+query+" /* trace=1 */", args...)
+}
+
+func TestHookThroughCommentingDriver(t *testing.T) {
+	w := newWorld(t)
+	m := w.create("a", 1)
+	m.conn = commenting{m.conn}
+	w.check(mutate(t.Context(), m, []ent.Hook{w.ob.Hook(byName)}, w.statement(insert)))
+	w.want("a.create 1")
+}
+
 // Outside a transaction nothing is executed.
 func TestHookNeedsTransaction(t *testing.T) {
 	w := newWorld(t)

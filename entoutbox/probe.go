@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -37,8 +38,11 @@ type probe struct {
 
 type probeKey struct{}
 
-// probeQuery is answered without executing it by driver and tx; other drivers do execute it, so it must be harmless everywhere.
-const probeQuery = "SELECT 1 /* outbox:in_transaction */"
+const (
+	probeMark = "outbox:in_transaction"
+	// driver and tx answer without executing it; other drivers do execute it, so it must be harmless everywhere.
+	probeQuery = "SELECT 1 /* " + probeMark + " */"
+)
 
 func find(ctx context.Context, conn Conn) (*tx, error) {
 	if isNil(conn) {
@@ -59,9 +63,9 @@ func find(ctx context.Context, conn Conn) (*tx, error) {
 	return nil, ErrNotWrapped
 }
 
-// answer recognises a probe and tells it the transaction, nil for none.
+// answer recognises a probe, to which drivers in between may have added comments, and tells it the transaction, nil for none.
 func answer(ctx context.Context, query string, t *tx) bool {
-	if query != probeQuery {
+	if !strings.Contains(query, probeMark) {
 		return false
 	}
 	p, ok := ctx.Value(probeKey{}).(*probe)

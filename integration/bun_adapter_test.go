@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"testing"
@@ -78,7 +79,7 @@ func TestAdapterSuiteBun(t *testing.T) {
 		h := adapterHarness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
 			return bunAdapter(t, db, way, cfg)
 		})
-		h.Programs = 100
+		h.Programs = cmp.Or(h.Programs, 150)
 		outboxtest.TestAdapter(t, h)
 	})
 }

@@ -500,7 +500,7 @@ func TestBunRecordedEventsOfARetriedClosure(t *testing.T) {
 func TestBunHookTwice(t *testing.T) {
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 		mapBun(b)
-		twice := b.DB.WithQueryHook(b.ob.Hook())
+		twice := b.WithQueryHook(b.ob.Hook())
 		noError(t, twice.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
 			return err

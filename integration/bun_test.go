@@ -174,10 +174,13 @@ func (b *bunEnv) wantCount(t *testing.T, table string, want int) {
 	}
 }
 
-// exec runs a query of Bun and requires that it succeeds.
-func (b *bunEnv) exec(t *testing.T, ctx context.Context, q interface {
+// bunQuery is what all queries of Bun have.
+type bunQuery interface {
 	Exec(ctx context.Context, dest ...any) (sql.Result, error)
-}) {
+}
+
+// exec runs a query of Bun and requires that it succeeds.
+func (b *bunEnv) exec(t *testing.T, ctx context.Context, q bunQuery) {
 	t.Helper()
 	if _, err := q.Exec(ctx); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@
 //   - TxOf of a *sql.Tx from anywhere else gives a transaction that is not followed: its events commit with it, and wait for
 //     the poller.
 //
-// Adapters of ORMs use WrapTx and Follow.
+// Adapters of ORMs use WrapTx, Follow, TrackConn and Visit.
 //
 // SQLite: open the database with a busy timeout and write-ahead logging (modernc.org/sqlite:
 // "file:app.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate"), because the relay writes beside the

@@ -12,10 +12,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// inboxChunk is how many events one statement inserts: far below what any database takes as parameters.
-const inboxChunk = 500
+// inboxChunk is how many events one statement inserts: far below what any database takes as parameters. SQLite is no journey away, and
+// its drivers take more than their share for many parameters.
+const (
+	inboxChunk       = 500
+	inboxChunkSQLite = 40
+)
 
-// BeginBatch does for many events of one consumer and handler what Begin does for one, with one statement for up to 500 of them. It goes by
+// BeginBatch does for many events of one consumer and handler what Begin does for one, with one statement for up to 500 of them (40 on SQLite). It goes by
 // their keys in ascending order, so that two batches wait for each other and do not deadlock. A second copy of an event in the batch
 // is InboxProcessed.
 func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent) ([]InboxState, error) {
@@ -45,7 +49,11 @@ func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent)
 	if err := i.s.join(tx); err != nil {
 		return nil, wrap(what, err)
 	}
-	for chunk := range slices.Chunk(order, inboxChunk) {
+	size := inboxChunk
+	if i.s.dialect == core.SQLite {
+		size = inboxChunkSQLite
+	}
+	for chunk := range slices.Chunk(order, size) {
 		if err := i.beginChunk(ctx, tx, events, chunk, states); err != nil {
 			return nil, wrap(what, txError(err))
 		}
@@ -137,11 +145,12 @@ func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey, show f
 		seen int64
 	}
 	for chunk := range slices.Chunk(keys, deleteChunk) {
-		args := []any{chunk[0].Consumer, chunk[0].Handler}
+		args := make([]any, 0, 4*len(chunk))
 		for _, k := range chunk {
-			args = append(args, k.Tenant, k.EventID)
+			args = append(args, k.args()...)
 		}
-		text := i.sql["see_rows"] + strings.Repeat("(tenant_id = ? AND event_id = ?) OR ", len(chunk)-1) + "(tenant_id = ? AND event_id = ?)){lock}"
+		// The whole key each time: with its first half taken out, a planner may walk through all events of the handler.
+		text := i.sql["see_rows"] + strings.Repeat("("+inboxIs+") OR ", len(chunk)-1) + "(" + inboxIs + "){lock}"
 		found := make([]seenRow, 0, len(chunk))
 		err := eachRow(ctx, tx, i.s.names.statement(text), args, func(rows core.Rows) error {
 			r := seenRow{key: chunk[0]}

@@ -43,7 +43,7 @@ var inboxDialects = map[core.Dialect]map[string]string{
 		"insert":   inboxHead + "VALUES (" + inboxDone + ")" + inboxConflict,
 		"open":     inboxHead + "VALUES (" + inboxOpened + ")" + inboxConflict,
 		"advance":  advance,
-		"see_rows": "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, 0 FROM {inbox} WHERE consumer = ? AND handler = ? AND (",
+		"see_rows": "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, 0 FROM {inbox} WHERE ",
 		"insert_rows": inboxHead + "SELECT ?::text, ?::text, v.tenant, v.event_id, v.type, v.version::integer, v.aggregate_type, v.aggregate_id, v.partition_key, " +
 			"v.key_seq::bigint, v.topic, v.source_partition::integer, v.source_offset::bigint, 2, 1, {now}, {now}, {now} FROM unnest(" +
 			strings.Repeat("?::text[], ", inboxColumns-3) + "?::text[]) AS v(tenant, event_id, type, version, aggregate_type, aggregate_id, partition_key, key_seq, " +
@@ -60,7 +60,7 @@ var inboxDialects = map[core.Dialect]map[string]string{
 		"key": strings.Replace(laneHead, " AS k", "", 1) +
 			"ON DUPLICATE KEY UPDATE updated_at = UTC_TIMESTAMP(6)",
 		"advance":      "UPDATE {inbox_key} SET last_seq = ?, updated_at = {now} WHERE " + laneIs + " AND last_seq < ?",
-		"see_rows":     "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, seen FROM {inbox} WHERE consumer = ? AND handler = ? AND (",
+		"see_rows":     "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, seen FROM {inbox} WHERE ",
 		"old":          "SELECT handler, tenant_id, event_id FROM {inbox} WHERE consumer = ? AND status = 2 AND updated_at < {ago} ORDER BY updated_at LIMIT ?{skip}",
 		"cleanup_keys": "DELETE FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?",
 	},
@@ -68,7 +68,7 @@ var inboxDialects = map[core.Dialect]map[string]string{
 		"insert":   inboxHead + "VALUES (" + inboxDone + ")" + inboxConflict,
 		"open":     inboxHead + "VALUES (" + inboxOpened + ")" + inboxConflict,
 		"advance":  advance,
-		"see_rows": "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, 0 FROM {inbox} WHERE consumer = ? AND handler = ? AND (",
+		"see_rows": "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, 0 FROM {inbox} WHERE ",
 		"cleanup": "DELETE FROM {inbox} WHERE rowid IN (SELECT rowid FROM {inbox} WHERE consumer = ? AND status = 2 AND processed_at < {ago} " +
 			"ORDER BY processed_at LIMIT ?)",
 		"cleanup_keys": "DELETE FROM {inbox_key} WHERE (consumer, handler, tenant_id, topic, partition_key) IN (SELECT consumer, handler, tenant_id, topic, partition_key " +

@@ -32,7 +32,7 @@ UPDATE `my_inbox_event` SET status = 0, attempts = 0, last_error_code = 'release
 SELECT status, attempts, TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),updated_at) FROM `my_inbox_event` WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? FOR UPDATE
 
 -- see_rows
-SELECT tenant_id, event_id, status, attempts, TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),updated_at), seen FROM `my_inbox_event` WHERE consumer = ? AND handler = ? AND (
+SELECT tenant_id, event_id, status, attempts, TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),updated_at), seen FROM `my_inbox_event` WHERE 
 
 -- take
 UPDATE `my_inbox_event` SET status = 2, attempts = attempts + 1, last_error_code = NULL, last_error = NULL, failed_at = NULL, updated_at = UTC_TIMESTAMP(6), processed_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?

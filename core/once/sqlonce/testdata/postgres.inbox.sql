@@ -29,7 +29,7 @@ UPDATE "app"."inbox_event" SET status = 0, attempts = 0, last_error_code = 'rele
 SELECT status, attempts, (extract(epoch from updated_at - statement_timestamp())*1000000)::bigint FROM "app"."inbox_event" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
 
 -- see_rows
-SELECT tenant_id, event_id, status, attempts, (extract(epoch from updated_at - statement_timestamp())*1000000)::bigint, 0 FROM "app"."inbox_event" WHERE consumer = ? AND handler = ? AND (
+SELECT tenant_id, event_id, status, attempts, (extract(epoch from updated_at - statement_timestamp())*1000000)::bigint, 0 FROM "app"."inbox_event" WHERE 
 
 -- take
 UPDATE "app"."inbox_event" SET status = 2, attempts = attempts + 1, last_error_code = NULL, last_error = NULL, failed_at = NULL, updated_at = statement_timestamp(), processed_at = statement_timestamp() WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4

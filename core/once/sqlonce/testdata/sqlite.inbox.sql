@@ -26,7 +26,7 @@ UPDATE "inbox_event" SET status = 0, attempts = 0, last_error_code = 'released',
 SELECT status, attempts, updated_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "inbox_event" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
 
 -- see_rows
-SELECT tenant_id, event_id, status, attempts, updated_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), 0 FROM "inbox_event" WHERE consumer = ? AND handler = ? AND (
+SELECT tenant_id, event_id, status, attempts, updated_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), 0 FROM "inbox_event" WHERE 
 
 -- take
 UPDATE "inbox_event" SET status = 2, attempts = attempts + 1, last_error_code = NULL, last_error = NULL, failed_at = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), processed_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?

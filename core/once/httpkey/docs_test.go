@@ -1,0 +1,33 @@
+package httpkey_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+)
+
+// The Link of every problem leads to a heading, and every outcome is in the table.
+func TestDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/http-idempotency.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range httpkey.Problems() {
+		if !strings.Contains(string(text), "\n### "+name+"\n") {
+			t.Errorf("%s has no heading", name)
+		}
+	}
+	if got, want := strings.Count(string(text), "\n### "), len(httpkey.Problems()); got != want {
+		t.Errorf("%d problems are described, %d exist", got, want)
+	}
+	for _, o := range []httpkey.Outcome{
+		httpkey.Executed, httpkey.Replayed, httpkey.InFlight, httpkey.Mismatch, httpkey.MissingKey, httpkey.InvalidKey, httpkey.MissingScope,
+		httpkey.UnreadableBody, httpkey.BodyTooLarge, httpkey.OutcomeUnknown, httpkey.NotKept, httpkey.Bypassed, httpkey.StoreError, httpkey.ClientGone,
+	} {
+		if !strings.Contains(string(text), "`"+string(o)+"`") {
+			t.Errorf("outcome %s is not described", o)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+package httpkey
+
+// Problems are all that there are.
+func Problems() (names []string) {
+	for _, p := range []problem{
+		keyMissing, keyInvalid, bodyUnreadable, inFlight, outcomeUnknown, notKept, bodyTooLarge, keyReused, scopeMissing, failed, storeUnavailable,
+	} {
+		names = append(names, p.name)
+	}
+	return names
+}

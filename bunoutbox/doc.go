@@ -42,8 +42,8 @@
 // transaction does not commit: COMMIT rolls back and returns the error. With the model hooks (see AfterInsert) the
 // statement itself fails.
 //
-// Other query hooks see one or two short queries more for each captured statement: SELECT 1 with a comment. They reach no
-// database, but stand for the events that are written in the connection.
+// Other query hooks see one or two queries more for each captured statement, SELECT 1 with a comment: that is how the transaction of
+// the statement is found. A connection that is followed answers them itself.
 //
 // # Which transactions are followed
 //

@@ -39,8 +39,16 @@ func TestNames(t *testing.T) {
 	s := says().store(t, redisonce.Config{Prefix: "p:"})
 	seen := map[string]once.Key{}
 	for _, k := range []once.Key{
-		{Scope: "s", ID: "a"}, {Scope: "s", ID: "{a}"}, {Scope: "s", ID: "%7Ba%7D"}, {Scope: "s", ID: "}{"}, {Scope: "s", ID: "{}"}, {Scope: "{}", ID: "a"},
-		{Scope: "s", Tenant: "{", ID: "a"}, {Scope: "s", ID: "A"}, {Scope: "s|a", ID: "a"}, {Scope: "s", Tenant: "a", ID: "a"},
+		{Scope: "s", ID: "a"},
+		{Scope: "s", ID: "{a}"},
+		{Scope: "s", ID: "%7Ba%7D"},
+		{Scope: "s", ID: "}{"},
+		{Scope: "s", ID: "{}"},
+		{Scope: "{}", ID: "a"},
+		{Scope: "s", Tenant: "{", ID: "a"},
+		{Scope: "s", ID: "A"},
+		{Scope: "s|a", ID: "a"},
+		{Scope: "s", Tenant: "a", ID: "a"},
 	} {
 		name := s.Name(k)
 		if before, ok := seen[name]; ok {
@@ -135,10 +143,7 @@ func TestLateAnswerIsGivenBack(t *testing.T) {
 		slow := make(chan struct{})
 		server := fake(func(_ context.Context, cmd redis.Cmder) error {
 			args := cmd.Args()
-			if len(args) == 5 { // evalsha, digest, 1, key, ... : only Release has two arguments
-				t.Errorf("unexpected %v", args)
-			}
-			if len(args) == 6 {
+			if len(args) == 6 { // evalsha, digest, 1, name, owner, fence: that is Release
 				released.Store(fmt.Sprint(args[4:]))
 				cmd.(*redis.Cmd).SetVal([]any{"ok"})
 				return nil
@@ -165,9 +170,9 @@ func TestLateAnswerIsGivenBack(t *testing.T) {
 func TestHangingHeartbeatDoesNotOutlastTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		calls := 0
+		var calls atomic.Int32
 		server := fake(func(_ context.Context, cmd redis.Cmder) error {
-			if calls++; calls > 1 {
+			if calls.Add(1) > 1 {
 				<-hang
 				return errDown
 			}

@@ -242,8 +242,10 @@ func (c *call) aggregateID(many bool) string {
 	if c.op == core.OpUpsert && many && c.tx.driver.dialect == core.MySQL {
 		return c.id // Ent counts up from the first: wrong for rows that were there already
 	}
-	if id, _ := idOf(c.mutation); id != "" {
-		return id
+	if c.op == core.OpCreate || c.op == core.OpUpsert {
+		if id, _ := idOf(c.mutation); id != "" {
+			return id
+		}
 	}
 	return c.id
 }

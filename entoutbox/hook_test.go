@@ -38,7 +38,7 @@ func (*fakeTx) Rollback() error { return nil }
 
 // world is an outbox whose table keeps "type aggregate_id" of each event, and one of its transactions.
 type world struct {
-	*testing.T
+	testing.TB
 	ob   *entoutbox.Outbox
 	tx   dialect.Tx
 	repo *recording
@@ -61,9 +61,9 @@ func (r *recording) Insert(_ context.Context, _ core.Tx, req core.InsertRequest)
 	return make([]core.Inserted, len(req.Rows)), nil
 }
 
-func newWorld(t *testing.T, options ...func(*entoutbox.Config)) *world {
+func newWorld(t testing.TB, options ...func(*entoutbox.Config)) *world {
 	t.Helper()
-	w := &world{T: t, repo: &recording{Repository: outboxtest.NewRepository()}}
+	w := &world{TB: t, repo: &recording{Repository: outboxtest.NewRepository()}}
 	shared, err := core.New(core.Config{Repository: w.repo})
 	if err != nil {
 		t.Fatal(err)
@@ -330,6 +330,29 @@ func TestHookIDs(t *testing.T) {
 		w.check(mutate(t.Context(), w.create("a", id), []ent.Hook{w.ob.Hook(byName)}, w.statement(insert)))
 		w.want("a.create " + want)
 	}
+}
+
+// Generated mutations say the id in the type of the schema.
+type (
+	intMutation  struct{ fakeMutation }
+	textMutation struct{ fakeMutation }
+)
+
+func (*intMutation) ID() (int, bool)     { return 12, true }
+func (*textMutation) ID() (string, bool) { return "", false }
+
+func TestHookTypedIDs(t *testing.T) {
+	w := newWorld(t)
+	hook := w.ob.Hook(entoutbox.On(func(context.Context, ent.Mutation, ent.Value) ([]core.Event, error) {
+		return []core.Event{{Type: "any"}}, nil
+	}))
+	known, unknown := &intMutation{*w.create("a", nil)}, &textMutation{*w.create("b", nil)}
+	known.op, unknown.op = ent.OpUpdateOne, ent.OpUpdate
+	w.check(mutate(t.Context(), known, []ent.Hook{hook}, w.statement("UPDATE t SET n = 1")))
+	if err := mutate(t.Context(), unknown, []ent.Hook{hook}, w.statement("UPDATE t SET n = 1")); !errors.Is(err, entoutbox.ErrNoAggregateID) {
+		t.Errorf("%v, want ErrNoAggregateID", err)
+	}
+	w.want("any 12")
 }
 
 // A type without an id says what was created, but not what was changed.

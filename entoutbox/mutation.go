@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"reflect"
+	"strconv"
+	"sync"
 
 	"entgo.io/ent"
 )
@@ -14,15 +16,45 @@ import (
 // idOf returns the id of the entity that a mutation is about as text, "" when it is not known yet. ok is false when the type has none.
 // Generated mutations have a method ID() (T, bool) with a T of their own, which the interface ent.Mutation cannot name.
 func idOf(m ent.Mutation) (id string, ok bool) {
-	method := reflect.ValueOf(m).MethodByName("ID")
-	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 2 || method.Type().Out(1).Kind() != reflect.Bool {
+	switch m := m.(type) { // the usual ones, which need no reflection
+	case interface{ ID() (int, bool) }:
+		n, known := m.ID()
+		return unlessUnknown(strconv.Itoa(n), known), true
+	case interface{ ID() (string, bool) }:
+		s, known := m.ID()
+		return unlessUnknown(s, known), true
+	}
+	v := reflect.ValueOf(m)
+	i := idMethod(v.Type())
+	if i < 0 {
 		return "", false
 	}
-	out := method.Call(nil)
+	out := v.Method(i).Call(nil)
 	if !out[1].Bool() {
 		return "", true
 	}
 	return idText(out[0].Interface()), true
+}
+
+func unlessUnknown(id string, known bool) string {
+	if !known {
+		return ""
+	}
+	return id
+}
+
+var idMethods sync.Map // by type of mutation: the number of its method ID, negative when it has none
+
+func idMethod(t reflect.Type) int {
+	if known, ok := idMethods.Load(t); ok {
+		return known.(int)
+	}
+	i := -1
+	if m, ok := t.MethodByName("ID"); ok && m.Type.NumIn() == 1 && m.Type.NumOut() == 2 && m.Type.Out(1).Kind() == reflect.Bool {
+		i = m.Index
+	}
+	idMethods.Store(t, i)
+	return i
 }
 
 func idText(v any) string {

@@ -39,8 +39,8 @@
 //
 // An event without an AggregateID gets the id of the entity: texts as they are, bytes in hex. AggregateType is for On functions to set.
 //
-// Hooks that were registered before this one, or with it, run around it: an error of theirs comes after the events were recorded. Whatever the
-// error, roll the transaction back. Privacy policies and hooks of the schema run within it: what they deny or change is known by
+// Hooks of the client that were registered before this one run around it: an error of theirs comes after the events were recorded. Whatever
+// the error, roll the transaction back. Those registered later run within it. Privacy policies and hooks of the schema run within it: what they deny or change is known by
 // then.
 //
 // # Which transactions are followed

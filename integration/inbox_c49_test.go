@@ -80,7 +80,7 @@ func TestC49InvalidSchemaGoesToTheDLTAndIsParked(t *testing.T) {
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var dlt deadLetters
 		var calls atomic.Int64
-		h := counted(&calls, func(msg *message.Message) ([]*message.Message, error) {
+		h := inboxCounted(&calls, func(msg *message.Message) ([]*message.Message, error) {
 			if err := w.apply(msg, "half"); err != nil {
 				return nil, err
 			}

@@ -265,8 +265,8 @@ func (w *inboxWorld) inboxOutbox() (*core.Outbox, *watermillbridge.OutboxPublish
 	return ob, p
 }
 
-// counted counts the calls of a handler.
-func counted(n *atomic.Int64, h message.HandlerFunc) message.HandlerFunc {
+// inboxCounted counts the calls of a handler.
+func inboxCounted(n *atomic.Int64, h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		n.Add(1)
 		return h(msg)

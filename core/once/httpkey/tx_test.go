@@ -255,3 +255,35 @@ func TestParallelRequests(t *testing.T) {
 		a.wantRuns(1, 1)
 	})
 }
+
+// slowClient does not read.
+type slowClient struct {
+	*httptest.ResponseRecorder
+	read chan struct{}
+}
+
+func (c slowClient) Write(p []byte) (int, error) {
+	<-c.read
+	return c.ResponseRecorder.Write(p)
+}
+
+// Nobody waits for a client that does not read its response.
+func TestSlowClientHoldsUpNobody(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		a := newAPI(t, tx, nil)
+		slow, done := slowClient{httptest.NewRecorder(), make(chan struct{})}, make(chan struct{})
+		go func() {
+			defer close(done)
+			a.server.ServeHTTP(slow, request())
+		}()
+		synctest.Wait()
+		start := time.Now()
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("waited %s", waited)
+		}
+		close(slow.read)
+		<-done
+		wantResponse(t, slow.ResponseRecorder, http.StatusCreated, "run 1", false)
+	})
+}

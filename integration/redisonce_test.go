@@ -58,3 +58,30 @@ func TestRedisOnceStoreSuite(t *testing.T) {
 		return newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	}})
 }
+
+// The same with a client that sends each command twice, as one does whose connection breaks before it has read the answer.
+func TestRedisOnceStoreSuiteTwice(t *testing.T) {
+	outboxtest.TestOnceStore(t, outboxtest.OnceHarness{ForgetsExpired: true, New: func(t *testing.T) once.Store {
+		client, prefix := redisClient(t)
+		client.AddHook(twice{})
+		return newRedisStore(t, client, redisonce.Config{Prefix: prefix})
+	}})
+}
+
+// twice sends each script twice and keeps the second answer. Not that of Release: another may hold the key by then, and the second answer is
+// that the claim is lost, as it has to be.
+type twice struct{}
+
+func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if release := len(cmd.Args()) == 6; !release { // EVALSHA, digest, 1, name, owner, fence
+			_ = next(ctx, cmd)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

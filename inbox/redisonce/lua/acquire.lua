@@ -23,9 +23,9 @@ if state then
       return {'abandoned'}
     else
       attempt, taken = held[5] + 1, 1
-      if fingerprint == '' then
-        fingerprint = held[4]
-      end
+    end
+    if fingerprint == '' then
+      fingerprint = held[4]
     end
   end
 end

@@ -11,6 +11,7 @@ const (
 	headLanes    = 1000                  // lanes one head scan looks at
 	maxLaneWakes = 1024                  // lanes that wait for a look; beyond that the ordinary poll must do
 	laneTries    = 8                     // looks at one lane while its head is out elsewhere, at 2, 4, 8 ... ms
+	idlePause    = 50 * time.Millisecond // between looks for a kind of rows that had none, while the other has many
 	minPoll      = 20 * time.Millisecond // between polls that found nothing although something seemed due
 )
 
@@ -26,8 +27,9 @@ type laneWake struct {
 // woken, or the interval is over.
 func (r *relay) poll(ctx context.Context) {
 	interval, failures := r.cfg.PollInterval, 0
+	var idle idleKinds
 	for {
-		res, err := r.round(ctx)
+		res, err := r.round(ctx, &idle)
 		if ctx.Err() != nil {
 			return
 		}
@@ -48,6 +50,9 @@ func (r *relay) poll(ctx context.Context) {
 		case res.more:
 			failures = 0
 			continue
+		case idle.passed: // something was not asked for: ask before the pause
+			failures, idle = 0, idleKinds{}
+			continue
 		case res.found:
 			failures, interval = 0, r.cfg.PollInterval
 			wait = spread(interval, r.random())
@@ -56,6 +61,7 @@ func (r *relay) poll(ctx context.Context) {
 			wait = r.idleWait(ctx, spread(interval, r.random()))
 			interval = min(2*interval, r.cfg.MaxPollInterval)
 		}
+		idle = idleKinds{} // before a pause, and after it, everything is asked for
 		if woken := r.sleepPoll(ctx, wait); woken {
 			interval = r.cfg.PollInterval
 		}
@@ -191,8 +197,14 @@ type roundResult struct {
 	noRoom bool // that nothing was asked for because nothing fits
 }
 
+// idleKinds says until when a kind of rows that had none is not asked for, while rounds follow each other for the other kind.
+type idleKinds struct {
+	unordered, ordered time.Time
+	passed             bool // a kind was passed over
+}
+
 // round claims once what is due: woken lanes, unordered rows, a page of lane heads, and probes of stopped destinations.
-func (r *relay) round(ctx context.Context) (res roundResult, err error) {
+func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, err error) {
 	select {
 	case r.pollTurn <- struct{}{}:
 		defer func() { <-r.pollTurn }()
@@ -207,21 +219,47 @@ func (r *relay) round(ctx context.Context) (res roundResult, err error) {
 
 	n, wakeErr := r.claimWoken(ctx)
 	res.found = n > 0
-	steps := []func(context.Context) (int, bool, error){r.claimUnordered, r.claimHeads}
+	steps := []claimStep{idle.unless(&idle.unordered, r.claimUnordered), idle.unless(&idle.ordered, r.claimHeads)}
 	if orderedFirst {
 		slices.Reverse(steps)
 	}
 	errs := []error{wakeErr}
 	for _, step := range append(steps, r.claimProbes) {
-		n, again, err := step(ctx)
-		res.found = res.found || n > 0
-		res.more = res.more || again
+		did, err := step(ctx)
+		res.found = res.found || did.rows > 0
+		res.more = res.more || did.more
 		errs = append(errs, err)
 	}
 	r.mu.Lock()
 	res.noRoom = r.wantRoom
 	r.mu.Unlock()
 	return res, errors.Join(errs...)
+}
+
+// stepResult says what a step of a round did.
+type stepResult struct {
+	asked bool // a claim was sent
+	rows  int  // that it returned
+	more  bool // another round should follow at once
+}
+
+type claimStep func(context.Context) (stepResult, error)
+
+// unless makes a step that is passed over for a while after it found nothing.
+func (k *idleKinds) unless(until *time.Time, step claimStep) claimStep {
+	return func(ctx context.Context) (stepResult, error) {
+		now := time.Now()
+		if now.Before(*until) {
+			k.passed = true
+			return stepResult{}, nil
+		}
+		res, err := step(ctx)
+		*until = time.Time{}
+		if res.asked && res.rows == 0 && !res.more {
+			*until = now.Add(idlePause)
+		}
+		return res, err
+	}
 }
 
 // room returns how many rows fit, 0 while there is too little for a claim to be worth it.
@@ -268,10 +306,10 @@ func (r *relay) claimRequest() (req ClaimRequest, ok bool) {
 	return req, true
 }
 
-func (r *relay) claimUnordered(ctx context.Context) (n int, more bool, err error) {
+func (r *relay) claimUnordered(ctx context.Context) (stepResult, error) {
 	req, ok := r.claimRequest()
 	if !ok {
-		return 0, false, nil
+		return stepResult{}, nil
 	}
 	rows, err := r.claim(ctx, false, func(ctx context.Context) ([]Claimed, error) {
 		return r.repo.ClaimUnordered(ctx, req)
@@ -280,13 +318,13 @@ func (r *relay) claimUnordered(ctx context.Context) (n int, more bool, err error
 	for i := range rows {
 		size += int64(len(rows[i].Event.Payload))
 	}
-	return len(rows), len(rows) >= req.Limit || size >= req.MaxBytes/2, err
+	return stepResult{asked: err == nil, rows: len(rows), more: len(rows) >= req.Limit || size >= req.MaxBytes/2}, err
 }
 
-func (r *relay) claimHeads(ctx context.Context) (n int, more bool, err error) {
+func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 	req, ok := r.claimRequest()
 	if !ok {
-		return 0, false, nil
+		return stepResult{}, nil
 	}
 	r.mu.Lock()
 	after := r.cursor
@@ -297,12 +335,13 @@ func (r *relay) claimHeads(ctx context.Context) (n int, more bool, err error) {
 		return rows, err
 	})
 	if err != nil {
-		return 0, false, err
+		return stepResult{}, err
 	}
 	r.mu.Lock()
 	r.cursor = next
 	r.mu.Unlock()
-	return len(rows), !next.IsZero() || !after.IsZero(), nil // a scan that began in the middle has not seen all
+	// A scan that began in the middle has not seen all.
+	return stepResult{asked: true, rows: len(rows), more: !next.IsZero() || !after.IsZero()}, nil
 }
 
 // claimWoken looks at the lanes that asked for it and are due.
@@ -348,7 +387,7 @@ func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 }
 
 // claimProbes takes one row for each stopped destination whose time has come.
-func (r *relay) claimProbes(ctx context.Context) (n int, more bool, err error) {
+func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
 	now := time.Now()
 	r.mu.Lock()
 	var due []string
@@ -371,9 +410,9 @@ func (r *relay) claimProbes(ctx context.Context) (n int, more bool, err error) {
 			return rows, err
 		})
 		if err != nil {
-			return n, false, err
+			return res, err
 		}
-		n += len(rows)
+		res.rows += len(rows)
 		r.mu.Lock()
 		d := r.dest(topic)
 		if len(rows) == 0 && d.open && !d.probing { // nothing to try it with: the next event that commits will do
@@ -381,5 +420,5 @@ func (r *relay) claimProbes(ctx context.Context) (n int, more bool, err error) {
 		}
 		r.unlock()
 	}
-	return n, false, nil
+	return res, nil
 }

@@ -148,7 +148,7 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 		}
 	}()
 	for {
-		res, err := r.round(ctx)
+		res, err := r.round(ctx, &idleKinds{})
 		if err != nil {
 			return fmt.Errorf("outbox: drain: %w", err)
 		}

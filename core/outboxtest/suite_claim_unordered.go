@@ -17,6 +17,7 @@ func claimUnorderedCases() []repositoryCase {
 		{"only certain topics", claimTopics},
 		{"a topic is a value, whatever it contains", claimHostileTopics},
 		{"many topics, most of them stopped", claimManyTopics},
+		{"what small topics leave goes to the others", claimUnequalTopics},
 		{"oldest due first", claimOldestFirst},
 		{"a lease too long to be one is none", claimMaxLease},
 		{"claim numbers grow", claimNumbers},
@@ -152,4 +153,21 @@ func claimNumbers(f *fixture) {
 		f.must(c.ClaimNo == want, "claim %d, want %d", c.ClaimNo, want)
 		f.must(f.release(nodeA, ref(c)) == 1, "not released")
 	}
+}
+
+func claimUnequalTopics(f *fixture) {
+	var rows []core.NewRow
+	for topic, n := range map[string]int{"few": 2, "fewer": 1, "many": 40} {
+		for range n {
+			rows = append(rows, newRow(topic, ""))
+		}
+	}
+	f.commit(rows...)
+	req := request(nodeA)
+	req.Limit = 30
+	got := map[string]int{}
+	for _, c := range f.claim(req) {
+		got[c.Event.Topic]++
+	}
+	f.must(got["few"] == 2 && got["fewer"] == 1 && got["many"] == 27, "claimed by topic: %v, want all of the small ones and 27 of the large one", got)
 }

@@ -202,8 +202,9 @@ func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any
 			if err := res.Scan(append(s.claimDest(), &last, &count)...); err != nil {
 				return err
 			}
+			topics = max(topics, count)
 			if s.id == (id16{}) {
-				next, topics = core.Lane(last), count
+				next = core.Lane(last)
 				return nil
 			}
 			c, err := s.claimed()

@@ -11,7 +11,7 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 	r := &Repository{dialect: n.dialect, names: n, sql: newStatements(n)}
 	texts := maps.Clone(r.sql.fixed)
 	if n.dialect == "postgres" {
-		texts["insert 1 row"] = r.sql.build("insert", 1, 0, postgresInsert)
+		texts["insert 2 rows"] = r.sql.build("insert", 2, 0, postgresInsert)
 		texts["insert 3 rows, 2 lanes"] = r.sql.build("insert", 3, 2, postgresInsert)
 		texts["planner"] = postgresPlanner
 		return texts, nil

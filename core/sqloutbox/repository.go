@@ -114,7 +114,8 @@ func (r *Repository) inTx(ctx context.Context, what string, fn func(q querier) e
 }
 
 // scan runs statements that jump through an index. PostgreSQL's planner cannot know how short the jumps are: by its estimates it would
-// compile the statement first, which takes a second, or read and sort all open rows. Elsewhere the statements name their index.
+// compile the statement first, which takes a second, or read and sort all open rows. And it would plan the long statements anew for each
+// call, which takes longer than many a claim. Elsewhere the statements name their index.
 func (r *Repository) scan(ctx context.Context, what string, fn func(q querier) error) error {
 	if r.dialect != core.Postgres {
 		return r.single(ctx, what, fn)
@@ -127,7 +128,8 @@ func (r *Repository) scan(ctx context.Context, what string, fn func(q querier) e
 	})
 }
 
-const postgresPlanner = "SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+const postgresPlanner = "SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), " +
+	"set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)"
 
 func (r *Repository) wrap(what string, err error) error {
 	if err == nil {

@@ -21,7 +21,7 @@ var errDown = errors.New("connection refused")
 // shaky is a store that can be down, for all or for one of its methods.
 type shaky struct {
 	once.Store
-	acquire, extend, complete atomic.Bool
+	acquire, extend, complete, release atomic.Bool
 }
 
 func (s *shaky) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
@@ -43,6 +43,13 @@ func (s *shaky) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 		return errDown
 	}
 	return s.Store.Complete(ctx, c, res, ttl)
+}
+
+func (s *shaky) Release(ctx context.Context, c once.Claim) error {
+	if s.release.Load() {
+		return errDown
+	}
+	return s.Store.Release(ctx, c)
 }
 
 func newShakyAPI(t *testing.T, configure func(*httpkey.Config)) (*api, *shaky) {
@@ -108,6 +115,19 @@ func TestStoreDownAfterTheHandler(t *testing.T) {
 		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight") // until the lease ends
 		time.Sleep(30 * time.Second)
 		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false) // at least once
+	})
+}
+
+// A key that could not be freed is told of; the client gets the handler's answer.
+func TestStoreDownAtRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := newShakyAPI(t, nil)
+		s.release.Store(true)
+		a.handler = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+		wantResponse(t, a.do(request()), http.StatusBadGateway, "", false)
+		if info := a.wantOutcome(httpkey.Executed); !errors.Is(info.Err, errDown) || info.Fate != httpkey.Release {
+			t.Errorf("told %+v", info)
+		}
 	})
 }
 

@@ -134,6 +134,26 @@ func TestHeadersOfOuterMiddleware(t *testing.T) {
 	}
 }
 
+// Trailers reach the first client; they are not kept.
+func TestTrailers(t *testing.T) {
+	a := newAPI(t, true, nil)
+	a.handler = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		a.pay(w, r)
+		w.Header().Set("X-Sum", "1")
+		w.Header().Set(http.TrailerPrefix+"X-Late", "2")
+	}
+	srv := a.serve()
+	for i := range 2 {
+		resp := send(t, srv, "")
+		wantResponse(t, recorded(t, resp), http.StatusCreated, "run 1", i == 1)
+		sum, late := resp.Trailer.Get("X-Sum"), resp.Trailer.Get("X-Late")
+		if first := i == 0; (sum == "1") != first || (late == "2") != first {
+			t.Errorf("response %d has trailers %v", i+1, resp.Trailer)
+		}
+	}
+}
+
 func TestBodyNotAllowed(t *testing.T) {
 	a := newAPI(t, true, nil)
 	a.handler = func(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,238 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
+)
+
+// newInbox returns an inbox in memory. A program uses the Transactor of its ORM and the Inbox() of a sqlonce.Store.
+func newInbox(set ...func(*inbox.Config)) *inbox.Inbox {
+	cfg := inbox.Config{
+		Consumer:   "billing",
+		Transactor: outboxtest.NewRepository().Transactor(),
+		Store:      inboxtest.NewStore(),
+		Handler:    func(*message.Message) string { return "invoice" }, // in a Router the handler has a name
+	}
+	for _, fn := range set {
+		fn(&cfg)
+	}
+	in, err := inbox.New(cfg)
+	check(err)
+	return in
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// delivered returns a new copy of the message of an event.
+func delivered(id string) *message.Message {
+	msg := message.NewMessage(watermill.NewUUID(), []byte(`{"order_id":"7"}`))
+	msg.Metadata.Set(core.HeaderEventID, id) // as watermillbridge sends it
+	return msg
+}
+
+func Example() {
+	// With GORM: Transactor: gormoutbox.Transactor(db), and Store: store.Inbox() of
+	// store, err := sqlonce.New(pool, sqlonce.Config{}).
+	in, err := inbox.New(inbox.Config{
+		Consumer: "billing", Transactor: outboxtest.NewRepository().Transactor(), Store: inboxtest.NewStore(),
+	})
+	check(err)
+
+	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	router.AddMiddleware(in.Middleware)
+	router.AddConsumerHandler("invoice", "orders", channel, func(msg *message.Message) error {
+		_, ok := core.TxFromContext(msg.Context()) // gormoutbox.FromContext(msg.Context()) gives the *gorm.DB
+		fmt.Println("in a transaction:", ok)
+		return nil
+	})
+	go func() { check(router.Run(context.Background())) }()
+	<-router.Running()
+
+	for range 3 { // delivery is at least once
+		check(channel.Publish("orders", delivered("0192-7")))
+	}
+	check(router.Close())
+	// Output: in a transaction: true
+}
+
+func ExampleInbox_Middleware() {
+	in := newInbox()
+	attempts := 0
+	handler := in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		if attempts++; attempts == 1 {
+			return nil, errors.New("the printer is on fire") // everything is rolled back
+		}
+		return nil, nil
+	})
+	for range 3 {
+		_, err := handler(delivered("e-1"))
+		fmt.Println(attempts, err)
+	}
+	// Output:
+	// 1 the printer is on fire
+	// 2 <nil>
+	// 2 <nil>
+}
+
+func ExampleInbox_ProcessBatch() {
+	in := newInbox()
+	msgs := []*message.Message{delivered("a"), delivered("b"), delivered("a")}
+	for range 2 {
+		errs := in.ProcessBatch(context.Background(), msgs, func(_ context.Context, fresh []*message.Message) error {
+			fmt.Println("fresh:", len(fresh)) // one transaction for all of them
+			return nil
+		})
+		for i, err := range errs {
+			if err == nil {
+				msgs[i].Ack()
+			}
+		}
+	}
+	// Output: fresh: 2
+}
+
+func ExampleInbox_Process() {
+	in := newInbox()
+	// An event that came some other way: from a queue in the database, or over HTTP.
+	e := inbox.Event{InboxKey: inbox.Key{Handler: "import", EventID: "row-17"}}
+	for range 2 {
+		check(in.Process(context.Background(), e, func(context.Context, core.Tx) error {
+			fmt.Println("imported")
+			return nil
+		}))
+	}
+	// Output: imported
+}
+
+func ExampleInbox_Event() {
+	in := newInbox()
+	msg := message.NewMessage("", nil)
+	msg.Metadata = message.Metadata{"ce_id": "42", "ce_source": "/orders", "tenant_id": "acme"}
+	e, err := in.Event(msg)
+	fmt.Printf("%+v %v\n", e.InboxKey, err)
+	_, err = in.Event(message.NewMessage("", nil))
+	fmt.Println(errors.Is(err, inbox.ErrInvalidMessage))
+	// Output:
+	// {Consumer:billing Handler:invoice Tenant:acme EventID:/orders 42} <nil>
+	// true
+}
+
+func ExampleInbox_Release() {
+	in := newInbox()
+	ctx := context.Background()
+	_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) {
+		return nil, core.Permanent(errors.New("unknown currency"))
+	})(delivered("e-1"))
+	fmt.Println("parked:", errors.Is(err, inbox.ErrParked))
+
+	parked, err := in.ListParked(ctx, inbox.ParkedQuery{})
+	check(err)
+	var keys []inbox.Key
+	for _, p := range parked {
+		fmt.Println(p.Handler, p.EventID, p.Text)
+		keys = append(keys, p.InboxKey)
+	}
+	n, err := in.Release(ctx, inbox.ReleaseRequest{Keys: keys, Actor: "ada", Reason: "currency added"})
+	fmt.Println("released:", n, err) // and now deliver it again, from the poison queue
+	// Output:
+	// parked: true
+	// invoice e-1 unknown currency
+	// released: 1 <nil>
+}
+
+func ExampleChain() {
+	in := newInbox(func(c *inbox.Config) { c.MaxAttempts = 2 })
+	// A program uses those of Watermill:
+	//	poison, err := middleware.PoisonQueueWithFilter(publisher, "billing_poison", inbox.Final)
+	//	retry := middleware.Retry{MaxRetries: 3, ShouldRetry: ...}.Middleware
+	poison := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			out, err := h(msg)
+			if inbox.Final(err) {
+				fmt.Println("to the poison queue")
+				return nil, nil
+			}
+			return out, err
+		}
+	}
+	retry := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) (out []*message.Message, err error) {
+			for range 5 {
+				if out, err = h(msg); err == nil || inbox.Final(err) {
+					break
+				}
+			}
+			return out, err
+		}
+	}
+	chain, err := inbox.Chain(inbox.ChainConfig{Poison: poison, Retry: retry, Inbox: in})
+	check(err)
+	_, err = chain(func(*message.Message) ([]*message.Message, error) {
+		fmt.Println("attempt")
+		return nil, errors.New("does not work")
+	})(delivered("e-1"))
+	fmt.Println(err)
+	// Output:
+	// attempt
+	// attempt
+	// to the poison queue
+	// <nil>
+}
+
+func ExampleConfig_retention() {
+	_, err := inbox.New(inbox.Config{
+		Consumer: "billing", Transactor: outboxtest.NewRepository().Transactor(), Store: inboxtest.NewStore(),
+		Retention:       7 * 24 * time.Hour,
+		BrokerRetention: 7 * 24 * time.Hour, // retention.ms of the topic, and how long a poison queue may lie around
+		ReplayWindow:    30 * 24 * time.Hour,
+	})
+	fmt.Println(err != nil)
+	// Output: true
+}
+
+func ExampleInbox_Cleanup() {
+	store := inboxtest.NewStore()
+	in := newInbox(func(c *inbox.Config) {
+		c.Store, c.Retention, c.BrokerRetention = store, 31*24*time.Hour, 7*24*time.Hour
+	})
+	_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(delivered("e-1"))
+	check(err)
+	store.ShiftClock(32 * 24 * time.Hour)
+	n, err := in.Cleanup(context.Background()) // or go in.Run(ctx)
+	fmt.Println(n, err)
+	// Output: 1 <nil>
+}
+
+func ExampleObserver() {
+	in := newInbox(func(c *inbox.Config) {
+		c.Observer = &inbox.Observer{
+			Processed: func(i inbox.Info) { fmt.Println("processed", i.Event.EventID, "in attempt", i.Attempt) },
+			Duplicate: func(i inbox.Info) { fmt.Println("duplicate", i.Event.EventID) },
+		}
+	})
+	handler := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	for range 2 {
+		_, err := handler(delivered("e-1"))
+		check(err)
+	}
+	// Output:
+	// processed e-1 in attempt 1
+	// duplicate e-1
+}

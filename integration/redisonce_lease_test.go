@@ -271,7 +271,7 @@ func TestRedisSetBeforeWorkLosesTheMessage(t *testing.T) {
 
 	// Each returns whether the message is acknowledged. The first delivery dies before the handler.
 	naive := func(ctx context.Context, die bool, handle func()) bool {
-		first, err := client.SetNX(ctx, prefix+"naive", 1, time.Hour).Result() //nolint:staticcheck // what is found in the wild
+		first, err := client.SetNX(ctx, prefix+"naive", 1, time.Hour).Result()
 		if err != nil || !first {
 			return err == nil // a duplicate
 		}

@@ -135,7 +135,7 @@ func TestRedisReplicas(t *testing.T) {
 
 	opts := primary.Options()
 	host, port, _ := strings.Cut(opts.Addr, ":")
-	if err := replica.SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := replica.ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t.Context(), t, "the replica follows", func() bool {
@@ -171,7 +171,7 @@ func TestRedisReplicas(t *testing.T) {
 	})
 
 	// The replica leaves its primary: a mark that waits says so, one that does not wait knows nothing.
-	if err := replica.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := replica.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	claim := redisAbandon(t, quick, key("late"), time.Minute)

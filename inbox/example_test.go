@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
@@ -235,4 +236,23 @@ func ExampleObserver() {
 	// Output:
 	// processed e-1 in attempt 1
 	// duplicate e-1
+}
+
+func ExampleNewAtLeastOnce() {
+	// In a program: store, err := redisonce.New(client, redisonce.Config{}).
+	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore(), TTL: 31 * 24 * time.Hour})
+	check(err)
+	search, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
+		Consumer: "search", Runner: runner, Handler: func(*message.Message) string { return "index" },
+	})
+	check(err)
+	handler := search.Middleware(func(*message.Message) ([]*message.Message, error) {
+		fmt.Println("indexed") // again after a crash between this and the mark: fine, for an index
+		return nil, nil
+	})
+	for range 2 {
+		_, err := handler(delivered("e-1"))
+		check(err)
+	}
+	// Output: indexed
 }

@@ -1,0 +1,112 @@
+package inbox_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+func newAtLeastOnce(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *inbox.AtLeastOnce {
+	t.Helper()
+	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore(), Lease: time.Minute, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := inbox.AtLeastOnceConfig{Consumer: "search", Runner: runner, Handler: func(*message.Message) string { return "index" }}
+	for _, fn := range set {
+		fn(&cfg)
+	}
+	a, err := inbox.NewAtLeastOnce(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestAtLeastOnce(t *testing.T) {
+	calls := 0
+	heard := ""
+	a := newAtLeastOnce(t, func(c *inbox.AtLeastOnceConfig) {
+		c.Observer = &inbox.Observer{
+			Processed: func(inbox.Info) { heard += "p" }, Duplicate: func(inbox.Info) { heard += "d" },
+			Failed: func(inbox.Info) { heard += "f" }, InProgress: func(inbox.Info) { heard += "i" },
+		}
+	})
+	var h message.HandlerFunc
+	h = a.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		if calls++; calls == 1 {
+			return nil, errHandler
+		}
+		if _, err := h(event(t.Context(), "e")); !errors.Is(err, inbox.ErrInProgress) || !errors.Is(err, once.ErrInProgress) {
+			t.Errorf("a copy at the same time: %v", err)
+		}
+		return nil, nil
+	})
+	msg := event(t.Context(), "e")
+	for n, want := range []error{errHandler, nil, nil} {
+		if _, err := h(msg); !errors.Is(err, want) {
+			t.Errorf("delivery %d: %v", n, err)
+		}
+		if msg.Context() != t.Context() {
+			t.Error("the context was not restored")
+		}
+	}
+	if calls != 2 || heard != "fipd" {
+		t.Errorf("%d calls, heard %q", calls, heard)
+	}
+	if _, err := h(message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
+		t.Errorf("without an id: %v", err)
+	}
+}
+
+// Produced messages are published before the mark, because after it nobody would.
+func TestAtLeastOncePublishesBeforeItMarks(t *testing.T) {
+	out := &publisher{err: errHandler}
+	a := newAtLeastOnce(t, func(c *inbox.AtLeastOnceConfig) { c.Publisher, c.Handler = out, nil })
+	var router atomic.Int64
+	calls := 0
+	ps := routed(t, func(r *message.Router, ps *gochannel.GoChannel) {
+		r.AddMiddleware(a.Middleware)
+		r.AddHandler("h", "orders", ps, "invoices", countingPublisher{&router}, func(*message.Message) ([]*message.Message, error) {
+			if calls++; calls == 2 {
+				out.mu.Lock()
+				out.err = nil
+				out.mu.Unlock()
+			}
+			return message.Messages{event(t.Context(), "i")}, nil
+		})
+	})
+	for range 2 {
+		if err := ps.Publish("orders", event(t.Context(), "e")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls != 2 || len(out.topics) != 2 || router.Load() != 0 {
+		t.Errorf("%d calls, published %v, by the Router %d", calls, out.topics, router.Load())
+	}
+	refuses := newAtLeastOnce(t)
+	_, err := refuses.Middleware(func(*message.Message) ([]*message.Message, error) {
+		return message.Messages{event(t.Context(), "i")}, nil
+	})(event(t.Context(), "e"))
+	if !errors.Is(err, inbox.ErrProducedNeedsOutbox) {
+		t.Errorf("without a publisher: %v", err)
+	}
+}
+
+func TestAtLeastOnceConfig(t *testing.T) {
+	_, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{Publisher: (*publisher)(nil)})
+	for _, part := range []string{"Consumer", "Runner", "Publisher"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not name %s", err, part)
+		}
+	}
+}

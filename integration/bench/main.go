@@ -105,4 +105,5 @@ var sections = []struct {
 	{"steady", "Steady state: producing and relaying in one process", runSteady},
 	{"history", "History: draining beside published rows", runHistory},
 	{"inbox", "Inbox: what handling an event once costs its transaction", runInbox},
+	{"http", "HTTP: what an Idempotency-Key costs a request", runHTTP},
 }

@@ -56,7 +56,7 @@ type Config struct {
 	MaxPollInterval time.Duration
 	// ClaimBatch is how many rows one claim takes. Default: 500.
 	ClaimBatch int
-	// LaneRun is how many rows of one lane one claim takes. Default: 50.
+	// LaneRun is how many rows of one lane one claim takes at most; fewer where more lanes are waiting. Default: 50.
 	LaneRun int
 	// MarkBatch, MarkDelay and MaxUnmarked shape how outcomes are written: in batches, no later than the delay, and with
 	// publishing held back while MaxUnmarked are unwritten. A crash can repeat at most Workers + MarkBatch + MaxUnmarked events.

@@ -39,7 +39,7 @@ func TestInboxKafkaRebalance(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		for n := range events {
-			d := core.Delivery{Event: core.Event{ID: fmt.Sprintf("e%d", n), Type: "order.placed", Topic: topic, Key: fmt.Sprint(n), Payload: []byte("{}")}, }
+			d := core.Delivery{Event: core.Event{ID: fmt.Sprintf("e%d", n), Type: "order.placed", Topic: topic, Key: fmt.Sprint(n), Payload: []byte("{}")}}
 			noError(t, p.Publish(ctx, d))
 		}
 	}

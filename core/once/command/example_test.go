@@ -1,0 +1,74 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// An event asks for an order. It is delivered twice, and there is one order: the command, the order and its result commit together.
+func ExampleRunTx() {
+	repo := outboxtest.NewRepository() // in an application: the tables of package sqlonce and the transactions of an adapter
+	commands, err := command.New(command.Config{Keys: once.Config{Store: repo.OnceStore()}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	type Order struct{ ID string }
+	handle := func(ctx context.Context, eventID, quote string) error { // ctx carries the consumer's transaction
+		order, replayed, err := command.RunTx(ctx, commands, nil, command.Command{
+			Type: "create-order", Tenant: "acme", Key: command.EventKey("QuoteAccepted", eventID), Input: quote,
+		}, func(ctx context.Context) (Order, error) {
+			// ... insert the order ...
+			return Order{"o-" + quote}, nil
+		})
+		fmt.Println(order.ID, replayed, errors.Is(err, once.ErrFingerprintMismatch))
+		return err
+	}
+	for _, quote := range []string{"q7", "q7", "q8"} {
+		_ = repo.Transactor().RunInTx(context.Background(), func(ctx context.Context, _ core.Tx) error { return handle(ctx, "018f", quote) })
+	}
+	// Output:
+	// o-q7 false false
+	// o-q7 true false
+	//  false true
+}
+
+// Run is for work whose effects are not in the database of the keys.
+func ExampleRun() {
+	commands, _ := command.New(command.Config{Keys: once.Config{Store: outboxtest.NewOnceStore()}})
+	for range 2 {
+		id, replayed, err := command.Run(context.Background(), commands, command.Command{Type: "refund", Tenant: "acme", Key: "invoice-7"},
+			func(ctx context.Context) (string, error) {
+				claim, _ := once.ClaimOf(ctx)
+				return "re_" + claim.Key.ID, nil // what the payment provider answered
+			})
+		fmt.Println(id, replayed, err)
+	}
+	// Output:
+	// re_invoice-7 false <nil>
+	// re_invoice-7 true <nil>
+}
+
+// RunInTx opens the transaction, and runs it again when it fails only because of others.
+func ExampleRunInTx() {
+	repo := outboxtest.NewRepository()
+	outbox, _ := core.New(core.Config{Repository: repo})
+	commands, _ := command.New(command.Config{Keys: once.Config{Store: repo.OnceStore()}})
+	for range 2 {
+		n, replayed, err := command.RunInTx(context.Background(), commands, repo.Transactor(), command.Command{Type: "close-month", Key: "2026-11"},
+			func(ctx context.Context, tx core.Tx) (int, error) {
+				_, err := outbox.Publish(ctx, tx, core.Event{Type: "month.closed"})
+				return 31, err
+			})
+		fmt.Println(n, replayed, err, len(repo.Rows()))
+	}
+	// Output:
+	// 31 false <nil> 1
+	// 31 true <nil> 1
+}

@@ -1,0 +1,83 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// keepAlive extends the lease every third of it until stop is called, and ends the handler's context with once.ErrLeaseLost when the lease is
+// gone, or may be because the store has not answered since held. stop waits for the end of what it began, and may be called again.
+func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c once.EffectClaim, held time.Time) (stop func()) {
+	// The end of the handler's time does not end the lease: it may need a while to stop.
+	beatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := w.beat(beatCtx, c, held); err != nil {
+			lost(err)
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// beat returns nil when ctx ends and an error wrapping once.ErrLeaseLost when the lease does.
+func (w *Worker) beat(ctx context.Context, c once.EffectClaim, held time.Time) error {
+	every := w.cfg.Lease / 3
+	next := held.Add(every)
+	last := errors.New("this process was held up") // or why the latest attempt failed
+	for {
+		end := held.Add(w.cfg.Lease)
+		if !sleep(ctx, min(time.Until(next), time.Until(end))) {
+			return nil
+		}
+		if !time.Now().Before(end) {
+			return fmt.Errorf("%w: it could not be extended in time: %w", once.ErrLeaseLost, last)
+		}
+		asked := time.Now()
+		tryCtx, cancel := context.WithTimeout(ctx, min(w.cfg.StoreTimeout, time.Until(end)))
+		err := w.cfg.Store.Extend(tryCtx, c, w.cfg.Lease)
+		cancel()
+		switch {
+		case err == nil:
+			held = asked
+			next = held.Add(every)
+		case errors.Is(err, once.ErrLeaseLost), errors.Is(err, once.ErrAlreadyDone):
+			return fmt.Errorf("%w: %w", once.ErrLeaseLost, err)
+		default:
+			last = err
+			next = time.Now().Add(every / 8)
+		}
+	}
+}
+
+const recordPause = 20 * time.Millisecond
+
+// record writes an outcome, also when the context of the handler is over, and repeats it while it is not known to be written.
+func (w *Worker) record(ctx context.Context, write func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.StoreTimeout)
+	defer cancel()
+	for pause := recordPause; ; pause = min(2*pause, time.Second) {
+		err := write(ctx)
+		if err == nil || errors.Is(err, once.ErrLeaseLost) || errors.Is(err, once.ErrAlreadyDone) || !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+var (
+	urlSecret = regexp.MustCompile(`://[^/\s@]*@`)
+	urlQuery  = regexp.MustCompile(`(https?://[^\s"?]*)\?[^\s"]*`)
+)
+
+// errorText is what of an error is stored: without the credentials that URLs carry.
+func errorText(err error) string {
+	return urlQuery.ReplaceAllString(urlSecret.ReplaceAllString(err.Error(), "://***@"), "$1?***")
+}

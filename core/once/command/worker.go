@@ -1,0 +1,288 @@
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// Handler executes an effect and returns the id that the other side gave it, if any. It gives Effect.IdempotencyKey to the other side, because
+// it is called again when a process died before it could record the success. It stops when ctx ends, which carries the outbox's
+// PublishTimeout and has the cause once.ErrLeaseLost when another worker may have begun.
+//
+// An error says what to do, as that of a core.Publisher: core.Permanent parks the effect at once, core.Unavailable stops the channel until
+// the other side is back and costs no attempt, everything else spends an attempt. The text of the error is stored: keep secrets out of it.
+type Handler func(ctx context.Context, e Effect) (externalRef string, err error)
+
+// WorkerConfig says how effects are executed.
+type WorkerConfig struct {
+	// Store of the effects: sqlonce.Store.Commands. Required.
+	Store Store
+	// Handlers of the channels. At least one.
+	Handlers map[string]Handler
+	// MaxAttempts is after how many failed attempts an effect is parked, or after how many processes that died with it. It must not be more than
+	// Retry.MaxAttempts of the outbox, which would give the event up first. Default: 10, as there.
+	MaxAttempts int
+	// Lease is how long an effect stays held by a process that died. It is extended every third of it. Default: 30 s, from 100 ms to once.MaxLease.
+	Lease time.Duration
+	// StoreTimeout bounds the recording of an outcome, which goes on when the handler's context has ended. Default: 5 s, or half of a Lease that
+	// is not longer.
+	StoreTimeout time.Duration
+	// Classifier says what an error means that does not say it itself. Default: core.DefaultClassifier.
+	Classifier func(error) core.Class
+	// Node names this process in the effects it holds. Default: host name and process id. At most 128 bytes.
+	Node string
+	// Observer is told about each execution, for metrics. It must not block. Default: none.
+	Observer func(info ExecInfo)
+}
+
+// ExecOutcome says how an execution ended.
+type ExecOutcome string
+
+// Outcomes.
+const (
+	Executed ExecOutcome = "executed" // and recorded
+	Retried  ExecOutcome = "retried"  // failed: the relay tries again
+	Parked   ExecOutcome = "parked"   // waits for a person
+	Lost     ExecOutcome = "lost"     // its end could not be recorded: it will be executed again, unless another worker has done so
+	Skipped  ExecOutcome = "skipped"  // completed or parked before, or another worker is at it
+)
+
+// ExecInfo describes the execution of an effect.
+type ExecInfo struct {
+	Tenant, Channel, Key, ID string
+	Outcome                  ExecOutcome
+	Attempt                  int // of the event that woke the worker up; from 1
+	Duration                 time.Duration
+	Err                      error
+}
+
+func (c WorkerConfig) withDefaults() WorkerConfig {
+	def(&c.MaxAttempts, 10)
+	def(&c.Lease, 30*time.Second)
+	def(&c.StoreTimeout, min(5*time.Second, c.Lease/2))
+	if c.Classifier == nil {
+		c.Classifier = core.DefaultClassifier
+	}
+	if c.Observer == nil {
+		c.Observer = func(ExecInfo) {}
+	}
+	if c.Node == "" {
+		host, _ := os.Hostname()
+		c.Node = fmt.Sprintf("%.100s/%d", host, os.Getpid())
+	}
+	return c
+}
+
+// Validate reports every problem of c at once. NewWorker calls it.
+func (c WorkerConfig) Validate() error {
+	c = c.withDefaults()
+	var problems []error
+	bad := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("command: config: "+format, args...))
+	}
+	if c.Store == nil {
+		bad("Store is missing")
+	}
+	if len(c.Handlers) == 0 {
+		bad("Handlers is empty")
+	}
+	for _, channel := range slices.Sorted(maps.Keys(c.Handlers)) {
+		if c.Handlers[channel] == nil {
+			bad("the handler of channel %q is nil", channel)
+		}
+		if err := (Effect{Channel: channel, Key: "k"}).Validate(); err != nil {
+			bad("Handlers: %w", err)
+		}
+	}
+	if c.MaxAttempts < 1 {
+		bad("MaxAttempts %d is less than 1", c.MaxAttempts)
+	}
+	if c.Lease < 100*time.Millisecond || c.Lease > once.MaxLease {
+		bad("Lease %s is not between 100ms and %s", c.Lease, once.MaxLease)
+	}
+	if c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease {
+		bad("StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)
+	}
+	if len(c.Node) > 128 {
+		bad("Node has %d bytes, more than 128", len(c.Node))
+	}
+	return errors.Join(problems...)
+}
+
+// Worker executes effects for the relay: it is a core.Publisher of the topics of its channels. Make it with NewWorker; it is safe for use by
+// several goroutines.
+type Worker struct {
+	cfg  WorkerConfig
+	node string
+	runs atomic.Uint64
+}
+
+var (
+	_ core.ReceiptPublisher = (*Worker)(nil)
+	_ core.TopicLister      = (*Worker)(nil)
+)
+
+// NewWorker returns a Worker, or every problem of cfg at once.
+func NewWorker(cfg WorkerConfig) (*Worker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	cfg.Handlers = maps.Clone(cfg.Handlers)
+	var incarnation [8]byte
+	_, _ = rand.Read(incarnation[:]) // never fails
+	return &Worker{cfg: cfg, node: cfg.Node + "/" + hex.EncodeToString(incarnation[:])}, nil
+}
+
+// Topics implements core.TopicLister.
+func (w *Worker) Topics() []string {
+	var topics []string
+	for channel := range w.cfg.Handlers {
+		topics = append(topics, Topic(channel))
+	}
+	slices.Sort(topics)
+	return topics
+}
+
+// AddTo routes the events of the Worker's channels to it.
+func (w *Worker) AddTo(r *core.Router) {
+	for _, t := range w.Topics() {
+		r.Handle(t, w)
+	}
+}
+
+// Publish implements core.Publisher.
+func (w *Worker) Publish(ctx context.Context, d core.Delivery) error {
+	_, err := w.PublishWithReceipt(ctx, d)
+	return err
+}
+
+// PublishWithReceipt executes the effect that the event names, unless that is done, parked or in other hands. Nil means that this event has
+// nothing left to do: the effect is completed, or parked, in which case Release writes another event.
+func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (receipt string, err error) {
+	start := time.Now()
+	channel := strings.TrimPrefix(d.Topic, topicPrefix)
+	info := ExecInfo{Tenant: d.TenantID, Channel: channel, ID: d.AggregateID, Attempt: d.Attempt}
+	handler := w.cfg.Handlers[channel]
+	if handler == nil { // another process may know it
+		return "", core.Unavailable(fmt.Errorf("%w: no handler for effects of channel %q", core.ErrNoRoute, channel))
+	}
+	claim := once.EffectClaim{ID: d.AggregateID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
+	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
+	switch {
+	case errors.Is(err, once.ErrNoEffect): // DEAD and visible: a worker with the wrong table must not lose effects
+		return "", core.Permanent(fmt.Errorf("command: effect %s: %w", claim.ID, err))
+	case err != nil: // of our own store, not of the other side
+		return "", core.UnavailableForKey(fmt.Errorf("command: claim: %w", err))
+	}
+	claim.Fence, info.Key = got.Fence, got.Key
+	if !got.Fresh {
+		info.Outcome = Skipped
+		w.cfg.Observer(info)
+		switch got.Status {
+		case once.EffectCompleted:
+			return got.ExternalRef, nil
+		case once.EffectParked:
+			return "parked", nil
+		case once.EffectPending, once.EffectProcessing, once.EffectFailed:
+		}
+		return "", core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress, claim.ID, got.RetryAfter))
+	}
+	if got.LostLeases >= w.cfg.MaxAttempts {
+		err = fmt.Errorf("command: %d processes disappeared while they executed it", got.LostLeases)
+		ref, outcome, end := w.park(ctx, claim, once.EffectFailure{Free: true, Code: "lost", Text: err.Error()})
+		info.Outcome, info.Err = outcome, errors.Join(err, end)
+		w.cfg.Observer(info)
+		return ref, end
+	}
+	receipt, info.Outcome, err = w.execute(ctx, claim, got.Effect, d.Attempt, start, handler, &info.Err)
+	info.Duration = time.Since(start)
+	w.cfg.Observer(info)
+	return receipt, err
+}
+
+func (w *Worker) park(ctx context.Context, c once.EffectClaim, f once.EffectFailure) (string, ExecOutcome, error) {
+	f.Park = true
+	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
+		return "", Lost, core.UnavailableForKey(fmt.Errorf("command: park: %w", err))
+	}
+	return "parked", Parked, nil
+}
+
+// execute calls the handler under the lease and records how that ended. The error is for the relay; cause is told to the observer.
+func (w *Worker) execute(ctx context.Context, c once.EffectClaim, e Effect, attempt int, held time.Time, handler Handler, cause *error) (ref string, outcome ExecOutcome, err error) {
+	runCtx, cancel := context.WithCancelCause(ctx)
+	stop := w.keepAlive(runCtx, cancel, c, held)
+	finished := false
+	defer func() {
+		stop()
+		cancel(nil)
+		if !finished { // it panicked: the relay counts that as a refusal
+			f := once.EffectFailure{Park: attempt >= w.cfg.MaxAttempts, Code: "panic", Text: "the handler panicked"}
+			_ = w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
+		}
+	}()
+	ref, failure := handler(runCtx, e)
+	finished = true
+	stop()
+	*cause = failure
+	if failure == nil {
+		err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Complete(ctx, c, ref) })
+		if err == nil || errors.Is(err, once.ErrAlreadyDone) {
+			return ref, Executed, nil
+		}
+		*cause = fmt.Errorf("command: executed, but that could not be recorded: %w", err)
+		return "", Lost, core.UnavailableForKey(*cause)
+	}
+	if errors.Is(context.Cause(runCtx), once.ErrLeaseLost) {
+		*cause = fmt.Errorf("%w: %w", once.ErrLeaseLost, failure)
+		return "", Lost, core.UnavailableForKey(*cause)
+	}
+	class, marked := core.ClassOf(failure)
+	if !marked {
+		class = w.cfg.Classifier(failure)
+	}
+	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
+	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping || class == core.ClassUnavailable || class == core.ClassKeyUnavailable}
+	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && attempt >= w.cfg.MaxAttempts) {
+		return w.park(ctx, c, f)
+	}
+	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
+		*cause = errors.Join(failure, err) // the lease will end
+	}
+	if marked {
+		return "", Retried, failure
+	}
+	return "", Retried, mark(class, failure)
+}
+
+// mark makes an error say the class that the Classifier of the Worker found, because that of the relay may find another. A deadline that ended
+// is left to the relay, which knows whether the channel is stuck as a whole.
+func mark(class core.Class, err error) error {
+	switch class {
+	case core.ClassUnavailable:
+		return core.Unavailable(err)
+	case core.ClassKeyUnavailable:
+		return core.UnavailableForKey(err)
+	case core.ClassPermanent:
+		return core.Permanent(err)
+	case core.ClassTransient:
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return core.Transient(err)
+}

@@ -1,0 +1,185 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Limits of an Effect, in bytes. Headers are limited together.
+const (
+	MaxChannel       = 128
+	MaxEffectHeaders = 16 << 10
+)
+
+// Effect is one call to the world outside that a transaction decides on: a webhook, a mail, a message to a workflow engine. Package command enqueues
+// and executes effects.
+type Effect struct {
+	// ID of the row, assigned when it is enqueued.
+	ID string
+	// Tenant, Channel and Key name the effect: it is enqueued once. Channel chooses the handler, "webhook" say; Key says which one,
+	// "order-placed:018f:ada@example.org" say. Channel and Key are required; at most MaxTenant, MaxChannel and MaxID bytes.
+	Tenant, Channel, Key string
+	// Payload is what the handler needs, in whatever form it likes. It is stored as it is.
+	Payload []byte
+	// ContentType describes Payload. At most 127 bytes; may be empty.
+	ContentType string
+	// Headers are for the handler: at most MaxEffectHeaders bytes together.
+	Headers map[string]string
+	// EventID, CorrelationID and BusinessKey connect the effect to its cause and to a process in a workflow engine. They decide nothing. At most 255
+	// bytes each; may be empty.
+	EventID, CorrelationID, BusinessKey string
+	// Delay holds the effect back until this long after the commit.
+	Delay time.Duration
+}
+
+// Validate names every problem of e at once. The error wraps ErrInvalidRequest.
+func (e Effect) Validate() error {
+	var problems []error
+	for _, part := range []struct {
+		name, text string
+		limit      int
+		required   bool
+	}{
+		{"tenant", e.Tenant, MaxTenant, false}, {"channel", e.Channel, MaxChannel, true}, {"key", e.Key, MaxID, true},
+		{"content type", e.ContentType, 127, false}, {"event id", e.EventID, 255, false}, {"correlation id", e.CorrelationID, 255, false},
+		{"business key", e.BusinessKey, 255, false},
+	} {
+		if p := textProblem(part.text, part.limit, part.required); p != "" {
+			problems = append(problems, fmt.Errorf("%s %s", part.name, p))
+		}
+	}
+	size := 0
+	for k, v := range e.Headers {
+		size += len(k) + len(v)
+		if p := textProblem(k, MaxEffectHeaders, true); p != "" {
+			problems = append(problems, fmt.Errorf("name of a header %s", p))
+		}
+		if p := textProblem(v, MaxEffectHeaders, false); p != "" {
+			problems = append(problems, fmt.Errorf("header %.64q %s", k, p))
+		}
+	}
+	if size > MaxEffectHeaders {
+		problems = append(problems, fmt.Errorf("headers have %d bytes together, more than %d", size, MaxEffectHeaders))
+	}
+	if e.Delay < 0 || e.Delay > MaxTTL {
+		problems = append(problems, fmt.Errorf("delay %s is not between 0 and %s", e.Delay, MaxTTL))
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%w: effect: %w", ErrInvalidRequest, errors.Join(problems...))
+	}
+	return nil
+}
+
+// IdempotencyKey is what to give to the other side: 64 hexadecimal digits, the same for every attempt, different for any other tenant,
+// channel or key.
+func (e Effect) IdempotencyKey() string {
+	return FingerprintOf([]byte(e.Tenant), []byte(e.Channel), []byte(e.Key)).String()
+}
+
+// Fingerprint tells whether two effects of one key are the same: their payload and content type.
+func (e Effect) Fingerprint() Fingerprint { return FingerprintOf([]byte(e.ContentType), e.Payload) }
+
+// EffectStatus says how far an effect is.
+type EffectStatus uint8
+
+// Status of an effect, as it is stored.
+const (
+	EffectPending    EffectStatus = 0 // not tried yet, or released
+	EffectProcessing EffectStatus = 1 // a worker holds it, or died with it
+	EffectCompleted  EffectStatus = 2
+	EffectFailed     EffectStatus = 3 // will be tried again
+	EffectParked     EffectStatus = 4 // waits for a person
+)
+
+// String returns the name used in logs and metrics.
+func (s EffectStatus) String() string {
+	switch s {
+	case EffectPending:
+		return "pending"
+	case EffectProcessing:
+		return "processing"
+	case EffectCompleted:
+		return "completed"
+	case EffectFailed:
+		return "failed"
+	case EffectParked:
+		return "parked"
+	}
+	return fmt.Sprintf("status(%d)", uint8(s))
+}
+
+// EffectRecord is an effect as it is stored.
+type EffectRecord struct {
+	Effect
+	Status EffectStatus
+	// ExternalRef is what the handler returned: the id that the other side gave to the effect.
+	ExternalRef string
+	// Attempts counts the times that the handler failed, LostLeases those that a worker disappeared with it. Since the last release.
+	Attempts, LostLeases int
+	// ErrorCode and Error of the last failure, or who released it and why.
+	ErrorCode, Error string
+	// CreatedAt, UpdatedAt and DoneAt are read from the clock of the database. DoneAt is zero unless completed.
+	CreatedAt, UpdatedAt, DoneAt time.Time
+}
+
+// EffectClaim is the right to execute one effect.
+type EffectClaim struct {
+	ID, Owner string
+	Fence     int64
+}
+
+// EffectClaimed is the answer to a claim. Unless Fresh, the Status of the record says why the effect is not to be executed.
+type EffectClaimed struct {
+	EffectRecord
+	Fresh      bool
+	Fence      int64         // Fresh only
+	RetryAfter time.Duration // until the present lease ends; EffectProcessing only
+}
+
+// EffectFailure says how an execution failed.
+type EffectFailure struct {
+	Park bool // it waits for a person
+	Free bool // it spends no attempt
+	Code string
+	Text string
+}
+
+// EffectQuery selects effects.
+type EffectQuery struct {
+	Status          EffectStatus // the zero value selects pending ones
+	Channel, Tenant string       // empty: all
+	After           string       // the ID of the last one of the page before
+	Limit           int          // default 100, at most 1000
+}
+
+// ErrNoEffect: there is no such effect. Was it deleted, or is it in another table?
+var ErrNoEffect = errors.New("once: no such effect")
+
+// EffectStore keeps effects. The type Commands of package sqlonce implements it. Every instant is read from the clock of the store. A
+// claim counts only while it is the latest of its effect.
+type EffectStore interface {
+	// EnqueueTx writes e in the caller's transaction, or returns what is there under its tenant, channel and key, with added false.
+	// ErrFingerprintMismatch: that has another payload. After any error the caller rolls back.
+	EnqueueTx(ctx context.Context, tx core.Tx, e Effect) (rec EffectRecord, added bool, err error)
+	// Claim leases an effect that is pending or failed, or whose lease has ended, to owner, a name that nobody else has.
+	Claim(ctx context.Context, id, owner string, lease time.Duration) (EffectClaimed, error)
+	// Extend makes the lease end after lease from now. ErrLeaseLost: the claim is no longer the latest.
+	Extend(ctx context.Context, c EffectClaim, lease time.Duration) error
+	// Complete and Fail end the claim. Repeated by the same claim they change nothing and return nil. ErrAlreadyDone: another claim completed
+	// it. ErrLeaseLost: the claim is no longer the latest.
+	Complete(ctx context.Context, c EffectClaim, externalRef string) error
+	Fail(ctx context.Context, c EffectClaim, f EffectFailure) error
+	// ReleaseTx makes an effect pending again that is parked, failed or abandoned, in the caller's transaction, and keeps note with it. It
+	// reports whether it did.
+	ReleaseTx(ctx context.Context, tx core.Tx, id, note string) (rec EffectRecord, released bool, err error)
+	// Find returns the effect of a tenant, channel and key, or ErrNoEffect.
+	Find(ctx context.Context, tenant, channel, key string) (EffectRecord, error)
+	// List returns effects by their age.
+	List(ctx context.Context, q EffectQuery) ([]EffectRecord, error)
+	// Cleanup deletes at most limit effects that were completed longer than keep ago. It returns how many.
+	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
+}

@@ -1,0 +1,42 @@
+-- claim
+UPDATE `my_side_effect_command` SET lost_leases = lost_leases + CASE WHEN status = 1 THEN 1 ELSE 0 END, owner = ?, fence = fence + 1, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6), status = 1 WHERE id = ? AND (status IN (0, 3) OR status = 1 AND (lease_until <= UTC_TIMESTAMP(6) OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND))
+
+-- complete
+UPDATE `my_side_effect_command` SET status = 2, external_ref = ?, lease_until = NULL, last_error_code = NULL, last_error = NULL, updated_at = UTC_TIMESTAMP(6), done_at = UTC_TIMESTAMP(6) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- extend
+UPDATE `my_side_effect_command` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- fail
+UPDATE `my_side_effect_command` SET status = ?, attempts = attempts + ?, last_error_code = ?, last_error = ?, lease_until = NULL, available_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- get
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE id = ?
+
+-- get_tx
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE id = ? FOR UPDATE
+
+-- insert
+INSERT INTO `my_side_effect_command` (id, tenant_id, channel, idempotency_key, fingerprint, payload, content_type, headers, event_id, correlation_id, business_key, available_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE seen = seen + 1
+
+-- insert_mariadb
+INSERT INTO `my_side_effect_command` (id, tenant_id, channel, idempotency_key, fingerprint, payload, content_type, headers, event_id, correlation_id, business_key, available_at, created_at, updated_at) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE KEY UPDATE seen = seen + 1
+
+-- list
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE status = 
+
+-- look
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE tenant_id = ? AND channel = ? AND idempotency_key = ?
+
+-- old
+SELECT id FROM `my_side_effect_command` WHERE status = 2 AND done_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY done_at LIMIT ? FOR UPDATE SKIP LOCKED
+
+-- release
+UPDATE `my_side_effect_command` SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = ?, available_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= UTC_TIMESTAMP(6) OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND))
+
+-- see
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE tenant_id = ? AND channel = ? AND idempotency_key = ? FOR UPDATE
+
+-- who
+SELECT status, COALESCE(owner,''), fence FROM `my_side_effect_command` WHERE id = ?
+

@@ -1,0 +1,39 @@
+-- claim
+UPDATE "app"."side_effect_command" SET lost_leases = lost_leases + CASE WHEN status = 1 THEN 1 ELSE 0 END, owner = $1, fence = fence + 1, lease_until = statement_timestamp() + $2::bigint * interval '1 microsecond', updated_at = statement_timestamp(), status = 1 WHERE id = $3 AND (status IN (0, 3) OR status = 1 AND (lease_until <= statement_timestamp() OR lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond'))
+
+-- cleanup
+DELETE FROM "app"."side_effect_command" WHERE ctid = ANY (ARRAY(SELECT ctid FROM "app"."side_effect_command" WHERE status = 2 AND done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED))
+
+-- complete
+UPDATE "app"."side_effect_command" SET status = 2, external_ref = $1, lease_until = NULL, last_error_code = NULL, last_error = NULL, updated_at = statement_timestamp(), done_at = statement_timestamp() WHERE id = $2 AND owner = $3 AND fence = $4 AND status = 1
+
+-- extend
+UPDATE "app"."side_effect_command" SET lease_until = statement_timestamp() + $1::bigint * interval '1 microsecond', updated_at = statement_timestamp() WHERE id = $2 AND owner = $3 AND fence = $4 AND status = 1
+
+-- fail
+UPDATE "app"."side_effect_command" SET status = $1, attempts = attempts + $2, last_error_code = $3, last_error = $4, lease_until = NULL, available_at = statement_timestamp(), updated_at = statement_timestamp() WHERE id = $5 AND owner = $6 AND fence = $7 AND status = 1
+
+-- get
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE id = $1
+
+-- get_tx
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE id = $1 FOR UPDATE
+
+-- insert
+INSERT INTO "app"."side_effect_command" (id, tenant_id, channel, idempotency_key, fingerprint, payload, content_type, headers, event_id, correlation_id, business_key, available_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, statement_timestamp() + $12::bigint * interval '1 microsecond', statement_timestamp(), statement_timestamp()) ON CONFLICT (tenant_id, channel, idempotency_key) DO NOTHING
+
+-- list
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE status = 
+
+-- look
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE tenant_id = $1 AND channel = $2 AND idempotency_key = $3
+
+-- release
+UPDATE "app"."side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = $1, available_at = statement_timestamp(), updated_at = statement_timestamp() WHERE id = $2 AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= statement_timestamp() OR lease_until > statement_timestamp() + $3::bigint * interval '1 microsecond'))
+
+-- see
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE tenant_id = $1 AND channel = $2 AND idempotency_key = $3 FOR UPDATE
+
+-- who
+SELECT status, COALESCE(owner,''), fence FROM "app"."side_effect_command" WHERE id = $1
+

@@ -1,0 +1,39 @@
+-- claim
+UPDATE "side_effect_command" SET lost_leases = lost_leases + CASE WHEN status = 1 THEN 1 ELSE 0 END, owner = ?, fence = fence + 1, lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), status = 1 WHERE id = ? AND (status IN (0, 3) OR status = 1 AND (lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?))
+
+-- cleanup
+DELETE FROM "side_effect_command" WHERE rowid IN (SELECT rowid FROM "side_effect_command" WHERE status = 2 AND done_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY done_at LIMIT ?)
+
+-- complete
+UPDATE "side_effect_command" SET status = 2, external_ref = ?, lease_until = NULL, last_error_code = NULL, last_error = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- extend
+UPDATE "side_effect_command" SET lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- fail
+UPDATE "side_effect_command" SET status = ?, attempts = attempts + ?, last_error_code = ?, last_error = ?, lease_until = NULL, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- get
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE id = ?
+
+-- get_tx
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE id = ?
+
+-- insert
+INSERT INTO "side_effect_command" (id, tenant_id, channel, idempotency_key, fingerprint, payload, content_type, headers, event_id, correlation_id, business_key, available_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (tenant_id, channel, idempotency_key) DO NOTHING
+
+-- list
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE status = 
+
+-- look
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE tenant_id = ? AND channel = ? AND idempotency_key = ?
+
+-- release
+UPDATE "side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = ?, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?))
+
+-- see
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE tenant_id = ? AND channel = ? AND idempotency_key = ?
+
+-- who
+SELECT status, COALESCE(owner,''), fence FROM "side_effect_command" WHERE id = ?
+

@@ -131,6 +131,12 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 			r.settle(items, rows, Committed)
 		}
 		tx.OnOutcome(func(out Outcome) { r.settle(items, rows, out) })
+	} else if o.cfg.Publisher != nil { // Run may begin before the commit: its first poll would miss the rows
+		tx.OnOutcome(func(out Outcome) {
+			if r := o.relay.Load(); r != nil {
+				r.settle(nil, rows, out)
+			}
+		})
 	}
 	return ids, nil
 }

@@ -208,3 +208,33 @@ func TestLateCommitIsLeftToThePoller(t *testing.T) {
 		w.stop()
 	})
 }
+
+// A transaction that began before Run did is not in the fast path, and committed after the first poll: it need not wait for the next one.
+func TestCommitAfterRunBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{PollInterval: time.Minute, MaxPollInterval: time.Minute})
+		for _, key := range []string{"", "k"} {
+			err := w.repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				if _, err := w.ob.Publish(ctx, tx, core.Event{Type: "t", Key: key, Payload: []byte("{}")}); err != nil {
+					return err
+				}
+				if w.stop == nil {
+					w.run()
+				}
+				time.Sleep(time.Second)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if got := len(w.pub.Accepted()); got != 1 {
+				t.Errorf("key %q: %d events a second after the commit, want 1", key, got)
+			}
+			if err := w.stop(); err != nil {
+				t.Fatal(err)
+			}
+			w = newWorld(t, core.Config{PollInterval: time.Minute, MaxPollInterval: time.Minute})
+		}
+	})
+}

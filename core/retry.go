@@ -1,10 +1,9 @@
 package core
 
 import (
-	"regexp"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // delay returns the pause after refusal number n (from 1): full jitter below min(MaxDelay, BaseDelay*2^(n-1)), so that what
@@ -34,31 +33,10 @@ func spread(d time.Duration, random float64) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*random))
 }
 
-const maxErrorBytes = 2 << 10
-
-var (
-	urlPassword = regexp.MustCompile(`://[^/\s@]*@`)
-	keyPassword = regexp.MustCompile(`(?i)\b(password|passwd|pwd|secret|token|sasl\.password|api[_-]?key)(\s*[=:]\s*)\S+`)
-)
-
-// errorText is what of an error is stored and logged: without credentials, valid UTF-8, at most 2 KB.
+// errorText is what of an error is stored and logged.
 func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	s := strings.ToValidUTF8(err.Error(), "?")
-	s = strings.ReplaceAll(s, "\x00", "?")
-	if len(s) > 4*maxErrorBytes {
-		s = s[:4*maxErrorBytes]
-	}
-	s = urlPassword.ReplaceAllString(s, "://***@")
-	s = keyPassword.ReplaceAllString(s, "$1$2***")
-	if len(s) > maxErrorBytes {
-		n := maxErrorBytes
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	return strings.ToValidUTF8(s, "?")
+	return errtext.Redact(err.Error())
 }

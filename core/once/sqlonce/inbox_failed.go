@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // InboxFailure says how a handler failed.
 type InboxFailure struct {
 	Event InboxEvent
 	Code  string // short and stable, at most 64 bytes
-	Text  string // at most 2 KiB are kept
+	Text  string // without credentials, at most 2 KiB of it are kept
 	// Free spends no attempt.
 	Free bool
 	// Park parks the event at once; MaxAttempts does when it has been reached. 0 is no limit.
@@ -52,7 +53,7 @@ func (i *Inbox) Fail(ctx context.Context, f InboxFailure) (state InboxState, att
 		if f.Park || r.status == inboxParked || f.MaxAttempts > 0 && attempts >= f.MaxAttempts {
 			to, state = inboxParked, InboxParked
 		}
-		_, err = q.Exec(ctx, i.sql["fail"], append([]any{to, attempts, column(f.Code, 64), column(f.Text, 2048)}, key...)...)
+		_, err = q.Exec(ctx, i.sql["fail"], append([]any{to, attempts, column(f.Code, 64), orNil(errtext.Redact(f.Text))}, key...)...)
 		return err
 	})
 	return state, attempts, err

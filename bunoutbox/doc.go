@@ -3,7 +3,7 @@
 //
 //	db := bun.NewDB(sql.OpenDB(sqloutbox.Connector(connector, "")), pgdialect.New())
 //	ob, err := bunoutbox.New(db, bunoutbox.Config{Publisher: publisher, AutoCreate: true})
-//	db = db.WithQueryHook(ob.Hook()) // the *bun.DB to work with
+//	db = ob.DB() // captures events: work with this one
 //	go ob.Run(ctx)
 //
 // There are three ways to say that something happened. A model records it, and the events are written when the model is

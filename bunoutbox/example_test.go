@@ -53,8 +53,8 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	db = db.WithQueryHook(ob.Hook()) // the *bun.DB to work with
-	go ob.Run(ctx)                   // in each process that relays
+	db = ob.DB()   // captures events: work with this one
+	go ob.Run(ctx) // in each process that relays
 
 	order := &Order{}
 	order.Place()

@@ -15,8 +15,8 @@ import (
 
 var (
 	// ErrNoHook: a model hook of this package was called by a *bun.DB that does not have the hook of an Outbox. WithQueryHook
-	// returns the *bun.DB to work with: db = db.WithQueryHook(ob.Hook()).
-	ErrNoHook = errors.New("outbox: the *bun.DB does not have the query hook: use the result of db.WithQueryHook(ob.Hook())")
+	// returns the *bun.DB to work with, and so does DB.
+	ErrNoHook = errors.New("outbox: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of db.WithQueryHook(ob.Hook())")
 
 	// ErrNoAggregateID: an event needs the primary key of what is stored, and the statement does not tell it. Change loaded
 	// models with WherePK, call Publish, or see Config.AllowKeyless.
@@ -101,11 +101,12 @@ func dialectOf(db *bun.DB) (core.Dialect, error) {
 	}
 }
 
-// Hook returns what captures the events of models. Give it to the *bun.DB that the application works with, and use what that returns:
-//
-//	db = db.WithQueryHook(ob.Hook())
-//
-// It is always the same hook. A *bun.DB that has it twice captures once.
+// DB returns the *bun.DB to work with: that given to New, with the hook that captures the events of models. A *bun.DB without it
+// writes rows and no events.
+func (o *Outbox) DB() *bun.DB { return o.db }
+
+// Hook returns what captures the events of models, for a *bun.DB other than that of DB. Note that db.WithQueryHook(ob.Hook()) leaves db
+// as it is and returns the one that captures. It is always the same hook. A *bun.DB that has it twice captures once.
 func (o *Outbox) Hook() bun.QueryHook { return o.hook }
 
 // Outbox returns the core.Outbox behind it.

@@ -100,7 +100,7 @@ func (r *relay) unlock() {
 
 // Run relays events until ctx ends, then publishes what it holds, for at most Config.ShutdownTimeout, writes the outcomes, gives
 // the rest back and returns nil. It owns its goroutines: none is left when it returns nil. Errors of the database or of
-// the publisher do not end it.
+// the publisher do not end it. The fast path exists while Run runs: what was inserted before waits for the poller.
 //
 // It returns ErrNoPublisher without a Publisher, ErrRunning when it runs already, and ErrShutdownTimeout when a publisher did
 // not return although its context had ended.

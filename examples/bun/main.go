@@ -78,7 +78,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	if err != nil {
 		return err
 	}
-	db = db.WithQueryHook(outbox.Hook()) // writes what models record; the service must get this *bun.DB
+	db = outbox.DB() // writes what models record: the service must get this one
 	relay, stopRelay := context.WithCancel(ctx)
 	relayed := make(chan error, 1)
 	go func() { relayed <- outbox.Run(relay) }()

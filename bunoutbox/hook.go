@@ -149,7 +149,7 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 	}
 	err := s.visit(ctx, func(tx *sqloutbox.VisitedTx) error { return tx.Err() })
 	if errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrUntracked) {
-		return fmt.Errorf("%w: %s causes events: use RunInTx of the outbox, or a transaction of a pool opened with sqloutbox.Connector", err, s.table.Name)
+		return fmt.Errorf("%w: %s causes events: use the tx that RunInTx gives, of the outbox or of a pool opened with sqloutbox.Connector", err, s.table.Name)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -410,16 +411,18 @@ func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 		}
 	})
 	t.Run("a handler that is always too slow is not", func(t *testing.T) {
-		w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		h := func(msg *message.Message) ([]*message.Message, error) {
-			<-msg.Context().Done()
-			return nil, msg.Context().Err()
-		}
-		if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, inbox.ErrParked) {
-			t.Errorf("%v", err)
-		}
+		synctest.Test(t, func(t *testing.T) { // so that the time passes in the handler, not before it
+			w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			h := func(msg *message.Message) ([]*message.Message, error) {
+				<-msg.Context().Done()
+				return nil, msg.Context().Err()
+			}
+			if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, inbox.ErrParked) {
+				t.Errorf("%v", err)
+			}
+		})
 	})
 }
 

@@ -402,7 +402,7 @@ func consumeAll(t *testing.T, db testdb.DB, mutant string, messages, killEvery i
 // Eight consumer processes, every message delivered one to five times, kill -9 at every tenth message: every effect happens exactly once.
 func TestInboxCrash(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		const messages = 400
+		const messages = 300
 		w, kills := consumeAll(t, db, "", messages, 10)
 		if kills < messages/10*3/4 { // one that is to be killed anywhere may end before
 			t.Errorf("only %d processes were killed", kills)

@@ -44,8 +44,12 @@ func (e Effect) Validate() error {
 		limit      int
 		required   bool
 	}{
-		{"tenant", e.Tenant, MaxTenant, false}, {"channel", e.Channel, MaxChannel, true}, {"key", e.Key, MaxID, true},
-		{"content type", e.ContentType, 127, false}, {"event id", e.EventID, 255, false}, {"correlation id", e.CorrelationID, 255, false},
+		{"tenant", e.Tenant, MaxTenant, false},
+		{"channel", e.Channel, MaxChannel, true},
+		{"key", e.Key, MaxID, true},
+		{"content type", e.ContentType, 127, false},
+		{"event id", e.EventID, 255, false},
+		{"correlation id", e.CorrelationID, 255, false},
 		{"business key", e.BusinessKey, 255, false},
 	} {
 		if p := textProblem(part.text, part.limit, part.required); p != "" {

@@ -11,12 +11,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Effect, its record and the store are those of package once.
 type (
+	// Effect is one call to the world outside: what Enqueue takes and a Handler gets.
 	Effect = once.Effect
+	// Record is an effect as it is stored.
 	Record = once.EffectRecord
-	Query  = once.EffectQuery
-	Store  = once.EffectStore
+	// Query selects effects.
+	Query = once.EffectQuery
+	// Store keeps effects: sqlonce.Store.Commands returns one.
+	Store = once.EffectStore
 )
 
 // Outbox is where a Queue puts the events that wake up a Worker: a core.Outbox, or that of an adapter.
@@ -134,8 +137,9 @@ func open(ctx context.Context, tx core.Tx) (core.Tx, error) {
 // wake publishes the event that has the effect executed: it names the row and carries nothing else.
 func (q *Queue) wake(ctx context.Context, tx core.Tx, e Effect) error {
 	topic := Topic(e.Channel)
-	_, err := q.cfg.Outbox.Publish(ctx, tx, core.Event{Type: topic, Topic: topic, TenantID: e.Tenant, AggregateType: "effect", AggregateID: e.ID,
-		Unordered: true, Delay: e.Delay, Payload: []byte{}})
+	_, err := q.cfg.Outbox.Publish(ctx, tx, core.Event{
+		Type: topic, Topic: topic, TenantID: e.Tenant, AggregateType: "effect", AggregateID: e.ID, Unordered: true, Delay: e.Delay, Payload: []byte{},
+	})
 	if err != nil {
 		return fmt.Errorf("command: wake up the worker: %w", err)
 	}

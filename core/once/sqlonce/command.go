@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,8 +89,10 @@ func effectArgs(e once.Effect) ([]any, error) {
 	if payload == nil {
 		payload = []byte{}
 	}
-	return []any{e.ID, e.Tenant, e.Channel, e.Key, fp[:], payload, orNil(e.ContentType), headers, orNil(e.EventID), orNil(e.CorrelationID),
-		orNil(e.BusinessKey), micros(e.Delay)}, nil
+	return []any{
+		e.ID, e.Tenant, e.Channel, e.Key, fp[:], payload, orNil(e.ContentType), headers, orNil(e.EventID), orNil(e.CorrelationID), orNil(e.BusinessKey),
+		micros(e.Delay),
+	}, nil
 }
 
 // commandRecord is a row of the table.
@@ -159,7 +162,7 @@ func (c *Commands) List(ctx context.Context, q once.EffectQuery) (list []once.Ef
 		limit = 100
 	}
 	// The status is part of the text, where partial indexes look for it.
-	text, args := c.sql["list"]+fmt.Sprint(uint8(q.Status)), []any{}
+	text, args := c.sql["list"]+strconv.Itoa(int(q.Status)), []any{}
 	for _, part := range []struct{ text, arg string }{{" AND channel = ?", q.Channel}, {" AND tenant_id = ?", q.Tenant}, {" AND id > ?", q.After}} {
 		if part.arg != "" {
 			text, args = text+part.text, append(args, part.arg)

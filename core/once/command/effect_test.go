@@ -1,0 +1,458 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// memory is a table of effects without a database; fail, when set, decides what each call returns instead. The contract is tested with sqlonce.
+type memory struct {
+	mu    sync.Mutex
+	rows  map[string]*memoryRow
+	fail  func(call string) error
+	calls map[string]int
+}
+
+type memoryRow struct {
+	once.EffectRecord
+	owner string
+	fence int64
+	until time.Time
+}
+
+func newMemory() *memory { return &memory{rows: map[string]*memoryRow{}, calls: map[string]int{}} }
+
+func (m *memory) enter(call string) (func(), error) {
+	m.mu.Lock()
+	m.calls[call]++
+	if m.fail != nil {
+		if err := m.fail(call); err != nil {
+			m.mu.Unlock()
+			return nil, err
+		}
+	}
+	return m.mu.Unlock, nil
+}
+
+func (m *memory) EnqueueTx(_ context.Context, tx core.Tx, e once.Effect) (once.EffectRecord, bool, error) {
+	leave, err := m.enter("enqueue")
+	if err != nil {
+		return once.EffectRecord{}, false, err
+	}
+	defer leave()
+	for _, r := range m.rows {
+		if r.Tenant == e.Tenant && r.Channel == e.Channel && r.Key == e.Key {
+			if r.Fingerprint() != e.Fingerprint() {
+				return once.EffectRecord{}, false, once.ErrFingerprintMismatch
+			}
+			return r.EffectRecord, false, nil
+		}
+	}
+	m.rows[e.ID] = &memoryRow{EffectRecord: once.EffectRecord{Effect: e}}
+	tx.OnOutcome(func(out core.Outcome) {
+		if out == core.RolledBack {
+			delete(m.rows, e.ID)
+		}
+	})
+	return once.EffectRecord{Effect: e}, true, nil
+}
+
+func (m *memory) Claim(_ context.Context, id, owner string, lease time.Duration) (once.EffectClaimed, error) {
+	leave, err := m.enter("claim")
+	if err != nil {
+		return once.EffectClaimed{}, err
+	}
+	defer leave()
+	r := m.rows[id]
+	if r == nil {
+		return once.EffectClaimed{}, once.ErrNoEffect
+	}
+	stale := r.Status == once.EffectProcessing && !time.Now().Before(r.until)
+	if r.Status != once.EffectPending && r.Status != once.EffectFailed && !stale {
+		return once.EffectClaimed{EffectRecord: r.EffectRecord, RetryAfter: time.Until(r.until)}, nil
+	}
+	if stale {
+		r.LostLeases++
+	}
+	r.Status, r.owner, r.until = once.EffectProcessing, owner, time.Now().Add(lease)
+	r.fence++
+	return once.EffectClaimed{EffectRecord: r.EffectRecord, Fresh: true, Fence: r.fence}, nil
+}
+
+// end does something with the row while the claim is its latest.
+func (m *memory) end(call string, c once.EffectClaim, do func(r *memoryRow)) error {
+	leave, err := m.enter(call)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r := m.rows[c.ID]
+	if r == nil || r.owner != c.Owner || r.fence != c.Fence || r.Status != once.EffectProcessing {
+		return once.ErrLeaseLost
+	}
+	do(r)
+	return nil
+}
+
+func (m *memory) Extend(_ context.Context, c once.EffectClaim, lease time.Duration) error {
+	return m.end("extend", c, func(r *memoryRow) { r.until = time.Now().Add(lease) })
+}
+
+func (m *memory) Complete(_ context.Context, c once.EffectClaim, ref string) error {
+	return m.end("complete", c, func(r *memoryRow) { r.Status, r.ExternalRef = once.EffectCompleted, ref })
+}
+
+func (m *memory) Fail(_ context.Context, c once.EffectClaim, f once.EffectFailure) error {
+	return m.end("fail", c, func(r *memoryRow) {
+		r.Status, r.ErrorCode, r.Error = once.EffectFailed, f.Code, f.Text
+		if f.Park {
+			r.Status = once.EffectParked
+		}
+		if !f.Free {
+			r.Attempts++
+		}
+	})
+}
+
+func (m *memory) ReleaseTx(_ context.Context, _ core.Tx, id, note string) (once.EffectRecord, bool, error) {
+	r := m.rows[id]
+	if r == nil {
+		return once.EffectRecord{}, false, once.ErrNoEffect
+	}
+	if r.Status != once.EffectParked {
+		return r.EffectRecord, false, nil
+	}
+	r.Status, r.Attempts, r.Error = once.EffectPending, 0, note
+	return r.EffectRecord, true, nil
+}
+
+func (m *memory) Find(_ context.Context, tenant, channel, key string) (once.EffectRecord, error) {
+	for _, r := range m.rows {
+		if r.Tenant == tenant && r.Channel == channel && r.Key == key {
+			return r.EffectRecord, nil
+		}
+	}
+	return once.EffectRecord{}, once.ErrNoEffect
+}
+
+func (m *memory) List(_ context.Context, q once.EffectQuery) (list []once.EffectRecord, err error) {
+	for _, r := range m.rows {
+		if r.Status == q.Status {
+			list = append(list, r.EffectRecord)
+		}
+	}
+	return list, nil
+}
+
+func (m *memory) Cleanup(context.Context, time.Duration, int) (int, error) {
+	leave, err := m.enter("cleanup")
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	return 0, nil
+}
+
+// effects is a queue and one effect in it.
+type effects struct {
+	t     *testing.T
+	store *memory
+	repo  *outboxtest.Repository
+	queue *command.Queue
+	rec   command.Record
+}
+
+func newEffects(t *testing.T) *effects {
+	t.Helper()
+	w := &effects{t: t, store: newMemory(), repo: outboxtest.NewRepository()}
+	outbox, err := core.New(core.Config{Repository: w.repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.queue, err = command.NewQueue(command.QueueConfig{Store: w.store, Outbox: outbox}); err != nil {
+		t.Fatal(err)
+	}
+	w.inTx(func(ctx context.Context) (err error) {
+		w.rec, _, err = w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "1", Payload: []byte("hello")})
+		return err
+	})
+	return w
+}
+
+func (w *effects) inTx(fn func(ctx context.Context) error) {
+	w.t.Helper()
+	if err := w.repo.Transactor().RunInTx(w.t.Context(), func(ctx context.Context, _ core.Tx) error { return fn(ctx) }); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *effects) worker(handler command.Handler, set ...func(*command.WorkerConfig)) *command.Worker {
+	w.t.Helper()
+	cfg := command.WorkerConfig{Store: w.store, Handlers: map[string]command.Handler{"mail": handler}}
+	for _, fn := range set {
+		fn(&cfg)
+	}
+	worker, err := command.NewWorker(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return worker
+}
+
+func (w *effects) delivery(attempt int) core.Delivery {
+	row := w.repo.Rows()[0]
+	return core.Delivery{Event: row.Event, RowID: row.ID, Attempt: attempt}
+}
+
+// What becomes of the effect, and what the relay is told, for every way that a handler can end.
+func TestWorkerOutcomes(t *testing.T) {
+	odd := errors.New("odd")
+	for name, c := range map[string]struct {
+		err     error
+		attempt int
+		status  once.EffectStatus
+		spent   int
+		told    bool // the relay sees an error
+		class   core.Class
+		outcome command.ExecOutcome
+	}{
+		"done":              {nil, 1, once.EffectCompleted, 0, false, 0, command.Executed},
+		"unmarked":          {odd, 1, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
+		"transient":         {core.Transient(odd), 9, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
+		"last attempt":      {odd, 10, once.EffectParked, 1, false, 0, command.Parked},
+		"permanent":         {core.Permanent(odd), 1, once.EffectParked, 1, false, 0, command.Parked},
+		"outage":            {core.Unavailable(odd), 99, once.EffectFailed, 0, true, core.ClassUnavailable, command.Retried},
+		"outage of a part":  {core.UnavailableForKey(odd), 99, once.EffectFailed, 0, true, core.ClassKeyUnavailable, command.Retried},
+		"network error":     {fmt.Errorf("call: %w", syscall.ECONNREFUSED), 99, once.EffectFailed, 0, true, core.ClassUnavailable, command.Retried},
+		"its own deadline":  {context.DeadlineExceeded, 1, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
+		"deadline, at last": {context.DeadlineExceeded, 10, once.EffectParked, 1, false, 0, command.Parked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newEffects(t)
+			var info command.ExecInfo
+			var got command.Effect
+			worker := w.worker(func(_ context.Context, e command.Effect) (string, error) {
+				got = e
+				return "ref", c.err
+			}, func(cfg *command.WorkerConfig) { cfg.Observer = func(i command.ExecInfo) { info = i } })
+			receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(c.attempt))
+			class, marked := core.ClassOf(err)
+			if (err != nil) != c.told || class != c.class || c.told && !marked && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the relay is told %v, class %s", err, class)
+			}
+			rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
+			if rec.Status != c.status || rec.Attempts != c.spent || (c.status == once.EffectCompleted) != (receipt == "ref") {
+				t.Errorf("%q, %+v", receipt, rec)
+			}
+			if info.Outcome != c.outcome || info.Channel != "mail" || info.Key != "1" || info.ID != w.rec.ID || info.Attempt != c.attempt || !errors.Is(info.Err, c.err) {
+				t.Errorf("%+v", info)
+			}
+			if string(got.Payload) != "hello" || len(got.IdempotencyKey()) != 64 || got.IdempotencyKey() != w.rec.IdempotencyKey() {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// A store that cannot be asked or told never lets an effect be taken for done, and costs no attempt of the event.
+func TestWorkerWithoutStore(t *testing.T) {
+	down := errors.New("database is down")
+	for call, calls := range map[string]int{"claim": 0, "complete": 1, "fail": 1} {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newEffects(t)
+				w.store.fail = func(c string) error {
+					if c == call {
+						return down
+					}
+					return nil
+				}
+				n := 0
+				worker := w.worker(func(context.Context, command.Effect) (string, error) {
+					n++
+					if call == "fail" {
+						return "", core.Permanent(errors.New("no"))
+					}
+					return "ref", nil
+				})
+				err := worker.Publish(t.Context(), w.delivery(1))
+				if class, _ := core.ClassOf(err); !errors.Is(err, down) || class != core.ClassKeyUnavailable || n != calls {
+					t.Errorf("%v after %d calls", err, n)
+				}
+				if call != "claim" && w.store.calls[call] < 3 {
+					t.Errorf("%s was tried %d times", call, w.store.calls[call])
+				}
+				// The lease ends, the store is back: the next worker finishes.
+				w.store.fail = nil
+				time.Sleep(time.Minute)
+				receipt, err := w.worker(func(context.Context, command.Effect) (string, error) { return "again", nil }).PublishWithReceipt(t.Context(), w.delivery(1))
+				if err != nil || receipt != "again" {
+					t.Errorf("%q, %v", receipt, err)
+				}
+			})
+		})
+	}
+}
+
+// The relay stops: that is no failure of the effect. A panic is one, and goes on to the relay.
+func TestWorkerStopAndPanic(t *testing.T) {
+	w := newEffects(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
+		cancel()
+		return "", ctx.Err()
+	}).Publish(ctx, w.delivery(10))
+	rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
+	if !errors.Is(err, context.Canceled) || rec.Status != once.EffectFailed || rec.Attempts != 0 {
+		t.Errorf("stopped: %v, %+v", err, rec)
+	}
+	func() {
+		defer func() {
+			if v := recover(); v != "oh no" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		_ = w.worker(func(context.Context, command.Effect) (string, error) { panic("oh no") }).Publish(t.Context(), w.delivery(1))
+	}()
+	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectFailed || rec.Attempts != 1 || rec.ErrorCode != "panic" {
+		t.Errorf("panic: %+v", rec)
+	}
+}
+
+// A handler learns that the store has not answered for the length of the lease, and its success is not taken for granted.
+func TestWorkerLosesLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEffects(t)
+		w.store.fail = func(c string) error {
+			if c == "extend" {
+				return errors.New("database is down")
+			}
+			return nil
+		}
+		start := time.Now()
+		err := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		}, func(c *command.WorkerConfig) { c.Lease = 30 * time.Second }).Publish(t.Context(), w.delivery(1))
+		if class, _ := core.ClassOf(err); !errors.Is(err, once.ErrLeaseLost) || class != core.ClassKeyUnavailable {
+			t.Errorf("%v", err)
+		}
+		if d := time.Since(start); d != 30*time.Second {
+			t.Errorf("told after %s", d)
+		}
+	})
+}
+
+func TestQueueReleaseAndEvents(t *testing.T) {
+	w := newEffects(t)
+	if d := w.delivery(1); d.Topic != "effect.mail" || d.TenantID != "acme" || d.AggregateID != w.rec.ID || !d.Unordered || len(d.Payload) != 0 {
+		t.Errorf("%+v", d)
+	}
+	w.inTx(func(ctx context.Context) error {
+		if _, added, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "1", Payload: []byte("hello")}); added || err != nil {
+			t.Errorf("again: %t, %v", added, err)
+		}
+		if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "1"}); !errors.Is(err, once.ErrFingerprintMismatch) {
+			t.Errorf("another payload: %v", err)
+		}
+		if released, err := w.queue.Release(ctx, nil, w.rec.ID, "ada", "why not"); released || err != nil {
+			t.Errorf("not parked: %t, %v", released, err)
+		}
+		if _, err := w.queue.Release(ctx, nil, w.rec.ID, " ", "why not"); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("nobody: %v", err)
+		}
+		if _, err := w.queue.Release(ctx, nil, "nothing", "ada", "why not"); !errors.Is(err, once.ErrNoEffect) {
+			t.Errorf("nothing: %v", err)
+		}
+		return nil
+	})
+	if n := len(w.repo.Rows()); n != 1 {
+		t.Errorf("%d events", n)
+	}
+	worker := w.worker(func(context.Context, command.Effect) (string, error) { return "", core.Permanent(errors.New("no")) })
+	if err := worker.Publish(t.Context(), w.delivery(1)); err != nil {
+		t.Error(err)
+	}
+	if parked, err := w.queue.Parked(t.Context(), "mail"); err != nil || len(parked) != 1 {
+		t.Errorf("%+v, %v", parked, err)
+	}
+	if receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(1)); err != nil || receipt != "parked" {
+		t.Errorf("a parked effect is executed: %q, %v", receipt, err)
+	}
+	w.inTx(func(ctx context.Context) error {
+		released, err := w.queue.Release(ctx, nil, w.rec.ID, "ada", "corrected")
+		if !released {
+			t.Error("not released")
+		}
+		return err
+	})
+	if n := len(w.repo.Rows()); n != 2 {
+		t.Errorf("%d events, want a second one", n)
+	}
+	if _, err := w.queue.Release(t.Context(), nil, w.rec.ID, "ada", "x"); !errors.Is(err, core.ErrNoTransaction) {
+		t.Errorf("no transaction: %v", err)
+	}
+}
+
+// Run cleans up now and then, whatever the store says, and returns when its context ends.
+func TestQueueRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEffects(t)
+		w.store.fail = func(string) error { return errors.New("database is down") }
+		if _, err := w.queue.Cleanup(t.Context()); err == nil {
+			t.Error("the error is kept back")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
+		defer cancel()
+		if err := w.queue.Run(ctx); err != nil || w.store.calls["cleanup"] != 4 {
+			t.Errorf("%v after %d cleanups", err, w.store.calls["cleanup"])
+		}
+	})
+}
+
+func TestEffectConfigs(t *testing.T) {
+	names := func(err error, parts ...string) {
+		t.Helper()
+		for _, p := range parts {
+			if err == nil || !strings.Contains(err.Error(), p) {
+				t.Errorf("%v does not name %s", err, p)
+			}
+		}
+	}
+	_, err := command.NewQueue(command.QueueConfig{Retention: -1, CleanupInterval: -1, CleanupBatch: -1})
+	names(err, "Store", "Outbox", "Retention", "CleanupInterval", "CleanupBatch")
+	_, err = command.NewWorker(command.WorkerConfig{MaxAttempts: -1, Lease: time.Millisecond, StoreTimeout: time.Minute, Node: strings.Repeat("n", 129)})
+	names(err, "Store", "Handlers", "MaxAttempts", "Lease", "StoreTimeout", "Node")
+	_, err = command.NewWorker(command.WorkerConfig{Store: newMemory(), Handlers: map[string]command.Handler{"mail": nil, strings.Repeat("c", 129): nil}})
+	names(err, `"mail" is nil`, "129 bytes")
+
+	w := newEffects(t)
+	worker := w.worker(func(context.Context, command.Effect) (string, error) { return "", nil })
+	router := core.NewRouter()
+	worker.AddTo(router)
+	if !slices.Equal(router.Topics(), []string{"effect.mail"}) || !slices.Equal(worker.Topics(), router.Topics()) {
+		t.Errorf("%v, %v", router.Topics(), worker.Topics())
+	}
+	err = command.Effect{Headers: map[string]string{"": "\n"}, Delay: -1, EventID: strings.Repeat("e", 256)}.Validate()
+	names(err, "channel is empty", "key is empty", "header", "delay", "event id")
+	if !errors.Is(err, once.ErrInvalidRequest) {
+		t.Error(err)
+	}
+	a, b := command.Effect{Tenant: "a", Channel: "bc", Key: "d"}, command.Effect{Tenant: "ab", Channel: "c", Key: "d"}
+	if a.IdempotencyKey() == b.IdempotencyKey() || a.IdempotencyKey() != (command.Effect{Tenant: "a", Channel: "bc", Key: "d", Payload: []byte("x")}).IdempotencyKey() {
+		t.Error("keys for the other side are not told apart as effects are")
+	}
+}

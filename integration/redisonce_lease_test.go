@@ -321,6 +321,10 @@ func TestRedisHashIsReadable(t *testing.T) {
 	}
 	want := map[string]string{"state": "held", "owner": "killed", "fence": strconv.FormatInt(c.Fence, 10), "attempt": "1"}
 	wantHash(t, client, s.Name(redisKey), want, time.Hour, time.Hour+time.Minute)
+	if err := s.Extend(t.Context(), c, once.MaxLease); err != nil { // what is remembered of a lease outlives it
+		t.Fatal(err)
+	}
+	wantHash(t, client, s.Name(redisKey), want, 2*time.Hour-time.Minute, 2*time.Hour)
 	if err := s.Complete(t.Context(), c, once.Result{Data: []byte("r")}, 2*time.Hour); err != nil {
 		t.Fatal(err)
 	}

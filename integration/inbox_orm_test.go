@@ -3,12 +3,15 @@ package integration
 import (
 	"context"
 	"errors"
+	"maps"
+	"strconv"
 	"testing"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/uptrace/bun"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -38,14 +41,7 @@ var inboxORMs = map[string]func(t *testing.T, db testdb.DB) inboxORM{
 	},
 	"bun": func(t *testing.T, db testdb.DB) inboxORM {
 		t.Helper()
-		return inboxORM{transactor: bunoutbox.Transactor(openBun(t, db, bunWay{})), exec: func(ctx context.Context, query string) error {
-			tx, err := bunoutbox.FromContext(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = tx.ExecContext(ctx, query)
-			return err
-		}}
+		return inboxBun(openBun(t, db, bunWay{}))
 	},
 	"ent": func(t *testing.T, db testdb.DB) inboxORM {
 		t.Helper()
@@ -138,4 +134,53 @@ func TestInboxProducedEventIsRefused(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
+}
+
+// The batch goes through every ORM and, because it sends arrays on PostgreSQL, through Bun's own driver.
+func TestInboxBatchWithEveryORM(t *testing.T) {
+	orms := maps.Clone(inboxORMs)
+	orms["bun and pgdriver"] = func(t *testing.T, db testdb.DB) inboxORM {
+		t.Helper()
+		return inboxBun(openBun(t, db, bunWay{pgdriver: db.Dialect == core.Postgres}))
+	}
+	for name, open := range orms {
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				t.Parallel()
+				if db.Dialect == core.SQLite {
+					db.DSN += "&_pragma=foreign_keys(1)"
+				}
+				w := newInboxWorld(t, db, open(t, db), named)
+				fn := func(_ context.Context, fresh []*message.Message) error {
+					for _, msg := range fresh {
+						if err := w.apply(msg, "batch"); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				for _, ids := range [][]string{{"b", "a", `"{`, "a"}, {"a", "c", `"{`}} {
+					var msgs []*message.Message
+					for n, id := range ids {
+						msgs = append(msgs, inboxMessage(id, "key_seq", "7", "partition_key", id, "schema_version", strconv.Itoa(n)))
+					}
+					for _, err := range w.in.ProcessBatch(t.Context(), msgs, fn) {
+						noError(t, err)
+					}
+				}
+				w.wantEffects(map[string]int{"a batch": 1, "b batch": 1, "c batch": 1, `"{ batch`: 1})
+			})
+		})
+	}
+}
+
+func inboxBun(db *bun.DB) inboxORM {
+	return inboxORM{transactor: bunoutbox.Transactor(db), exec: func(ctx context.Context, query string) error {
+		tx, err := bunoutbox.FromContext(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, query)
+		return err
+	}}
 }

@@ -145,14 +145,9 @@ func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey, show f
 		seen int64
 	}
 	for chunk := range slices.Chunk(keys, deleteChunk) {
-		args := make([]any, 0, 4*len(chunk))
-		for _, k := range chunk {
-			args = append(args, k.args()...)
-		}
-		// The whole key each time: with its first half taken out, a planner may walk through all events of the handler.
-		text := i.sql["see_rows"] + strings.Repeat("("+inboxIs+") OR ", len(chunk)-1) + "(" + inboxIs + "){lock}"
+		text, args := i.seeRowsText(chunk)
 		found := make([]seenRow, 0, len(chunk))
-		err := eachRow(ctx, tx, i.s.names.statement(text), args, func(rows core.Rows) error {
+		err := eachRow(ctx, tx, text, args, func(rows core.Rows) error {
 			r := seenRow{key: chunk[0]}
 			err := rows.Scan(&r.key.Tenant, &r.key.EventID, &r.row.status, &r.row.attempts, &r.row.left, &r.seen)
 			found = append(found, r)
@@ -173,14 +168,32 @@ func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey, show f
 	return nil
 }
 
-// arrays returns the columns of the events as literals of text[], which every driver can send.
+// seeRowsText returns the statement that locks the rows of keys, each of which it names in full, so that no planner walks through all events of a handler.
+func (i *Inbox) seeRowsText(keys []InboxKey) (text string, args []any) {
+	if i.s.dialect == core.Postgres {
+		columns := arraysOf(len(keys), 2, func(n int) []any { return []any{keys[n].Tenant, keys[n].EventID} })
+		return i.s.names.statement(i.sql["see_rows"]), append(columns, keys[0].Consumer, keys[0].Handler)
+	}
+	for _, k := range keys {
+		args = append(args, k.args()...)
+	}
+	text = i.sql["see_rows"] + strings.Repeat("("+inboxIs+") OR ", len(keys)-1) + "(" + inboxIs + "){lock}"
+	return i.s.names.statement(text), args
+}
+
+// arrays returns the columns of the events, without consumer and handler, which are the same for all.
 func arrays(events []InboxEvent, chunk []int) []any {
-	const keys = 2 // consumer and handler are the same for all
-	columns := make([]strings.Builder, inboxColumns-keys)
-	for p, n := range chunk {
-		for c, v := range events[n].args()[keys:] {
-			b := &columns[c]
-			if p == 0 {
+	const keys = 2
+	return arraysOf(len(chunk), inboxColumns-keys, func(n int) []any { return events[chunk[n]].args()[keys:] })
+}
+
+// arraysOf turns rows into columns, each a literal of text[], which every driver can send.
+func arraysOf(rows, columns int, row func(n int) []any) []any {
+	texts := make([]strings.Builder, columns)
+	for n := range rows {
+		for c, v := range row(n) {
+			b := &texts[c]
+			if n == 0 {
 				b.WriteByte('{')
 			} else {
 				b.WriteByte(',')
@@ -201,10 +214,10 @@ func arrays(events []InboxEvent, chunk []int) []any {
 			}
 		}
 	}
-	args := make([]any, len(columns))
-	for c := range columns {
-		columns[c].WriteByte('}')
-		args[c] = columns[c].String()
+	args := make([]any, columns)
+	for c := range texts {
+		texts[c].WriteByte('}')
+		args[c] = texts[c].String()
 	}
 	return args
 }

@@ -34,16 +34,19 @@ var inboxTexts = map[string]string{
 	"parked": "SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), " +
 		"COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), " +
 		"source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), {us:received_at}, COALESCE({us:failed_at},0) " +
-		"FROM {inbox} WHERE consumer = ? AND status = 4",
+		"FROM {inbox} WHERE consumer = ? AND status = 4 AND status <> 2", // the last words are those of the index, or SQLite does not use it
 }
 
 // inboxDialects are those that differ in more than words; see keyDialects.
 var inboxDialects = map[core.Dialect]map[string]string{
 	core.Postgres: {
-		"insert":   inboxHead + "VALUES (" + inboxDone + ")" + inboxConflict,
-		"open":     inboxHead + "VALUES (" + inboxOpened + ")" + inboxConflict,
-		"advance":  advance,
-		"see_rows": "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, 0 FROM {inbox} WHERE ",
+		"insert":  inboxHead + "VALUES (" + inboxDone + ")" + inboxConflict,
+		"open":    inboxHead + "VALUES (" + inboxOpened + ")" + inboxConflict,
+		"advance": advance,
+		// One by one, each by the whole key: PostgreSQL takes what a list of keys has in common out of it, and walks through all events of the handler.
+		"see_rows": "SELECT e.tenant_id, e.event_id, e.status, e.attempts, e.age, 0 FROM unnest(?::text[], ?::text[]) AS v(tenant, event_id) CROSS JOIN LATERAL " +
+			"(SELECT tenant_id, event_id, status, attempts, {left:updated_at} AS age FROM {inbox} WHERE consumer = ? AND handler = ? AND tenant_id = v.tenant " +
+			"AND event_id = v.event_id LIMIT 1 FOR UPDATE) e",
 		"insert_rows": inboxHead + "SELECT ?::text, ?::text, v.tenant, v.event_id, v.type, v.version::integer, v.aggregate_type, v.aggregate_id, v.partition_key, " +
 			"v.key_seq::bigint, v.topic, v.source_partition::integer, v.source_offset::bigint, 2, 1, {now}, {now}, {now} FROM unnest(" +
 			strings.Repeat("?::text[], ", inboxColumns-3) + "?::text[]) AS v(tenant, event_id, type, version, aggregate_type, aggregate_id, partition_key, key_seq, " +

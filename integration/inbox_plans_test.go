@@ -107,6 +107,7 @@ func inboxPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, c.Query)
 	}
+	defer rows.Close()
 	columns, err := rows.Columns()
 	noError(t, err)
 	var plan strings.Builder

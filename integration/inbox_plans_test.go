@@ -103,7 +103,7 @@ func inboxPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
 	noError(t, err)
 	defer tx.Rollback()
 	explain := map[core.Dialect]string{core.Postgres: "EXPLAIN ANALYZE ", core.MySQL: "EXPLAIN ", core.SQLite: "EXPLAIN QUERY PLAN "}[d]
-	rows, err := tx.QueryContext(t.Context(), explain+c.Query, c.Args...)
+	rows, err := tx.QueryContext(t.Context(), explain+c.Query, c.Args...) //nolint:sqlclosecheck // it is closed below
 	if err != nil {
 		t.Fatalf("%v\n%s", err, c.Query)
 	}

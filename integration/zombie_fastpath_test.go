@@ -37,13 +37,18 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 			return nil
 		})
 		var hot, cold atomic.Int64
-		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{Published: func(i core.PublishInfo) {
-			if i.Path == core.PathHot {
-				hot.Add(1)
-			} else {
-				cold.Add(1)
-			}
-		}}})
+		up := make(chan struct{})
+		polled := sync.OnceFunc(func() { close(up) })
+		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
+			Claimed: func(core.ClaimInfo) { polled() },
+			Published: func(i core.PublishInfo) {
+				if i.Path == core.PathHot {
+					hot.Add(1)
+				} else {
+					cold.Add(1)
+				}
+			},
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +57,7 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 		run, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- ob.Run(run) }()
+		<-up // what is written before goes by the poller, and its keys with it for a while
 
 		w := &crash.Writer{DB: pool, Outbox: ob, Dialect: db.Dialect, Topic: "fast", Keys: keysPerCell, Ordered: true}
 		var wg sync.WaitGroup

@@ -86,7 +86,7 @@ func (s *eventScan) event() (core.Event, error) {
 }
 
 // claimColumns follow eventColumns when rows are claimed.
-const claimColumns = `, e.attempts, e.lost_claims, e.claim_no, e.replay_of, {us:e.created_at}, {clock}`
+const claimColumns = `, e.attempts, e.lost_claims, e.claim_no, e.replay_of, {us:e.created_at}, (SELECT {clock})`
 
 // claimScan reads eventColumns and claimColumns.
 type claimScan struct {

@@ -79,7 +79,7 @@ func TestAdapterSuiteBun(t *testing.T) {
 		h := adapterHarness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
 			return bunAdapter(t, db, way, cfg)
 		})
-		h.Programs = cmp.Or(h.Programs, 150)
+		h.Programs = cmp.Or(h.Programs, 250)
 		outboxtest.TestAdapter(t, h)
 	})
 }

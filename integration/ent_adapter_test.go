@@ -36,7 +36,7 @@ func TestAdapterSuiteEnt(t *testing.T) {
 					}
 					return entAdapter(t, db, drv, way.plain, cfg)
 				})
-				h.Programs = cmp.Or(h.Programs, 100)
+				h.Programs = cmp.Or(h.Programs, 170)
 				outboxtest.TestAdapter(t, h)
 			})
 		})

@@ -24,7 +24,7 @@ func TestAdapterSuiteGORM(t *testing.T) {
 				h := adapterHarness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
 					return gormAdapter(t, db, way.prepare, way.connector, cfg)
 				})
-				h.Programs = cmp.Or(h.Programs, 150)
+				h.Programs = cmp.Or(h.Programs, 225)
 				outboxtest.TestAdapter(t, h)
 			})
 		})

@@ -13,7 +13,7 @@ type ChainConfig struct {
 	//
 	//	poison, err := middleware.PoisonQueueWithFilter(pub, "billing_poison", inbox.Final)
 	//
-	// Nil: none, and then Config.Park should be ParkAndAck.
+	// Nil: none. Then Config.Park must be ParkAndAck, because a broker would deliver a parked message for ever.
 	Poison message.HandlerMiddleware
 	// Retry comes next, and sees each transaction as a whole:
 	//
@@ -33,6 +33,9 @@ type ChainConfig struct {
 func Chain(c ChainConfig) (message.HandlerMiddleware, error) {
 	if c.Inbox == nil {
 		return nil, errors.New("inbox: ChainConfig.Inbox is nil")
+	}
+	if c.Poison == nil && c.Inbox.cfg.Park == ParkAndReturn {
+		return nil, errors.New("inbox: ChainConfig.Poison is nil, so nobody takes parked messages from the broker: set it, or Config.Park to ParkAndAck")
 	}
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		h = c.Inbox.Middleware(h)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestChainOrder(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, func(c *inbox.Config) { c.Park = inbox.ParkAndAck })
 	var order []string
 	link := func(name string) message.HandlerMiddleware {
 		return func(h message.HandlerFunc) message.HandlerFunc {
@@ -52,6 +52,10 @@ func TestChainOrder(t *testing.T) {
 	}
 	if _, err := inbox.Chain(inbox.ChainConfig{}); err == nil {
 		t.Error("a chain without an inbox was accepted")
+	}
+	returning := newWorld(t, func(c *inbox.Config) { c.Park = inbox.ParkAndReturn })
+	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: returning.in}); err == nil {
+		t.Error("a chain that delivers parked messages for ever was accepted")
 	}
 }
 

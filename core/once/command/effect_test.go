@@ -432,6 +432,9 @@ func TestEffectConfigs(t *testing.T) {
 			}
 		}
 	}
+	if _, err := command.NewQueue(command.QueueConfig{Store: newMemory(), Outbox: (*core.Outbox)(nil)}); err == nil {
+		t.Error("an outbox that is nil was accepted")
+	}
 	_, err := command.NewQueue(command.QueueConfig{Retention: -1, CleanupInterval: -1, CleanupBatch: -1})
 	names(err, "Store", "Outbox", "Retention", "CleanupInterval", "CleanupBatch")
 	_, err = command.NewWorker(command.WorkerConfig{MaxAttempts: -1, Lease: time.Millisecond, StoreTimeout: time.Minute, Node: strings.Repeat("n", 129)})

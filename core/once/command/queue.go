@@ -71,8 +71,8 @@ func (c QueueConfig) Validate() error {
 	if c.Store == nil {
 		bad("Store is missing")
 	}
-	if c.Outbox == nil {
-		bad("Outbox is missing")
+	if ob, ok := c.Outbox.(*core.Outbox); c.Outbox == nil || ok && ob == nil {
+		bad("Outbox is missing (that of a GORM plugin is there after db.Use)")
 	}
 	if c.Retention < time.Second || c.Retention > once.MaxTTL {
 		bad("Retention %s is not between 1s and %s", c.Retention, once.MaxTTL)

@@ -3,6 +3,7 @@ package httpkey
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -66,6 +67,8 @@ type Config struct {
 	ProblemType string
 	ProblemDocs string
 
+	// Logger is told of requests that failed for reasons of this side: the store, the transaction, the scope, a panic. Default: silent.
+	Logger *slog.Logger
 	// Observer is told how each request ended. Default: none.
 	Observer *Observer
 }

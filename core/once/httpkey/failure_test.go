@@ -1,11 +1,14 @@
 package httpkey_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -73,6 +76,21 @@ func TestStoreDown(t *testing.T) {
 		t.Errorf("told %v", info.Err)
 	}
 	a.wantRuns(0, 0)
+}
+
+// What failed on this side is logged, and nothing else is.
+func TestLogger(t *testing.T) {
+	var out bytes.Buffer
+	a, s := newShakyAPI(t, func(c *httpkey.Config) { c.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+	wantResponse(t, a.do(request()), http.StatusCreated, "run 1", false)
+	if out.Len() > 0 {
+		t.Errorf("a request that was carried out is logged: %s", &out)
+	}
+	s.acquire.Store(true)
+	a.do(request())
+	if got := out.String(); !strings.Contains(got, errDown.Error()) || strings.Count(got, "\n") != 1 {
+		t.Errorf("logged %q, want one line with %q", got, errDown)
+	}
 }
 
 // brokenTransactor cannot begin.

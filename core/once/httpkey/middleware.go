@@ -84,14 +84,14 @@ func callOf(ctx context.Context) *call {
 
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c := &call{m: m, w: w, r: r, next: next, info: Info{Method: r.Method, Route: m.cfg.Route(r)}}
-	if m.cfg.Observer != nil && m.cfg.Observer.Handled != nil {
+	if m.cfg.Logger != nil || m.cfg.Observer != nil && m.cfg.Observer.Handled != nil {
 		start, finished := time.Now(), false
 		defer func() {
 			if !finished {
 				c.info.Status, c.info.Fate, c.info.Err = 0, Release, errors.Join(ErrPanicked, c.info.Err)
 			}
 			c.info.Duration = time.Since(start)
-			m.cfg.Observer.Handled(c.info)
+			m.told(c.r.Context(), c.info)
 		}()
 		c.serve()
 		finished = true

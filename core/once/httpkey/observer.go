@@ -1,6 +1,7 @@
 package httpkey
 
 import (
+	"context"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/once"
@@ -47,4 +48,14 @@ type Info struct {
 	// Err says what went wrong with the store, the transaction, the key or the body. With Executed: the handler has done its work and its response
 	// was sent, but could not be recorded, or the handler panicked (ErrPanicked).
 	Err error
+}
+
+// told logs what somebody has to look at, and tells the Observer of everything.
+func (m *Middleware) told(ctx context.Context, info Info) {
+	if l := m.cfg.Logger; l != nil && info.Err != nil && (info.Status >= 500 || info.Outcome == Executed || info.Outcome == Bypassed) {
+		l.ErrorContext(ctx, "httpkey: request failed", "outcome", info.Outcome, "method", info.Method, "route", info.Route, "status", info.Status, "err", info.Err)
+	}
+	if o := m.cfg.Observer; o != nil && o.Handled != nil {
+		o.Handled(info)
+	}
 }

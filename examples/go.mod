@@ -58,7 +58,7 @@ require (
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/ormoutbox/ormoutbox/inbox v0.0.0
-	github.com/ormoutbox/ormoutbox/inbox/redisonce v0.0.0
+	github.com/ormoutbox/ormoutbox/inbox/redisonce v0.0.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/stretchr/testify v1.12.1 // indirect

@@ -38,7 +38,7 @@ require (
 	github.com/ormoutbox/ormoutbox/bunoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/entoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/gormoutbox v0.0.0
-	github.com/ormoutbox/ormoutbox/inbox v0.0.0
+	github.com/ormoutbox/ormoutbox/inbox v0.0.0 // indirect
 	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
 	github.com/riverqueue/river v0.51.0
 	github.com/riverqueue/river/riverdriver v0.51.0 // indirect

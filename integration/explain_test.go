@@ -75,23 +75,23 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 	}{
 		{"ClaimUnordered", func(ctx context.Context) error {
 			rows, err := repo.ClaimUnordered(ctx, req)
-			return claimed(rows, 100, err)
+			return claimed(rows, 100, 100, err)
 		}},
 		{"ClaimUnordered of certain topics", func(ctx context.Context) error {
 			rows, err := repo.ClaimUnordered(ctx, only)
-			return claimed(rows, 100, err)
+			return claimed(rows, 100, 100, err)
 		}},
 		{"ClaimHeads", func(ctx context.Context) error {
 			rows, _, err := repo.ClaimHeads(ctx, req, core.Lane{})
-			return claimed(rows, 99, err) // a lane that is blocked may stand for a row
+			return claimed(rows, 99, 100, err) // the scan on PostgreSQL counts the one lane that is blocked
 		}},
 		{"ClaimHeads of certain topics", func(ctx context.Context) error {
 			rows, _, err := repo.ClaimHeads(ctx, only, core.Lane{})
-			return claimed(rows, 99, err)
+			return claimed(rows, 99, 100, err)
 		}},
 		{"ClaimLane", func(ctx context.Context) error {
 			rows, err := repo.ClaimLane(ctx, req, lane)
-			return claimed(rows, 10, err)
+			return claimed(rows, 10, 10, err)
 		}},
 		{"NextDue", func(ctx context.Context) error { _, _, err := repo.NextDue(ctx, req); return err }},
 		{"MarkDone", func(ctx context.Context) error {
@@ -131,9 +131,9 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 	}
 }
 
-func claimed(rows []core.Claimed, want int, err error) error {
-	if err == nil && (len(rows) < want || len(rows) > want+1) {
-		err = fmt.Errorf("claimed %d rows, want %d", len(rows), want)
+func claimed(rows []core.Claimed, least, most int, err error) error {
+	if err == nil && (len(rows) < least || len(rows) > most) {
+		err = fmt.Errorf("claimed %d rows, want %d to %d", len(rows), least, most)
 	}
 	return err
 }

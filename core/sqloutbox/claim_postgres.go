@@ -58,7 +58,7 @@ const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
 ` + postgresTake + `, NULL::bytea, (SELECT count(*) FROM topics)`
 
 // postgresShort is how long runs at least are while there are more lanes than the limit allows whole runs: a claim then takes rows of
-// some 64 lanes, which are as many as are published at once, at a fraction of what one row of each of 500 would cost.
+// some 64 lanes, which are as many as are published at once, and looks up fewer lanes than one row of each of 500 would need.
 const postgresShort = `greatest(1, least($8::bigint, $3::bigint / 64))`
 
 // postgresRun turns the list "heads" of claimable lanes (with the first dead number of each) into "take": the heads with

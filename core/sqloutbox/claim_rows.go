@@ -161,7 +161,7 @@ func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, 
 const headPage = 128
 
 // shortRun is how long runs at least are while there are more lanes than the limit allows whole runs: a claim then takes rows of some 64
-// lanes, which are as many as are published at once, at a fraction of what one row of each of 500 would cost.
+// lanes, which are as many as are published at once, and looks up fewer lanes than one row of each of 500 would need.
 func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/64)) }
 
 // claimLaneRows claims the head of one lane with its run.

@@ -12,6 +12,7 @@ GOLANGCI         := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
 TESTFLAGS  ?=
 TIMEOUT    ?= 20m
 BENCHFLAGS ?=
+MODEL      ?= small
 BENCH      ?= .
 BENCHTIME  ?= 1s
 COUNT      ?= 1
@@ -58,6 +59,10 @@ standalone: ## each module as its users get it, without the workspace: vet, buil
 .PHONY: mutants
 mutants: ## build deliberate mistakes into the code and require that the tests notice each
 	@scripts/mutants
+
+.PHONY: model
+model: ## check the models of the protocol with spin, a minute or two (MODEL=large: ten)
+	@scripts/model $(MODEL)
 
 .PHONY: bench
 bench: ## measure against what people would use instead, on PostgreSQL that syncs every commit, ten minutes (BENCHFLAGS=, e.g. -h)
@@ -140,7 +145,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/modules scripts/gotest scripts/mutants scripts/services .ci/run
+	@shellcheck scripts/modules scripts/gotest scripts/mutants scripts/model scripts/services .ci/run
 
 .PHONY: ci
 ci: ## what CI runs

@@ -1,7 +1,11 @@
 // Package sqloutbox keeps the outbox in PostgreSQL, MariaDB, MySQL 8 or SQLite, and makes transactions of database/sql ones that
 // package core can follow.
 //
-// The table:
+// Everything in one call, a pool whose transactions are followed, its outbox, and the tables where that is asked for:
+//
+//	db, ob, err := sqloutbox.Open(ctx, "pgx", dsn, sqloutbox.OpenConfig{Publisher: publisher, AutoCreate: true})
+//
+// Or by hand. The table:
 //
 //	repo, err := sqloutbox.New(pool, sqloutbox.Config{})
 //	err = repo.Migrate(ctx)                           // create or upgrade the tables; or apply what Migrations returns with your own tool

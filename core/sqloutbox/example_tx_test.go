@@ -9,6 +9,33 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
+// Open makes the pool, the outbox and, where asked to, the tables. Here a driver of the test stands in for pgx.
+func ExampleOpen() {
+	sql.Register("example", &dsnDriver{fake: newFake()})
+
+	ctx := context.Background()
+	db, ob, err := sqloutbox.Open(ctx, "example", "postgres://...", sqloutbox.OpenConfig{
+		Dialect: core.Postgres, // can be left out: the common drivers tell it
+		Routes:  map[string][]string{"order.placed": {"orders"}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	otx, err := sqloutbox.TxOf(ctx, tx) // what ob.Publish takes
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(ob.Repository() != nil, otx.Tracked(), tx.Commit())
+	// Output: true true <nil>
+}
+
 // A pool opened with Connector tracks every transaction, whoever begins it.
 func ExampleConnector() {
 	pool := sql.OpenDB(sqloutbox.Connector(newFake(), core.Postgres)) // in place of newFake(): stdlib.GetConnector(*config)

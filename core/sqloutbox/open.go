@@ -1,0 +1,151 @@
+package sqloutbox
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// OpenConfig configures Open and OpenConnector. The zero value is usable: events are inserted into the existing tables, and another
+// process relays them.
+type OpenConfig struct {
+	// Publisher is where Run of the outbox sends events. Nil: this process only inserts.
+	Publisher core.Publisher
+	// Routes names the topics of event types; see core.Config.
+	Routes map[string][]string
+	// Headers adds headers to every event: trace context and the like.
+	Headers func(ctx context.Context) map[string]string
+	// Logger of the outbox; see core.Config.
+	Logger *slog.Logger
+	// Observer is told what happens, for metrics. Default: none.
+	Observer *core.Observer
+	// Configure may set anything else of core.Config just before the outbox is made from it, such as Retention or Workers. The
+	// fields above and Repository are filled in.
+	Configure func(*core.Config)
+
+	// AutoCreate creates or migrates the tables. For production, apply what Migrations returns with a tool of your choice.
+	AutoCreate bool
+	// Schema and Prefix say where the tables are; see Config. Default: the connection's schema, DefaultPrefix.
+	Schema, Prefix string
+	// Dialect of the database. Empty: told by the driver, as Connector does it.
+	Dialect core.Dialect
+}
+
+// Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its database. Every transaction of the pool
+// is tracked, whoever begins it: database/sql, sqlx, sqlc. TxOf makes of a *sql.Tx what Publish of the outbox takes; NewTransactor
+// makes transactions that are in the context.
+//
+//	db, ob, err := sqloutbox.Open(ctx, "pgx", dsn, sqloutbox.OpenConfig{Publisher: publisher, AutoCreate: true})
+//	if err != nil { ... }
+//	defer db.Close()
+//	go ob.Run(ctx)
+//
+// It is short for Connector, New, Repository.Migrate and core.New. Only AutoCreate needs the database to be there: Open waits for it until ctx
+// ends, at most a minute. A wrong configuration, a driver whose dialect cannot be told, and a failed migration are errors, and
+// nothing is left open then.
+func Open(ctx context.Context, driverName, dsn string, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
+	pool, err := OpenPool(driverName, dsn, cfg.Dialect)
+	if err != nil {
+		return nil, nil, err
+	}
+	return cfg.open(ctx, pool)
+}
+
+// OpenConnector is Open for a driver that is configured by code: stdlib.GetConnector of pgx, mysql.NewConnector, pgdriver.NewConnector.
+func OpenConnector(ctx context.Context, c driver.Connector, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
+	tracking, err := checkedConnector(c, cfg.Dialect)
+	if err != nil {
+		return nil, nil, err
+	}
+	return cfg.open(ctx, sql.OpenDB(tracking))
+}
+
+// OpenPool is sql.Open with Connector in it: a pool of which every transaction is tracked. It does not connect. An empty d is told from the
+// driver as Connector does it; here it is an error when that cannot be done. For authors of adapters, and for whoever makes the outbox
+// by hand.
+func OpenPool(driverName, dsn string, d core.Dialect) (*sql.DB, error) {
+	plain, err := sql.Open(driverName, dsn)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: open the pool: %w", err)
+	}
+	drv := plain.Driver()
+	if err := plain.Close(); err != nil { // it has never connected
+		return nil, fmt.Errorf("outbox: open the pool: %w", err)
+	}
+	var c driver.Connector = dsnConnector{drv, dsn}
+	if dc, ok := drv.(driver.DriverContext); ok {
+		if c, err = dc.OpenConnector(dsn); err != nil {
+			return nil, fmt.Errorf("outbox: open the pool: %w", err)
+		}
+	}
+	tracking, err := checkedConnector(c, d)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(tracking), nil
+}
+
+// checkedConnector is Connector for those who can return an error.
+func checkedConnector(c driver.Connector, d core.Dialect) (driver.Connector, error) {
+	if isNil(c) {
+		c = nil
+	}
+	tracking := Connector(c, d)
+	if t, ok := tracking.(*trackingConnector); ok && t.err != nil {
+		return nil, t.err
+	}
+	return tracking, nil
+}
+
+// dsnConnector is what sql.Open makes of a driver that has no connectors.
+type dsnConnector struct {
+	driver driver.Driver
+	dsn    string
+}
+
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
+
+const migrateTimeout = time.Minute
+
+// open makes the outbox of a pool opened with Connector, and closes the pool when that fails.
+func (c OpenConfig) open(ctx context.Context, pool *sql.DB) (*sql.DB, *core.Outbox, error) {
+	ob, err := c.outbox(ctx, pool)
+	if err != nil {
+		return nil, nil, errors.Join(err, pool.Close())
+	}
+	return pool, ob, nil
+}
+
+func (c OpenConfig) outbox(ctx context.Context, pool *sql.DB) (*core.Outbox, error) {
+	d := c.Dialect
+	if d == "" {
+		var err error
+		if d, err = dialectOfDriver(pool.Driver()); err != nil {
+			return nil, err
+		}
+	}
+	repo, err := New(pool, Config{Dialect: d, Schema: c.Schema, Prefix: c.Prefix})
+	if err != nil {
+		return nil, err
+	}
+	cfg := core.Config{
+		Repository: repo, Publisher: c.Publisher, Routes: c.Routes, Headers: c.Headers, Logger: c.Logger, Observer: c.Observer,
+	}
+	if c.Configure != nil {
+		c.Configure(&cfg)
+	}
+	ob, err := core.New(cfg)
+	if err != nil || !c.AutoCreate {
+		return ob, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+	return ob, repo.Migrate(ctx)
+}

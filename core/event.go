@@ -46,6 +46,16 @@ type Event struct {
 	Data any
 	// Payload is published byte for byte as it was inserted. At most Config.MaxPayload bytes.
 	Payload []byte
+
+	ctx context.Context //nolint:containedctx // of WithContext; it ends with Publish
+}
+
+// WithContext returns a copy of e with a context of its own, which Config.Headers and Config.Codec are asked with in place of the
+// context of Publish. One call can then record events of several requests, each with the trace it came from. The statement
+// itself runs with the context of Publish.
+func (e Event) WithContext(ctx context.Context) Event {
+	e.ctx = ctx
+	return e
 }
 
 // EventTyper is implemented by values that know the type of the event they describe.
@@ -108,6 +118,7 @@ const (
 // prepare fills in what the caller left out, encodes the payload and reports every problem. The result shares no memory
 // with e except Payload bytes it was given, which are copied.
 func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) (Event, error) {
+	e.ctx = nil
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
@@ -233,15 +244,8 @@ func mergeHeaders(bad func(string, ...any), own, extra map[string]string) map[st
 	size := 0
 	for k, v := range all {
 		size += len(k) + len(v)
-		switch {
-		case !token(k):
-			bad("header name %q is not a token of at most %d bytes", clip(k, 64), maxHeaderName)
-		case reservedHeader(k):
-			bad("header name %q is reserved", clip(k, 64))
-		case !utf8.ValidString(v):
-			bad("value of header %q is not valid UTF-8", clip(k, 64))
-		case hasControl(v):
-			bad("value of header %q has a control character", clip(k, 64))
+		if err := CheckHeader(k, v); err != nil {
+			bad("%w", err)
 		}
 	}
 	if size > maxHeaderBytes {

@@ -165,3 +165,40 @@ func ExampleContextWithTx() {
 	// true
 	// <nil> 1
 }
+
+// An identity of another kind, such as an order number, becomes an event id that is the same each time.
+func ExampleDeriveEventID() {
+	fmt.Println(core.DeriveEventID("order 42"))
+	// Output:
+	// 359a2e1f-46f3-8609-86e1-3e69ac314c32
+}
+
+type requestID struct{}
+
+// A batch records the events of two requests in one call. Each has the headers of its own request.
+func ExampleEvent_WithContext() {
+	repo := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: repo, Headers: func(ctx context.Context) map[string]string {
+		return map[string]string{"request": ctx.Value(requestID{}).(string)}
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	one := context.WithValue(context.Background(), requestID{}, "one")
+	two := context.WithValue(context.Background(), requestID{}, "two")
+	err = repo.Transactor().RunInTx(one, func(ctx context.Context, tx core.Tx) error {
+		_, err := ob.Publish(ctx, tx,
+			core.Event{Type: "order.placed", AggregateID: "1"},
+			core.Event{Type: "order.placed", AggregateID: "2"}.WithContext(two))
+		return err
+	})
+	for _, row := range repo.Rows() {
+		fmt.Println(row.Event.AggregateID, row.Event.Headers["request"])
+	}
+	fmt.Println(err)
+	// Output:
+	// 1 one
+	// 2 two
+	// <nil>
+}

@@ -1,5 +1,10 @@
 package core
 
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
 // Names under which a bridge sends the fields of a Delivery as message metadata and under which an inbox finds them. They are
 // part of the public contract: a log-based relay (Debezium) is configured to send the same names. A user's header must not
 // have one of these names, nor start with HeaderReservedPrefix.
@@ -17,13 +22,36 @@ const (
 	HeaderContentType      = "content-type"
 	HeaderAttempt          = "outbox_attempt"
 	HeaderReplayOf         = "outbox_replay_of"
+	HeaderRowID            = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
+
+	// HeaderMessage is a header that the Watermill bridge writes: what a message carries and a header cannot, as JSON. It is the
+	// one name with HeaderReservedPrefix that an event may have.
+	HeaderMessage = "outbox_message"
 
 	// HeaderReservedPrefix starts every further name this project may ever use.
 	HeaderReservedPrefix = "outbox_"
 )
 
+// CheckHeader reports why an event cannot carry a header: its name is no RFC 9110 token of at most 128 bytes or is reserved, or
+// its value is not valid UTF-8 or has control characters. Nil: it can.
+func CheckHeader(name, value string) error {
+	switch {
+	case !token(name):
+		return fmt.Errorf("header name %q is not a token of at most %d bytes", clip(name, 64), maxHeaderName)
+	case reservedHeader(name):
+		return fmt.Errorf("header name %q is reserved", clip(name, 64))
+	case !utf8.ValidString(value):
+		return fmt.Errorf("value of header %q is not valid UTF-8", clip(name, 64))
+	case hasControl(value):
+		return fmt.Errorf("value of header %q has a control character", clip(name, 64))
+	}
+	return nil
+}
+
 func reservedHeader(name string) bool {
 	switch name {
+	case HeaderMessage:
+		return false
 	case HeaderEventID, HeaderEventType, HeaderSchemaVersion, HeaderAggregateType, HeaderAggregateID,
 		HeaderAggregateVersion, HeaderTenantID, HeaderPartitionKey, HeaderKeySeq, HeaderOccurredAt, HeaderContentType:
 		return true

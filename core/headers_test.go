@@ -11,7 +11,7 @@ import (
 )
 
 func TestHeaderNames(t *testing.T) {
-	for _, name := range []string{"a", "X-Request-Id", "traceparent", "!#$%&'*+-.^_`|~", "0", "event-id", "outboxx", "my_outbox_", "watermill_x", "key"} {
+	for _, name := range []string{"a", "X-Request-Id", "traceparent", "!#$%&'*+-.^_`|~", "0", "event-id", "outboxx", "my_outbox_", "watermill_x", "key", core.HeaderMessage} {
 		row := publishOne(t, core.Config{}, core.Event{Type: "t", Headers: map[string]string{name: "v"}})
 		if row.Event.Headers[name] != "v" {
 			t.Errorf("%q: stored as %q", name, row.Event.Headers)
@@ -19,7 +19,7 @@ func TestHeaderNames(t *testing.T) {
 	}
 	bad := map[string]string{
 		"": "token", " ": "token", "a b": "token", "a:b": "token", "ä": "token", "a\n": "token", "a\x00": "token", "(": "token", "a,b": "token", "a;": "token", "\"": "token", "/": "token", "a=": "token",
-		"OUTBOX_x": "reserved", "Outbox_": "reserved", "outbox_attempt": "reserved", "_watermill_message_uuid": "reserved", "_WATERMILL_": "reserved",
+		"OUTBOX_x": "reserved", "Outbox_": "reserved", "outbox_attempt": "reserved", "_watermill_message_uuid": "reserved", "_WATERMILL_": "reserved", "Outbox_message": "reserved", core.HeaderRowID: "reserved",
 	}
 	for _, name := range []string{
 		core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType, core.HeaderAggregateID, core.HeaderAggregateVersion,
@@ -47,6 +47,16 @@ func TestHeadersOfTheContext(t *testing.T) {
 	}
 	if len(own) != 2 {
 		t.Errorf("the event's own map was changed: %q", own)
+	}
+
+	type key struct{}
+	cfg.Headers = func(ctx context.Context) map[string]string {
+		of, _ := ctx.Value(key{}).(string)
+		return map[string]string{"of": of, "only" + of: of}
+	}
+	row = publishOne(t, cfg, core.Event{Type: "t"}.WithContext(context.WithValue(t.Context(), key{}, "event")))
+	if want := map[string]string{"of": "event", "onlyevent": "event"}; !maps.Equal(row.Event.Headers, want) {
+		t.Errorf("headers %q, want those of the event's context %q", row.Event.Headers, want)
 	}
 	cfg.Headers = func(context.Context) map[string]string { return map[string]string{"outbox_x": ""} }
 	if _, _, err := publish(t, cfg, core.Event{Type: "t"}); !errors.Is(err, core.ErrInvalidEvent) {

@@ -143,7 +143,7 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 
 // rows prepares the rows of all events, one for each destination, and reports the problems of all of them.
 func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, error) {
-	var extra map[string]string
+	var extra map[string]string // of ctx
 	if o.cfg.Headers != nil {
 		extra = o.cfg.Headers(ctx)
 	}
@@ -151,6 +151,13 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 	ids := make([]string, 0, len(events))
 	var problems []error
 	for i := range events {
+		ctx, extra := ctx, extra
+		if own := events[i].ctx; own != nil {
+			ctx, extra = own, nil
+			if o.cfg.Headers != nil {
+				extra = o.cfg.Headers(own)
+			}
+		}
 		e, err := o.prepare(ctx, events[i], extra)
 		if err != nil {
 			problems = append(problems, err)

@@ -117,8 +117,8 @@ func TestAMQPRoundTrip(t *testing.T) {
 			}
 			msg := receive(t, rabbitMessages(t, cfg, topic)) // it waited in the queue
 			requireDelivery(t, msg, d)
-			if msg.UUID != d.RowID.String() {
-				t.Errorf("UUID = %q, want the row id", msg.UUID)
+			if msg.UUID != d.ID {
+				t.Errorf("UUID = %q, want the event's id", msg.UUID)
 			}
 		})
 	}

@@ -109,8 +109,8 @@ func TestKafkaRoundTrip(t *testing.T) {
 	}
 	msg := receive(t, kafkaMessages(t, topic))
 	requireDelivery(t, msg, d)
-	if msg.UUID != d.RowID.String() {
-		t.Errorf("UUID = %q, want the row id", msg.UUID)
+	if msg.UUID != d.ID {
+		t.Errorf("UUID = %q, want the event's id", msg.UUID)
 	}
 	if key, _ := kafka.MessageKeyFromCtx(msg.Context()); string(key) != "order/o-2" {
 		t.Errorf("key = %q", key)

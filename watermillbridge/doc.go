@@ -10,8 +10,10 @@
 //
 // # Which id is which
 //
-// The message's UUID is the row id: the same for every attempt, another for a replay, and so the one to give to a broker that
-// deduplicates. Metadata event_id is the event's identity, by which consumers deduplicate.
+// The message's UUID and metadata event_id are the event's identity, by which consumers deduplicate: the same for every attempt,
+// every destination and every replay. A message that came through an OutboxPublisher keeps the UUID it had. Metadata
+// outbox_row_id is the row id: the same for every attempt, another for each destination and for a replay, and so the id for a
+// broker that deduplicates.
 //
 // # What the broker's publisher must do
 //
@@ -22,9 +24,10 @@
 //     Topics should have at least three replicas and min.insync.replicas=2.
 //   - RabbitMQ: use amqpbridge. By itself watermill-amqp does not wait for confirms, and a message that no queue takes is
 //     confirmed all the same. Never set Publish.Transactional: it hides errors. Prefer quorum queues.
-//   - NATS: only JetStream, with a stream for the subject. Set JetStream.TrackMsgId: the UUID becomes Nats-Msg-Id, and an event
-//     that is published twice within the stream's window is stored once. Core NATS (JetStream.Disabled) answers nil with nobody
-//     listening. The server syncs its disk every two minutes unless sync_interval is "always": use three replicas.
+//   - NATS: only JetStream, with a stream for the subject. Set [Config].RowIDMetadata to "Nats-Msg-Id" and leave JetStream.TrackMsgId
+//     false: an event that is published twice within the stream's window is stored once. TrackMsgId would take the UUID, and
+//     of an event with two destinations in one stream only the first would be stored. Core NATS (JetStream.Disabled) answers
+//     nil with nobody listening. The server syncs its disk every two minutes unless sync_interval is "always": use three replicas.
 //   - Redis streams: XADD is synchronous. PublisherConfig.Maxlens and DefaultMaxlen delete entries, read or not: leave them 0
 //     or far above the lag of the slowest consumer. The server needs maxmemory-policy noeviction, and appendfsync always
 //     to keep everything it has acknowledged.

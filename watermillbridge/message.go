@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,19 +16,20 @@ import (
 // The wrapped errors name every problem.
 var ErrNotOutboxMessage = errors.New("watermillbridge: not a message of an outbox")
 
-// watermillPrefix starts the metadata that Watermill's own Pub/Subs add for themselves.
-const watermillPrefix = "_watermill_"
-
-// NewMessage returns the message of a delivery, as a Publisher sends it unless Config.Marshal says otherwise: UUID is the row id,
-// metadata are the event's headers and its fields under the names core.HeaderEventID and so on, all text. Fields that are empty
-// or zero are left out. The payload is a copy. The message's context is ctx.
+// NewMessage returns the message of a delivery, as a Publisher sends it unless Config.Marshal says otherwise. UUID is the event's id,
+// or the UUID of the message that an OutboxPublisher was given. Metadata are the event's headers and its fields under the names
+// core.HeaderEventID and so on, all text. Fields that are empty or zero are left out. The payload is a copy. The message's
+// context is ctx.
 func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
+	md := make(message.Metadata, len(d.Headers)+14)
+	uuid := setHeaders(md, d.Headers)
+	if uuid == "" {
+		uuid = d.ID
+	}
 	// Never nil: a broker may take a missing payload for a deletion.
-	msg := message.NewMessage(d.RowID.String(), append(make([]byte, 0, len(d.Payload)), d.Payload...))
+	msg := message.NewMessage(uuid, append(make([]byte, 0, len(d.Payload)), d.Payload...))
 	msg.SetContext(ctx)
 
-	md := make(message.Metadata, len(d.Headers)+13)
-	maps.Copy(md, d.Headers)
 	text := func(name, v string) {
 		if v != "" {
 			md[name] = v
@@ -55,6 +54,9 @@ func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	if !d.OccurredAt.IsZero() {
 		md[core.HeaderOccurredAt] = d.OccurredAt.UTC().Format(time.RFC3339Nano)
 	}
+	if !d.RowID.IsZero() {
+		md[core.HeaderRowID] = d.RowID.String()
+	}
 	if !d.ReplayOf.IsZero() {
 		md[core.HeaderReplayOf] = d.ReplayOf.String()
 	}
@@ -64,7 +66,7 @@ func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 
 // EventFromMessage reads the event out of a message that a Publisher, or a log-based relay that sends the same names, has sent.
 // Topic is the one that a Watermill router consumed the message from, else empty. Other metadata become Headers, without names
-// that the outbox or Watermill keep for themselves. An error wraps ErrNotOutboxMessage: there is no event id or no event type, or
+// that the outbox or Watermill keep for themselves. RowID is zero when the message does not name it. An error wraps ErrNotOutboxMessage: there is no event id or no event type, or
 // a field cannot be read. Payload shares its memory with the message.
 func EventFromMessage(msg *message.Message) (core.Delivery, error) {
 	if msg == nil {
@@ -73,16 +75,9 @@ func EventFromMessage(msg *message.Message) (core.Delivery, error) {
 	r := reader{md: msg.Metadata}
 	d := core.Delivery{Event: r.event(), KeySeq: r.number(core.HeaderKeySeq), Attempt: int(r.number(core.HeaderAttempt))}
 	d.Topic = message.SubscribeTopicFromCtx(msg.Context())
-	d.Payload = msg.Payload
+	d.Payload, d.Headers = msg.Payload, plainHeaders(msg.Metadata)
 	d.Unordered = d.Key != "" && d.KeySeq == 0
-	if id, err := core.ParseRowID(msg.UUID); err == nil { // another relay may have numbered its messages otherwise
-		d.RowID = id
-	}
-	if s := msg.Metadata[core.HeaderReplayOf]; s != "" {
-		id, err := core.ParseRowID(s)
-		r.check(core.HeaderReplayOf, err)
-		d.ReplayOf = id
-	}
+	d.RowID, d.ReplayOf = r.rowID(core.HeaderRowID), r.rowID(core.HeaderReplayOf)
 	if _, _, err := core.RowIDRange(d.ID); err != nil {
 		r.check(core.HeaderEventID, err)
 	}
@@ -127,7 +122,17 @@ func (r *reader) time(name string) time.Time {
 	return t
 }
 
-// event returns what the metadata say about the event: neither topic nor payload.
+func (r *reader) rowID(name string) core.RowID {
+	s := r.md[name]
+	if s == "" {
+		return core.RowID{}
+	}
+	id, err := core.ParseRowID(s)
+	r.check(name, err)
+	return id
+}
+
+// event returns what the metadata say about the event: neither topic, payload nor headers.
 func (r *reader) event() core.Event {
 	return core.Event{
 		ID:               r.md[core.HeaderEventID],
@@ -140,35 +145,5 @@ func (r *reader) event() core.Event {
 		Key:              r.md[core.HeaderPartitionKey],
 		OccurredAt:       r.time(core.HeaderOccurredAt),
 		ContentType:      r.md[core.HeaderContentType],
-		Headers:          headers(r.md),
 	}
-}
-
-// headers returns the metadata that are neither fields of an event nor of the transport.
-func headers(md message.Metadata) map[string]string {
-	var h map[string]string
-	for k, v := range md {
-		if isField(k) || hasPrefixFold(k, core.HeaderReservedPrefix) || hasPrefixFold(k, watermillPrefix) {
-			continue
-		}
-		if h == nil {
-			h = make(map[string]string, len(md))
-		}
-		h[k] = v
-	}
-	return h
-}
-
-func isField(name string) bool {
-	switch name {
-	case core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType, core.HeaderAggregateID,
-		core.HeaderAggregateVersion, core.HeaderTenantID, core.HeaderPartitionKey, core.HeaderKeySeq, core.HeaderOccurredAt,
-		core.HeaderContentType:
-		return true
-	}
-	return false
-}
-
-func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }

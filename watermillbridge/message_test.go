@@ -39,12 +39,12 @@ func TestNewMessageMetadata(t *testing.T) {
 		"event_id": d.ID, "event_type": "order.placed", "schema_version": "2", "aggregate_type": "order", "aggregate_id": "o-1",
 		"aggregate_version": "3", "tenant_id": "acme", "partition_key": "order/o-1", "key_seq": "1042",
 		"occurred_at": "2026-03-04T05:06:07.00089Z", "content-type": "application/json", "outbox_attempt": "2",
-		"outbox_replay_of": d.ReplayOf.String(), "traceparent": "00-abc-def-01", "X-Custom": "ö",
+		"outbox_replay_of": d.ReplayOf.String(), "outbox_row_id": d.RowID.String(), "traceparent": "00-abc-def-01", "X-Custom": "ö",
 	}
 	if !maps.Equal(msg.Metadata, want) {
 		t.Errorf("metadata\n got %v\nwant %v", msg.Metadata, want)
 	}
-	if msg.UUID != d.RowID.String() || string(msg.Payload) != `{"total":7}` {
+	if msg.UUID != d.ID || string(msg.Payload) != `{"total":7}` {
 		t.Errorf("UUID %q, payload %q", msg.UUID, msg.Payload)
 	}
 }
@@ -55,7 +55,7 @@ func TestNewMessageLeavesOutWhatIsEmpty(t *testing.T) {
 	d.Payload, d.Attempt = nil, 0
 	d.Headers = map[string]string{core.HeaderEventType: "forged"}
 	msg := bridge.NewMessage(t.Context(), d)
-	want := message.Metadata{"event_id": d.ID, "event_type": "order.placed"}
+	want := message.Metadata{"event_id": d.ID, "event_type": "order.placed", "outbox_row_id": d.RowID.String()}
 	if !maps.Equal(msg.Metadata, want) {
 		t.Errorf("metadata = %v, want %v", msg.Metadata, want)
 	}
@@ -102,8 +102,8 @@ func TestEventFromMessageRefuses(t *testing.T) {
 		"bad numbers": {func(m message.Metadata) {
 			m["schema_version"], m["aggregate_version"], m["key_seq"], m["outbox_attempt"] = "x", "1.5", "∞", "-"
 		}, []string{"schema_version", "aggregate_version", "key_seq", "outbox_attempt"}},
-		"bad time":   {func(m message.Metadata) { m["occurred_at"] = "yesterday" }, []string{"occurred_at"}},
-		"bad replay": {func(m message.Metadata) { m["outbox_replay_of"] = "x" }, []string{"outbox_replay_of"}},
+		"bad time": {func(m message.Metadata) { m["occurred_at"] = "yesterday" }, []string{"occurred_at"}},
+		"bad rows": {func(m message.Metadata) { m["outbox_replay_of"], m["outbox_row_id"] = "x", "y" }, []string{"outbox_replay_of", "outbox_row_id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

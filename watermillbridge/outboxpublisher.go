@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -53,10 +55,17 @@ func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 
 // Publish writes all messages to the outbox in one call, or none of them. A message becomes an event like this:
 //
-//   - ID: metadata event_id, else the message's UUID if it is a UUID or a ULID, else a new one.
+//   - ID: metadata event_id, else the message's UUID if it is a UUID or a ULID, else core.DeriveEventID of the UUID, else a new one.
+//     The same message published again to the same topic is core.ErrDuplicateEvent.
 //   - Topic: topic. Type: metadata event_type, else name (Watermill's CQRS sets it), else topic.
 //   - Key: metadata partition_key. Other fields: from the metadata that NewMessage writes.
-//   - Headers: all other metadata, without names that the outbox or Watermill keep for themselves.
+//   - Delay: from the metadata of Watermill's components/delay. A message with a key needs OutboxConfig.Event to set Unordered as well.
+//   - Headers: all other metadata, those of Watermill's components too. NewMessage writes each of them and the UUID as they were.
+//
+// A message that has the metadata of a consumed one (they name its row) and a UUID of its own is an event of its own: its id is its
+// UUID's, its time is now, and name goes before event_type. Messages that share a UUID as well are one event.
+//
+// Each message's context is asked for what core.Config.Headers adds. The statement runs with the context of the first.
 //
 // Errors wrap core.ErrNoTransaction when a message carries no transaction, core.ErrInvalidEvent when one cannot be an event, or are those of
 // core.Outbox.Publish. The messages of one call must carry the same transaction.
@@ -122,26 +131,69 @@ func same(a, b core.Tx) bool {
 func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event, error) {
 	r := reader{md: msg.Metadata}
 	e := r.event()
-	e.Topic = topic
-	e.Payload = msg.Payload
-	if e.ID == "" {
-		if _, _, err := core.RowIDRange(msg.UUID); err == nil {
-			e.ID = msg.UUID
+	e.Topic, e.Payload, e.Delay = topic, msg.Payload, r.delay()
+	id, keep, derived := identity(msg)
+	e.ID = id
+	name := msg.Metadata[nameMetadata]
+	if derived { // what only the consumed event says
+		e.OccurredAt = time.Time{}
+		if name != "" {
+			e.Type = name
 		}
 	}
-	if e.Type == "" {
-		e.Type = msg.Metadata[nameMetadata]
-	}
-	if e.Type == "" {
+	switch {
+	case e.Type != "":
+	case name != "":
+		e.Type = name
+	default:
 		e.Type = topic
+	}
+	var err error
+	if e.Headers, err = headersOf(keep, msg.Metadata); err != nil {
+		r.problems = append(r.problems, err)
 	}
 	if len(r.problems) > 0 {
 		return e, fmt.Errorf("%w: %w", core.ErrInvalidEvent, errors.Join(r.problems...))
 	}
+	e = e.WithContext(msg.Context())
 	if p.cfg.Event != nil {
 		if err := p.cfg.Event(topic, msg, &e); err != nil {
 			return e, err
 		}
 	}
 	return e, nil
+}
+
+// identity returns the id of a message's event, the UUID to keep where the id does not tell it, and whether the message was derived
+// from another one, whose metadata it has.
+func identity(msg *message.Message) (id, keep string, derived bool) {
+	named, uuid := msg.Metadata[core.HeaderEventID], msg.UUID
+	if uuid == "" {
+		return named, "", false
+	}
+	id, ok := canonical(uuid)
+	if !ok {
+		id = core.DeriveEventID(uuid)
+	}
+	if named != "" {
+		derived = msg.Metadata[core.HeaderRowID] != "" && !strings.EqualFold(named, id)
+		if !derived {
+			id = named
+		}
+	}
+	if id != uuid {
+		keep = uuid
+	}
+	return id, keep, derived
+}
+
+// canonical returns a UUID or a ULID as events have it.
+func canonical(id string) (string, bool) {
+	if _, _, err := core.RowIDRange(id); err != nil {
+		return "", false
+	}
+	if strings.Contains(id, "-") {
+		return strings.ToLower(id), true
+	}
+	return strings.ToUpper(id), true
 }

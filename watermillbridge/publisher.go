@@ -37,6 +37,9 @@ type Config struct {
 	// Marshal makes the message. Its context should be ctx or come from it. An error that does not say what it means makes
 	// the event DEAD, because the same event will fail again (see core.Unavailable for the other case). Default: NewMessage.
 	Marshal func(ctx context.Context, d core.Delivery) (*message.Message, error)
+	// RowIDMetadata is a further name under which a message carries the row id, for a broker that deduplicates by it: "Nats-Msg-Id"
+	// for JetStream. Default: core.HeaderRowID alone.
+	RowIDMetadata string
 	// Classifier judges errors of the Watermill publisher that do not say what they mean. ClassTransient leaves the error as
 	// it is, to be judged by core.Config.Classifier. Default: ClassTransient for all.
 	Classifier func(error) core.Class
@@ -132,6 +135,17 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 }
 
 func (p *Publisher) message(ctx context.Context, d core.Delivery) (*message.Message, error) {
+	msg, err := p.marshal(ctx, d)
+	if err == nil && p.cfg.RowIDMetadata != "" && !d.RowID.IsZero() {
+		if msg.Metadata == nil {
+			msg.Metadata = message.Metadata{}
+		}
+		msg.Metadata[p.cfg.RowIDMetadata] = d.RowID.String()
+	}
+	return msg, err
+}
+
+func (p *Publisher) marshal(ctx context.Context, d core.Delivery) (*message.Message, error) {
 	if p.cfg.Marshal == nil {
 		return NewMessage(ctx, d), nil
 	}

@@ -73,8 +73,8 @@ func TestPublishSendsOneMessagePerCall(t *testing.T) {
 	if len(got) != 1 || topics[0] != "prod.orders" {
 		t.Fatalf("published %d messages to %q, want 1 to prod.orders", len(got), topics)
 	}
-	if got[0].UUID != d.RowID.String() {
-		t.Errorf("UUID = %q, want the row id %s", got[0].UUID, d.RowID)
+	if got[0].UUID != d.ID {
+		t.Errorf("UUID = %q, want the event's id %s", got[0].UUID, d.ID)
 	}
 	if got[0].Context().Value(key{}) != "value" {
 		t.Error("the message does not carry the context of the publish")

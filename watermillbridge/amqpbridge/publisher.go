@@ -123,12 +123,20 @@ func (p *publisher) marshal(msg *message.Message) (amqp091.Publishing, error) {
 	}
 	publishing.DeliveryMode = amqp091.Persistent
 	if publishing.MessageId == "" {
-		publishing.MessageId = msg.UUID
+		publishing.MessageId = messageID(msg)
 	}
 	if publishing.ContentType == "" {
 		publishing.ContentType = msg.Metadata[core.HeaderContentType]
 	}
 	return publishing, nil
+}
+
+// messageID returns the id for a broker that deduplicates: the row's, because one event may go to several destinations.
+func messageID(msg *message.Message) string {
+	if row := msg.Metadata[core.HeaderRowID]; row != "" {
+		return row
+	}
+	return msg.UUID
 }
 
 // declare makes sure of the topic's exchange, and its queue if configured, once per connection.

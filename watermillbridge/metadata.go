@@ -1,0 +1,124 @@
+package watermillbridge
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+const (
+	// watermillPrefix starts the metadata that Watermill's own components add: request-reply, delays, the requeuer.
+	watermillPrefix = "_watermill_"
+	// uuidMetadata is where Watermill's Pub/Subs keep the message's UUID on the wire.
+	uuidMetadata = "_watermill_message_uuid"
+	// natsMsgID names a message for one JetStream stream. A message that goes on must not take it along: the stream would swallow it.
+	natsMsgID = "Nats-Msg-Id"
+)
+
+// carried is what a message has and headers of an event cannot hold. It travels in the header core.HeaderMessage, as JSON.
+type carried struct {
+	UUID     string            `json:"uuid,omitempty"`     // when it is not the text of the event's id
+	Metadata map[string]string `json:"metadata,omitempty"` // names or values that no header may have
+}
+
+// headersOf returns all metadata of a message that are neither fields of an event nor of its last transport, as headers of an event. UUID is
+// empty when it need not be kept.
+func headersOf(uuid string, md message.Metadata) (map[string]string, error) {
+	h := make(map[string]string, len(md))
+	c := carried{UUID: uuid}
+	for k, v := range md {
+		if isField(k) || isTransport(k) {
+			continue
+		}
+		if core.CheckHeader(k, v) == nil {
+			h[k] = v
+			continue
+		}
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return nil, fmt.Errorf("metadata %q is not valid UTF-8: encode it, as base64 for example", k)
+		}
+		if c.Metadata == nil {
+			c.Metadata = map[string]string{}
+		}
+		c.Metadata[k] = v
+	}
+	if c.UUID != "" || c.Metadata != nil {
+		if !utf8.ValidString(c.UUID) {
+			return nil, fmt.Errorf("message UUID %q is not valid UTF-8", c.UUID)
+		}
+		text, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		// The one control character that JSON leaves as it is.
+		h[core.HeaderMessage] = strings.ReplaceAll(string(text), "\x7f", `\u007f`)
+	}
+	if len(h) == 0 {
+		return nil, nil
+	}
+	return h, nil
+}
+
+// setHeaders writes headers of an event into md, and returns the UUID that came with them, if any. What other programs may have
+// written under core.HeaderMessage stays as it is.
+func setHeaders(md message.Metadata, headers map[string]string) (uuid string) {
+	for k, v := range headers {
+		if k == core.HeaderMessage {
+			var c carried
+			if json.Unmarshal([]byte(v), &c) == nil {
+				for k, v := range c.Metadata {
+					if !isField(k) && !isTransport(k) {
+						md[k] = v
+					}
+				}
+				uuid = c.UUID
+				continue
+			}
+		}
+		md[k] = v
+	}
+	return uuid
+}
+
+// plainHeaders returns the metadata that are headers of the event: without fields, transport and what Watermill's components added.
+func plainHeaders(md message.Metadata) map[string]string {
+	var h map[string]string
+	for k, v := range md {
+		if isField(k) || hasPrefixFold(k, core.HeaderReservedPrefix) || hasPrefixFold(k, watermillPrefix) || k == natsMsgID {
+			continue
+		}
+		if h == nil {
+			h = make(map[string]string, len(md))
+		}
+		h[k] = v
+	}
+	return h
+}
+
+func isField(name string) bool {
+	switch name {
+	case core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType, core.HeaderAggregateID,
+		core.HeaderAggregateVersion, core.HeaderTenantID, core.HeaderPartitionKey, core.HeaderKeySeq, core.HeaderOccurredAt,
+		core.HeaderContentType:
+		return true
+	}
+	return false
+}
+
+// isTransport reports whether metadata describe one journey of a message, which the next one writes anew.
+func isTransport(name string) bool {
+	switch name {
+	case core.HeaderAttempt, core.HeaderReplayOf, core.HeaderRowID, core.HeaderMessage, uuidMetadata, natsMsgID:
+		return true
+	}
+	return false
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}

@@ -254,16 +254,16 @@ func (t *Tx) settleRows() {
 	defer t.mu.Unlock()
 	kept := t.open[:0]
 	for _, rows := range t.open {
+		if _, closed := rows.Columns(); closed == nil {
+			kept = append(kept, rows) // an error closes them; until then somebody may be reading, and Err would race with that
+			continue
+		}
 		err := rows.Err()
 		switch {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 			t.tracker.Taint() // may also be the end of a context after the rows had been read
 		case err != nil:
 			t.tracker.Observe("", err)
-		default:
-			if _, closed := rows.Columns(); closed == nil {
-				kept = append(kept, rows)
-			}
 		}
 	}
 	clear(t.open[len(kept):])

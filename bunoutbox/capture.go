@@ -170,7 +170,10 @@ func (c *capture) recorded() error {
 		if key != "" && !stored[key] || key == "" && c.skips && !c.moved {
 			continue // this one was there already, or is not there any more
 		}
-		events, settle := r.HandOver()
+		events, settle, err := r.HandOver()
+		if err != nil {
+			return err
+		}
 		if len(events) == 0 {
 			continue
 		}

@@ -108,6 +108,11 @@ func (o *Outbox) statement(event *bun.QueryEvent) (*statement, error) {
 	s.keys = make([]string, len(s.models))
 	for i, m := range s.models {
 		var err error
+		if r, ok := recorderOf(m); ok {
+			if err := core.CheckRecorder(r); err != nil {
+				return nil, err
+			}
+		}
 		if s.keys[i], err = keyOf(s.table, m); err != nil {
 			return nil, err
 		}

@@ -30,6 +30,13 @@ var (
 	// aborted by it, as by any unique violation.
 	ErrDuplicateEvent = errors.New("outbox: duplicate event")
 
+	// ErrRecorderCopied: a model was to be stored that is a copy of the one on which events were recorded, and these still
+	// wait. It is returned before anything is written. Store the original by its pointer; see Recorder.
+	ErrRecorderCopied = errors.New("outbox: events were recorded on another copy of this model")
+
+	// ErrHiddenRecorder: a model has a Recorder where no adapter finds it; see CheckModel. Embed it in the model.
+	ErrHiddenRecorder = errors.New("outbox: hidden recorder")
+
 	// ErrCommitUnknown: COMMIT was sent and its answer was lost. The transaction may or may not have committed; its events
 	// are published if it did. Never retry a COMMIT: read the business data to find out, or make the operation idempotent.
 	ErrCommitUnknown = errors.New("outbox: outcome of commit unknown")

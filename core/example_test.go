@@ -27,10 +27,23 @@ func ExampleRecorder() {
 	for _, e := range inv.Recorded() {
 		fmt.Println(e.Type, e.AggregateID)
 	}
-	fmt.Println(inv.Recorder)
+	// Output: invoice.paid 7
+}
+
+// A constructor that returns a value moves it: Adopt says that the events moved too. Without it the value is not stored.
+func ExampleRecorder_Adopt() {
+	newInvoice := func() Invoice {
+		var inv Invoice
+		inv.Pay()
+		return inv
+	}
+	inv := newInvoice()
+	fmt.Println(errors.Is(core.CheckRecorder(&inv.Recorder), core.ErrRecorderCopied))
+	inv.Adopt()
+	fmt.Println(core.CheckRecorder(&inv.Recorder), len(inv.Recorded()))
 	// Output:
-	// invoice.paid 7
-	// 1 recorded events
+	// true
+	// <nil> 1
 }
 
 // What an adapter does with a Recorder: publish, and settle with what becomes of the transaction. After a rollback the events are there
@@ -39,7 +52,11 @@ func ExampleRecorder_HandOver() {
 	inv := &Invoice{ID: "7"}
 	inv.Pay()
 	for _, outcome := range []core.Outcome{core.RolledBack, core.Committed} {
-		events, settle := inv.HandOver()
+		events, settle, err := inv.HandOver()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
 		fmt.Println("published:", len(events))
 		settle(outcome)
 		fmt.Println("left after", outcome, len(inv.Recorded()))

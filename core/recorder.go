@@ -6,20 +6,41 @@ import (
 )
 
 // Recorder is embedded in a model to record what happened to it; an adapter writes the recorded events in the transaction that
-// stores the model. The zero value is ready for use. Copies of a Recorder share their events.
+// stores the model. The zero value is ready for use.
 //
 // An event gets its id when it is recorded and stays recorded until its transaction is known to have committed: a transaction
 // that is run again publishes it again under the same id, and nothing is doubled.
-type Recorder struct{ state *recorded }
+//
+// Events belong to the value on which they were recorded, so keep models with recorded events behind a pointer. A copy of such a
+// value (cp := *order, a loop variable, an element that append moved, a constructor that returns a value and no pointer)
+// may be another thing or the same one in another place: storing it while the events wait is refused with ErrRecorderCopied, and
+// Adopt or Forget on the copy says which it is. A copy made when nothing waited starts empty.
+type Recorder struct {
+	ref **recorded // fmt would follow a pointer to a struct, and print events with the model
+	n   int        // the latest event that this value has seen
+}
 
+func (r *Recorder) log() *recorded {
+	if r.ref == nil {
+		return nil
+	}
+	return *r.ref
+}
+
+// recorded is the log that a Recorder and its copies share.
 type recorded struct {
 	mu     sync.Mutex
+	writer *Recorder // who records into it; a copy begins a log of its own
+	before Recorder  // what a copy had seen in the log of its original
 	events []recordedEvent
+	last   int // number of the latest event
 	batch  int // of the latest HandOver
 }
 
 type recordedEvent struct {
 	event Event
+	no    int
+	owner *Recorder
 	batch int // the HandOver after which it is in a transaction whose outcome is not known yet; 0: in none
 }
 
@@ -27,11 +48,14 @@ type recordedEvent struct {
 // of that type. A value that is neither is recorded too and refused when the model is stored, so that it cannot be
 // overlooked. Record is not safe for use by several goroutines at once with the first call on a zero Recorder.
 func (r *Recorder) Record(events ...any) {
-	if r.state == nil {
-		r.state = &recorded{}
+	l := r.log()
+	if l == nil || l.writer != r {
+		l = &recorded{writer: r, before: *r}
+		*r = Recorder{ref: &l}
 	}
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.undo(r.n)
 	for _, v := range events {
 		var e Event
 		switch v := v.(type) {
@@ -49,92 +73,179 @@ func (r *Recorder) Record(events ...any) {
 		if e.ID == "" {
 			e.ID = NewEventID()
 		}
-		r.state.events = append(r.state.events, recordedEvent{event: e})
+		l.last++
+		r.n = l.last
+		l.events = append(l.events, recordedEvent{event: e, no: r.n, owner: r})
 	}
 }
 
-// Recorded returns the events that are not yet known to have committed, oldest first.
+// undo drops what was recorded after event n: the model was set back to an earlier copy of itself.
+func (l *recorded) undo(n int) {
+	if n < l.last {
+		l.keep(func(e *recordedEvent) bool { return e.no <= n || e.batch != 0 })
+	}
+}
+
+func (l *recorded) keep(ok func(*recordedEvent) bool) {
+	kept := l.events[:0]
+	for i := range l.events {
+		if ok(&l.events[i]) {
+			kept = append(kept, l.events[i])
+		}
+	}
+	clear(l.events[len(kept):])
+	l.events = kept
+}
+
+// each calls fn with what r has seen of each log, oldest first, while that is locked.
+func (r *Recorder) each(fn func(l *recorded, e *recordedEvent)) {
+	l := r.log()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	before := l.before
+	l.mu.Unlock()
+	before.each(fn)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.events {
+		if e := &l.events[i]; e.no <= r.n {
+			fn(l, e)
+		}
+	}
+}
+
+// Recorded returns the events that are not yet known to have committed, oldest first. Those of a value that r was copied from
+// are among them while they wait to be stored.
 func (r *Recorder) Recorded() []Event {
-	if r == nil || r.state == nil {
+	if r == nil {
 		return nil
 	}
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	events := make([]Event, len(r.state.events))
-	for i, e := range r.state.events {
-		events[i] = e.event
-	}
+	events := []Event{}
+	r.each(func(_ *recorded, e *recordedEvent) {
+		if e.owner == r || e.batch == 0 {
+			events = append(events, e.event)
+		}
+	})
 	return events
 }
 
-// Forget drops everything that is recorded and not handed over to a transaction.
+// Forget drops everything that is recorded and not handed over to a transaction. On a copy it drops what the copy took along; the
+// original keeps its events.
 func (r *Recorder) Forget() {
-	if r.state == nil {
+	l := r.log()
+	if l == nil {
 		return
 	}
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	kept := r.state.events[:0]
-	for _, e := range r.state.events {
-		if e.batch != 0 {
-			kept = append(kept, e)
+	r.each(func(_ *recorded, e *recordedEvent) {
+		if e.owner == r && e.batch == 0 {
+			e.owner = nil
 		}
+	})
+	for at := l; at != nil; {
+		at.mu.Lock()
+		at.keep(func(e *recordedEvent) bool { return e.owner != nil })
+		next := at.before.log()
+		at.mu.Unlock()
+		at = next
 	}
-	clear(r.state.events[len(kept):])
-	r.state.events = kept
+	if l.writer != r {
+		*r = Recorder{}
+		return
+	}
+	l.mu.Lock()
+	l.before = Recorder{}
+	l.mu.Unlock()
+}
+
+// Adopt makes the events that r took along from the value it was copied from events of r: r is stored in place of that value,
+// which is not to be stored any more. It is for values that were moved, such as a model that a constructor returned by value.
+func (r *Recorder) Adopt() {
+	r.each(func(_ *recorded, e *recordedEvent) {
+		if e.batch == 0 {
+			e.owner = r
+		}
+	})
 }
 
 func (r *Recorder) outboxRecorder() *Recorder { return r }
 
+// HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx and then calls settle
+// with the outcome that tx reports (Committed for an untracked transaction, RolledBack when Publish failed); settle may be called
+// on any goroutine. The error is that of CheckRecorder; then nothing is taken. For adapters.
+func (r *Recorder) HandOver() (events []Event, settle func(Outcome), err error) {
+	if err := CheckRecorder(r); err != nil {
+		return nil, func(Outcome) {}, err
+	}
+	type part struct {
+		log   *recorded
+		batch int
+	}
+	var parts []part
+	if r != nil {
+		r.each(func(l *recorded, e *recordedEvent) {
+			if e.owner != r || e.batch != 0 {
+				return
+			}
+			if len(parts) == 0 || parts[len(parts)-1].log != l {
+				l.batch++
+				parts = append(parts, part{l, l.batch})
+			}
+			e.batch = l.batch
+			events = append(events, e.event)
+		})
+	}
+	return events, func(o Outcome) {
+		for _, p := range parts {
+			p.log.settle(p.batch, o)
+		}
+	}, nil
+}
+
+func (l *recorded) settle(batch int, o Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keep(func(e *recordedEvent) bool {
+		if e.batch != batch {
+			return true
+		}
+		e.batch = 0 // there again for the next try
+		return o != Committed
+	})
+}
+
 // RecorderOf returns the Recorder that model embeds. For adapters.
-func RecorderOf(model any) (*Recorder, bool) {
+func RecorderOf(model any) (r *Recorder, ok bool) {
 	m, ok := model.(interface{ outboxRecorder() *Recorder })
 	if !ok {
 		return nil, false
 	}
-	r := m.outboxRecorder()
+	defer func() {
+		if recover() != nil { // it is in an embedded pointer that is nil
+			r, ok = nil, false
+		}
+	}()
+	r = m.outboxRecorder()
 	return r, r != nil
 }
 
-// HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx and then calls settle
-// with the outcome that tx reports (Committed for an untracked transaction, RolledBack when Publish failed). For adapters.
-func (r *Recorder) HandOver() (events []Event, settle func(Outcome)) {
-	if r == nil || r.state == nil {
-		return nil, func(Outcome) {}
+// CheckRecorder returns an error wrapping ErrRecorderCopied when r has events that were recorded on the value it was copied
+// from and still wait. For adapters, before they store the model.
+func CheckRecorder(r *Recorder) error {
+	if r == nil {
+		return nil
 	}
-	s := r.state
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.batch++
-	batch := s.batch
-	for i := range s.events {
-		if s.events[i].batch == 0 {
-			s.events[i].batch = batch
-			events = append(events, s.events[i].event)
+	var foreign *Event
+	r.each(func(_ *recorded, e *recordedEvent) {
+		if e.owner != r && e.batch == 0 && foreign == nil {
+			foreign = &Event{ID: e.event.ID, Type: e.event.Type}
 		}
+	})
+	if foreign == nil {
+		return nil
 	}
-	if len(events) == 0 {
-		return nil, func(Outcome) {}
-	}
-	return events, func(o Outcome) { s.settle(batch, o) }
+	return fmt.Errorf("%w: %q (%s) belongs to the value on which it was recorded: store that one, by its pointer, or call Adopt (it moved here) or Forget (this is another one) on the copy",
+		ErrRecorderCopied, clip(foreign.Type, 64), foreign.ID)
 }
-
-func (s *recorded) settle(batch int, o Outcome) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	kept := s.events[:0]
-	for _, e := range s.events {
-		if e.batch == batch {
-			if o == Committed {
-				continue
-			}
-			e.batch = 0 // there again for the next try
-		}
-		kept = append(kept, e)
-	}
-	clear(s.events[len(kept):])
-	s.events = kept
-}
-
-// String keeps payloads out of logs that print the model.
-func (r Recorder) String() string { return fmt.Sprintf("%d recorded events", len(r.Recorded())) }

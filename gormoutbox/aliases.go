@@ -50,6 +50,8 @@ var (
 	ErrInvalidEvent   = core.ErrInvalidEvent
 	ErrNoRoute        = core.ErrNoRoute
 	ErrDuplicateEvent = core.ErrDuplicateEvent
+	ErrRecorderCopied = core.ErrRecorderCopied
+	ErrHiddenRecorder = core.ErrHiddenRecorder
 	ErrCommitUnknown  = core.ErrCommitUnknown
 	ErrNoPublisher    = core.ErrNoPublisher
 

@@ -130,9 +130,9 @@ func (c *capture) mapped(model reflect.Value, key string) error {
 
 // recorded takes over the events that a model has recorded.
 func (c *capture) recorded(r *core.Recorder, model reflect.Value, key string, keyed bool) error {
-	events, settle := r.HandOver()
-	if len(events) == 0 {
-		return nil
+	events, settle, err := r.HandOver()
+	if err != nil || len(events) == 0 {
+		return err
 	}
 	c.settle = append(c.settle, settle)
 	if err := c.begin(); err != nil {

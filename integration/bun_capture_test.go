@@ -29,6 +29,9 @@ func TestBunCaptures(t *testing.T) {
 		}, []string{"a 1", "c 3"}},
 		"recorded events of a batch of values": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			orders := []bOrder{*newBOrder("a"), *newBOrder("b")}
+			for i := range orders {
+				orders[i].Adopt() // they moved here
+			}
 			b.exec(t, ctx, tx.NewInsert().Model(&orders))
 		}, []string{"a 1", "b 2"}},
 		"recorded events of an update and a delete": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {

@@ -102,7 +102,7 @@ func TestGORMContextEnds(t *testing.T) {
 
 // handOver takes what a model's recorder offers to the next transaction, and gives it back.
 func (g *gormEnv) handOver(o *gOrder) []core.Event {
-	events, settle := o.HandOver()
+	events, settle, _ := o.HandOver()
 	settle(core.RolledBack)
 	return events
 }

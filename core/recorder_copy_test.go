@@ -1,0 +1,220 @@
+package core_test
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+func types(events []core.Event) (all []string) {
+	for _, e := range events {
+		all = append(all, e.Type)
+	}
+	return all
+}
+
+func wantTypes(t *testing.T, what string, events []core.Event, want ...string) {
+	t.Helper()
+	if got := types(events); !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func wantCopied(t *testing.T, r *core.Recorder) {
+	t.Helper()
+	if err := core.CheckRecorder(r); !errors.Is(err, core.ErrRecorderCopied) {
+		t.Errorf("CheckRecorder: %v, want ErrRecorderCopied", err)
+	}
+	if events, settle, err := r.HandOver(); !errors.Is(err, core.ErrRecorderCopied) || events != nil {
+		t.Errorf("HandOver: %v, %v, want ErrRecorderCopied", events, err)
+	} else {
+		settle(core.Committed)
+	}
+}
+
+func TestRecorderCopyDoesNotPublishForItsOriginal(t *testing.T) {
+	var o order
+	o.Record(core.Event{Type: "a"})
+	cp := o
+	wantCopied(t, &cp.Recorder)
+	cp.Record(core.Event{Type: "b"})
+	wantCopied(t, &cp.Recorder)
+	wantTypes(t, "recorded on the copy", cp.Recorded(), "a", "b")
+	wantTypes(t, "recorded on the original", o.Recorded(), "a")
+
+	events, settle := handOver(t, &o.Recorder)
+	wantTypes(t, "handed over", events, "a")
+	own, settleOwn := handOver(t, &cp.Recorder) // what the original had waits no more
+	wantTypes(t, "handed over by the copy", own, "b")
+	settle(core.RolledBack)
+	settleOwn(core.RolledBack)
+	wantCopied(t, &cp.Recorder)
+	events, settle = handOver(t, &o.Recorder)
+	wantTypes(t, "handed over again", events, "a")
+	settle(core.Committed)
+	events, settle = handOver(t, &cp.Recorder)
+	wantTypes(t, "handed over by the copy", events, "b")
+	settle(core.Committed)
+	if len(o.Recorded())+len(cp.Recorded()) != 0 {
+		t.Errorf("left are %q and %q", types(o.Recorded()), types(cp.Recorded()))
+	}
+}
+
+func TestRecorderCopyMadeWhenNothingWaits(t *testing.T) {
+	var o order
+	o.Record(core.Event{Type: "a"})
+	_, settle := handOver(t, &o.Recorder)
+	during := o
+	settle(core.Committed)
+	after := o
+	o.Record(core.Event{Type: "b"})
+	for name, cp := range map[string]*order{"in the transaction": &during, "after it": &after} {
+		cp.Record(core.Event{Type: "c"})
+		events, settle := handOver(t, &cp.Recorder)
+		wantTypes(t, name, events, "c")
+		settle(core.Committed)
+	}
+	wantTypes(t, "the original", o.Recorded(), "b")
+}
+
+func placed() order {
+	var o order
+	o.Record(core.Event{Type: "placed"})
+	return o
+}
+
+// A value that was moved must not lose its events in silence, and need not lose them at all.
+func TestRecorderMoved(t *testing.T) {
+	o := placed()
+	wantTypes(t, "recorded", o.Recorded(), "placed")
+	wantCopied(t, &o.Recorder)
+	o.Record(core.Event{Type: "paid"})
+	o.Adopt()
+	wantTypes(t, "adopted", o.Recorded(), "placed", "paid")
+	again := o
+	wantCopied(t, &again.Recorder)
+	events, settle := handOver(t, &o.Recorder)
+	wantTypes(t, "handed over", events, "placed", "paid")
+	settle(core.RolledBack)
+	events, settle = handOver(t, &o.Recorder)
+	wantTypes(t, "handed over again", events, "placed", "paid")
+	settle(core.Committed)
+	if len(o.Recorded())+len(again.Recorded()) != 0 {
+		t.Errorf("left are %q and %q", types(o.Recorded()), types(again.Recorded()))
+	}
+}
+
+// A closure that is run again and works on a fresh copy each time publishes once.
+func TestRecorderAdoptedByEachTry(t *testing.T) {
+	var o order
+	o.Record(core.Event{Type: "placed"})
+	stored := 0
+	for _, outcome := range []core.Outcome{core.RolledBack, core.Unknown, core.Committed, core.Committed} {
+		try := o
+		try.Adopt()
+		events, settle := handOver(t, &try.Recorder)
+		if outcome == core.Committed {
+			stored += len(events)
+		}
+		settle(outcome)
+		if outcome != core.Committed {
+			wantCopied(t, &o.Recorder) // a copy has it
+		}
+	}
+	if stored != 1 {
+		t.Errorf("stored %d times", stored)
+	}
+	if events, _ := handOver(t, &o.Recorder); len(events) != 0 {
+		t.Errorf("the original still has %q", types(events))
+	}
+}
+
+func TestRecorderCopyForgets(t *testing.T) {
+	var o order
+	o.Record(core.Event{Type: "a"})
+	cp, other := o, o
+	cp.Forget()
+	other.Record(core.Event{Type: "b"})
+	other.Forget()
+	for _, c := range []*order{&cp, &other} {
+		if events, _ := handOver(t, &c.Recorder); len(events)+len(c.Recorded()) != 0 {
+			t.Errorf("the copy still has %q", types(events))
+		}
+		c.Record(core.Event{Type: "c"})
+		events, _ := handOver(t, &c.Recorder)
+		wantTypes(t, "recorded after", events, "c")
+	}
+	wantTypes(t, "the original", o.Recorded(), "a")
+}
+
+// A model that is set back to an earlier copy of itself has the events of that time.
+func TestRecorderSetBack(t *testing.T) {
+	var o order
+	o.Record(core.Event{Type: "a"})
+	saved := o
+	o.Record(core.Event{Type: "undone"})
+	o = saved
+	wantTypes(t, "set back", o.Recorded(), "a")
+	o.Record(core.Event{Type: "b"})
+	events, settle := handOver(t, &o.Recorder)
+	wantTypes(t, "handed over", events, "a", "b")
+	settle(core.Committed)
+	if len(o.Recorded()) != 0 {
+		t.Errorf("left are %q", types(o.Recorded()))
+	}
+}
+
+type (
+	base      struct{ core.Recorder }
+	viaBase   struct{ base }
+	viaPtr    struct{ *core.Recorder }
+	basePtr   struct{ *base }
+	named     struct{ Events core.Recorder }
+	namedPtr  struct{ Events *core.Recorder }
+	namedBase struct{ Base base }
+	deep      struct{ In struct{ More namedBase } }
+	twice     struct {
+		base
+		Other
+	}
+	shadowed struct {
+		core.Recorder
+		base
+	}
+	Other    struct{ core.Recorder }
+	parent   struct{ Lines []order }
+	previous struct {
+		core.Recorder
+		Previous *previous
+	}
+)
+
+func TestCheckModel(t *testing.T) {
+	for _, ok := range []any{order{}, &order{}, viaBase{}, viaPtr{}, basePtr{}, parent{}, previous{}, struct{}{}, 1} {
+		if err := core.CheckModel(reflect.TypeOf(ok), nil); err != nil {
+			t.Errorf("%T: %v", ok, err)
+		}
+	}
+	for _, bad := range []any{named{}, namedPtr{}, namedBase{}, deep{}, twice{}, shadowed{}, &named{}} {
+		if err := core.CheckModel(reflect.TypeOf(bad), nil); !errors.Is(err, core.ErrHiddenRecorder) {
+			t.Errorf("%T: %v, want ErrHiddenRecorder", bad, err)
+		}
+	}
+	if r, ok := core.RecorderOf(&basePtr{}); ok {
+		t.Errorf("a recorder %p was found behind a nil pointer", r)
+	}
+}
+
+func TestCheckModelAsksForAssociations(t *testing.T) {
+	apart := func(f reflect.StructField) bool { return f.Name == "Base" }
+	if err := core.CheckModel(reflect.TypeFor[namedBase](), apart); err != nil {
+		t.Error(err)
+	}
+	embedded := func(reflect.StructField) bool { return false }
+	if err := core.CheckModel(reflect.TypeFor[struct{ Base *base }](), embedded); !errors.Is(err, core.ErrHiddenRecorder) {
+		t.Errorf("%v, want ErrHiddenRecorder", err)
+	}
+}

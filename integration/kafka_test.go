@@ -2,8 +2,12 @@ package integration
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -296,6 +300,68 @@ func TestKafkaConnectionsBreak(t *testing.T) {
 		last[d.Key] = d.KeySeq
 		seen++
 	}
+}
+
+// What docs/operations.md says about rows that share a receipt finds them, and brings the event back that the broker does not have.
+func TestRowsThatShareAReceipt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		p := newProcess(t, db, core.Config{})
+		var ids []string
+		for n := range 3 {
+			e := core.Event{Type: "order.placed", Topic: "orders", Key: "k", Payload: fmt.Append(nil, n)}
+			if err := p.tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				got, err := p.ob.Publish(ctx, tx, e)
+				ids = append(ids, got...)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.ob.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for n, id := range ids { // the second has the place of the first
+			mustExec(t, p.pool, fmt.Sprintf(`UPDATE outbox_event SET receipt = 'orders/0@%d' WHERE event_id = '%s'`, n/2, id))
+		}
+		page, err := os.ReadFile("../docs/operations.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(string(page), "## Kafka: rows that share a receipt")
+		_, text, _ = strings.Cut(text, "```sql\n")
+		text, _, _ = strings.Cut(text, "```")
+		type row struct {
+			id      any
+			eventID string
+		}
+		found := query(t, p.pool, text, func(r *sql.Rows) (x row, err error) {
+			var rest any
+			return x, r.Scan(&x.id, &x.eventID, &rest, &rest, &rest, &rest)
+		})
+		if len(found) != 2 || found[0].eventID != ids[0] || found[1].eventID != ids[1] {
+			t.Fatalf("found %v, want the first two of %v", found, ids)
+		}
+
+		mustExec(t, p.pool, `UPDATE outbox_event SET status = 3, last_error_code = 'not_in_kafka', receipt = NULL WHERE event_id = '`+ids[1]+`'`)
+		id, err := core.NewRowID(ids[1], "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.ob.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{id}, Actor: "ada", Reason: "lost by the producer"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.ob.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var published []string
+		for _, d := range p.pub.Accepted() {
+			published = append(published, d.ID)
+		}
+		if want := append(slices.Clone(ids), ids[1]); !slices.Equal(published, want) {
+			t.Errorf("published %v, want %v", published, want)
+		}
+	})
 }
 
 // 64 workers, 500 bytes, distinct keys.

@@ -28,6 +28,10 @@ type Config struct {
 
 	// Sarama replaces everything that this package would configure, Version and ClientID too: for TLS, SASL, compression and
 	// the like. Start from SaramaConfig. What is unsafe is refused. It is copied.
+	//
+	// Producer.Idempotent may be false, and Net.MaxOpenRequests more than 1 then: a retry inside Sarama may store a message twice,
+	// which consumers see by its event id. The first copies of a key stay in order all the same, because the relay sends an event
+	// only after the one before it in its key was acknowledged.
 	Sarama *sarama.Config
 	// AllowPartitioner accepts another partitioner than NewPartitioner in Sarama. Keys must stay on the partitions on which
 	// other producers of the topic put them, and a partitioner must be consistent for messages with a key.
@@ -120,9 +124,8 @@ func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool
 	p := &s.Producer
 	refuse(p.RequiredAcks != sarama.WaitForAll,
 		"Producer.RequiredAcks is %d: a message that only the leader has is lost with it; set sarama.WaitForAll", p.RequiredAcks)
-	refuse(!p.Idempotent, "Producer.Idempotent is false: a retry inside Sarama doubles and reorders messages; set true")
-	refuse(s.Net.MaxOpenRequests != 1,
-		"Net.MaxOpenRequests is %d: a failed request is overtaken by the next; set 1", s.Net.MaxOpenRequests)
+	refuse(p.Idempotent && s.Net.MaxOpenRequests != 1,
+		"Net.MaxOpenRequests is %d: Sarama's idempotence needs 1; set 1, or Producer.Idempotent to false", s.Net.MaxOpenRequests)
 	refuse(p.Retry.Max < 1, "Producer.Retry.Max is %d: every change of a leader fails publishes, and idempotence needs it; set 1 or more", p.Retry.Max)
 	refuse(!p.Return.Successes, "Producer.Return.Successes is false: nobody would hear of the outcome; set true")
 	refuse(!p.Return.Errors, "Producer.Return.Errors is false: nobody would hear of the outcome; set true")

@@ -20,7 +20,6 @@ func TestUnsafeSettingsAreRefused(t *testing.T) {
 	}{
 		"acks of the leader": {func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.WaitForLocal }, "Producer.RequiredAcks"},
 		"no acks":            {func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.NoResponse }, "Producer.RequiredAcks"},
-		"not idempotent":     {func(c *sarama.Config) { c.Producer.Idempotent = false }, "Producer.Idempotent"},
 		"pipelined":          {func(c *sarama.Config) { c.Net.MaxOpenRequests = 5 }, "Net.MaxOpenRequests"},
 		"no retries":         {func(c *sarama.Config) { c.Producer.Retry.Max = 0 }, "Producer.Retry.Max"},
 		"no successes":       {func(c *sarama.Config) { c.Producer.Return.Successes = false }, "Producer.Return.Successes"},
@@ -62,7 +61,7 @@ func TestAllUnsafeSettingsAreNamedAtOnce(t *testing.T) {
 		t.Fatal("Sarama's defaults were accepted")
 	}
 	for _, name := range []string{
-		"Producer.RequiredAcks", "Producer.Idempotent", "Net.MaxOpenRequests", "Return.Successes", "Producer.Partitioner",
+		"Producer.RequiredAcks", "Return.Successes", "Producer.Partitioner",
 		"Net.DialTimeout", "Net.ReadTimeout", "Net.WriteTimeout", "Producer.Timeout", "Metadata.Timeout",
 	} {
 		if !strings.Contains(err.Error(), name) {
@@ -77,11 +76,14 @@ func TestSafeConfigsAreAccepted(t *testing.T) {
 	other.Producer.Partitioner = sarama.NewReferenceHashPartitioner
 	own := kafkabridge.SaramaConfig(0)
 	own.Producer.Compression = sarama.CompressionSnappy
+	pipelined := kafkabridge.SaramaConfig(0)
+	pipelined.Producer.Idempotent, pipelined.Net.MaxOpenRequests = false, 5
 	for name, cfg := range map[string]kafkabridge.Config{
 		"default":           {},
 		"timeout":           {PublishTimeout: 500 * time.Millisecond},
 		"version":           {Version: sarama.V3_6_0_0, ClientID: "orders"},
 		"own":               {Sarama: own},
+		"not idempotent":    {Sarama: pipelined},
 		"other partitioner": {Sarama: other, PublishTimeout: time.Second, AllowPartitioner: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,11 @@
 // failures Sarama's own circuit breaker refuses everything for ten seconds, even when the broker is back: that is the time recovery can
 // take.
 //
+// # Sarama
+//
+// [NewPublisher] refuses a Sarama below 1.48 (see [ErrSaramaLoses]): it loses messages when leaders change. Idempotence is on by default and may be
+// switched off: see [Config].Sarama.
+//
 // # Topics
 //
 // Create topics before they are used: a topic that the broker creates by itself has the broker's default number of partitions and replicas, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/IBM/sarama"
@@ -16,10 +17,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// NewPublisher returns a Publisher for Kafka. It checks cfg and connects to nothing: the first publish does, and tries again at the
+// readBuildInfo is replaced in tests.
+var readBuildInfo = debug.ReadBuildInfo
+
+// NewPublisher returns a Publisher for Kafka. It checks cfg, and that Sarama is none that loses messages (ErrSaramaLoses), and connects to nothing: the first publish does, and tries again at the
 // next one, so that a process starts while Kafka is away. The key of a message is the event's key. A receipt reads
 // topic/partition@offset.
 func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
+	if info, ok := readBuildInfo(); ok {
+		if err := checkSarama(info); err != nil {
+			return nil, err
+		}
+	}
 	saramaConfig, err := cfg.sarama()
 	if err != nil {
 		return nil, err
@@ -61,13 +70,14 @@ func (m marshaler) Marshal(topic string, msg *message.Message) (*sarama.Producer
 	}
 	if s, ok := msg.Context().Value(sentKey{}).(*sent); ok {
 		km.Metadata, s.msg = s, km
+		km.Offset = -1 // until the broker names one: it does not for a copy that it knows it has had
 	}
 	return km, nil
 }
 
 func receipt(msg *message.Message) string {
 	s, ok := msg.Context().Value(sentKey{}).(*sent)
-	if !ok || s.msg == nil {
+	if !ok || s.msg == nil || s.msg.Offset < 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s/%d@%d", s.msg.Topic, s.msg.Partition, s.msg.Offset)

@@ -40,12 +40,22 @@ func fakeBroker(t *testing.T, refuse sarama.KError) string {
 	metadata.AddTopicPartition("orders", 1, b.BrokerID(), only, only, nil, sarama.ErrNoError)
 	metadata.AddTopicPartition("orders", 2, -1, only, nil, only, sarama.ErrLeaderNotAvailable)
 	b.SetHandlerByMap(map[string]sarama.MockResponse{
-		"ApiVersionsRequest":    sarama.NewMockApiVersionsResponse(t),
+		"ApiVersionsRequest":    apiVersions(t),
 		"MetadataRequest":       sarama.NewMockWrapper(metadata),
 		"InitProducerIDRequest": sarama.NewMockInitProducerIDResponse(t),
 		"ProduceRequest":        sarama.NewMockProduceResponse(t).SetVersion(7).SetError("orders", 0, refuse),
 	})
 	return b.Addr()
+}
+
+// apiVersions says which requests of a publisher the fake brokers answer, and in which versions.
+func apiVersions(t *testing.T) sarama.MockResponse {
+	return sarama.NewMockApiVersionsResponse(t).SetApiKeys([]sarama.ApiVersionsResponseKey{
+		{ApiKey: 0, MinVersion: 7, MaxVersion: 7},  // Produce
+		{ApiKey: 3, MinVersion: 7, MaxVersion: 7},  // Metadata
+		{ApiKey: 18, MinVersion: 0, MaxVersion: 3}, // ApiVersions
+		{ApiKey: 22, MinVersion: 0, MaxVersion: 1}, // InitProducerId
+	})
 }
 
 func newPublisher(t *testing.T, cfg kafkabridge.Config) *watermillbridge.Publisher {
@@ -208,7 +218,7 @@ func TestKafkaComesLater(t *testing.T) {
 	b := sarama.NewMockBrokerAddr(t, 1, addr)
 	t.Cleanup(b.Close)
 	b.SetHandlerByMap(map[string]sarama.MockResponse{
-		"ApiVersionsRequest":    sarama.NewMockApiVersionsResponse(t),
+		"ApiVersionsRequest":    apiVersions(t),
 		"MetadataRequest":       sarama.NewMockMetadataResponse(t).SetBroker(addr, 1).SetLeader("orders", 0, 1),
 		"InitProducerIDRequest": sarama.NewMockInitProducerIDResponse(t),
 		"ProduceRequest":        sarama.NewMockProduceResponse(t).SetVersion(7),

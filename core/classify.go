@@ -7,10 +7,12 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// DefaultClassifier knows the network errors of the standard library: what says that the destination cannot be reached is
-// ClassUnavailable. A deadline that ended is left to the relay, which knows whether the destination acknowledged anything
+// DefaultClassifier knows the network errors of the standard library and the errors with which PostgreSQL, MySQL, MariaDB and SQLite say
+// that they cannot be used at the moment: what says that the destination cannot be reached is ClassUnavailable. A deadline that ended is left to the relay, which knows whether the destination acknowledged anything
 // meanwhile. Everything else is ClassTransient.
 func DefaultClassifier(err error) Class {
 	switch {
@@ -23,6 +25,9 @@ func DefaultClassifier(err error) Class {
 		return ClassUnavailable
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {
+		return ClassUnavailable
+	}
+	if sqlerr.Unavailable(err) {
 		return ClassUnavailable
 	}
 	return ClassTransient

@@ -2,6 +2,8 @@ package core_test
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +60,7 @@ func TestDefaultClassifier(t *testing.T) {
 		io.ErrClosedPipe, net.ErrClosed, &net.DNSError{}, &net.OpError{Op: "dial", Err: errors.New("x")}, refused,
 		&url.Error{Op: "Post", Err: &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}},
 		fmt.Errorf("broker: %w", syscall.EPIPE), errors.Join(errors.New("x"), io.EOF),
+		driver.ErrBadConn, sql.ErrConnDone, errors.New("invalid connection"),
 	} {
 		if got := core.DefaultClassifier(err); got != core.ClassUnavailable {
 			t.Errorf("%v is %s", err, got)

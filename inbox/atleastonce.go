@@ -58,7 +58,7 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 		Consumer: cfg.Consumer, Publisher: cfg.Publisher, Handler: cfg.Handler, EventID: cfg.EventID, Tenant: cfg.Tenant,
 		Observer: cfg.Observer, Logger: cfg.Logger,
 	}.withDefaults()
-	return &AtLeastOnce{in: &Inbox{cfg: c, obs: c.Observer.withDefaults()}, runner: cfg.Runner}, nil
+	return &AtLeastOnce{in: newInbox(c), runner: cfg.Runner}, nil
 }
 
 // Middleware runs the handler of a message unless its event is done. Put it where Chain puts an Inbox. The context of the message ends when the lease

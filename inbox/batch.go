@@ -38,6 +38,7 @@ func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message, fn f
 		b.items = append(b.items, item{at: n, msg: msg, d: d})
 	}
 	b.run()
+	sleep(ctx, b.wait)
 	return b.errs
 }
 
@@ -55,6 +56,12 @@ type batch struct {
 	fn    func(context.Context, []*message.Message) error
 	items []item
 	errs  []error
+	wait  time.Duration // the longest of the pauses
+}
+
+func (b *batch) answer(it item, wait time.Duration, err error) {
+	b.errs[it.at] = err
+	b.wait = max(b.wait, wait)
 }
 
 func (b *batch) run() {
@@ -62,7 +69,7 @@ func (b *batch) run() {
 		return
 	}
 	if _, ok := core.TxFromContext(b.ctx); ok {
-		b.all(ErrInTransaction)
+		b.all(ErrInTransaction, 0)
 		return
 	}
 	ran := false
@@ -74,10 +81,11 @@ func (b *batch) run() {
 	switch {
 	case err == nil, errors.Is(err, errSeen):
 		for _, it := range b.items {
-			b.errs[it.at] = b.in.settle(b.ctx, it.d, it.o, nil)
+			wait, err := b.in.settle(b.ctx, it.d, it.o, nil)
+			b.answer(it, wait, err)
 		}
 	case !ran, b.ctx.Err() != nil: // the database could not be reached; or it was cut short
-		b.all(err)
+		b.all(err, b.in.pauses.outage(b.ctx))
 	default:
 		b.singles()
 	}
@@ -136,16 +144,17 @@ func (b *batch) call(ctx context.Context, fresh []*message.Message) error {
 func (b *batch) singles() {
 	for _, it := range b.items {
 		it.d.came = time.Now()
-		b.errs[it.at] = b.in.run(b.ctx, it.d, func(ctx context.Context, _ core.Tx) error {
+		wait, err := b.in.run(b.ctx, it.d, func(ctx context.Context, _ core.Tx) error {
 			return b.call(ctx, []*message.Message{it.msg})
 		})
+		b.answer(it, wait, err)
 	}
 }
 
 // all answers every message that has no answer yet with err.
-func (b *batch) all(err error) {
+func (b *batch) all(err error, wait time.Duration) {
 	for _, it := range b.items {
-		b.errs[it.at] = fmt.Errorf("inbox: batch: %w", err)
+		b.answer(it, wait, fmt.Errorf("inbox: batch: %w", err))
 		b.in.failed(it.d.told(0, err))
 	}
 }

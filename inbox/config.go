@@ -28,6 +28,9 @@ const (
 // Defaults.
 const (
 	DefaultMaxAttempts     = 10
+	DefaultMinAge          = 5 * time.Minute
+	DefaultRetryPause      = 100 * time.Millisecond
+	DefaultMaxRetryPause   = 10 * time.Second
 	DefaultCleanupInterval = 10 * time.Minute
 )
 
@@ -61,10 +64,21 @@ type Config struct {
 	//	}
 	Source func(msg *message.Message) Source
 
-	// MaxAttempts is how often a handler may fail with an event before it is parked. Failures that are nobody's fault spend no attempt:
-	// core.Retryable, core.Unavailable, a commit without an answer, a canceled context. Default 10; negative: without limit.
-	// An error that is core.Permanent parks at once.
+	// MaxAttempts is how often a handler may fail with an event, and MinAge how long ago its first failure must be, before the event is parked:
+	// both have to be over, so that a short disturbance parks nothing. Failures that say nothing about the event spend no attempt: core.Retryable,
+	// core.Unavailable and what Classifier calls so, a commit without an answer, a canceled context. Defaults: 10, 5 minutes; negative: without limit,
+	// at any age. An error that is core.Permanent parks at once.
 	MaxAttempts int
+	MinAge      time.Duration
+	// Classifier judges errors of handlers that do not say what they are. ClassUnavailable is an outage of the database or of another service, which spends
+	// no attempt; ClassPermanent parks. Default: core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns too, spend attempts unless they
+	// came from an HTTP request.
+	Classifier func(error) core.Class
+	// RetryPause is how long Middleware and ProcessBatch hold a message after its first failure before they return, because most brokers deliver a
+	// rejected message again at once. It doubles with each further failure up to MaxRetryPause, less up to half at random, and ends with the
+	// message's context. Defaults: 100 ms, 10 s. Negative: no pause. MaxRetryPause must be shorter than the broker waits for an acknowledgement.
+	RetryPause    time.Duration
+	MaxRetryPause time.Duration
 	// Park says what becomes of the message. Default: ParkAndReturn.
 	Park ParkMode
 	// OnlyNewer names handlers that want no event that is older than one they have processed of the same tenant, topic and key, because
@@ -131,6 +145,12 @@ func (c Config) Validate() error {
 			bad("%s %s is negative", name, d)
 		}
 	}
+	if c.MaxRetryPause < 0 {
+		bad("MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", c.MaxRetryPause)
+	}
+	if c.RetryPause > c.MaxRetryPause && c.MaxRetryPause > 0 {
+		bad("RetryPause %s is longer than MaxRetryPause %s", c.RetryPause, c.MaxRetryPause)
+	}
 	switch {
 	case c.Retention <= 0:
 	case c.BrokerRetention <= 0:
@@ -145,6 +165,21 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	if c.MaxAttempts == 0 {
 		c.MaxAttempts = DefaultMaxAttempts
+	}
+	if c.MinAge == 0 {
+		c.MinAge = DefaultMinAge
+	}
+	if c.Classifier == nil {
+		c.Classifier = classify
+	}
+	if c.MaxRetryPause == 0 {
+		c.MaxRetryPause = max(DefaultMaxRetryPause, c.RetryPause)
+	}
+	if c.RetryPause == 0 {
+		c.RetryPause = min(DefaultRetryPause, c.MaxRetryPause)
+	}
+	if c.RetryPause < 0 {
+		c.RetryPause, c.MaxRetryPause = 0, 0
 	}
 	if c.CleanupInterval == 0 {
 		c.CleanupInterval = DefaultCleanupInterval

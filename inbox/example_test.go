@@ -159,7 +159,10 @@ func ExampleInbox_Release() {
 }
 
 func ExampleChain() {
-	in := newInbox(func(c *inbox.Config) { c.MaxAttempts = 2 })
+	in := newInbox(func(c *inbox.Config) {
+		c.MaxAttempts = 2
+		c.MinAge = -1 // a program waits 5 minutes at least, so that a short disturbance parks nothing
+	})
 	// A program uses those of Watermill:
 	//	poison, err := middleware.PoisonQueueWithFilter(publisher, "billing_poison", inbox.Final)
 	//	retry := middleware.Retry{MaxRetries: 3, ShouldRetry: ...}.Middleware

@@ -16,8 +16,10 @@ import (
 
 // Inbox processes each event once. Make one with New; it is safe for use by several goroutines, and its zero value is not usable.
 type Inbox struct {
-	cfg Config
-	obs Observer
+	cfg    Config
+	obs    Observer
+	pauses pauses
+	copies copies
 }
 
 // New returns an Inbox, or every problem of cfg at once.
@@ -26,12 +28,17 @@ func New(cfg Config) (*Inbox, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Inbox{cfg: cfg, obs: cfg.Observer.withDefaults()}, nil
+	return newInbox(cfg), nil
+}
+
+// newInbox takes a Config that is complete.
+func newInbox(cfg Config) *Inbox {
+	return &Inbox{cfg: cfg, obs: cfg.Observer.withDefaults(), pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause}}
 }
 
 // Process runs fn in a transaction unless e was processed before, for consumers without Watermill; see Middleware for what happens then. e.Consumer is
 // that of the Config, and e.Handler required. fn may run more than once: what it did in a transaction that failed is gone.
-// Nil means that the event is done with: now, before, or because it is stale or, with ParkAndAck, parked.
+// Nil means that the event is done with: now, before, or because it is stale or, with ParkAndAck, parked. It does not pause after a failure (Config.RetryPause): that is for the caller, who tries again.
 func (in *Inbox) Process(ctx context.Context, e Event, fn func(ctx context.Context, tx core.Tx) error) error {
 	e.Consumer = in.cfg.Consumer
 	if err := e.Validate(); err != nil {
@@ -39,7 +46,8 @@ func (in *Inbox) Process(ctx context.Context, e Event, fn func(ctx context.Conte
 		in.failed(Info{Event: e, Err: err})
 		return err
 	}
-	return in.run(ctx, delivery{info: Info{Event: e}, came: time.Now()}, fn)
+	_, err := in.run(ctx, delivery{info: Info{Event: e}, came: time.Now()}, fn)
+	return err
 }
 
 // delivery is one message on its way through the inbox.
@@ -68,29 +76,45 @@ var errSeen = errors.New("inbox: seen before")
 
 var errPanicked = errors.New("inbox: the handler panicked")
 
-func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, core.Tx) error) error {
+// run processes one event. wait is how long it makes sense to wait before its message is delivered again.
+func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, core.Tx) error) (wait time.Duration, err error) {
 	if _, ok := core.TxFromContext(ctx); ok {
 		in.failed(d.told(0, ErrInTransaction))
-		return ErrInTransaction
+		return 0, ErrInTransaction
 	}
 	if in.cached(ctx, d) {
 		in.obs.Duplicate(d.told(0, nil))
-		return nil
+		return 0, nil
 	}
+	leave, processed, err := in.copies.enter(ctx, d.info.Event.InboxKey)
+	switch {
+	case err != nil:
+		in.failed(d.told(0, err))
+		return 0, err
+	case processed:
+		in.obs.Duplicate(d.told(0, nil))
+		return 0, nil
+	}
+	done := false
+	defer func() { leave(done) }()
 	var o outcome
 	returned := false
 	defer func() {
 		if !returned && o.ran { // it panics, and goes on doing so
-			_ = in.fail(ctx, d, o, errPanicked)
+			wait, _ := in.fail(ctx, d, o, errPanicked)
+			leave(false)
+			sleep(ctx, wait)
 		}
 	}()
-	err := once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
+	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
 		o = outcome{}
 		tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when the answer to COMMIT was lost
 		return in.inTx(ctx, tx, d.info.Event, &o, fn)
 	})
 	returned = true
-	return in.settle(ctx, d, o, err)
+	wait, err = in.settle(ctx, d, o, err)
+	done = err == nil && o.state != sqlonce.InboxParked
+	return wait, err
 }
 
 // inTx is the transaction of one event.
@@ -115,82 +139,42 @@ func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome, fn f
 }
 
 // settle says what a transaction means for the message.
-func (in *Inbox) settle(ctx context.Context, d delivery, o outcome, err error) error {
+func (in *Inbox) settle(ctx context.Context, d delivery, o outcome, err error) (time.Duration, error) {
 	if o.state != 0 && o.state != sqlonce.InboxFresh { // whatever became of the rollback
 		return in.seen(ctx, d, o)
 	}
 	switch {
 	case err == nil && o.stale:
 		in.remember(ctx, d)
+		in.pauses.reset()
 		in.obs.Stale(d.told(o.attempt, nil))
-		return nil
+		return 0, nil
 	case err == nil:
 		in.remember(ctx, d)
+		in.pauses.reset()
 		in.obs.Processed(d.told(o.attempt, nil))
-		return nil
+		return 0, nil
 	case !o.ran: // the database could not be reached, say
 		in.failed(d.told(o.attempt, err))
-		return err
+		return in.pauses.outage(ctx), err
 	}
 	return in.fail(ctx, d, o, err)
 }
 
 // seen says what a row that was there means for the message.
-func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) error {
+func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration, error) {
+	in.pauses.reset()
 	if o.state == sqlonce.InboxProcessed {
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(o.attempt, nil))
-		return nil
+		return 0, nil
 	}
 	if o.state == sqlonce.InboxParked {
-		return in.parked(d.told(o.attempt, fmt.Errorf("%w: Release lets it be processed again", ErrParked)))
+		// It was parked before and is here again: nobody has taken it away.
+		return in.pauses.parked(), in.parked(d.told(o.attempt, fmt.Errorf("%w: Release lets it be processed again", ErrParked)))
 	}
 	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
-	return ErrInProgress
-}
-
-// recordTimeout bounds the transaction that records a failure, which goes on when the message's context has ended.
-const recordTimeout = 10 * time.Second
-
-// fail records that the handler failed, and returns what the message is answered with.
-func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) error {
-	if errors.Is(err, core.ErrCommitUnknown) || errors.Is(ctx.Err(), context.Canceled) { // it may be processed; it was cut short
-		in.failed(d.told(o.attempt, err))
-		return err
-	}
-	class, _ := core.ClassOf(err)
-	f := sqlonce.InboxFailure{
-		Event: d.info.Event, Code: code(err), Text: err.Error(),
-		Free: core.Retryable(err) || class == core.ClassUnavailable || class == core.ClassKeyUnavailable,
-		Park: class == core.ClassPermanent, MaxAttempts: max(in.cfg.MaxAttempts, 0),
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer cancel()
-	state, attempts, recordErr := in.cfg.Store.Fail(ctx, f)
-	switch {
-	case recordErr != nil:
-		err = errors.Join(err, fmt.Errorf("inbox: record the failure: %w", recordErr))
-	case state == sqlonce.InboxProcessed: // by another copy, meanwhile
-		in.remember(ctx, d)
-		in.obs.Duplicate(d.told(attempts, nil))
-		return nil
-	case state == sqlonce.InboxParked:
-		return in.parked(d.told(attempts, fmt.Errorf("%w (attempts: %d): %w", ErrParked, attempts, err)))
-	default:
-		o.attempt = attempts
-	}
-	in.failed(d.told(o.attempt, err))
-	return err
-}
-
-// parked answers a message whose event is parked.
-func (in *Inbox) parked(i Info) error {
-	in.obs.Parked(i)
-	in.cfg.Logger.Error("inbox: event is parked", logged(i)...)
-	if in.cfg.Park == ParkAndAck {
-		return nil
-	}
-	return i.Err
+	return in.pauses.longest(), ErrInProgress
 }
 
 func (in *Inbox) failed(i Info) {

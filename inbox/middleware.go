@@ -22,6 +22,8 @@ const reasonPoisoned = "reason_poisoned"
 // It may run several times for one delivery: a transaction that failed only because of others (core.Retryable) is run again as a
 // whole, at most ten times and for twenty seconds.
 //
+// After a failure it pauses (Config.RetryPause) before it returns, because most brokers deliver a rejected message again at once.
+//
 // Errors: those of the handler and the database, after the rollback, so that the Router rejects the message; ErrParked, ErrInvalidMessage,
 // ErrInProgress, ErrProducedNeedsOutbox, ErrPoisonInside, ErrInTransaction. A panic of the handler rolls back, counts as a failed attempt, and goes on.
 func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
@@ -34,7 +36,7 @@ func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			return nil, err
 		}
 		d := in.delivery(e, msg)
-		return nil, in.run(ctx, d, func(ctx context.Context, _ core.Tx) error {
+		wait, err := in.run(ctx, d, func(ctx context.Context, _ core.Tx) error {
 			msg.SetContext(ctx)
 			before := msg.Metadata[reasonPoisoned]
 			produced, err := h(msg)
@@ -46,6 +48,8 @@ func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			}
 			return in.produce(ctx, d, produced)
 		})
+		sleep(ctx, wait)
+		return nil, err
 	}
 }
 

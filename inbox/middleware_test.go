@@ -2,9 +2,14 @@ package inbox_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
+	"fmt"
+	"io"
+	"net/url"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -382,6 +387,12 @@ func TestParkAndAck(t *testing.T) {
 	}
 }
 
+// sqlState is an error of PostgreSQL, as its drivers have it.
+type sqlState string
+
+func (e sqlState) Error() string    { return "SQLSTATE " + string(e) }
+func (e sqlState) SQLState() string { return string(e) }
+
 // Failures that are not the event's fault spend no attempt.
 func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -392,7 +403,15 @@ func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 		"transient":                  {core.Transient(errHandler), true},
 		"unavailable":                {core.Unavailable(errHandler), false},
 		"unavailable for the key":    {core.UnavailableForKey(errHandler), false},
-		"the transaction is aborted": {core.ErrTxAborted, false},
+		"a deadlock":                 {fmt.Errorf("%w: %w", core.ErrTxAborted, sqlState("40P01")), false},
+		"a lock that timed out":      {fmt.Errorf("x: %w", sqlState("55P03")), false},
+		"the database is going down": {fmt.Errorf("x: %w", sqlState("57P01")), false},
+		"a lost connection":          {driver.ErrBadConn, false},
+		"connection refused":         {&url.Error{Op: "Post", Err: syscall.ECONNREFUSED}, false},
+		"a response cut off":         {&url.Error{Op: "Post", Err: io.ErrUnexpectedEOF}, false},
+		"a message cut off":          {fmt.Errorf("decode: %w", io.ErrUnexpectedEOF), true},
+		"a handler that hides errors of its statements": {fmt.Errorf("x: %w", core.ErrTxAborted), true},
+		"a violated constraint":                         {sqlState("23505"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })

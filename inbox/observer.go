@@ -63,8 +63,7 @@ func (o *Observer) withDefaults() Observer {
 }
 
 // code is a short name of what kind of error err is, for the table.
-func code(err error) string {
-	class, classified := core.ClassOf(err)
+func code(err error, class core.Class) string {
 	switch {
 	case errors.Is(err, errPanicked):
 		return "panic"
@@ -74,10 +73,13 @@ func code(err error) string {
 		return "poison_inside"
 	case errors.Is(err, core.ErrCommitUnknown):
 		return "commit_unknown"
-	case classified:
-		return class.String()
 	case core.Retryable(err):
 		return "retryable"
+	case class != core.ClassTransient:
+		return class.String()
+	}
+	if class, marked := core.ClassOf(err); marked {
+		return class.String()
 	}
 	return "handler_error"
 }

@@ -40,7 +40,7 @@ func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
 		}
 	}
 	cfg := inbox.Config{
-		Consumer: "billing", Transactor: w.repo.Transactor(), Store: w.store,
+		Consumer: "billing", Transactor: w.repo.Transactor(), Store: w.store, MinAge: -1, RetryPause: -1,
 		Handler: func(msg *message.Message) string {
 			if name := message.HandlerNameFromCtx(msg.Context()); name != "" {
 				return name

@@ -92,7 +92,7 @@ func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
 		}
 	}
 	cfg := inbox.Config{
-		Consumer: "billing", Transactor: w.orm.transactor, Store: store.Inbox(),
+		Consumer: "billing", Transactor: w.orm.transactor, Store: store.Inbox(), MinAge: -1, RetryPause: time.Millisecond, MaxRetryPause: time.Millisecond,
 		Observer: &inbox.Observer{
 			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), Failed: hear("failed"), Parked: hear("parked"),
 			InProgress: hear("in progress"),

@@ -225,7 +225,8 @@ func (s *Store) Fail(ctx context.Context, f sqlonce.InboxFailure) (sqlonce.Inbox
 		r.Attempts++
 	}
 	state := sqlonce.InboxState(0)
-	if f.Park || r.status == parked || f.MaxAttempts > 0 && r.Attempts >= f.MaxAttempts {
+	if f.Park || r.status == parked ||
+		!f.Free && f.MaxAttempts > 0 && r.Attempts >= f.MaxAttempts && s.now().Sub(r.ReceivedAt) >= f.MinAge {
 		r.status, state = parked, sqlonce.InboxParked
 	} else {
 		r.status = failed
@@ -267,7 +268,7 @@ func (s *Store) Release(_ context.Context, keys []inbox.Key, actor, reason strin
 	defer s.mu.Unlock()
 	for _, k := range keys {
 		if r, ok := s.rows[k]; ok && r.status == parked {
-			r.status, r.Attempts, r.Code, r.Text, r.changed = received, 0, "released", actor+": "+reason, s.now()
+			r.status, r.Attempts, r.Code, r.Text, r.ReceivedAt, r.changed = received, 0, "released", actor+": "+reason, s.now(), s.now()
 			s.rows[k] = r
 			changed++
 		}

@@ -150,6 +150,58 @@ func Retryable(err error) bool {
 	return false
 }
 
+// mysqlOutage: errors of a MySQL or MariaDB server that serves nobody at the moment, or not this client.
+var mysqlOutage = map[int]bool{
+	1040: true, 1129: true, 1130: true, 1203: true, 1226: true, // too many connections, host blocked or not allowed, limit of a user
+	1044: true, 1045: true, 1049: true, 1698: true, // access denied, unknown database
+	1021: true, 1037: true, 1041: true, 1114: true, // disk full, out of memory, table full
+	1053: true, 1077: true, 1078: true, 1079: true, 1080: true, 1152: true, 1184: true, 1927: true, 4031: true, // shutdown, connection ended
+	1158: true, 1159: true, 1160: true, 1161: true, 2006: true, 2013: true, // network
+	1047: true, 1290: true, 1792: true, 1836: true, // not prepared (Galera), read-only
+}
+
+// Unavailable reports whether err says that a database cannot be used by anybody, or not by this client, for the time being: it cannot
+// be reached, is starting, ending, full or read-only, has too many connections, refuses the password, or has ended the connection.
+func Unavailable(err error) bool {
+	if err == nil {
+		return false
+	}
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return true
+	}
+	if s := State(err); len(s) == 5 {
+		switch s[:2] {
+		case "08", "28", "53", "58": // connection, authorisation, resources, system
+			return true
+		}
+		switch s {
+		case "57P01", "57P02", "57P03", "57P04", "57P05", "3D000", "25006", "25P03", "25P04":
+			return true
+		}
+		return false
+	}
+	if n := MySQL(err); n != 0 {
+		return mysqlOutage[n]
+	}
+	switch SQLite(err) & 0xff {
+	case 10, 13, 14: // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
+		return true
+	}
+	return lostConnection(err)
+}
+
+// lostConnection recognises drivers that only say in words that the connection is gone.
+func lostConnection(err error) bool {
+	return walk(err, func(e error) int {
+		switch e.Error() {
+		case "invalid connection", // go-sql-driver
+			"conn closed": // pgx
+			return 1
+		}
+		return 0
+	}) != 0
+}
+
 // CommitRefused reports whether the error that COMMIT returned proves that nothing was committed: the server itself answered
 // with a refusal. A lost connection, a timeout or a closing server proves nothing.
 func CommitRefused(err error) bool {

@@ -17,9 +17,10 @@ type InboxFailure struct {
 	Text  string // without credentials, at most 2 KiB of it are kept
 	// Free spends no attempt.
 	Free bool
-	// Park parks the event at once; MaxAttempts does when it has been reached. 0 is no limit.
+	// Park parks the event at once. Else it is parked when it has failed MaxAttempts times (0 is no limit), the first time, also for free, at least MinAge ago.
 	Park        bool
 	MaxAttempts int
+	MinAge      time.Duration
 }
 
 // Fail records a failure, after the transaction of the handler was rolled back: it counts the attempt and writes FAILED or PARKED, unless the
@@ -34,7 +35,8 @@ func (i *Inbox) Fail(ctx context.Context, f InboxFailure) (state InboxState, att
 			return err
 		}
 		var r inboxRow
-		found, err := queryRow(ctx, q, i.sql["see"], key, &r.status, &r.attempts, &r.left)
+		var opened int64
+		found, err := queryRow(ctx, q, i.sql["see_failed"], key, &r.status, &r.attempts, &opened)
 		if err != nil {
 			return err
 		}
@@ -50,7 +52,8 @@ func (i *Inbox) Fail(ctx context.Context, f InboxFailure) (state InboxState, att
 			attempts++
 		}
 		to := inboxFailed
-		if f.Park || r.status == inboxParked || f.MaxAttempts > 0 && attempts >= f.MaxAttempts {
+		if f.Park || r.status == inboxParked ||
+			!f.Free && f.MaxAttempts > 0 && attempts >= f.MaxAttempts && time.Duration(-opened)*time.Microsecond >= f.MinAge {
 			to, state = inboxParked, InboxParked
 		}
 		_, err = q.Exec(ctx, i.sql["fail"], append([]any{to, attempts, column(f.Code, 64), orNil(errtext.Redact(f.Text))}, key...)...)
@@ -63,8 +66,8 @@ func (i *Inbox) Fail(ctx context.Context, f InboxFailure) (state InboxState, att
 type InboxParkedEvent struct {
 	InboxEvent
 	Attempts   int
-	Code, Text string // of the last failure
-	ReceivedAt time.Time
+	Code, Text string    // of the last failure
+	ReceivedAt time.Time // when it failed first, or was released
 	FailedAt   time.Time
 }
 

@@ -25,11 +25,12 @@ const (
 
 // inboxTexts are the statements about {inbox} and {inbox_key}, in the words of names.expand.
 var inboxTexts = map[string]string{
-	"see": "SELECT status, attempts, {left:updated_at} FROM {inbox} WHERE " + inboxIs + "{lock}",
+	"see":        "SELECT status, attempts, {left:updated_at} FROM {inbox} WHERE " + inboxIs + "{lock}",
+	"see_failed": "SELECT status, attempts, {left:received_at} FROM {inbox} WHERE " + inboxIs + "{lock}",
 	"take": "UPDATE {inbox} SET status = 2, attempts = attempts + 1, last_error_code = NULL, last_error = NULL, failed_at = NULL, updated_at = {now}, " +
 		"processed_at = {now} WHERE " + inboxIs,
 	"fail": "UPDATE {inbox} SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, failed_at = {now}, updated_at = {now} WHERE " + inboxIs,
-	"release": "UPDATE {inbox} SET status = 0, attempts = 0, last_error_code = 'released', last_error = ?, updated_at = {now} WHERE " +
+	"release": "UPDATE {inbox} SET status = 0, attempts = 0, last_error_code = 'released', last_error = ?, received_at = {now}, updated_at = {now} WHERE " +
 		inboxIs + " AND status = 4",
 	"parked": "SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), " +
 		"COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), " +

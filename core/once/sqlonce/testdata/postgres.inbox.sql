@@ -23,10 +23,13 @@ INSERT INTO "app"."inbox_event" (consumer, handler, tenant_id, event_id, event_t
 SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from received_at)*1000000)::bigint, COALESCE((extract(epoch from failed_at)*1000000)::bigint,0) FROM "app"."inbox_event" WHERE consumer = ? AND status = 4 AND status <> 2
 
 -- release
-UPDATE "app"."inbox_event" SET status = 0, attempts = 0, last_error_code = 'released', last_error = $1, updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4
+UPDATE "app"."inbox_event" SET status = 0, attempts = 0, last_error_code = 'released', last_error = $1, received_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4
 
 -- see
 SELECT status, attempts, (extract(epoch from updated_at - statement_timestamp())*1000000)::bigint FROM "app"."inbox_event" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
+
+-- see_failed
+SELECT status, attempts, (extract(epoch from received_at - statement_timestamp())*1000000)::bigint FROM "app"."inbox_event" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
 
 -- see_rows
 SELECT e.tenant_id, e.event_id, e.status, e.attempts, e.age, 0 FROM unnest(?::text[], ?::text[]) AS v(tenant, event_id) CROSS JOIN LATERAL (SELECT tenant_id, event_id, status, attempts, (extract(epoch from updated_at - statement_timestamp())*1000000)::bigint AS age FROM "app"."inbox_event" WHERE consumer = ? AND handler = ? AND tenant_id = v.tenant AND event_id = v.event_id LIMIT 1 FOR UPDATE) e

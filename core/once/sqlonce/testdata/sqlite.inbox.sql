@@ -20,10 +20,13 @@ INSERT INTO "inbox_event" (consumer, handler, tenant_id, event_id, event_type, e
 SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), received_at, COALESCE(failed_at,0) FROM "inbox_event" WHERE consumer = ? AND status = 4 AND status <> 2
 
 -- release
-UPDATE "inbox_event" SET status = 0, attempts = 0, last_error_code = 'released', last_error = ?, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
+UPDATE "inbox_event" SET status = 0, attempts = 0, last_error_code = 'released', last_error = ?, received_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
 
 -- see
 SELECT status, attempts, updated_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "inbox_event" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
+
+-- see_failed
+SELECT status, attempts, received_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "inbox_event" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
 
 -- see_rows
 SELECT tenant_id, event_id, status, attempts, updated_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), 0 FROM "inbox_event" WHERE 

@@ -1,0 +1,170 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+// production leaves out what the world sets to be quick.
+func production(c *inbox.Config) { c.MinAge, c.RetryPause = 0, 0 }
+
+// redeliver delivers the message of an event until it is acknowledged or parked, as a broker does.
+func (w *world) redeliver(h message.HandlerFunc, id string) (deliveries int, err error) {
+	for {
+		deliveries++
+		if err = w.deliver(h, event(w.t.Context(), id)); err == nil || inbox.Final(err) {
+			return deliveries, err
+		}
+	}
+}
+
+// A service that refuses connections for ten minutes parks nothing, and is not asked as fast as messages can be delivered.
+func TestAnOutageParksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, production)
+		end := time.Now().Add(10 * time.Minute)
+		h := func(msg *message.Message) ([]*message.Message, error) {
+			if time.Now().Before(end) {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+			}
+			return w.handler(msg)
+		}
+		for n := range 20 {
+			deliveries, err := w.redeliver(h, fmt.Sprint(n))
+			if err != nil {
+				t.Fatalf("event %d: %v", n, err)
+			}
+			if deliveries > 140 { // at most one in 5 s, once the pause has grown
+				t.Errorf("event %d: %d deliveries", n, deliveries)
+			}
+			w.effect(fmt.Sprint(n), 1)
+		}
+		if late := time.Since(end); late > inbox.DefaultMaxRetryPause {
+			t.Errorf("the first event was processed %s after the outage", late)
+		}
+		w.hears("parked", 0)
+	})
+}
+
+// What is broken for a while, with an error that nobody knows, parks nothing; what stays broken is parked, after MinAge and MaxAttempts.
+func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, production)
+		start := time.Now()
+		h := func(msg *message.Message) ([]*message.Message, error) {
+			if time.Since(start) < 4*time.Minute {
+				return nil, errHandler
+			}
+			return w.handler(msg)
+		}
+		if deliveries, err := w.redeliver(h, "for a while"); err != nil || deliveries <= inbox.DefaultMaxAttempts {
+			t.Errorf("broken for a while: %v after %d deliveries", err, deliveries)
+		}
+		start = time.Now()
+		deliveries, err := w.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler }, "for good")
+		took := time.Since(start)
+		if !errors.Is(err, inbox.ErrParked) || took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+inbox.DefaultMaxRetryPause {
+			t.Errorf("broken for good: %v after %s", err, took)
+		}
+		if deliveries < 35 || deliveries > 75 { // 300 s, with pauses of 5 s to 10 s
+			t.Errorf("%d deliveries", deliveries)
+		}
+
+		// The attempts have to be spent too, however old the event is.
+		slow := newWorld(t, production, func(c *inbox.Config) { c.MaxAttempts = 5 })
+		for n := 1; n <= 5; n++ {
+			err := slow.deliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler }, event(t.Context(), "e"))
+			if errors.Is(err, inbox.ErrParked) != (n == 5) {
+				t.Errorf("attempt %d: %v", n, err)
+			}
+			time.Sleep(time.Hour)
+		}
+		// Released, it has fresh attempts and is young again.
+		list, err := slow.in.ListParked(t.Context(), inbox.ParkedQuery{})
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		if _, err := slow.in.Release(t.Context(), inbox.ReleaseRequest{Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada", Reason: "fixed"}); err != nil {
+			t.Fatal(err)
+		}
+		released := time.Now()
+		if _, err := slow.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler }, "e"); !errors.Is(err, inbox.ErrParked) || time.Since(released) < inbox.DefaultMinAge {
+			t.Errorf("released: %v after %s", err, time.Since(released))
+		}
+	})
+}
+
+// The pause doubles with the attempts of an event, ends with the message's context, and a parked event that keeps coming does not spin.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *inbox.Config) { c.RetryPause, c.MaxRetryPause, c.MaxAttempts = time.Second, 5*time.Second, 6 })
+		fails := func(*message.Message) ([]*message.Message, error) { return nil, errHandler }
+		pause := func(ctx context.Context, h message.HandlerFunc, id string) time.Duration {
+			start := time.Now()
+			_ = w.deliver(h, event(ctx, id))
+			return time.Since(start)
+		}
+		within := func(what string, got, most time.Duration) {
+			t.Helper()
+			if got < most/2 || got > most {
+				t.Errorf("%s: %s, want %s less up to half", what, got, most)
+			}
+		}
+		for n, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
+			within(fmt.Sprintf("attempt %d", n+1), pause(t.Context(), fails, "e"), most)
+		}
+		if got := pause(t.Context(), fails, "e"); got != 0 {
+			t.Errorf("the poison queue had to wait for %s", got)
+		}
+		if got := pause(t.Context(), fails, "e"); got != 5*time.Second {
+			t.Errorf("a parked event came again after %s", got)
+		}
+		away := func(*message.Message) ([]*message.Message, error) { return nil, core.Unavailable(errHandler) }
+		within("an outage", pause(t.Context(), away, "a"), time.Second)
+		within("an outage goes on", pause(t.Context(), away, "b"), 2*time.Second)
+		if got := pause(t.Context(), w.handler, "c"); got != 0 {
+			t.Errorf("a success took %s", got)
+		}
+		within("the next outage", pause(t.Context(), away, "b"), time.Second)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if got := pause(ctx, fails, "f"); got != 10*time.Millisecond {
+			t.Errorf("shutting down took %s", got)
+		}
+		batch := func(context.Context, []*message.Message) error { return errHandler }
+		start := time.Now()
+		w.in.ProcessBatch(t.Context(), []*message.Message{event(t.Context(), "x"), event(t.Context(), "y"), event(t.Context(), "z")}, batch)
+		within("a batch", time.Since(start), time.Second)
+	})
+}
+
+// A handler that panics is not run again as fast as a broker delivers.
+func TestAPanicPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, production)
+		var calls atomic.Int64
+		start := time.Now()
+		for time.Since(start) < time.Minute {
+			func() {
+				defer func() { _ = recover() }()
+				_ = w.deliver(func(*message.Message) ([]*message.Message, error) { calls.Add(1); panic("boom") }, event(t.Context(), "e"))
+			}()
+		}
+		if calls.Load() > 25 {
+			t.Errorf("%d calls in a minute", calls.Load())
+		}
+		w.hears("failed", int(calls.Load()))
+	})
+}

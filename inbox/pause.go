@@ -1,0 +1,56 @@
+package inbox
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// pauses says how long a message that failed is held before it is rejected, because most brokers deliver a rejected message again at once.
+type pauses struct {
+	first, max time.Duration
+	streak     atomic.Int32 // outages since the last message that was answered by the database
+}
+
+// after is the pause after a failure that spent an attempt.
+func (p *pauses) after(attempts int) time.Duration {
+	d := p.first
+	for range min(attempts-1, 30) {
+		if d = min(2*d, p.max); d == p.max {
+			break
+		}
+	}
+	return jittered(d)
+}
+
+// outage is the pause after a failure that is not the event's own. It grows while nothing succeeds.
+func (p *pauses) outage(ctx context.Context) time.Duration {
+	if ctx.Err() != nil {
+		return 0
+	}
+	return p.after(int(min(p.streak.Add(1), 30)))
+}
+
+func (p *pauses) reset() { p.streak.Store(0) }
+
+// parked is the pause for a parked event that keeps coming.
+func (p *pauses) parked() time.Duration { return min(10*p.first, p.max) }
+
+func (p *pauses) longest() time.Duration { return p.max }
+
+// jittered takes away up to half of d, so that what failed together does not come back together.
+func jittered(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// impatient parks what failed three times, but keeps the age that it must have.
+func impatient(c *inbox.Config) {
+	c.MaxAttempts, c.MinAge = 3, 0
+	c.RetryPause, c.MaxRetryPause = 5*time.Millisecond, 50*time.Millisecond
+}
+
+// redeliverAll delivers events at once, each until it is acknowledged. wait returns when all are.
+func (w *inboxWorld) redeliverAll(events int, dlt *deadLetters, h message.HandlerFunc, outside ...message.HandlerMiddleware) (wait func()) {
+	w.t.Helper()
+	chain, err := inbox.Chain(inbox.ChainConfig{Poison: dlt.poison(w.t), Inbox: w.in})
+	noError(w.t, err)
+	h = chain(h)
+	for _, m := range outside {
+		h = m(h)
+	}
+	var wg sync.WaitGroup
+	for n := range events {
+		routed := w.routed(fmt.Sprint(n))
+		wg.Go(func() {
+			for w.t.Context().Err() == nil {
+				msg := routed.Copy()
+				msg.SetContext(routed.Context())
+				if _, err := h(msg); err == nil {
+					return
+				}
+			}
+		})
+	}
+	return wg.Wait
+}
+
+// wantAll asserts one effect of each event, and that nothing was parked.
+func (w *inboxWorld) wantAll(events int, dlt *deadLetters) {
+	w.t.Helper()
+	want := map[string]int{}
+	for n := range events {
+		want[fmt.Sprint(n)+" handled"] = 1
+	}
+	w.wantEffects(want)
+	if got := dlt.ids(); got != "" {
+		w.t.Errorf("in the poison queue: %s", got)
+	}
+	w.hears("parked", 0)
+}
+
+func (w *inboxWorld) heardSoFar(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.heard[name]
+}
+
+// A service that refuses connections parks nothing: that says nothing about the events.
+func TestInboxRefusedConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	noError(t, err)
+	address := l.Addr().String()
+	noError(t, l.Close())
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		const events = 10
+		var dlt deadLetters
+		up := make(chan struct{})
+		wait := w.redeliverAll(events, &dlt, func(msg *message.Message) ([]*message.Message, error) {
+			select {
+			case <-up:
+				return w.handler(msg)
+			default:
+			}
+			if err := w.apply(msg, "half"); err != nil {
+				return nil, err
+			}
+			var d net.Dialer
+			_, err := d.DialContext(msg.Context(), "tcp", address)
+			return nil, fmt.Errorf("charge the card: %w", err)
+		})
+		eventually(t.Context(), t, "enough refusals to park everything", func() bool { return w.heardSoFar("failed") > 5*events })
+		close(up)
+		wait()
+		w.wantAll(events, &dlt)
+	}, func(c *inbox.Config) { impatient(c); c.MinAge = -1 })
+}
+
+// lockEffects locks the table of the handler, as a migration does, and returns how to let it go.
+func lockEffects(t *testing.T, w *inboxWorld) (unlock func()) {
+	t.Helper()
+	conn, err := w.pool.Conn(t.Context())
+	noError(t, err)
+	run := func(text string) {
+		_, err := conn.ExecContext(context.WithoutCancel(t.Context()), text)
+		noError(t, err)
+	}
+	release := ""
+	switch w.db.Dialect {
+	case core.Postgres:
+		run("BEGIN")
+		run("LOCK TABLE effects IN ACCESS EXCLUSIVE MODE")
+		release = "ROLLBACK"
+	case core.MySQL:
+		run("LOCK TABLES effects WRITE")
+		release = "UNLOCK TABLES"
+	case core.SQLite:
+		run("BEGIN IMMEDIATE")
+		release = "ROLLBACK"
+	}
+	return sync.OnceFunc(func() {
+		run(release)
+		noError(t, conn.Close())
+	})
+}
+
+// A table that is locked for a while parks nothing.
+func TestInboxLockedTable(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		db.DSN = strings.Replace(db.DSN, "busy_timeout(10000)", "busy_timeout(20)", 1)
+		w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), impatient)
+		const events = 10
+		unlock := lockEffects(t, w)
+		defer unlock()
+		var dlt deadLetters
+		wait := w.redeliverAll(events, &dlt, w.handler, middleware.Timeout(100*time.Millisecond))
+		eventually(t.Context(), t, "enough timeouts to park everything", func() bool { return w.heardSoFar("failed") > 5*events })
+		unlock()
+		wait()
+		w.wantAll(events, &dlt)
+	})
+}
+
+// A database that is killed while handlers work, and comes back, parks nothing, and each effect happens once.
+func TestInboxDatabaseRestart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		variable string
+		open     func(t *testing.T) testdb.DB
+	}{
+		"postgres": {"OUTBOX_TEST_POSTGRES", testdb.Postgres},
+		"mariadb":  {"OUTBOX_TEST_MARIADB", testdb.MariaDB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startPrivate(t, name)
+			t.Setenv(tt.variable, server.address)
+			db := tt.open(t)
+			pool := db.Open(t)
+			w := newInboxWorld(t, db, inboxSQL(pool, db.Dialect), impatient)
+			const events = 40
+			var dlt deadLetters
+			down := make(chan struct{})
+			var once sync.Once
+			wait := w.redeliverAll(events, &dlt, func(msg *message.Message) ([]*message.Message, error) {
+				out, err := w.handler(msg)
+				if w.heardSoFar("processed") >= 5 { // in the middle of it
+					once.Do(func() {
+						server.kill(t)
+						close(down)
+					})
+				}
+				return out, err
+			})
+			<-down
+			eventually(t.Context(), t, "failures while it is down", func() bool { return w.heardSoFar("failed") > 5*events })
+			server.up(t)
+			wait()
+			w.wantAll(events, &dlt)
+		})
+	}
+}

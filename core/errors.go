@@ -58,6 +58,20 @@ var (
 	ErrInvalidRequest = errors.New("outbox: invalid request")
 )
 
+// LockedError says that other transactions hold rows that a Repository was to change. These rows are as they were, and the same
+// call may be repeated for them; all others were changed, and the result that comes with the error speaks of them.
+type LockedError struct {
+	Rows []RowID
+}
+
+// Error names the first of the rows.
+func (e *LockedError) Error() string {
+	if len(e.Rows) == 0 {
+		return "outbox: rows are locked by other transactions"
+	}
+	return fmt.Sprintf("outbox: %d rows are locked by other transactions, the first is %s", len(e.Rows), e.Rows[0])
+}
+
 // Class says what a failed publish means for the event and for its destination.
 type Class uint8
 

@@ -14,6 +14,10 @@ import (
 // (MarkFailed, Renew, Release) changes a row only while that claim is its latest, the row is open and the claim was not given back
 // (its lease may have run out), so that a guess that is repeated because its answer was lost changes nothing; a "fact" (MarkDone)
 // changes a row from NEW, RETRY or DEAD whoever reports it. A guess that changes nothing is normal and no error.
+//
+// Facts and guesses do not wait for the locks of other transactions (not for longer than some 100 ms): what is locked is left
+// as it is and named by a *LockedError, which comes together with the result for the other rows. And a text for people
+// (Failure.Code and Message, Done.Receipt) never makes them fail: what the database cannot store of it is replaced or left out.
 type Repository interface {
 	// Insert writes rows in the transaction and returns, for each, its place in its lane. For ordered rows it locks the key
 	// row of each lane until the end of the transaction, lanes in ascending order, once per lane.

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -49,6 +50,9 @@ func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) outboxtest.Bac
 		Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
 			return sqloutbox.Begin(ctx, pool, nil, cfg.Dialect)
 		},
+		Lock: func(ctx context.Context, tx outboxtest.Transaction, ids ...core.RowID) error {
+			return lockRows(ctx, tx, cfg.Prefix, ids...)
+		},
 		Audits: func(t testing.TB) int {
 			t.Helper()
 			var n int
@@ -58,4 +62,27 @@ func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) outboxtest.Bac
 			return n
 		},
 	}
+}
+
+// lockRows locks rows of the table until the end of the transaction.
+func lockRows(ctx context.Context, tx core.Tx, prefix string, ids ...core.RowID) error {
+	for _, id := range ids {
+		var arg any = id[:]
+		text := "SELECT id FROM " + prefix + "event WHERE id = ? FOR UPDATE"
+		if tx.Dialect() == core.Postgres {
+			text, arg = "SELECT id FROM "+prefix+"event WHERE id = $1::uuid FOR UPDATE", id.String()
+		}
+		rows, err := tx.Query(ctx, text, arg)
+		if err != nil {
+			return err
+		}
+		found := rows.Next()
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("no row %s to lock", id)
+		}
+	}
+	return nil
 }

@@ -15,12 +15,12 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 		return nil, err
 	}
 	defer r.mu.Unlock()
-	c := newClaimer(req, r.now())
+	c := r.newClaimer(req)
 	for _, row := range r.table.unordered {
 		if row.AvailableAt.After(c.now) || c.full() {
 			break // sorted by due time
 		}
-		if serves(req, row.Event.Topic) && row.claimable(c.now, req.MaxLease) && !c.take(row) {
+		if serves(req, row.Event.Topic) && row.claimable(c.now, req.MaxLease) && !r.locked(row.ID) && !c.take(row) {
 			break
 		}
 	}
@@ -33,7 +33,7 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, afte
 		return nil, core.Lane{}, err
 	}
 	defer r.mu.Unlock()
-	c := newClaimer(req, r.now())
+	c := r.newClaimer(req)
 	lanes := r.table.lanesAfter(after)
 	visited := 0
 	for i, l := range lanes {
@@ -55,7 +55,7 @@ func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane 
 		return nil, err
 	}
 	defer r.mu.Unlock()
-	c := newClaimer(req, r.now())
+	c := r.newClaimer(req)
 	if rows := r.table.lanes[lane]; len(rows) > 0 && serves(req, rows[0].Event.Topic) {
 		c.takeLane(rows)
 	}
@@ -106,13 +106,16 @@ func head(rows []*Row, skipDead bool) int {
 
 // claimer collects the rows of one claim within its limits.
 type claimer struct {
-	req   core.ClaimRequest
-	now   time.Time
-	rows  []core.Claimed
-	bytes int64
+	req    core.ClaimRequest
+	now    time.Time
+	locked func(core.RowID) bool
+	rows   []core.Claimed
+	bytes  int64
 }
 
-func newClaimer(req core.ClaimRequest, now time.Time) *claimer { return &claimer{req: req, now: now} }
+func (r *Repository) newClaimer(req core.ClaimRequest) *claimer {
+	return &claimer{req: req, now: r.now(), locked: r.locked}
+}
 
 func (c *claimer) full() bool {
 	return len(c.rows) >= c.req.Limit || len(c.rows) > 0 && c.bytes >= c.req.MaxBytes
@@ -139,7 +142,7 @@ func (c *claimer) takeLane(rows []*Row) {
 		if mutant.Active == mutant.NoHeadCheck && !row.claimable(c.now, c.req.MaxLease) {
 			continue
 		}
-		if run >= max(1, c.req.Run) || !row.claimable(c.now, c.req.MaxLease) || !c.take(row) {
+		if run >= max(1, c.req.Run) || !row.claimable(c.now, c.req.MaxLease) || c.locked(row.ID) || !c.take(row) {
 			return
 		}
 		run++

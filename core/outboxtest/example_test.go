@@ -101,7 +101,10 @@ func ExampleTestRepository() {
 				return outboxtest.Backend{
 					Repository: repo,
 					Begin:      func(ctx context.Context) (outboxtest.Transaction, error) { return repo.Begin(ctx) },
-					Audits:     func(testing.TB) int { return len(repo.Audits()) },
+					Lock: func(ctx context.Context, tx outboxtest.Transaction, ids ...core.RowID) error { // SELECT ... FOR UPDATE
+						return tx.(*outboxtest.Tx).LockRows(ctx, ids...)
+					},
+					Audits: func(testing.TB) int { return len(repo.Audits()) },
 				}
 			},
 			AbortsOnError: true, // as PostgreSQL

@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -137,24 +138,28 @@ func (f *FaultyRepository) call(ctx context.Context, m Method, run func() error)
 	if fault != nil && !fault.After {
 		return fault.Err
 	}
-	if err := run(); err != nil {
-		return err
-	}
-	if fault != nil {
+	err := run()
+	if fault != nil && (err == nil || isLocked(err)) {
 		return fault.Err
 	}
-	return nil
+	return err
+}
+
+// isLocked reports whether an error comes together with a result.
+func isLocked(err error) bool {
+	_, ok := errors.AsType[*core.LockedError](err)
+	return ok
 }
 
 // value is call for a method with a result, which a failed call does not return.
 func value[T any](ctx context.Context, f *FaultyRepository, m Method, run func() (T, error)) (T, error) {
 	var result T
 	err := f.call(ctx, m, func() (err error) { result, err = run(); return err })
-	if err != nil {
+	if err != nil && !isLocked(err) {
 		var none T
 		return none, err
 	}
-	return result, nil
+	return result, err
 }
 
 // Insert implements core.Repository.

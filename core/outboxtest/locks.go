@@ -2,6 +2,8 @@ package outboxtest
 
 import (
 	"context"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // lockKey names a row that a transaction has locked: a key row, a row of the event table that is being inserted, or a key of an OnceStore.
@@ -91,4 +93,20 @@ func (r *Repository) unlock(tx *Tx) {
 		close(w.ready)
 	}
 	tx.locks = nil
+}
+
+// LockRows locks rows of the table until the end of the transaction, as an UPDATE of them by hand does: claims pass them over, and marks
+// leave them out.
+func (t *Tx) LockRows(ctx context.Context, ids ...core.RowID) error {
+	for _, id := range ids {
+		if err := t.repo.lock(ctx, t, lockKey{event: true, id: id}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// locked reports whether a transaction holds the row. The caller holds r.mu.
+func (r *Repository) locked(id core.RowID) bool {
+	return len(r.locks) > 0 && r.locks[lockKey{event: true, id: id}] != nil
 }

@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -16,9 +17,14 @@ func (r *Repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 	}
 	defer r.mu.Unlock()
 	now, changed := r.now(), 0
+	var held []core.RowID
 	for _, d := range done {
 		row := r.table.rows[d.ID]
 		if row == nil || !row.Status.open() && row.Status != StatusDead {
+			continue
+		}
+		if r.locked(d.ID) {
+			held = append(held, d.ID)
 			continue
 		}
 		changed++
@@ -31,7 +37,15 @@ func (r *Repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 			row.ErrorCode, row.Error = "", ""
 		})
 	}
-	return changed, nil
+	return changed, lockedError(held)
+}
+
+// lockedError is a *core.LockedError, or nil.
+func lockedError(held []core.RowID) error {
+	if len(held) == 0 {
+		return nil
+	}
+	return &core.LockedError{Rows: held}
 }
 
 // MarkFailed implements core.Repository.
@@ -46,19 +60,24 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	}
 	defer r.mu.Unlock()
 	now, changed := r.now(), make([]bool, len(failures))
+	var held []core.RowID
 	for i, f := range failures {
 		row := r.table.rows[f.ID]
 		if row == nil || !row.heldBy(node, f.ClaimNo) && mutant.Active != mutant.Unfenced {
 			continue
 		}
+		if r.locked(f.ID) {
+			held = append(held, f.ID)
+			continue
+		}
 		changed[i] = true
 		r.table.change(row, func() { row.fail(f, now) })
 	}
-	return changed, nil
+	return changed, lockedError(held)
 }
 
 func (r *Row) fail(f core.Failure, now time.Time) {
-	r.LeaseUntil, r.ErrorCode, r.Error = time.Time{}, f.Code, f.Message
+	r.LeaseUntil, r.ErrorCode, r.Error = time.Time{}, strings.ToValidUTF8(f.Code, "?"), strings.ToValidUTF8(f.Message, "?")
 	switch f.Kind {
 	case core.FailRetry:
 		r.Status, r.AvailableAt = StatusRetry, now.Add(f.Delay)
@@ -77,13 +96,18 @@ func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration
 		return nil, err
 	}
 	defer r.mu.Unlock()
-	now, held := r.now(), make([]bool, len(claims))
+	now, renewed := r.now(), make([]bool, len(claims))
+	var held []core.RowID
 	for i, c := range claims {
-		if row := r.table.rows[c.ID]; row != nil && row.heldBy(node, c.ClaimNo) {
-			held[i], row.LeaseUntil = true, now.Add(lease)
+		switch row := r.table.rows[c.ID]; {
+		case row == nil || !row.heldBy(node, c.ClaimNo):
+		case r.locked(c.ID):
+			held = append(held, c.ID)
+		default:
+			renewed[i], row.LeaseUntil = true, now.Add(lease)
 		}
 	}
-	return held, nil
+	return renewed, lockedError(held)
 }
 
 // Release implements core.Repository.
@@ -93,11 +117,16 @@ func (r *Repository) Release(ctx context.Context, node string, claims []core.Cla
 	}
 	defer r.mu.Unlock()
 	changed := 0
+	var held []core.RowID
 	for _, c := range claims {
-		if row := r.table.rows[c.ID]; row != nil && row.heldBy(node, c.ClaimNo) && !row.LeaseUntil.IsZero() {
+		switch row := r.table.rows[c.ID]; {
+		case row == nil || !row.heldBy(node, c.ClaimNo) || row.LeaseUntil.IsZero():
+		case r.locked(c.ID):
+			held = append(held, c.ID)
+		default:
 			row.LeaseUntil = time.Time{}
 			changed++
 		}
 	}
-	return changed, nil
+	return changed, lockedError(held)
 }

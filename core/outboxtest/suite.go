@@ -23,6 +23,8 @@ type Backend struct {
 	Repository core.Repository
 	// Begin opens a transaction. Its Exec understands SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE SAVEPOINT.
 	Begin func(ctx context.Context) (Transaction, error)
+	// Lock locks rows in the transaction until its end, as an UPDATE by hand does. It is not called where there is a SingleWriter.
+	Lock func(ctx context.Context, tx Transaction, ids ...core.RowID) error
 	// Audits returns how many audit rows there are.
 	Audits func(t testing.TB) int
 }
@@ -56,6 +58,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"MarkDone", markDoneCases()},
 		{"MarkFailed", markFailedCases()},
 		{"Lease", leaseCases()},
+		{"Locked", lockedCases()},
 		{"Backlog", backlogCases()},
 		{"Admin", adminCases()},
 		{"Retention", retentionCases()},

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -19,6 +20,7 @@ func markFailedCases() []repositoryCase {
 		{"a claim that was settled or given back changes nothing", failedAfterEnd},
 		{"each failure has its own result", failedEach},
 		{"many failures", failedMany},
+		{"texts that are hard to store stop nothing", failedTexts},
 		{"no failures", func(f *fixture) { f.must(len(f.fail(nodeA)) == 0, "results for nothing") }},
 	}
 }
@@ -189,4 +191,33 @@ func failedMany(f *fixture) {
 		refusals += c.Attempts
 	}
 	f.must(refusals == len(rows)/2, "%d refusals, want %d", refusals, len(rows)/2)
+}
+
+// hardTexts are diagnostics as publishers return them.
+var hardTexts = []string{
+	"🤷 größe \U0001F4A9", "\xff\xfe broken", "nul \x00 in it", strings.Repeat("é", 3000), strings.Repeat("x", 1<<20), "a\nb\tc\x01\x7f",
+	`{"quoted": "\\u0000"}`, "\U0010FFFF\uFFFE",
+}
+
+func failedTexts(f *fixture) {
+	var rows []core.NewRow
+	var failures []core.Failure
+	for _, text := range hardTexts {
+		row := newRow("topic", "")
+		rows = append(rows, row)
+		failures = append(failures, core.Failure{ClaimRef: core.ClaimRef{ID: row.ID, ClaimNo: 1}, Kind: core.FailDead, Code: text, Message: text})
+	}
+	f.commit(hot(rows...)...)
+	changed := f.fail(nodeA, failures...)
+	f.must(!slices.Contains(changed, false), "changed %v", changed)
+	dead := f.dead()
+	f.must(len(dead) == len(rows), "%d dead rows, want %d", len(dead), len(rows))
+	for _, d := range dead {
+		f.must(len(d.Error) > 0 && utf8.ValidString(d.Error) && utf8.ValidString(d.ErrorCode), "listed with code %q and error %q", d.ErrorCode, d.Error)
+	}
+	for i, text := range hardTexts { // and receipts
+		n, err := f.Repository.MarkDone(f.Context(), []core.Done{{ID: rows[i].ID, Receipt: text}}, false)
+		f.check(err)
+		f.must(n == 1, "not done with receipt %.20q", text)
+	}
 }

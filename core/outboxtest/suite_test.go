@@ -19,7 +19,10 @@ func TestRepositoryInMemory(t *testing.T) {
 					return outboxtest.Backend{
 						Repository: r,
 						Begin:      func(ctx context.Context) (outboxtest.Transaction, error) { return r.Begin(ctx) },
-						Audits:     func(testing.TB) int { return len(r.Audits()) },
+						Lock: func(ctx context.Context, tx outboxtest.Transaction, ids ...core.RowID) error {
+							return tx.(*outboxtest.Tx).LockRows(ctx, ids...)
+						},
+						Audits: func(testing.TB) int { return len(r.Audits()) },
 					}
 				},
 				AbortsOnError: d == core.Postgres,

@@ -29,7 +29,7 @@ func (r *Repository) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	drift, err := sqlkit.Drift(ctx, r.db, plan, diagnostic)
+	drift, err := sqlkit.Drift(ctx, r.db, plan, diagnosticColumns)
 	if err != nil {
 		return r.wrap("check", err)
 	}
@@ -39,5 +39,5 @@ func (r *Repository) Check(ctx context.Context) error {
 	return fmt.Errorf("%w (run Migrate, or apply the files that Migrations returns):\n%w", ErrDrift, errors.Join(drift...))
 }
 
-// diagnostic are columns of text that is only read by people.
-var diagnostic = map[string]bool{"last_error": true, "last_error_code": true, "receipt": true, "headers": true, "action": true, "actor": true, "reason": true}
+// diagnosticColumns are columns of text that is only read by people.
+var diagnosticColumns = map[string]bool{"last_error": true, "last_error_code": true, "receipt": true, "headers": true, "action": true, "actor": true, "reason": true}

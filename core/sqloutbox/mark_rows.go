@@ -16,61 +16,85 @@ func (r *Repository) markDoneRows(ctx context.Context, done []core.Done, deleteR
 	if deleteRows {
 		name = "done_delete"
 	}
-	err = r.inTx(ctx, "mark done", func(q querier) error {
-		changed = 0
-		seen, err := r.committed(ctx, q, ids)
-		if err != nil || len(seen) == 0 {
+	var held []core.RowID
+	err = r.inTx(ctx, "mark done", func(q querier) (err error) {
+		changed, held = 0, nil
+		mine, err := r.markable(ctx, q, ids)
+		if err != nil {
+			return err
+		}
+		if held, err = r.lockedRows(ctx, q, ids, mine, "markable"); err != nil || len(mine) == 0 {
 			return err
 		}
 		for i := range done {
-			if done[i].Receipt == "" || deleteRows {
+			if done[i].Receipt == "" || deleteRows || len(mine) < len(ids) && !slices.Contains(mine, done[i].ID) {
 				continue
 			}
-			if _, err := q.Exec(ctx, r.sql.text("receipt"), clean(done[i].Receipt, maxReceipt), done[i].ID[:]); err != nil {
+			err := diagnosed(func(d diagnostic) error {
+				_, err := q.Exec(ctx, r.sql.text("receipt"), orNil(d.text(done[i].Receipt, maxReceipt)), done[i].ID[:])
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}
-		n, err := q.Exec(ctx, r.withIDs(name, seen), idArgs(seen)...)
+		n, err := q.Exec(ctx, r.withIDs(name, mine), idArgs(mine)...)
 		changed = int(n)
 		return err
 	})
+	if err == nil && len(held) > 0 {
+		err = &core.LockedError{Rows: held}
+	}
 	return changed, err
 }
 
-// committed returns those of the ids that a reader sees, on MySQL and MariaDB: an UPDATE by primary key would wait there for the
-// transaction that has just inserted the row.
-func (r *Repository) committed(ctx context.Context, q querier, ids []core.RowID) (seen []core.RowID, err error) {
+// markable locks, on MySQL and MariaDB, those of the rows that can be marked and that no other transaction holds. An UPDATE by primary
+// key would wait there also for the transaction that has just inserted the row.
+func (r *Repository) markable(ctx context.Context, q querier, ids []core.RowID) ([]core.RowID, error) {
 	if r.dialect != core.MySQL {
 		return ids, nil
 	}
-	err = query(ctx, q, r.withIDs("committed", ids), idArgs(ids), func(res core.Rows) error {
-		var id id16
-		err := res.Scan(&id)
-		seen = append(seen, core.RowID(id))
-		return err
-	})
-	return seen, err
+	return queryIDs(ctx, q, r.withIDs("markable_lock", ids), idArgs(ids)...)
 }
 
-// heldRows locks the rows whose claims the node holds and has neither released nor settled.
-func (r *Repository) heldRows(ctx context.Context, q querier, node string, claims []core.ClaimRef, order []int) ([]core.RowID, error) {
+// lockedRows returns which of the rows that were not to be had another transaction holds: a reader sees them as they were.
+func (r *Repository) lockedRows(ctx context.Context, q querier, ids, mine []core.RowID, name string, more ...any) ([]core.RowID, error) {
+	if r.dialect != core.MySQL || len(mine) == len(ids) {
+		return nil, nil
+	}
+	rest := slices.DeleteFunc(slices.Clone(ids), func(id core.RowID) bool { return slices.Contains(mine, id) })
+	return queryIDs(ctx, q, r.withIDs(name, rest), idArgs(rest, more...)...)
+}
+
+// heldRows locks the rows whose claims the node holds and has neither released nor settled, and returns which of them others have
+// locked.
+func (r *Repository) heldRows(ctx context.Context, q querier, node string, claims []core.ClaimRef, order []int) (mine, others []core.RowID, err error) {
 	claimNo := make(map[core.RowID]int64, len(order))
 	ids := make([]core.RowID, len(order))
 	for i, at := range order {
 		ids[i] = claims[at].ID
 		claimNo[ids[i]] = claims[at].ClaimNo
 	}
-	var held []core.RowID
-	err := query(ctx, q, r.withIDs("held", ids), idArgs(ids, node), func(res core.Rows) error {
-		var id id16
-		var no int64
-		err := res.Scan(&id, &no)
-		if no == claimNo[core.RowID(id)] {
-			held = append(held, core.RowID(id))
-		}
-		return err
-	})
-	return held, err
+	read := func(name string, ids []core.RowID) (held, seen []core.RowID, err error) {
+		err = query(ctx, q, r.withIDs(name, ids), idArgs(ids, node), func(res core.Rows) error {
+			var id id16
+			var no int64
+			err := res.Scan(&id, &no)
+			seen = append(seen, core.RowID(id))
+			if no == claimNo[core.RowID(id)] {
+				held = append(held, core.RowID(id))
+			}
+			return err
+		})
+		return held, seen, err
+	}
+	mine, seen, err := read("held_lock", ids)
+	if err != nil || r.dialect != core.MySQL || len(seen) == len(ids) {
+		return mine, nil, err
+	}
+	rest := slices.DeleteFunc(ids, func(id core.RowID) bool { return slices.Contains(seen, id) })
+	others, _, err = read("held", rest)
+	return mine, others, err
 }
 
 func (r *Repository) markFailedRows(ctx context.Context, node string, failures []core.Failure, order []int) (changed map[core.RowID]bool, err error) {
@@ -80,10 +104,11 @@ func (r *Repository) markFailedRows(ctx context.Context, node string, failures [
 		refs[i] = failures[i].ClaimRef
 		byID[failures[i].ID] = failures[i]
 	}
-	err = r.inTx(ctx, "mark failed", func(q querier) error {
+	var others []core.RowID
+	err = r.inTx(ctx, "mark failed", func(q querier) (err error) {
 		changed = map[core.RowID]bool{}
-		held, err := r.heldRows(ctx, q, node, refs, order)
-		if err != nil {
+		var held []core.RowID
+		if held, others, err = r.heldRows(ctx, q, node, refs, order); err != nil {
 			return err
 		}
 		for _, id := range held {
@@ -96,24 +121,31 @@ func (r *Repository) markFailedRows(ctx context.Context, node string, failures [
 				name = "unavailable"
 			case core.FailRetry:
 			}
-			args = append(args, orNil(clean(f.Code, maxCode)), orNil(clean(f.Message, maxMessage)), id[:])
-			if _, err := q.Exec(ctx, r.sql.text(name), args...); err != nil {
+			err := diagnosed(func(d diagnostic) error {
+				_, err := q.Exec(ctx, r.sql.text(name), append(args, orNil(d.code(f.Code)), orNil(d.text(f.Message, maxMessage)), id[:])...)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 			changed[id] = true
 		}
 		return nil
 	})
+	if err == nil && len(others) > 0 {
+		err = &core.LockedError{Rows: others}
+	}
 	return changed, err
 }
 
 // fencedRows runs renew or release on the rows whose claims the node holds.
 func (r *Repository) fencedRows(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string, first ...any,
 ) (changed map[core.RowID]bool, err error) {
-	err = r.inTx(ctx, name, func(q querier) error {
+	var others []core.RowID
+	err = r.inTx(ctx, name, func(q querier) (err error) {
 		changed = map[core.RowID]bool{}
-		held, err := r.heldRows(ctx, q, node, claims, order)
-		if err != nil || len(held) == 0 {
+		var held []core.RowID
+		if held, others, err = r.heldRows(ctx, q, node, claims, order); err != nil || len(held) == 0 {
 			return err
 		}
 		if _, err := q.Exec(ctx, r.withIDs(name, held), append(slices.Clip(first), idArgs(held)...)...); err != nil {
@@ -124,5 +156,8 @@ func (r *Repository) fencedRows(ctx context.Context, name string, claims []core.
 		}
 		return nil
 	})
+	if err == nil && len(others) > 0 {
+		err = &core.LockedError{Rows: others}
+	}
 	return changed, err
 }

@@ -36,12 +36,15 @@ FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e
 	"topic_due": `SELECT MIN(x.t) FROM (SELECT CASE WHEN ` + rowFree + ` OR e.lease_until < e.available_at THEN {us:e.available_at}
   ELSE {us:e.lease_until} END - {clock} AS t FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY e.available_at, e.id LIMIT 1000) x`,
 
-	"committed":   `SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id`,
-	"done":        `UPDATE {event}{use:primary} SET status = 1, done_at = {now}, lease_until = NULL, last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`,
-	"done_delete": `DELETE FROM {event} WHERE id IN ({ids}) AND status IN (0,2,3)`,
-	"receipt":     `UPDATE {event} SET receipt = ? WHERE id = ? AND status IN (0,2,3)`,
+	"markable":      `SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id`,
+	"markable_lock": `SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id{lock}`,
+	"done":          `UPDATE {event}{use:primary} SET status = 1, done_at = {now}, lease_until = NULL, last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`,
+	"done_delete":   `DELETE FROM {event} WHERE id IN ({ids}) AND status IN (0,2,3)`,
+	"receipt":       `UPDATE {event} SET receipt = ? WHERE id = ? AND status IN (0,2,3)`,
 	"held": `SELECT e.id, e.claim_no FROM {event} e{use:primary}
-WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id{wait}`,
+WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id`,
+	"held_lock": `SELECT e.id, e.claim_no FROM {event} e{use:primary}
+WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id{lock}`,
 	"retry": `UPDATE {event} SET status = 2, attempts = attempts + 1, available_at = {in}, lease_until = NULL, last_error_code = ?, last_error = ?
 WHERE id = ?`,
 	"dead": `UPDATE {event} SET status = 3, attempts = attempts + 1, lease_until = NULL, last_error_code = ?, last_error = ? WHERE id = ?`,

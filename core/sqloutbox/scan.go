@@ -3,9 +3,7 @@ package sqloutbox
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -106,18 +104,6 @@ func (s *claimScan) claimed() (core.Claimed, error) {
 	c.ID, c.Event, c.Lane, c.KeySeq, c.ReplayOf = core.RowID(s.id), e, core.Lane(s.lane), s.keySeq, core.RowID(s.replayOf)
 	c.Age = time.Duration(max(0, s.now-s.created)) * time.Microsecond
 	return c, err
-}
-
-// clean makes a diagnostic text storable: valid UTF-8, no NUL, at most n bytes.
-func clean(s string, n int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // orNil makes NULL of an empty text.

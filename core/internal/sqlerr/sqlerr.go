@@ -247,3 +247,26 @@ func isRollbackTag(err error) bool {
 func MissingTable(err error) bool {
 	return State(err) == "42P01" || MySQL(err) == 1146 || SQLite(err) == 1 && strings.Contains(err.Error(), "no such table")
 }
+
+// mysqlValue: errors that say that a value does not fit its column or its connection's character set.
+var mysqlValue = map[int]bool{
+	1264: true, 1265: true, 1300: true, 1366: true, 1406: true, // range, truncation, character string, incorrect value, length
+	1267: true, 1270: true, 1271: true, 3854: true, 3988: true, // collations, conversions
+	3819: true, 4025: true, // CHECK: MySQL, MariaDB
+}
+
+// RefusedValue reports whether the database refused a statement for one of its values: it cannot store it, whoever sends it and
+// however often.
+func RefusedValue(err error) bool {
+	if s := State(err); s != "" {
+		return len(s) == 5 && s[:2] == "22" || s == "23514"
+	}
+	if n := MySQL(err); n != 0 {
+		return mysqlValue[n]
+	}
+	switch SQLite(err) & 0xff {
+	case 18, 19, 20: // TOOBIG, CONSTRAINT, MISMATCH
+		return true
+	}
+	return false
+}

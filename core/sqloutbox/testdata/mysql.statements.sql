@@ -24,9 +24,6 @@ SELECT k.lane FROM `outbox_key` k WHERE k.lane IN ({ids}) AND NOT EXISTS (SELECT
 -- collect_lock
 SELECT k.lane FROM `outbox_key` k WHERE k.lane IN ({ids}) AND k.used_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY k.lane FOR UPDATE SKIP LOCKED
 
--- committed
-SELECT e.id FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id
-
 -- count_blocked
 SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM `outbox_event` e FORCE INDEX (`outbox_event_ended`) WHERE e.ended = 3 AND e.done_at IS NULL AND e.lane IS NOT NULL LIMIT ?) x
 
@@ -77,7 +74,11 @@ FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status I
 
 -- held
 SELECT e.id, e.claim_no FROM `outbox_event` e FORCE INDEX (PRIMARY)
-WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id FOR UPDATE
+WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id
+
+-- held_lock
+SELECT e.id, e.claim_no FROM `outbox_event` e FORCE INDEX (PRIMARY)
+WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id FOR UPDATE SKIP LOCKED
 
 -- insert 1
 INSERT INTO `outbox_event` (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, UTC_TIMESTAMP(6))
@@ -115,6 +116,12 @@ FROM `outbox_event` e FORCE INDEX (`outbox_event_ended`) WHERE e.ended = 3 AND e
 -- lock
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, e.lost_claims, e.claim_no, e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), CASE WHEN e.lease_until <= UTC_TIMESTAMP(6) AND e.claimed_by <> ? THEN 1 ELSE 0 END
 FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY e.id FOR UPDATE SKIP LOCKED
+
+-- markable
+SELECT e.id FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id
+
+-- markable_lock
+SELECT e.id FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id FOR UPDATE SKIP LOCKED
 
 -- next_topic
 SELECT e.ready_topic FROM `outbox_event` e FORCE INDEX (`outbox_event_ready`) WHERE e.ready_topic > ? ORDER BY e.ready_topic LIMIT 1

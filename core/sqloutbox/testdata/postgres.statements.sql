@@ -177,14 +177,14 @@ WHERE id = $1::uuid AND status = 3
 
 -- done
 UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL
-WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3)
+WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
 
 -- done_delete
-DELETE FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3)
+DELETE FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
 
 -- done_receipts
 UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
-FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3)
+FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
 
 -- failed
 UPDATE "app"."outbox_event" e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
@@ -192,7 +192,10 @@ UPDATE "app"."outbox_event" e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN
   available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval '1 microsecond' END,
   lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, '')
 FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[]) v(id, claim_no, kind, delay, code, message)
-WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL RETURNING e.id
+WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL RETURNING e.id
+
+-- held
+SELECT e.id FROM "app"."outbox_event" e, unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id
 
 -- insert 2 rows
 INSERT INTO "app"."outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) SELECT v.id, v.event_id, v.event_type, v.schema_version, v.topic, v.aggregate_type, v.aggregate_id, v.aggregate_version, v.tenant_id, v.partition_key, v.lane, v.back, v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN 1 ELSE 0 END, CASE WHEN v.hot THEN $1::text END, CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ($3::uuid, $4::text, $5::text, $6::integer, $7::text, $8::text, $9::text, $10::bigint, $11::text, $12::text, $13::bytea, $14::bigint, $15::bytea, $16::text, $17::jsonb, $18::boolean, $19::bigint, $20::timestamptz), ($21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)) v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at)
@@ -221,6 +224,9 @@ RETURNING last_seq
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), (extract(epoch from e.created_at)*1000000)::bigint
 FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text = '' OR e.event_type = $3::text)
   AND ($4::text = '' OR e.tenant_id = $4::text) ORDER BY e.id LIMIT $5::bigint
+
+-- markable
+SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) ORDER BY e.id
 
 -- next_due
 WITH RECURSIVE all_topics AS (
@@ -271,13 +277,16 @@ INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic
 
 -- release
 UPDATE "app"."outbox_event" e SET lease_until = NULL
-FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL RETURNING e.id
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL RETURNING e.id
 
 -- renew
 UPDATE "app"."outbox_event" e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
-FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL RETURNING e.id
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL RETURNING e.id
 
 -- reset_keys
 UPDATE "app"."outbox_key" k SET last_seq = greatest(k.last_seq, c.us), first_seq = greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
 FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c
+
+-- unlocked
+SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) ORDER BY e.id FOR UPDATE SKIP LOCKED
 

@@ -24,9 +24,6 @@ SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND NOT EXISTS (SELECT
 -- collect_lock
 SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND k.used_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY k.lane
 
--- committed
-SELECT e.id FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id
-
 -- count_blocked
 SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM "outbox_event" e WHERE e.status = 3 AND e.lane IS NOT NULL LIMIT ?) x
 
@@ -79,6 +76,10 @@ FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2)
 SELECT e.id, e.claim_no FROM "outbox_event" e
 WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id
 
+-- held_lock
+SELECT e.id, e.claim_no FROM "outbox_event" e
+WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id
+
 -- insert 1
 INSERT INTO "outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
 
@@ -115,6 +116,12 @@ FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? AND (? = '' OR e.topic = ?
 -- lock
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, e.lost_claims, e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? THEN 1 ELSE 0 END
 FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.id
+
+-- markable
+SELECT e.id FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id
+
+-- markable_lock
+SELECT e.id FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id
 
 -- next_topic
 SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > ? ORDER BY e.topic LIMIT 1

@@ -33,6 +33,7 @@ type item struct {
 
 	failure Failure
 	receipt string
+	tries   int // of writing its outcome apart; 0: it is written with the others
 }
 
 type itemState uint8

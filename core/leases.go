@@ -2,6 +2,8 @@ package core
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 )
 
@@ -60,27 +62,28 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 
 // renew extends leases. What is refused is lost: dropped if it was not sent yet; if it was, its acknowledgement still counts.
 func (r *relay) renew(items []*item) {
-	r.mu.Lock()
-	claims := make([]ClaimRef, len(items))
-	for i, it := range items {
-		claims[i] = ClaimRef{ID: it.id, ClaimNo: it.claimNo}
-	}
-	r.mu.Unlock()
+	claims := r.claimRefs(items)
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
 	held, err := r.repo.Renew(ctx, r.cfg.Node, r.cfg.ClaimLease, claims)
 	cancel()
-	if err != nil || len(held) != len(claims) {
+	locked, _ := errors.AsType[*LockedError](err)
+	if err != nil && locked == nil || len(held) != len(claims) {
 		r.cfg.Logger.Warn("outbox: cannot renew leases", "component", "outbox", "rows", len(claims), "err", errorText(err))
 		return // tried again at the next tick; a worker checks before it publishes
 	}
 	r.mu.Lock()
 	defer r.unlock()
-	r.fenced("renew", count(held, false))
+	lost := count(held, false)
+	if locked != nil {
+		lost -= len(locked.Rows)
+	}
+	r.fenced("renew", lost)
 	for i, it := range items {
 		switch {
 		case held[i]:
 			it.deadline = start.Add(r.cfg.ClaimLease)
+		case locked != nil && slices.Contains(locked.Rows, it.id): // nobody else can have it either; tried again at the next tick
 		case it.claimNo != claims[i].ClaimNo: // claimed again by this process meanwhile
 		case it.state == itemPublishing:
 			it.lost = true

@@ -47,6 +47,7 @@ type relay struct {
 
 	// outcomes
 	done, failed, released []*item
+	aside                  aside
 	unwritten              int // acked and failed items whose outcome is not written yet
 	releasing              int // released items that are not written yet
 	kick                   chan struct{}

@@ -32,7 +32,10 @@ func newWorld(t *testing.T, cfg core.Config) *world {
 // join adds a process to a table and a destination.
 func join(t *testing.T, repo *outboxtest.Repository, pub *outboxtest.Publisher, cfg core.Config) *world {
 	t.Helper()
-	w := &world{t: t, repo: repo, pub: pub, faulty: outboxtest.NewFaultyRepository(repo)}
+	if cfg.Repository == nil {
+		cfg.Repository = repo
+	}
+	w := &world{t: t, repo: repo, pub: pub, faulty: outboxtest.NewFaultyRepository(cfg.Repository)}
 	cfg.Repository = w.faulty
 	if cfg.Publisher == nil {
 		cfg.Publisher = pub

@@ -91,6 +91,8 @@ func (s *simulation) judge(c *call) verdict {
 			return answerLost
 		case s.chance(p.dbSlow):
 			return slow
+		case c.kind == callDB && s.chance(p.dbLocked):
+			return locked
 		}
 		return goOn
 	case callAnswer:

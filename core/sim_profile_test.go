@@ -24,7 +24,7 @@ type profile struct {
 	reluctant callKind // calls that mostly have to wait for others
 	// Chances, per step or per call.
 	time, longTime                                      float64
-	dbFail, dbLost, dbSlow                              float64
+	dbFail, dbLost, dbSlow, dbLocked                    float64
 	refuse, forbid, unavailable, keyless, lost, late    float64
 	pubSlow                                             float64
 	commitFail                                          float64
@@ -55,7 +55,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 		return p
 	}
 	p.longTime = p.some(s, 0.05)
-	p.dbFail, p.dbLost, p.dbSlow = p.some(s, 0.2), p.some(s, 0.2), p.some(s, 0.3)
+	p.dbFail, p.dbLost, p.dbSlow, p.dbLocked = p.some(s, 0.2), p.some(s, 0.2), p.some(s, 0.3), p.some(s, 0.3)
 	p.refuse, p.forbid, p.unavailable, p.keyless = p.some(s, 0.3), p.some(s, 0.1), p.some(s, 0.2), p.some(s, 0.1)
 	p.lost, p.late, p.pubSlow = p.some(s, 0.2), p.some(s, 0.2), p.some(s, 0.4)
 	p.commitFail = p.some(s, 0.3)

@@ -39,6 +39,9 @@ func (r *simRepository) do(ctx context.Context, kind callKind, method, rows stri
 	if kind == callInsert {
 		effectCtx = ctx // it may wait for a lock
 	}
+	if v == locked {
+		effectCtx = context.WithValue(effectCtx, someLocked{}, true)
+	}
 	if c.outcome, err = effect(effectCtx); err != nil {
 		return false, err
 	}
@@ -52,6 +55,37 @@ func (r *simRepository) do(ctx context.Context, kind callKind, method, rows stri
 		return false, r.failure(ctx)
 	}
 	return false, nil
+}
+
+// someLocked marks a statement that finds some of its rows locked by another transaction.
+type someLocked struct{}
+
+// unlocked divides the rows of a statement in those it can have and those that another transaction holds: every second one, or the only one.
+func unlocked[T any](ctx context.Context, rows []T, id func(T) core.RowID) (free []T, err error) {
+	if ctx.Value(someLocked{}) == nil {
+		return rows, nil
+	}
+	var held []core.RowID
+	for i, row := range rows {
+		if i%2 == 0 {
+			held = append(held, id(row))
+		} else {
+			free = append(free, row)
+		}
+	}
+	return free, &core.LockedError{Rows: held}
+}
+
+// spreadOut brings the results for the unlocked rows, every second one, to the places of all.
+func spreadOut(ctx context.Context, flags []bool, n int) []bool {
+	if ctx.Value(someLocked{}) == nil || flags == nil {
+		return flags
+	}
+	all := make([]bool, n)
+	for i, flag := range flags {
+		all[2*i+1] = flag
+	}
+	return all
 }
 
 func (r *simRepository) failure(ctx context.Context) error {
@@ -130,40 +164,51 @@ func (r *simRepository) ClaimLane(ctx context.Context, req core.ClaimRequest, la
 
 func (r *simRepository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
 	rows := r.names(len(done), func(i int) core.RowID { return done[i].ID })
+	var held error
 	dead, err := r.do(ctx, callDB, "MarkDone", rows, func(ctx context.Context) (uint64, error) {
-		changed, err = r.Repository.MarkDone(ctx, done, deleteRows)
-		r.sim.truth.marked(done)
+		var free []core.Done
+		free, held = unlocked(ctx, done, func(d core.Done) core.RowID { return d.ID })
+		changed, err = r.Repository.MarkDone(ctx, free, deleteRows)
+		r.sim.truth.marked(free)
 		return uint64(changed), err
 	})
 	if dead {
 		return len(done), nil
 	}
-	return changed, err
+	return changed, errors.Join(err, held)
 }
 
 func (r *simRepository) MarkFailed(ctx context.Context, node string, failures []core.Failure) (changed []bool, err error) {
 	rows := r.names(len(failures), func(i int) core.RowID { return failures[i].ID })
+	var held error
 	dead, err := r.do(ctx, callDB, "MarkFailed", rows, func(ctx context.Context) (uint64, error) {
-		changed, err = r.Repository.MarkFailed(ctx, node, failures)
-		r.sim.truth.failed(node, failures, changed)
+		var free []core.Failure
+		free, held = unlocked(ctx, failures, func(f core.Failure) core.RowID { return f.ID })
+		changed, err = r.Repository.MarkFailed(ctx, node, free)
+		r.sim.truth.failed(node, free, changed)
+		changed = spreadOut(ctx, changed, len(failures))
 		return digest(changed), err
 	})
 	if dead {
 		return make([]bool, len(failures)), nil
 	}
-	return changed, err
+	return changed, errors.Join(err, held)
 }
 
 func (r *simRepository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) (held []bool, err error) {
+	var others error
 	dead, err := r.do(ctx, callDB, renewer(), r.refs(claims), func(ctx context.Context) (uint64, error) {
-		held, err = r.Repository.Renew(ctx, node, lease, claims)
-		r.sim.truth.renewed(node, lease, claims, held)
+		var free []core.ClaimRef
+		free, others = unlocked(ctx, claims, claimID)
+		held, err = r.Repository.Renew(ctx, node, lease, free)
+		r.sim.truth.renewed(node, lease, free, held)
+		held = spreadOut(ctx, held, len(claims))
 		return digest(held), err
 	})
 	if dead {
 		return make([]bool, len(claims)), nil
 	}
-	return held, err
+	return held, errors.Join(err, others)
 }
 
 // renewer names the caller of Renew: a worker and the goroutine that renews batches may ask for the same row at once.
@@ -182,16 +227,21 @@ func renewer() string {
 }
 
 func (r *simRepository) Release(ctx context.Context, node string, claims []core.ClaimRef) (changed int, err error) {
+	var held error
 	dead, err := r.do(ctx, callDB, "Release", r.refs(claims), func(ctx context.Context) (uint64, error) {
-		changed, err = r.Repository.Release(ctx, node, claims)
-		r.sim.truth.released(node, claims)
+		var free []core.ClaimRef
+		free, held = unlocked(ctx, claims, claimID)
+		changed, err = r.Repository.Release(ctx, node, free)
+		r.sim.truth.released(node, free)
 		return uint64(changed), err
 	})
 	if dead {
 		return len(claims), nil
 	}
-	return changed, err
+	return changed, errors.Join(err, held)
 }
+
+func claimID(c core.ClaimRef) core.RowID { return c.ID }
 
 func (r *simRepository) NextDue(ctx context.Context, req core.ClaimRequest) (d time.Duration, ok bool, err error) {
 	dead, err := r.do(ctx, callDB, "NextDue", "", func(ctx context.Context) (uint64, error) {

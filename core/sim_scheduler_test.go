@@ -68,12 +68,13 @@ const (
 	unavailable         // a publish: nobody is there
 	keyless             // a publish: the event's part of the destination is not there
 	cutOff              // a commit: the connection broke before COMMIT
+	locked              // a mark: another transaction holds some of the rows
 	died                // its process is dead; what it did last had no effect
 	diedAfter           // the same, but COMMIT had arrived
 )
 
 var verdictNames = [...]string{
-	"", "slow", "no effect", "answer lost", "timed out", "late", "refused", "forbidden", "unavailable", "key unavailable", "cut off", "died", "died after",
+	"", "slow", "no effect", "answer lost", "timed out", "late", "refused", "forbidden", "unavailable", "key unavailable", "cut off", "locked", "died", "died after",
 }
 
 // moment is an entry of the history.

@@ -270,3 +270,36 @@ func RefusedValue(err error) bool {
 	}
 	return false
 }
+
+// mysqlAway: errors of a server that takes no connections, goes down or takes no writes.
+var mysqlAway = map[int]bool{
+	1040: true, 1053: true, 1129: true, 1203: true, 1226: true, 1290: true, 1836: true, 1927: true, 2002: true, 2003: true, 2006: true, 2013: true,
+}
+
+// Away reports whether an error is about the database as a whole, which cannot be reached, goes down, is full or takes no writes, and
+// not about a statement.
+func Away(err error) bool {
+	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
+		return true
+	}
+	if s := State(err); len(s) == 5 {
+		switch s[:2] {
+		case "08", "53", "57", "58": // connection, resources, operator, system
+			return true
+		}
+		return s == "25006" // read-only
+	}
+	if n := MySQL(err); n != 0 {
+		return mysqlAway[n]
+	}
+	switch SQLite(err) & 0xff {
+	case 5, 6, 8, 10, 13, 14: // BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN
+		return true
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if e.Error() == "invalid connection" { // go-sql-driver
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,45 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAside(t *testing.T) {
+	var a aside
+	now := time.Now()
+	x, y := &item{id: RowID{1}}, &item{id: RowID{2}}
+	if _, ok := a.next(); ok {
+		t.Fatal("something waits in an empty one")
+	}
+	a.add(x, now, 0.5)
+	for range 9 {
+		y.tries++
+	}
+	a.add(y, now, 0.5)
+	if at, ok := a.next(); !ok || !at.Equal(now.Add(asideFirst)) {
+		t.Fatalf("next at %s, %t; want after %s", at.Sub(now), ok, asideFirst)
+	}
+	if got := a.take(now, false); len(got) != 0 {
+		t.Fatalf("%d taken before they are due", len(got))
+	}
+	if got := a.take(now.Add(asideFirst), false); len(got) != 1 || got[0] != x {
+		t.Fatalf("took %v, want the first", got)
+	}
+	if at, _ := a.next(); at.After(now.Add(asideMost)) {
+		t.Errorf("waits %s, longer than %s", at.Sub(now), asideMost)
+	}
+	if got := a.take(now, true); len(got) != 1 || got[0] != y {
+		t.Fatalf("took %v, want all", got)
+	}
+
+	told := 0
+	for range 600 {
+		if a.add(x, now, 0) {
+			told++
+		}
+	}
+	if told != 3 { // the tries 8, 64 and 512
+		t.Errorf("told %d times in 600 tries, want 3", told)
+	}
+}

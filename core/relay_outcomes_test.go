@@ -1,0 +1,294 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// picky is a table that refuses statements for what is in them.
+type picky struct {
+	core.Repository
+	mu     sync.Mutex
+	text   string              // of errors and receipts that it cannot store
+	rows   map[core.RowID]bool // that it does not change
+	calls  atomic.Int64        // marks
+	closed atomic.Bool         // it changes nothing at all
+}
+
+var errPicky = errors.New("incorrect string value")
+
+func (p *picky) refuses(id core.RowID, text string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed.Load() || p.rows[id] || p.text != "" && strings.Contains(text, p.text) {
+		return errPicky
+	}
+	return nil
+}
+
+func (p *picky) never(ids ...core.RowID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rows = map[core.RowID]bool{}
+	for _, id := range ids {
+		p.rows[id] = true
+	}
+}
+
+func (p *picky) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (int, error) {
+	p.calls.Add(1)
+	for _, d := range done {
+		if err := p.refuses(d.ID, d.Receipt); err != nil {
+			return 0, err
+		}
+	}
+	return p.Repository.MarkDone(ctx, done, deleteRows)
+}
+
+func (p *picky) MarkFailed(ctx context.Context, node string, failures []core.Failure) ([]bool, error) {
+	p.calls.Add(1)
+	for _, f := range failures {
+		if err := p.refuses(f.ID, f.Message); err != nil {
+			return nil, err
+		}
+	}
+	return p.Repository.MarkFailed(ctx, node, failures)
+}
+
+// receipts is a publisher that tells where an event went.
+type receipts struct {
+	*outboxtest.Publisher
+	receipt string
+}
+
+func (r receipts) PublishWithReceipt(ctx context.Context, d core.Delivery) (string, error) {
+	return r.receipt, r.Publisher.Publish(ctx, d)
+}
+
+func rowOf(t *testing.T, repo *outboxtest.Repository, eventID string) outboxtest.Row {
+	t.Helper()
+	for _, r := range repo.Rows() {
+		if r.Event.ID == eventID {
+			return r
+		}
+	}
+	t.Fatalf("no row of event %s", eventID)
+	return outboxtest.Row{}
+}
+
+// A table that cannot store an error text takes the outcome without it, and every other outcome.
+func TestTextThatCannotBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := outboxtest.NewRepository()
+		p := &picky{Repository: repo, text: "🤷"}
+		pub := &outboxtest.Publisher{}
+		w := join(t, repo, pub, core.Config{Repository: p, Publisher: receipts{pub, "where 🤷"}})
+		w.run()
+		pub.FailFor(func(d core.Delivery) error {
+			if d.Topic == "bad" {
+				return core.Permanent(errors.New("no 🤷 today"))
+			}
+			return nil
+		})
+		bad := w.publish(core.Event{Type: "bad"})[0]
+		for range 300 {
+			w.publish(core.Event{Type: "good"})
+		}
+		time.Sleep(time.Second)
+		if r := rowOf(t, repo, bad); r.Status != outboxtest.StatusDead || r.ErrorCode != "permanent" || r.Error != "" {
+			t.Errorf("row %+v, want a dead one with its code", r)
+		}
+		if got := w.statuses(); got[outboxtest.StatusDone] != 300 {
+			t.Errorf("rows by status: %v", got)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A row that the table refuses to change is left apart, whatever became of it; its mark is tried until it succeeds.
+func TestRowThatCannotBeMarked(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fails=%t", fails), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				repo := outboxtest.NewRepository()
+				p := &picky{Repository: repo}
+				pub := &outboxtest.Publisher{}
+				w := join(t, repo, pub, core.Config{Repository: p})
+				w.run()
+				e := core.Event{ID: core.NewEventID(), Type: "bad", Topic: "bad"}
+				id, err := core.NewRowID(e.ID, "bad")
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.never(id)
+				pub.FailFor(func(d core.Delivery) error {
+					if fails && d.Topic == "bad" {
+						return core.Permanent(errors.New("no"))
+					}
+					return nil
+				})
+				w.publish(e)
+				time.Sleep(time.Second)
+				for range 20 { // more than what may be unwritten
+					for range 50 {
+						w.publish(core.Event{Type: "good"})
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if got := w.statuses(); got[outboxtest.StatusDone] != 1000 {
+					t.Fatalf("rows by status: %v, want 1000 done", got)
+				}
+				p.never()
+				time.Sleep(time.Minute)
+				want := outboxtest.StatusDone
+				if fails {
+					want = outboxtest.StatusDead
+				}
+				if r := rowOf(t, repo, e.ID); r.Status != want {
+					t.Errorf("the row is %s, want %s", r.Status, want)
+				}
+				if n := len(pub.Accepted()); !fails && n != 1001 {
+					t.Errorf("%d copies of 1001 events", n)
+				}
+				if err := w.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// While nothing at all can be written, publishing is held back, and goes on once it can.
+func TestNothingCanBeMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := outboxtest.NewRepository()
+		p := &picky{Repository: repo}
+		w := join(t, repo, &outboxtest.Publisher{}, core.Config{Repository: p, MaxUnmarked: 20, Workers: 4})
+		w.run()
+		p.closed.Store(true)
+		for range 100 {
+			w.publish(core.Event{Type: "a"})
+		}
+		time.Sleep(9 * time.Second)
+		if n := len(w.pub.Accepted()); n > 24 {
+			t.Errorf("%d events published without a mark, want at most 24", n)
+		}
+		if n := p.calls.Load(); n > 1000 {
+			t.Errorf("%d statements in 9 s", n)
+		}
+		p.closed.Store(false)
+		time.Sleep(5 * time.Second)
+		w.atRest(100)
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Rows that another transaction holds wait alone: a lock on a topic does not stop another one, however long it lasts and
+// however many rows it has. When it ends they are marked, without a second copy.
+func TestLockedRowsStopNobody(t *testing.T) {
+	for _, n := range []int{1, 400} {
+		t.Run(fmt.Sprintf("%d rows", n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, core.Config{})
+				w.pub.Block()
+				w.run()
+				var rows []core.RowID
+				for range n {
+					id, err := core.NewRowID(w.publish(core.Event{Type: "a"})[0], "a")
+					if err != nil {
+						t.Fatal(err)
+					}
+					rows = append(rows, id)
+				}
+				tx, err := w.repo.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := tx.LockRows(t.Context(), rows...); err != nil {
+					t.Fatal(err)
+				}
+				w.pub.Unblock()
+				for i := range 1000 {
+					w.publish(core.Event{Type: "b", Key: fmt.Sprint(i % 10)})
+				}
+				time.Sleep(3 * time.Second) // less than the leases of the fast path
+				if got := w.statuses(); got[outboxtest.StatusDone] != 1000 || got[outboxtest.StatusNew] != n {
+					t.Fatalf("rows by status: %v, want 1000 done", got)
+				}
+				if err := tx.Rollback(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Second)
+				w.atRest(1000 + n)
+				if got := len(w.pub.Accepted()); got != 1000+n {
+					t.Errorf("%d copies of %d events", got, 1000+n)
+				}
+				inOrder(t, w.pub.Accepted())
+				if err := w.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Failures and releases of locked rows wait alone as well.
+func TestLockedFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Topic == "a" {
+				return core.Permanent(errors.New("no"))
+			}
+			return nil
+		})
+		bad := core.Event{ID: core.NewEventID(), Type: "a"}
+		id, err := core.NewRowID(bad.ID, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.publish(bad)
+		w.pub.Block()
+		w.run()
+		time.Sleep(time.Second) // claimed
+		tx, err := w.repo.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.LockRows(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		w.pub.Unblock()
+		for range 500 {
+			w.publish(core.Event{Type: "b"})
+		}
+		time.Sleep(time.Second)
+		if got := w.statuses(); got[outboxtest.StatusDone] != 500 || got[outboxtest.StatusNew] != 1 {
+			t.Fatalf("rows by status: %v, want 500 done", got)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if r := rowOf(t, w.repo, bad.ID); r.Status != outboxtest.StatusDead || r.Attempts != 1 {
+			t.Errorf("row %+v, want a dead one", r)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

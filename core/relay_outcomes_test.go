@@ -72,7 +72,7 @@ type receipts struct {
 }
 
 func (r receipts) PublishWithReceipt(ctx context.Context, d core.Delivery) (string, error) {
-	return r.receipt, r.Publisher.Publish(ctx, d)
+	return r.receipt, r.Publish(ctx, d)
 }
 
 func rowOf(t *testing.T, repo *outboxtest.Repository, eventID string) outboxtest.Row {

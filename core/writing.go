@@ -257,7 +257,7 @@ func (r *relay) attempt(kind outcomeKind, items []*item, texts bool) error {
 	r.mu.Lock()
 	defer r.unlock()
 	if locked != nil {
-		held := items
+		var held []*item
 		items, flags, held = apart(items, flags, locked.Rows)
 		r.setAside(held, err, false)
 		r.notes = append(r.notes, func() { r.o.obs.Marked(len(items), time.Since(start), nil) })

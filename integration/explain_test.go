@@ -155,7 +155,7 @@ func explain(t *testing.T, d core.Dialect, pool *sql.DB, calls []sqlrecord.Call)
 	t.Helper()
 	read, planner := 0, "SELECT 1"
 	for _, c := range calls {
-		if strings.Contains(c.Query, "set_config(") {
+		if strings.Contains(c.Query, "set_config('jit'") {
 			planner = c.Query
 		}
 		if !strings.Contains(c.Query, "outbox_event") {

@@ -2,16 +2,17 @@ package entoutbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"entgo.io/ent"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// call is one mutation on its way through one hook. It travels in the context to the statements that the mutation causes.
+// call is one mutation on its way through one hook. It travels in the context to the statements
+// that the mutation causes, which tell it what they changed.
 type call struct {
 	hook     *hook
 	mutation ent.Mutation
@@ -19,32 +20,16 @@ type call struct {
 	op       core.Op
 	id       string // of the entity, "" when it is not known before the mutation
 	hasID    bool   // the type of the mutation has one
+	wasDone  bool   // the mutation was executed before, by an earlier Save of its builder
 
-	tx   *tx
-	bulk *bulk // creates only
-	slot int   // position in bulk
+	tx     *tx  // nil for a call that captures nothing
+	byKeys bool // resolve captures it
 
-	inserted  bool // its INSERT has been seen; in a bulk only the last call sees one
-	onCollide collision
+	// The rest is guarded by tx.mu.
+	seen    bool   // a statement was executed in the context of the call
+	changed int64  // rows that its statements changed; negative: the driver did not tell
+	group   *group // of a create, from its INSERT on
 }
-
-// bulk is what the creates of one CreateBulk share. Its entities pass through the hook one within the other, so that the last one is done
-// first; their events are recorded in the order of the builders, by the first one, when all are done. A single create is a bulk of one.
-// It is guarded by the lock of the transaction.
-type bulk struct {
-	onCollide collision      // of the latest INSERT that was seen
-	events    [][]core.Event // by slot
-	done      bool
-}
-
-// collision is what an INSERT does with a row that is there already.
-type collision uint8
-
-const (
-	collisionFails collision = iota
-	collisionUpdates
-	collisionSkips
-)
 
 type callKey struct{}
 
@@ -83,137 +68,134 @@ func (c *call) repeats(h *hook, m ent.Mutation) bool {
 	return false
 }
 
-// cause is the call of another mutation that this one was made in, nil for none.
-func (c *call) cause() *call {
-	w := c.within
-	for w != nil && w.mutation == c.mutation {
-		w = w.within
-	}
-	return w
-}
-
 // identify reports whether it is known, or will be, which entity is changed.
 func (c *call) identify() bool {
 	c.id, c.hasID = idOf(c.mutation)
 	return c.op == core.OpCreate || c.id != ""
 }
 
-// begin takes the place of the call among those of its transaction. A create within the latest create of the same type, and not caused
-// by it, is the next one of a bulk: Ent calls them with the context of the whole.
+// begin takes the place of the call among those of its transaction.
 func (c *call) begin(t *tx) {
-	c.tx = t
-	if c.op != core.OpCreate {
-		return
-	}
+	c.wasDone, _ = doneOf(c.mutation)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, o := range slices.Backward(t.open) {
-		if o.hook != c.hook {
-			continue
-		}
-		if o.mutation.Type() == c.mutation.Type() && o.cause() == c.cause() && !o.inserted {
-			c.bulk, c.slot = o.bulk, len(o.bulk.events)
-		}
-		break
-	}
-	if c.bulk == nil {
-		c.bulk = &bulk{}
-	}
-	c.bulk.events = append(c.bulk.events, nil)
+	c.tx = t
 	t.open = append(t.open, c)
 }
 
-// end gives the place up.
-func (c *call) end() {
-	c.tx.mu.Lock()
-	defer c.tx.mu.Unlock()
-	for i, o := range slices.Backward(c.tx.open) {
-		if o == c {
-			c.tx.open = slices.Delete(c.tx.open, i, i+1)
-			return
-		}
+// end gives the place up, and publishes the events of all creates that one INSERT stored, when this is
+// the last of them to end. An error of the mutation or of its capture whose row may be there fails the
+// transaction: nobody else would notice that the row has no event.
+func (c *call) end(ctx context.Context, err error) error {
+	failed := err != nil && c.stored()
+	if failed {
+		c.tx.veto(err)
 	}
+	perr := c.publish(ctx, c.leave(failed))
+	if perr != nil {
+		c.tx.veto(perr)
+	}
+	if err != nil {
+		return err // as it is: callers look at its type
+	}
+	return perr
 }
 
-// noteInsert is told every statement of generated code before it is executed. The first INSERT of a create is its own; edges and what
-// hooks do come later or under calls of their own. An error refuses the statement.
-func noteInsert(ctx context.Context, query string) error {
-	c := callOf(ctx)
-	if c == nil || !strings.HasPrefix(query, "INSERT") {
+func (c *call) leave(failed bool) []core.Event {
+	t := c.tx
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if failed && c.group != nil {
+		c.group.failed = true
+	}
+	if i := slices.Index(t.open, c); i >= 0 {
+		t.open = slices.Delete(t.open, i, i+1)
+	}
+	return c.group.end(c)
+}
+
+// stored reports whether the mutation may have changed a row.
+func (c *call) stored() bool {
+	executed := c.executed()
+	c.tx.mu.Lock()
+	defer c.tx.mu.Unlock()
+	if c.op == core.OpCreate || c.op == core.OpUpsert {
+		return executed
+	}
+	return executed && c.changed != 0
+}
+
+// executed reports whether the mutation itself was executed, and not answered by a hook in its place.
+func (c *call) executed() bool {
+	if done, told := doneOf(c.mutation); told && !c.wasDone {
+		return done
+	}
+	c.tx.mu.Lock()
+	defer c.tx.mu.Unlock()
+	return c.seen || c.group != nil
+}
+
+// capture asks the mappers for the events of a mutation that returned v, and records them.
+func (c *call) capture(ctx context.Context, v ent.Value) error {
+	if c.byKeys || !c.executed() {
+		return nil // what the hook did in its place has mutations of its own
+	}
+	changes, err := c.changes()
+	if err != nil || !changes {
+		return err
+	}
+	if n, ok := v.(int); ok && n == 0 && c.op != core.OpCreate && c.op != core.OpUpsert {
 		return nil
 	}
-	mode := collisionFails
-	switch {
-	case strings.Contains(query, " DO NOTHING"):
-		mode = collisionSkips
-	case strings.Contains(query, " ON CONFLICT"), strings.Contains(query, " ON DUPLICATE KEY"):
-		mode = collisionUpdates
-	}
-	for w := c; w != nil && w.mutation == c.mutation; w = w.within { // every hook around the mutation has a call
-		if !w.note(mode) || mode != collisionSkips {
-			continue
-		}
-		if _, many := w.collision(); many {
-			if err := w.hook.ob.keyless(ctx, w.mutation, "in bulk with DoNothing does not say which rows were there already"); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// note keeps what the call's own INSERT does. It reports false when that was seen before.
-func (c *call) note(mode collision) bool {
-	if c.bulk == nil {
-		return false
-	}
-	c.tx.mu.Lock()
-	defer c.tx.mu.Unlock()
-	if c.inserted {
-		return false
-	}
-	c.inserted, c.onCollide, c.bulk.onCollide = true, mode, mode
-	return true
-}
-
-// collision returns what the INSERT does that stores the entity, and whether it stores others too.
-func (c *call) collision() (mode collision, many bool) {
-	if c.bulk == nil {
-		return collisionFails, false
-	}
-	c.tx.mu.Lock()
-	defer c.tx.mu.Unlock()
-	if many = len(c.bulk.events) > 1; c.inserted {
-		return c.onCollide, many
-	}
-	return c.bulk.onCollide, many
-}
-
-// capture asks the mappers for the events of a mutation that was executed, and records them.
-func (c *call) capture(ctx context.Context, v ent.Value) error {
-	if n, ok := v.(int); ok && n == 0 && c.op != core.OpCreate {
-		return nil // nothing was changed
-	}
-	mode, many := c.collision()
-	if mode != collisionFails {
-		c.op = core.OpUpsert
-	}
-	var events []core.Event
-	if mode != collisionSkips || !many { // else keyless has let it pass
-		var err error
-		if events, err = c.events(ctx, v, many); err != nil {
+	if c.op == core.OpUpsert {
+		if v, err = c.reload(ctx, v); err != nil {
 			return err
 		}
 	}
-	if events = c.inOrder(events); len(events) == 0 {
+	events, err := c.events(ctx, v)
+	if err != nil || len(events) == 0 {
+		return err
+	}
+	if c.keep(events) {
+		return nil
+	}
+	return c.publish(ctx, events)
+}
+
+func (c *call) publish(ctx context.Context, events []core.Event) error {
+	if len(events) == 0 {
 		return nil
 	}
 	_, err := c.hook.ob.core.Publish(ctx, c.tx.core, events...)
 	return err
 }
 
-func (c *call) events(ctx context.Context, v ent.Value, many bool) ([]core.Event, error) {
-	id := c.aggregateID(many)
+var errContextLost = errors.New("outbox: a hook did not pass its context on")
+
+// changes reports whether the database said that the row of the mutation was changed. It decides what
+// the operation was.
+func (c *call) changes() (bool, error) {
+	c.tx.mu.Lock()
+	defer c.tx.mu.Unlock()
+	if c.op != core.OpCreate {
+		if !c.seen {
+			return false, c.unknown(errContextLost)
+		}
+		return c.changed != 0, nil
+	}
+	if c.group == nil {
+		return false, c.unknown(errContextLost)
+	}
+	return c.group.insert.changes(c)
+}
+
+func (c *call) unknown(why error) error {
+	return fmt.Errorf("%w: %s of %s was executed, and nobody can tell which rows it changed: %w",
+		ErrNoAggregateID, c.mutation.Op(), c.mutation.Type(), why)
+}
+
+func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
+	id := c.aggregateID()
 	ctx = core.ContextWithTx(context.WithValue(c.context(ctx), opKey{}, c.op), c.tx.core)
 	var all []core.Event
 	for _, mapper := range c.hook.mappers {
@@ -238,9 +220,9 @@ func (c *call) events(ctx context.Context, v ent.Value, many bool) ([]core.Event
 }
 
 // aggregateID returns the id of the entity, "" when it has none, or nobody knows it.
-func (c *call) aggregateID(many bool) string {
-	if c.op == core.OpUpsert && many && c.tx.driver.dialect == core.MySQL {
-		return c.id // Ent counts up from the first: wrong for rows that were there already
+func (c *call) aggregateID() string {
+	if c.guessedID() {
+		return c.id
 	}
 	if c.op == core.OpCreate || c.op == core.OpUpsert {
 		if id, _ := idOf(c.mutation); id != "" {
@@ -250,21 +232,35 @@ func (c *call) aggregateID(many bool) string {
 	return c.id
 }
 
-// inOrder keeps the events of a bulk back until its first entity brings all of them.
-func (c *call) inOrder(events []core.Event) []core.Event {
-	b := c.bulk
-	if b == nil {
-		return events
-	}
+// guessedID reports whether the id that the mutation tells is a guess: in an upsert of several rows
+// Ent counts up from the first on MySQL, which is wrong for rows that were there already.
+func (c *call) guessedID() bool {
+	return c.op == core.OpUpsert && c.id == "" && c.many() && c.tx.driver.dialect == core.MySQL
+}
+
+func (c *call) many() bool {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
-	if b.done {
-		return events
+	return c.group != nil && c.group.insert.rows > 1
+}
+
+// reload reads the entity of an upsert, which Ent returns as it was given to it: the row that was there
+// may have kept, or computed, other values. It also proves that the id is that of the row.
+func (c *call) reload(ctx context.Context, v ent.Value) (ent.Value, error) {
+	if c.guessedID() {
+		return v, nil
 	}
-	b.events[c.slot] = events
-	if c.slot > 0 {
-		return nil
+	id, ok := rawID(c.mutation)
+	if !ok {
+		return v, nil
 	}
-	b.done = true
-	return slices.Concat(b.events...)
+	stored, ok, err := entityOf(c.context(ctx), c.mutation, id)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the upsert of %s %s cannot be read back: another row may have been changed in its place, or an interceptor hides it: %w",
+			ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
+	}
+	if !ok {
+		return v, nil
+	}
+	return stored, nil
 }

@@ -39,14 +39,20 @@ type Config struct {
 	// client.Order.Update().Where(...): they cause no event, and the first of each type is logged as a warning. Default: they are
 	// refused with ErrNoAggregateID before they are executed.
 	AllowKeyless bool
+	// MaxResolvedRows bounds how many entities one update or delete may change that On functions with ResolveRows see. One that would
+	// change more is refused with ErrTooManyRows. Default: 1000.
+	MaxResolvedRows int
 }
 
 // Validate reports every problem at once.
 func (c Config) Validate() error {
-	if c.Outbox == nil {
-		return nil
-	}
 	var problems []error
+	if c.MaxResolvedRows < 0 {
+		problems = append(problems, fmt.Errorf("outbox: config: MaxResolvedRows is %d: it must not be negative", c.MaxResolvedRows))
+	}
+	if c.Outbox == nil {
+		return errors.Join(problems...)
+	}
 	for _, f := range []struct {
 		name string
 		set  bool

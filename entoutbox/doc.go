@@ -27,13 +27,21 @@
 //   - Everything needs a transaction: client.Tx, client.BeginTx or WithTx. A single client.Order.Create().Save runs in none, and what Ent
 //     begins by itself for an entity with edges has committed before a hook can write. Mutations that On functions are for are
 //     refused with ErrNoTransaction there, before they are executed.
-//   - An upsert (OnConflict) is OpUpsert, never OpCreate. One that did nothing causes no event: Ent returns sql.ErrNoRows for it. On
-//     MySQL and MariaDB, Ignore reports the row that was there.
-//   - CreateBulk causes events in the order of the builders. With DoNothing nobody can tell which rows were there already: it is
-//     refused with ErrNoAggregateID; see Config.AllowKeyless. On MySQL and MariaDB, Ent guesses the generated ids of an upsert in bulk: On functions
-//     have to set AggregateID.
+//   - An event is written if, and only if, the database said that its row was changed. A hook that answers in place of a mutation
+//     causes the events of what it did itself. When a hook or an On function fails after the row was stored, the transaction does not
+//     commit: COMMIT rolls back and returns the error, unless it was rolled back to a savepoint before.
+//   - An upsert (OnConflict) is OpUpsert, never OpCreate, and v is read back: one SELECT more. One that did nothing causes no event: Ent
+//     returns sql.ErrNoRows for it. On PostgreSQL and SQLite, Ignore updates the row that was there and reports it.
+//   - CreateBulk causes events in the order of the builders, in one statement. With DoNothing nobody can tell which rows were there
+//     already: it is refused with ErrNoAggregateID; see Config.AllowKeyless. A bulk with OnConflict that leaves some rows out fails with
+//     ErrNoAggregateID. On MySQL and MariaDB, Ent guesses the generated ids of an upsert in bulk: On functions have to set
+//     AggregateID, and v is the entity as it was given.
 //   - Updates and deletes of many (client.Order.Update().Where(...)) do not say which rows they change: they are refused with
-//     ErrNoAggregateID; see Config.AllowKeyless. Change entities one by one, or use Publish.
+//     ErrNoAggregateID, unless the On functions have the option ResolveRows. Or change entities one by one, or use Publish.
+//   - An update that changed no row causes no event. MySQL and MariaDB do not count a row that is as it shall be, unless
+//     clientFoundRows=true is in the DSN.
+//   - Hooks of the application must pass their context on: the statements of a mutation are known by it. One that does not makes the
+//     mutation fail with ErrNoAggregateID.
 //   - Soft deletes by a hook that turns a delete into an update are seen once, as OpDelete.
 //   - SQL that is run through ExecContext is not seen. Use Publish there.
 //

@@ -13,9 +13,10 @@ import (
 
 // Mapper says which events mutations of one type cause. Make it with On.
 type Mapper struct {
-	takes func(m ent.Mutation) bool
-	fn    func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error)
-	err   error
+	options onOptions
+	takes   func(m ent.Mutation) bool
+	fn      func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error)
+	err     error
 }
 
 // On makes a Mapper of fn, whose second parameter decides which mutations it is for:
@@ -24,16 +25,18 @@ type Mapper struct {
 //
 // fn runs in the transaction of the mutation, after it was executed: once for each entity of a bulk, and not when nothing was
 // changed. v is what the mutation returned: the stored entity (*ent.Order) with its generated id after a create or the
-// update of one, the number of rows after a delete. OpOf(ctx) tells creates, updates, deletes and upserts apart. m.Client() reads in the
+// update of one, the number of rows after the delete of one. With ResolveRows it is the entity for updates and deletes of many too:
+// as it is after the update, as it was before the delete. OpOf(ctx) tells creates, updates, deletes and upserts apart. m.Client() reads in the
 // same transaction. An error of fn becomes the error of the mutation; roll the transaction back then.
 //
 // With the interface ent.Mutation in place of a type, fn sees the mutations of all types.
-func On[M ent.Mutation](fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error)) Mapper {
+func On[M ent.Mutation](fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error), options ...OnOption) Mapper {
 	if fn == nil {
 		return Mapper{err: fmt.Errorf("outbox: On[%s] was given a nil function", reflect.TypeFor[M]())}
 	}
 	return Mapper{
-		takes: func(m ent.Mutation) bool { _, ok := m.(M); return ok },
+		options: optionsOf(options),
+		takes:   func(m ent.Mutation) bool { _, ok := m.(M); return ok },
 		fn: func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error) {
 			return fn(ctx, m.(M), v)
 		},
@@ -51,7 +54,7 @@ type opKey struct{}
 
 // Hook returns a hook for client.Use (or client.Order.Use) that records the events that the mappers make of mutations, in the transaction
 // of the mutation. A mutation that a mapper is for and that is in no transaction is refused with ErrNoTransaction before it is
-// executed, and so is, with ErrNoAggregateID, one that does not say which rows it changes (see Config.AllowKeyless). Other mutations pass.
+// executed, and so is, with ErrNoAggregateID, one that does not say which rows it changes (see ResolveRows). Other mutations pass.
 //
 // An event without an AggregateID gets the id of its entity. What is wrong with a mapper (a nil function) is reported by every mutation,
 // and by Publish and Run.
@@ -90,6 +93,15 @@ func (h *hook) takes(m ent.Mutation) bool {
 	return false
 }
 
+func (h *hook) resolves(m ent.Mutation) bool {
+	for _, mapper := range h.mappers {
+		if mapper.options.resolve && mapper.takes(m) {
+			return true
+		}
+	}
+	return false
+}
+
 func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
 	if callOf(ctx).repeats(h, m) {
 		return next.Mutate(ctx, m) // another hook made a mutation of another kind of it, as soft deletes do
@@ -99,6 +111,9 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 		return next.Mutate(c.context(ctx), m)
 	}
 	if !c.identify() {
+		if h.resolves(m) {
+			return c.resolve(ctx, next)
+		}
 		if err := h.ob.keyless(ctx, m, "does not say which rows it changes"); err != nil {
 			return nil, err
 		}
@@ -108,22 +123,34 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, m.Type(), err)
 	}
-	c.begin(t)
-	defer c.end()
-	v, err := next.Mutate(c.context(ctx), m)
-	if err != nil {
-		return v, err
-	}
-	if err := c.capture(ctx, v); err != nil {
-		return nil, err
-	}
-	return v, nil
+	return c.run(ctx, t, func(ctx context.Context) (ent.Value, error) { return next.Mutate(ctx, m) })
 }
+
+// run executes the mutation and captures it. A mutation that fails, or panics, after it has changed a row
+// fails the transaction.
+func (c *call) run(ctx context.Context, t *tx, execute func(context.Context) (ent.Value, error)) (v ent.Value, err error) {
+	c.begin(t)
+	returned := false
+	defer func() {
+		if !returned {
+			_ = c.end(ctx, errPanicked)
+		}
+	}()
+	if v, err = execute(c.context(ctx)); err == nil {
+		if err = c.capture(ctx, v); err != nil {
+			v = nil
+		}
+	}
+	returned = true
+	return v, c.end(ctx, err)
+}
+
+var errPanicked = errors.New("outbox: a hook of a mutation panicked, after its statement")
 
 // keyless decides about a mutation that mappers want to see and that does not say what it changes.
 func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error {
 	if !o.cfg.AllowKeyless {
-		return fmt.Errorf("%w: %s of %s %s, and On functions are registered for them: change entities one by one, call Publish, or set Config.AllowKeyless",
+		return fmt.Errorf("%w: %s of %s %s, and On functions are registered for them: change entities one by one, register On with entoutbox.ResolveRows(), call Publish, or set Config.AllowKeyless",
 			ErrNoAggregateID, m.Op(), m.Type(), why)
 	}
 	if _, logged := o.warned.LoadOrStore(m.Type(), true); !logged && o.cfg.Logger != nil {

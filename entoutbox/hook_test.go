@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -151,7 +152,8 @@ func (w *world) bulk(ctx context.Context, hooks []ent.Hook, query string, create
 	run = func(i int) error {
 		return mutate(ctx, creates[i], hooks, func(inner context.Context) (ent.Value, error) {
 			if i == len(creates)-1 {
-				return w.statement(query)(inner)
+				rows := strings.Repeat("(1), ", len(creates)-1) + "(1)"
+				return w.statement(strings.Replace(query, "(1)", rows, 1))(inner)
 			}
 			return 1, run(i + 1)
 		})
@@ -299,7 +301,11 @@ func TestHookOps(t *testing.T) {
 			w := newWorld(t)
 			m := w.create("a", 7)
 			m.op = op
-			w.check(mutate(t.Context(), m, []ent.Hook{w.ob.Hook(byName)}, w.statement("UPDATE t SET n = 1")))
+			query := "UPDATE t SET n = 1"
+			if op.Is(ent.OpCreate) {
+				query = insert
+			}
+			w.check(mutate(t.Context(), m, []ent.Hook{w.ob.Hook(byName)}, w.statement(query)))
 			w.want("a." + want + " 7")
 		})
 	}

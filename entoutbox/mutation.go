@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"entgo.io/ent"
+	"entgo.io/ent/privacy"
 )
 
 // idOf returns the id of the entity that a mutation is about as text, "" when it is not known yet. ok is false when the type has none.
@@ -34,6 +35,57 @@ func idOf(m ent.Mutation) (id string, ok bool) {
 		return "", true
 	}
 	return idText(out[0].Interface()), true
+}
+
+// rawID returns the id of the entity as the mutation has it.
+func rawID(m ent.Mutation) (reflect.Value, bool) {
+	v := reflect.ValueOf(m)
+	i := idMethod(v.Type())
+	if i < 0 {
+		return reflect.Value{}, false
+	}
+	out := v.Method(i).Call(nil)
+	return out[0], out[1].Bool()
+}
+
+// doneOf returns what generated code notes in a mutation once it was executed. told is false for a
+// mutation that has no such note.
+func doneOf(m ent.Mutation) (done, told bool) {
+	v := reflect.ValueOf(m)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return false, false
+	}
+	f := v.Elem().FieldByName("done")
+	if !f.IsValid() || f.Kind() != reflect.Bool {
+		return false, false
+	}
+	return f.Bool(), true
+}
+
+// entityOf reads an entity in the transaction of the mutation, past privacy policies: with
+// m.Client().Order.Get(ctx, id). ok is false when the mutation has no such client.
+func entityOf(ctx context.Context, m ent.Mutation, id reflect.Value) (entity ent.Value, ok bool, err error) {
+	client := reflect.ValueOf(m).MethodByName("Client")
+	if !client.IsValid() || client.Type().NumIn() != 0 || client.Type().NumOut() != 1 {
+		return nil, false, nil
+	}
+	c := client.Call(nil)[0]
+	if c.Kind() != reflect.Pointer || c.IsNil() || c.Elem().Kind() != reflect.Struct {
+		return nil, false, nil
+	}
+	typed := c.Elem().FieldByName(m.Type())
+	if !typed.IsValid() {
+		return nil, false, nil
+	}
+	get := typed.MethodByName("Get")
+	if !get.IsValid() || get.Type().NumIn() != 2 || get.Type().NumOut() != 2 || get.Type().In(1) != id.Type() {
+		return nil, false, nil
+	}
+	out := get.Call([]reflect.Value{reflect.ValueOf(privacy.DecisionContext(ctx, privacy.Allow)), id})
+	if err, _ := reflect.TypeAssert[error](out[1]); err != nil {
+		return nil, true, err
+	}
+	return out[0].Interface(), true, nil
 }
 
 func unlessUnknown(id string, known bool) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -22,8 +23,9 @@ type tx struct {
 	followed   *sqloutbox.Tx
 	core       core.Tx // followed, for those who publish
 
-	mu   sync.Mutex
-	open []*call // creates that Hook is in the middle of, oldest first
+	mu     sync.Mutex
+	open   []*call // those that Hook is in the middle of, oldest first
+	vetoes []*veto
 }
 
 // follow completes a transaction that has just begun.
@@ -36,27 +38,53 @@ func (t *tx) follow(followed *sqloutbox.Tx) {
 
 // Exec implements dialect.Tx.
 func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
-	if err := noteInsert(ctx, query); err != nil {
+	c := callOf(ctx)
+	in, err := c.begins(ctx, query)
+	if err != nil {
 		return err
 	}
-	err := t.Tx.Exec(ctx, query, args, v)
+	var own sql.Result
+	res, ok := v.(*sql.Result)
+	if v == nil && c != nil { // generated code does not want to know
+		res, ok, v = &own, true, &own
+	}
+	err = t.Tx.Exec(ctx, query, args, v)
 	t.followed.Observe(query, nil, err)
-	return err
+	if err != nil {
+		return err
+	}
+	if !ok {
+		res = &own
+	}
+	c.executes(in, *res)
+	return nil
 }
 
 // Query implements dialect.Tx.
 func (t *tx) Query(ctx context.Context, query string, args, v any) error {
-	if err := noteInsert(ctx, query); err != nil {
+	c := callOf(ctx)
+	in, err := c.begins(ctx, query)
+	if err == nil {
+		query, err = t.locking(ctx, query)
+	}
+	if err != nil {
 		return err
 	}
-	err := t.Tx.Query(ctx, query, args, v)
+	err = t.Tx.Query(ctx, query, args, v)
 	var rows *sql.Rows
 	if r, ok := v.(*entsql.Rows); ok && err == nil {
 		if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
 			t.followed.Taint() // nobody will see an error that comes while these are read
 		}
+		if in != nil {
+			in.asks = true
+			r.ColumnScanner = counting{r.ColumnScanner, &in.returned}
+		}
 	}
 	t.followed.Observe(query, rows, err)
+	if err == nil {
+		c.reads(in)
+	}
 	return err
 }
 
@@ -85,8 +113,46 @@ func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 	return rows, err
 }
 
-// Commit commits.
-func (t *tx) Commit() error { return t.followed.Commit() }
+// Commit commits, unless the transaction was vetoed: then it rolls back.
+func (t *tx) Commit() error {
+	cause := t.vetoed()
+	if cause == nil {
+		return t.followed.Commit()
+	}
+	if err := t.followed.Rollback(); err != nil {
+		return fmt.Errorf("outbox: not committed: %w; roll back: %w", cause, err)
+	}
+	return fmt.Errorf("outbox: rolled back instead of committed: %w", cause)
+}
+
+// veto makes Commit fail with err, unless what has been done so far is rolled back to a savepoint before.
+func (t *tx) veto(err error) {
+	v := &veto{err: err}
+	t.mu.Lock()
+	t.vetoes = append(t.vetoes, v)
+	t.mu.Unlock()
+	t.core.OnOutcome(func(o core.Outcome) {
+		if o == core.RolledBack {
+			v.lifted.Store(true)
+		}
+	})
+}
+
+func (t *tx) vetoed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, v := range t.vetoes {
+		if !v.lifted.Load() {
+			return v.err
+		}
+	}
+	return nil
+}
+
+type veto struct {
+	err    error
+	lifted atomic.Bool
+}
 
 // Rollback rolls back.
 func (t *tx) Rollback() error { return t.followed.Rollback() }

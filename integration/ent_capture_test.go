@@ -217,12 +217,12 @@ func (e *entEnv) idOf(t *testing.T, tx *entclient.Tx, name string) string {
 func TestEntCaptureDoNothing(t *testing.T) {
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onAny(nil)))
-		if e.db.Dialect == core.MySQL { // which has no DO NOTHING; Ignore tells the row that is there
+		if e.db.Dialect == core.MySQL { // which has no DO NOTHING; Ignore sets what is there to what is there
 			noError(t, e.inTx(t, func(tx *entclient.Tx) error {
 				noError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
 				return tx.Order.Create().SetName("a").OnConflict().Ignore().Exec(t.Context())
 			}))
-			e.wantRows(t, "Order.create 1", "Order.upsert 1")
+			e.wantRows(t, "Order.create 1")
 			return
 		}
 		noError(t, e.inTx(t, func(tx *entclient.Tx) error {

@@ -1,0 +1,299 @@
+package entoutbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	entsql "entgo.io/ent/dialect/sql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// collision is what an INSERT does with a row that is there already.
+type collision uint8
+
+const (
+	collisionFails collision = iota
+	collisionUpdates
+	collisionSkips
+)
+
+// insert is an INSERT of generated code, and what the database said about it.
+type insert struct {
+	table     string // as it is written in the statement
+	onCollide collision
+	rows      int // it was to insert
+
+	asks     bool         // its rows come back by RETURNING
+	returned atomic.Int64 // and these did
+	affected int64        // else: what the driver counted, negative when it did not
+	undone   atomic.Bool  // rolled back to a savepoint
+}
+
+// readInsert returns what is said about an INSERT in its text, nil for another statement. Generated code
+// writes placeholders in place of data.
+func readInsert(query string) *insert {
+	const begin = "INSERT INTO "
+	if !strings.HasPrefix(query, begin) {
+		return nil
+	}
+	in := &insert{affected: -1}
+	in.table, _, _ = strings.Cut(query[len(begin):], " ")
+	in.rows = rowsOf(query)
+	switch {
+	case strings.Contains(query, " DO NOTHING"):
+		in.onCollide = collisionSkips
+	case strings.Contains(query, " ON CONFLICT"), strings.Contains(query, " ON DUPLICATE KEY"):
+		in.onCollide = collisionUpdates
+	}
+	return in
+}
+
+// rowsOf counts the rows behind VALUES, 1 when there is no list of them.
+func rowsOf(query string) int {
+	rows, depth := 0, 0
+	inList := false
+	for i := 0; i < len(query); i++ {
+		switch c := query[i]; {
+		case c == '\'' || c == '"' || c == '`': // a doubled quote leaves and enters again
+			if end := strings.IndexByte(query[i+1:], c); end >= 0 {
+				i += end + 1
+			}
+		case c == '(':
+			if depth == 0 && inList {
+				rows++
+			}
+			depth++
+		case c == ')':
+			depth--
+		case depth > 0 || c == ' ' || c == ',':
+		case inList:
+			return max(rows, 1) // what follows the list
+		case strings.HasPrefix(query[i:], "VALUES") && query[i-1] == ' ':
+			inList = true
+			i += len("VALUES") - 1
+		}
+	}
+	return max(rows, 1)
+}
+
+// group are the calls of one hook whose entities one INSERT stores. Ent passes the entities of a
+// CreateBulk through the hooks one within the other, so that the last one is done first, and executes
+// the INSERT in the context of the last one. Their events are recorded in the order of the builders, in
+// one statement, when all of them are done.
+type group struct {
+	insert *insert
+	calls  []*call // the last one is that whose context the INSERT had
+	open   int
+	events map[*call][]core.Event
+	before []core.Event // of other rows, whose calls have ended
+	failed bool         // one of them failed: the transaction will not commit what was stored
+}
+
+// begins decides about a statement before it is executed. It returns what is known of an INSERT of c.
+func (c *call) begins(ctx context.Context, query string) (*insert, error) {
+	if c == nil || opOf(c.mutation) != core.OpCreate {
+		return nil, nil
+	}
+	in := readInsert(query)
+	if in == nil || in.onCollide != collisionSkips || in.rows == 1 {
+		return in, nil
+	}
+	for w := range c.same() {
+		if err := w.hook.ob.keyless(ctx, w.mutation, "in bulk with DoNothing does not say which rows were there already"); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// same ranges over the calls of the mutation, one for each hook around it that captures it.
+func (c *call) same() func(func(*call) bool) {
+	return func(yield func(*call) bool) {
+		for w := c; w != nil && w.mutation == c.mutation; w = w.within {
+			if w.tx != nil && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// executes notes a statement that was executed in the context of c. changed is negative when the driver
+// did not tell.
+func (c *call) executes(in *insert, res sql.Result) {
+	if c == nil {
+		return
+	}
+	changed := int64(-1)
+	if res != nil {
+		if n, err := res.RowsAffected(); err == nil {
+			changed = n
+		}
+	}
+	if in != nil {
+		in.affected = changed
+	}
+	var tx core.Tx
+	for w := range c.same() {
+		w.note(in, changed)
+		tx = w.tx.core
+	}
+	if in != nil && tx != nil {
+		tx.OnOutcome(func(o core.Outcome) {
+			if o == core.RolledBack {
+				in.undone.Store(true)
+			}
+		})
+	}
+}
+
+// reads notes a statement that returns rows: an INSERT with RETURNING, or one that changes nothing.
+func (c *call) reads(in *insert) {
+	if in != nil {
+		c.executes(in, nil)
+		return
+	}
+	if c == nil {
+		return
+	}
+	for w := range c.same() {
+		w.note(nil, 0)
+	}
+}
+
+func (c *call) note(in *insert, changed int64) {
+	c.tx.mu.Lock()
+	defer c.tx.mu.Unlock()
+	c.seen = true
+	if c.changed >= 0 {
+		if c.changed += changed; changed < 0 {
+			c.changed = -1
+		}
+	}
+	if in == nil {
+		return
+	}
+	var before []core.Event
+	if g := c.group; g != nil {
+		own := g.calls[len(g.calls)-1] == c
+		if own && g.insert.table != in.table {
+			return // of an edge: the first INSERT of a create is its own
+		}
+		if before = g.drop(c); own { // it failed and is tried again; else it was taken for another bulk's
+			for _, o := range g.calls {
+				o.group = nil
+			}
+		}
+		c.group = nil
+	}
+	c.group = &group{insert: in, calls: c.bulk(in.rows), events: map[*call][]core.Event{}, before: before}
+	c.group.open = len(c.group.calls)
+	for _, o := range c.group.calls {
+		o.group = c.group
+	}
+}
+
+// bulk returns the calls whose entities an INSERT of so many rows stores, that was executed in the
+// context of c: c is the last one, and those before are the innermost that are still waiting for theirs.
+func (c *call) bulk(rows int) []*call {
+	calls := []*call{c}
+	at := slices.Index(c.tx.open, c)
+	for _, o := range slices.Backward(c.tx.open[:max(at, 0)]) {
+		if len(calls) == rows {
+			break
+		}
+		if o.hook == c.hook && o.op == core.OpCreate && o.group == nil && o.mutation != c.mutation && o.mutation.Type() == c.mutation.Type() {
+			calls = append(calls, o)
+		}
+	}
+	slices.Reverse(calls)
+	return calls
+}
+
+// drop takes c out. It returns the events that nobody is left to bring.
+func (g *group) drop(c *call) []core.Event {
+	i := slices.Index(g.calls, c)
+	if i < 0 {
+		return nil
+	}
+	g.calls = slices.Delete(g.calls, i, i+1)
+	g.open--
+	return g.complete()
+}
+
+// keep holds the events of a call back until all of its bulk are done. It reports false for a bulk of one.
+func (c *call) keep(events []core.Event) bool {
+	c.tx.mu.Lock()
+	defer c.tx.mu.Unlock()
+	if c.group == nil || len(c.group.calls) == 1 {
+		return false
+	}
+	c.group.events[c] = events
+	return true
+}
+
+// end returns the events of all when c is the last call that ends.
+func (g *group) end(c *call) []core.Event {
+	if g == nil || !slices.Contains(g.calls, c) {
+		return nil
+	}
+	g.open--
+	return g.complete()
+}
+
+// complete returns the events of all, in the order of the builders, once all have ended.
+func (g *group) complete() []core.Event {
+	if g.open > 0 {
+		return nil
+	}
+	all := g.before
+	if g.failed || g.insert.undone.Load() {
+		return all
+	}
+	for _, o := range g.calls {
+		all = append(all, g.events[o]...)
+	}
+	return all
+}
+
+// changes reports whether the INSERT stored the row of c, and makes an upsert of it when it may have been
+// there already.
+func (in *insert) changes(c *call) (bool, error) {
+	if in.onCollide != collisionFails {
+		c.op = core.OpUpsert
+	}
+	if in.undone.Load() || in.onCollide == collisionSkips && in.rows > 1 { // that passed with AllowKeyless
+		return false, nil
+	}
+	stored := in.affected
+	if in.asks {
+		stored = in.returned.Load()
+	}
+	switch {
+	case stored == 0:
+		return false, nil // MySQL and MariaDB: an upsert that changed nothing
+	case stored < 0, stored == int64(in.rows):
+		return true, nil
+	case in.onCollide == collisionUpdates && c.tx.driver.dialect == core.MySQL:
+		return true, nil // counts 2 for each update and 0 for what is as it was; no row can be left out
+	}
+	return false, c.unknown(fmt.Errorf("it was to store %d rows and stored %d", in.rows, stored))
+}
+
+// counting counts the rows of RETURNING.
+type counting struct {
+	entsql.ColumnScanner
+	n *atomic.Int64
+}
+
+func (r counting) Next() bool {
+	ok := r.ColumnScanner.Next()
+	if ok {
+		r.n.Add(1)
+	}
+	return ok
+}

@@ -183,13 +183,10 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 	cfg.ClientFoundRows = true
 	cfg.InterpolateParams = true // and write the parameters into the text
 	db.DSN = cfg.FormatDSN()
-	newStore := onceStores(t, db)
-	outboxtest.TestOnceStore(t, outboxtest.OnceHarness{New: func(t *testing.T) once.Store {
-		s, _ := newStore(t)
-		return s
-	}})
+	newStore := prefixedOnceStores(t, db)
+	outboxtest.TestOnceStore(t, onceHarness(sqlOnce(newStore)))
 	outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
-		s, pool := newStore(t)
+		s, pool, _ := newStore(t)
 		return outboxtest.OnceTxBackend{Store: s, TxStore: s, Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
 			return sqloutbox.Begin(ctx, pool, nil, db.Dialect)
 		}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,15 +19,26 @@ import (
 // onceStores returns a function that makes a store of its own for each case: tables under a prefix on the servers, a file on SQLite.
 func onceStores(t *testing.T, db testdb.DB) func(t *testing.T) (*sqlonce.Store, *sql.DB) {
 	t.Helper()
+	prefixed := prefixedOnceStores(t, db)
+	return func(t *testing.T) (*sqlonce.Store, *sql.DB) {
+		t.Helper()
+		s, pool, _ := prefixed(t)
+		return s, pool
+	}
+}
+
+// prefixedOnceStores is onceStores for who needs the prefix.
+func prefixedOnceStores(t *testing.T, db testdb.DB) func(t *testing.T) (s *sqlonce.Store, pool *sql.DB, prefix string) {
+	t.Helper()
 	pool := db.Open(t)
 	var cases atomic.Int64
-	return func(t *testing.T) (*sqlonce.Store, *sql.DB) {
+	return func(t *testing.T) (*sqlonce.Store, *sql.DB, string) {
 		t.Helper()
 		pool, cfg := pool, sqlonce.Config{Dialect: db.Dialect, Prefix: fmt.Sprintf("c%d_", cases.Add(1))}
 		if db.Dialect == core.SQLite {
 			pool = testdb.SQLite(t).Open(t)
 		}
-		return newOnceStore(t, pool, cfg), pool
+		return newOnceStore(t, pool, cfg), pool, cfg.Prefix
 	}
 }
 
@@ -42,14 +54,37 @@ func newOnceStore(t *testing.T, pool *sql.DB, cfg sqlonce.Config) *sqlonce.Store
 	return s
 }
 
+// onceHarness makes a harness of a function that opens a store and says how a key of it is deleted behind its back.
+func onceHarness(open func(t *testing.T) (once.Store, func(t *testing.T, key once.Key))) outboxtest.OnceHarness {
+	var forget sync.Map
+	return outboxtest.OnceHarness{
+		New: func(t *testing.T) once.Store {
+			s, fn := open(t)
+			forget.Store(s, fn)
+			return s
+		},
+		Forget: func(t *testing.T, s once.Store, key once.Key) {
+			t.Helper()
+			fn, _ := forget.Load(s)
+			fn.(func(*testing.T, once.Key))(t, key)
+		},
+	}
+}
+
+func sqlOnce(newStore func(*testing.T) (*sqlonce.Store, *sql.DB, string)) func(*testing.T) (once.Store, func(*testing.T, once.Key)) {
+	return func(t *testing.T) (once.Store, func(*testing.T, once.Key)) {
+		s, pool, prefix := newStore(t)
+		return s, func(t *testing.T, key once.Key) {
+			t.Helper()
+			mustExec(t, pool, "DELETE FROM "+prefix+"idempotency_key WHERE id = '"+key.ID+"'")
+		}
+	}
+}
+
 // The suite of the lease form over every database.
 func TestOnceStoreSuite(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		newStore := onceStores(t, db)
-		outboxtest.TestOnceStore(t, outboxtest.OnceHarness{New: func(t *testing.T) once.Store {
-			s, _ := newStore(t)
-			return s
-		}})
+		outboxtest.TestOnceStore(t, onceHarness(sqlOnce(prefixedOnceStores(t, db))))
 	})
 }
 

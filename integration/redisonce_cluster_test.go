@@ -28,9 +28,10 @@ func TestRedisOnceStoreSuiteCluster(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		return client
 	}
-	outboxtest.TestOnceStore(t, outboxtest.OnceHarness{ForgetsExpired: true, New: func(t *testing.T) once.Store {
-		return newRedisStore(t, open(t), redisonce.Config{Prefix: rand.Text() + ":"})
-	}})
+	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
+		t.Helper()
+		return open(t), rand.Text() + ":"
+	}))
 	t.Run("Check", func(t *testing.T) {
 		client := open(t)
 		if err := newRedisStore(t, client, redisonce.Config{}).Check(t.Context()); err != nil {

@@ -142,6 +142,52 @@ func TestRedisLeaseLostWhileWorking(t *testing.T) {
 	}
 }
 
+// Redis comes back empty while work runs: nobody else took the key, so its heartbeat holds it again, copies are kept out, and its mark is written.
+func TestRedisComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(t *testing.T, server *privateServer, client *redis.Client){
+		"FLUSHALL": func(t *testing.T, _ *privateServer, client *redis.Client) {
+			t.Helper()
+			noError(t, client.FlushAll(t.Context()).Err())
+		},
+		"killed without persistence": func(t *testing.T, server *privateServer, client *redis.Client) {
+			t.Helper()
+			noError(t, client.FlushAll(t.Context()).Err())
+			noError(t, client.ConfigSet(t.Context(), "appendonly", "no").Err())
+			server.kill(t)
+			server.up(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startPrivate(t, "redis")
+			client := redisAt(t, server.address)
+			s := newRedisStore(t, client, redisonce.Config{})
+			r := redisRunner(t, s, 3*time.Second, nil)
+			var runs atomic.Int32
+			_, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+				runs.Add(1)
+				lose(t, server, client)
+				eventually(ctx, t, "the heartbeat holds the key again", func() bool {
+					n, err := client.Exists(ctx, s.Name(redisKey)).Result()
+					return err == nil && n == 1
+				})
+				if _, err := redisCounted(ctx, r, redisKey, &runs); !errors.Is(err, once.ErrInProgress) {
+					t.Errorf("a copy: %v", err)
+				}
+				noError(t, client.FlushAll(ctx).Err()) // and again, just before the end
+				return once.Result{}, nil
+			})
+			if err != nil || replayed {
+				t.Errorf("replayed %t, %v", replayed, err)
+			}
+			if _, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{}, nothingOnce); err != nil || !replayed || runs.Load() != 1 {
+				t.Errorf("its copy: replayed %t, %v, %d runs", replayed, err, runs.Load())
+			}
+		})
+	}
+}
+
 func nothingOnce(context.Context) (once.Result, error) { return once.Result{}, nil }
 
 // A mark that was evicted means one more run, no more and no less, and the fence grows all the same.

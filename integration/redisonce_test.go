@@ -51,21 +51,36 @@ func newRedisStore(t testing.TB, client redis.UniversalClient, cfg redisonce.Con
 	return s
 }
 
+func redisHarness(open func(t *testing.T) (client redis.UniversalClient, prefix string)) outboxtest.OnceHarness {
+	h := onceHarness(func(t *testing.T) (once.Store, func(*testing.T, once.Key)) {
+		client, prefix := open(t)
+		s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
+		return s, func(t *testing.T, key once.Key) {
+			t.Helper()
+			noError(t, client.Del(t.Context(), s.Name(key)).Err())
+		}
+	})
+	h.ForgetsExpired = true
+	return h
+}
+
 // The suite of the lease form over Redis. Leases that ended are remembered; keys whose time to live is over are not.
 func TestRedisOnceStoreSuite(t *testing.T) {
-	outboxtest.TestOnceStore(t, outboxtest.OnceHarness{ForgetsExpired: true, New: func(t *testing.T) once.Store {
+	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
+		t.Helper()
 		client, prefix := redisClient(t)
-		return newRedisStore(t, client, redisonce.Config{Prefix: prefix})
-	}})
+		return client, prefix
+	}))
 }
 
 // The same with a client that sends each command twice, as one does whose connection breaks before it has read the answer.
 func TestRedisOnceStoreSuiteTwice(t *testing.T) {
-	outboxtest.TestOnceStore(t, outboxtest.OnceHarness{ForgetsExpired: true, New: func(t *testing.T) once.Store {
+	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
+		t.Helper()
 		client, prefix := redisClient(t)
 		client.AddHook(twice{})
-		return newRedisStore(t, client, redisonce.Config{Prefix: prefix})
-	}})
+		return client, prefix
+	}))
 }
 
 // twice sends each script twice and keeps the second answer. Not that of Release: another may hold the key by then, and the second answer is

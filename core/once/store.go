@@ -16,21 +16,25 @@ import (
 // store; callers pass durations. Each method is one short transaction, repeated inside on a deadlock. A claim is the triple of key, owner
 // and fence; Extend, Complete and Release change a key only while that claim is its latest, even when its lease has run out. A store
 // that forgets an expired lease may answer ErrLeaseLost instead.
+//
+// A key that the store has forgotten, because it was evicted or deleted, or the store came back without it, is nobody's: nobody took it. The claim of
+// its holder is then still the latest: Extend holds the key again, and Complete writes what is a fact by then.
 type Store interface {
 	// Acquire takes a key that is free, whose lease has ended or whose time to live is over, and says Fresh; else it says what it found. A
 	// fingerprint that does not match is found before anything else about a key that is held, abandoned or done; a free key
 	// takes any. The fence is higher than every one before it for as long as the store remembers the key.
 	Acquire(ctx context.Context, req Request) (Acquired, error)
 
-	// Extend makes the lease end after lease from now. ErrLeaseLost: the claim is no longer the latest.
+	// Extend makes the lease end after lease from now, and holds a forgotten key again, which is then remembered for ForgottenTTL after the lease.
+	// ErrLeaseLost: the claim is no longer the latest.
 	Extend(ctx context.Context, c Claim, lease time.Duration) error
 
-	// Complete marks the key done with its result for ttl from now. Repeated by the same claim it changes nothing and returns nil.
+	// Complete marks the key done with its result for ttl from now, also a forgotten one. Repeated by the same claim it changes nothing and returns nil.
 	// ErrAlreadyDone: another claim completed it. ErrLeaseLost: the claim is no longer the latest and the work not done.
 	Complete(ctx context.Context, c Claim, res Result, ttl time.Duration) error
 
 	// Release frees the key at once, because the work failed. Repeated by the same claim it changes nothing and returns nil. Errors as Complete has
-	// them; ErrAlreadyDone also when this very claim has completed it.
+	// them, and ErrLeaseLost for a forgotten key; ErrAlreadyDone also when this very claim has completed it.
 	Release(ctx context.Context, c Claim) error
 
 	// Cleanup deletes at most limit keys whose time to live is over and that nobody holds. It returns how many; a
@@ -60,6 +64,9 @@ const (
 	MaxTTL   = 10 * 365 * 24 * time.Hour
 	MaxOwner = 255
 )
+
+// ForgottenTTL is the time to live of a key that the store had forgotten and Store.Extend holds again.
+const ForgottenTTL = 24 * time.Hour
 
 // Request asks for a key.
 type Request struct {

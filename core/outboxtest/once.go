@@ -61,6 +61,13 @@ func (s *OnceStore) Keys() int {
 	return len(s.rows)
 }
 
+// Forget drops a key, as a server does that evicts it or comes back without it.
+func (s *OnceStore) Forget(key once.Key) {
+	s.repo.mu.Lock()
+	defer s.repo.mu.Unlock()
+	delete(s.rows, key)
+}
+
 // Acquire implements once.Store.
 func (s *OnceStore) Acquire(ctx context.Context, req once.Request) (got once.Acquired, err error) {
 	if err := req.Validate(); err != nil {
@@ -84,7 +91,11 @@ func (s *OnceStore) Extend(ctx context.Context, c once.Claim, lease time.Duratio
 	}
 	return s.alone(ctx, c.Key, func(now time.Time) error {
 		row := s.rows[c.Key]
-		if row == nil || row.claim != c || row.status != onceHeld {
+		if row == nil { // forgotten, so nobody took it
+			row = &onceRow{status: onceHeld, claim: c, attempts: 1, expiresAt: now.Add(lease + once.ForgottenTTL)}
+			s.rows[c.Key] = row
+		}
+		if row.claim != c || row.status != onceHeld {
 			return fmt.Errorf("outboxtest: extend: %w", once.ErrLeaseLost)
 		}
 		row.leaseUntil = now.Add(lease)
@@ -101,6 +112,9 @@ func (s *OnceStore) Complete(ctx context.Context, c once.Claim, res once.Result,
 		return err
 	}
 	return s.alone(ctx, c.Key, func(now time.Time) error {
+		if s.rows[c.Key] == nil { // forgotten, and what was done is a fact
+			s.rows[c.Key] = &onceRow{status: onceHeld, claim: c, attempts: 1}
+		}
 		row, err := s.held(c, onceDone)
 		if row != nil {
 			row.status, row.result, row.expiresAt = onceDone, cloneResult(res), now.Add(ttl)

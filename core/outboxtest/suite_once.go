@@ -14,6 +14,8 @@ import (
 type OnceHarness struct {
 	// New returns an empty store. It is called once for each case; cases run in parallel.
 	New func(t *testing.T) once.Store
+	// Forget deletes a key of such a store behind its back, as an eviction does. Required.
+	Forget func(t *testing.T, s once.Store, key once.Key)
 	// ForgetsStale says that a lease that ended leaves nothing behind: then Request.RefuseStale, Acquired.TakenOver, Acquired.Attempt and
 	// the outcome of a claim whose lease has ended are not asked for.
 	ForgetsStale bool
@@ -37,6 +39,7 @@ func TestOnceStore(t *testing.T, h OnceHarness) {
 		{"Acquire", onceAcquireCases()},
 		{"Stale", onceStaleCases()},
 		{"Claim", onceClaimCases()},
+		{"Forgotten", onceForgottenCases()},
 		{"Result", onceResultCases()},
 		{"Expiry", onceExpiryCases()},
 		{"Keys", onceKeyCases()},

@@ -10,7 +10,10 @@ import (
 )
 
 func TestOnceStoreInMemory(t *testing.T) {
-	outboxtest.TestOnceStore(t, outboxtest.OnceHarness{New: func(*testing.T) once.Store { return outboxtest.NewOnceStore() }})
+	outboxtest.TestOnceStore(t, outboxtest.OnceHarness{
+		New:    func(*testing.T) once.Store { return outboxtest.NewOnceStore() },
+		Forget: func(_ *testing.T, s once.Store, key once.Key) { s.(*outboxtest.OnceStore).Forget(key) },
+	})
 }
 
 func TestOnceTxStoreInMemory(t *testing.T) {

@@ -52,10 +52,28 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	// A claim that nobody has: it must be lost, and the server must have looked.
 	probe := once.Claim{Key: once.Key{Scope: "check", ID: rand.Text()}, Owner: "check", Fence: 1}
-	if err := s.Extend(ctx, probe, time.Second); !errors.Is(err, once.ErrLeaseLost) {
+	if err := s.Release(ctx, probe); !errors.Is(err, once.ErrLeaseLost) {
 		report(fmt.Errorf("redisonce: check: scripts do not run: %w", err))
 	}
 	return errors.Join(problems...)
+}
+
+const warnTimeout = 2 * time.Second
+
+// warnOfEviction asks one server for its policy. INFO is allowed where CONFIG GET is not.
+func (s *Store) warnOfEviction() {
+	ctx, cancel := context.WithTimeout(context.Background(), warnTimeout)
+	defer cancel()
+	info, err := await(ctx, func() (string, error) { return s.client.Info(ctx, "memory").Result() }, nil)
+	switch policy := infoFields(info)["maxmemory_policy"]; {
+	case err != nil:
+		s.cfg.Logger.Warn("redisonce: the server did not say whether it evicts keys: its maxmemory-policy must be noeviction", "error", err)
+	case policy == "":
+		s.cfg.Logger.Warn("redisonce: the server does not say whether it evicts keys: its maxmemory-policy must be noeviction")
+	case policy != "noeviction":
+		s.cfg.Logger.Warn("redisonce: the server forgets keys when its memory is full, and their work is done again: set maxmemory-policy to noeviction",
+			"maxmemory_policy", policy)
+	}
 }
 
 // judge says what is wrong with a server that describes itself so.

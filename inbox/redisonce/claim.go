@@ -14,7 +14,7 @@ func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) e
 	if err := once.CheckLease(lease); err != nil {
 		return err
 	}
-	return s.change(ctx, "extend", extendScript, c, true, micros(lease))
+	return s.change(ctx, "extend", extendScript, c, true, micros(lease), millis(once.ForgottenTTL))
 }
 
 // Complete implements once.Store.

@@ -3,6 +3,7 @@ package redisonce
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ type Config struct {
 	// more for every duplicate. Its claim has fence 0. It is the place to count, may look at key.Scope, and is called by many goroutines. It is
 	// not asked when the caller's context is over. Default: never; the work does not run.
 	FailOpen func(key once.Key, err error) bool
+	// Logger gets the warning of New. Default: slog.Default().
+	Logger *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -34,6 +37,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.WaitTimeout == 0 {
 		c.WaitTimeout = 500 * time.Millisecond
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
 	}
 	return c
 }

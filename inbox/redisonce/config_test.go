@@ -1,6 +1,10 @@
 package redisonce_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -68,4 +72,44 @@ func TestNewRefusesClients(t *testing.T) {
 	if _, err := redisonce.NewCache(ring, redisonce.CacheConfig{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// New says once when the server may throw keys away, or does not say, and goes on.
+func TestNewWarnsOfEviction(t *testing.T) {
+	for name, tt := range map[string]struct {
+		info  string
+		err   error
+		warns string
+	}{
+		"keeps all":         {info: "maxmemory_policy:noeviction\r\n"},
+		"forgets any":       {info: "# Memory\r\nmaxmemory_policy:allkeys-lru\r\n", warns: "maxmemory_policy=allkeys-lru"},
+		"forgets ours":      {info: "maxmemory_policy:volatile-lfu\r\n", warns: "maxmemory_policy=volatile-lfu"},
+		"does not say":      {warns: "does not say"},
+		"must not be asked": {err: errors.New("NOPERM no permissions"), warns: "NOPERM"},
+		"is down":           {err: errDown, warns: errDown.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+			defer client.Close()
+			client.AddHook(info(func(cmd *redis.StringCmd) error { cmd.SetVal(tt.info); return tt.err }))
+			var log bytes.Buffer
+			if _, err := redisonce.New(client, redisonce.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+				t.Fatal(err)
+			}
+			if got := log.String(); !strings.Contains(got, tt.warns) || (got == "") != (tt.warns == "") || strings.Count(got, "\n") > 1 {
+				t.Errorf("logged %q, want %q", got, tt.warns)
+			}
+		})
+	}
+}
+
+// info answers INFO.
+type info func(*redis.StringCmd) error
+
+func (info) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (info) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (f info) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error { return f(cmd.(*redis.StringCmd)) }
 }

@@ -27,13 +27,16 @@ type Store struct {
 
 var _ once.Store = (*Store)(nil)
 
-// New returns a Store, or every problem of cfg at once. It does not ask the server: call Check for that.
+// New returns a Store, or every problem of cfg at once. It asks the server for its eviction policy, for at most two seconds, and logs a warning when that may
+// throw keys away, or when the server does not say. It does not fail because of the server: call Check for that.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.Validate(), cfg.checkClient(client)); err != nil {
 		return nil, err
 	}
-	return &Store{client: client, cfg: cfg}, nil
+	s := &Store{client: client, cfg: cfg}
+	s.warnOfEviction()
+	return s, nil
 }
 
 // Cleanup implements once.Store. Redis forgets by itself, so that it has nothing to do.

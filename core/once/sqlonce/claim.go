@@ -15,11 +15,22 @@ func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) e
 		return err
 	}
 	return s.single(ctx, "extend", func(q querier) error {
-		n, err := q.Exec(ctx, s.sql["extend"], claimArgs(c, micros(lease), micros(lease))...)
-		if err == nil && n == 0 {
-			err = once.ErrLeaseLost
+		for range vanished {
+			n, err := q.Exec(ctx, s.sql["extend"], claimArgs(c, micros(lease), micros(lease))...)
+			if err != nil || n > 0 {
+				return err
+			}
+			if _, _, _, found, err := s.who(ctx, q, c.Key); err != nil {
+				return err
+			} else if found {
+				return once.ErrLeaseLost
+			}
+			n, err = q.Exec(ctx, s.sql["hold"], append(keyArgs(c.Key), c.Owner, c.Fence, micros(lease), micros(lease+once.ForgottenTTL))...)
+			if err != nil || n == 1 {
+				return err
+			}
 		}
-		return err
+		return errVanished
 	})
 }
 
@@ -28,36 +39,60 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 	if err := once.CheckTTL(ttl); err != nil {
 		return err
 	}
-	return s.change(ctx, "complete", statusDone, c, append(resultArgs(res), micros(ttl))...)
+	args := append(resultArgs(res), micros(ttl))
+	return s.single(ctx, "complete", func(q querier) error {
+		for range vanished {
+			found, err := s.change(ctx, q, "complete", statusDone, c, args...)
+			if err != nil || found {
+				return err
+			}
+			// Nobody took the key, and what was done is a fact.
+			n, err := q.Exec(ctx, s.sql["done"], append(append(keyArgs(c.Key), c.Owner, c.Fence), args...)...)
+			if err != nil || n == 1 {
+				return err
+			}
+		}
+		return errVanished
+	})
 }
 
 // Release implements once.Store.
 func (s *Store) Release(ctx context.Context, c once.Claim) error {
-	return s.change(ctx, "release", statusFree, c)
-}
-
-// change runs the statement of that name, which moves a claim to a status, and says why when it changes nothing.
-func (s *Store) change(ctx context.Context, name string, to int, c once.Claim, args ...any) error {
-	return s.single(ctx, name, func(q querier) error {
-		n, err := q.Exec(ctx, s.sql[name], claimArgs(c, args...)...)
-		if err != nil || n > 0 {
-			return err
+	return s.single(ctx, "release", func(q querier) error {
+		found, err := s.change(ctx, q, "release", statusFree, c)
+		if err == nil && !found {
+			err = once.ErrLeaseLost
 		}
-		var status int
-		var owner string
-		var fence int64
-		found, err := queryRow(ctx, q, s.sql["who"], []any{c.Key.Scope, c.Key.Tenant, c.Key.ID}, &status, &owner, &fence)
-		switch ours := owner == c.Owner && fence == c.Fence; {
-		case err != nil:
-			return err
-		case found && ours && status == to: // the answer of the first time was lost
-			return nil
-		case found && status == statusDone:
-			return once.ErrAlreadyDone
-		}
-		return once.ErrLeaseLost
+		return err
 	})
 }
+
+// change runs the statement of that name, which moves a claim to a status, and says why when it changes nothing. found is false
+// when there is no such key.
+func (s *Store) change(ctx context.Context, q querier, name string, to int, c once.Claim, args ...any) (found bool, err error) {
+	n, err := q.Exec(ctx, s.sql[name], claimArgs(c, args...)...)
+	if err != nil || n > 0 {
+		return true, err
+	}
+	status, owner, fence, found, err := s.who(ctx, q, c.Key)
+	switch ours := owner == c.Owner && fence == c.Fence; {
+	case err != nil || !found:
+		return found, err
+	case ours && status == to: // the answer of the first time was lost
+		return true, nil
+	case status == statusDone:
+		return true, once.ErrAlreadyDone
+	}
+	return true, once.ErrLeaseLost
+}
+
+// who says whose the latest claim of a key is.
+func (s *Store) who(ctx context.Context, q querier, key once.Key) (status int, owner string, fence int64, found bool, err error) {
+	found, err = queryRow(ctx, q, s.sql["who"], keyArgs(key), &status, &owner, &fence)
+	return status, owner, fence, found, err
+}
+
+func keyArgs(k once.Key) []any { return []any{k.Scope, k.Tenant, k.ID} }
 
 // CompleteTx implements once.TxStore.
 func (s *Store) CompleteTx(ctx context.Context, tx core.Tx, c once.Claim, res once.Result) error {

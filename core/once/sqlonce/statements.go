@@ -13,6 +13,11 @@ const (
 	insertLease = "?, ?, ?, ?, ?, 1, 1, 1, {now}, {now}, {in}, NULL, {in}"
 	insertTx    = "?, ?, ?, ?, ?, 2, 1, 1, {now}, {now}, NULL, {now}, {in}"
 
+	insertHeld = "?, ?, ?, NULL, ?, 1, ?, 1, {now}, {now}, {in}, NULL, {in}"
+	insertDone = "INSERT INTO {key} (scope, tenant, id, owner, status, fence, attempts, created_at, updated_at, done_at, result, result_type, result_meta, expires_at) " +
+		"VALUES (?, ?, ?, ?, 2, ?, 1, {now}, {now}, {now}, ?, ?, ?, {in})"
+	insertOnce = " ON CONFLICT (scope, tenant, id) DO NOTHING"
+
 	takeSet = "UPDATE {key} SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, result = NULL, result_type = NULL, result_meta = NULL, updated_at = {now}, "
 )
 
@@ -34,8 +39,10 @@ var keyTexts = map[string]string{
 // a duplicate, whatever the driver counts; it never takes the shared lock that a refused INSERT takes, which deadlocks those who wait.
 var keyDialects = map[core.Dialect]map[string]string{
 	core.Postgres: {
-		"insert":    insertHead + "VALUES (" + insertLease + ") ON CONFLICT (scope, tenant, id) DO NOTHING",
-		"insert_tx": insertHead + "VALUES (" + insertTx + ") ON CONFLICT (scope, tenant, id) DO NOTHING",
+		"insert":    insertHead + "VALUES (" + insertLease + ")" + insertOnce,
+		"insert_tx": insertHead + "VALUES (" + insertTx + ")" + insertOnce,
+		"hold":      insertHead + "VALUES (" + insertHeld + ")" + insertOnce,
+		"done":      insertDone + insertOnce,
 		// By the place of rows that are locked and final: no planner can turn that into a walk through the table.
 		"cleanup": "DELETE FROM {key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {key} WHERE expires_at < {now} " +
 			"ORDER BY expires_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))",
@@ -43,14 +50,18 @@ var keyDialects = map[core.Dialect]map[string]string{
 	core.MySQL: {
 		"insert":    insertHead + "VALUES (" + insertLease + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
 		"insert_tx": insertHead + "VALUES (" + insertTx + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
+		"hold":      insertHead + "VALUES (" + insertHeld + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
+		"done":      insertDone + " ON DUPLICATE KEY UPDATE seen = seen + 1",
 		"expired":   "SELECT scope, tenant, id FROM {key} WHERE expires_at < {now} ORDER BY expires_at LIMIT ?{skip}",
 		// Outside a transaction it writes nothing: a deadlock whose error was ignored has ended the caller's, and the key would
 		// say done for ever.
 		"insert_tx_mariadb": insertHead + "SELECT " + insertTx + " FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE KEY UPDATE seen = seen + 1",
 	},
 	core.SQLite: {
-		"insert":    insertHead + "VALUES (" + insertLease + ") ON CONFLICT (scope, tenant, id) DO NOTHING",
-		"insert_tx": insertHead + "VALUES (" + insertTx + ") ON CONFLICT (scope, tenant, id) DO NOTHING",
+		"insert":    insertHead + "VALUES (" + insertLease + ")" + insertOnce,
+		"insert_tx": insertHead + "VALUES (" + insertTx + ")" + insertOnce,
+		"hold":      insertHead + "VALUES (" + insertHeld + ")" + insertOnce,
+		"done":      insertDone + insertOnce,
 		"cleanup": "DELETE FROM {key} WHERE rowid IN (SELECT rowid FROM {key} WHERE expires_at < {now} " +
 			"ORDER BY expires_at LIMIT ?)",
 	},

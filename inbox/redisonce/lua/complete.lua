@@ -6,7 +6,9 @@ if state == 'done' then
   touch()
   return {'ok'}
 end
-if not mine or state ~= 'held' then
+if not state then -- forgotten, so nobody took it, and what was done is a fact
+  redis.call('HSET', key, 'owner', ARGV[1], 'fence', ARGV[2], 'fingerprint', '', 'attempt', 1)
+elseif not mine or state ~= 'held' then
   return {'lost'}
 end
 redis.call('HDEL', key, 'until', 'ttl', 'call', 'taken')

@@ -4,11 +4,17 @@ UPDATE `my_idempotency_key` SET status = 2, lease_until = NULL, result = ?, resu
 -- complete_tx
 UPDATE `my_idempotency_key` SET result = ?, result_type = ?, result_meta = ?, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 2
 
+-- done
+INSERT INTO `my_idempotency_key` (scope, tenant, id, owner, status, fence, attempts, created_at, updated_at, done_at, result, result_type, result_meta, expires_at) VALUES (?, ?, ?, ?, 2, ?, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE seen = seen + 1
+
 -- expired
 SELECT scope, tenant, id FROM `my_idempotency_key` WHERE expires_at < UTC_TIMESTAMP(6) ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED
 
 -- extend
 UPDATE `my_idempotency_key` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6), expires_at = GREATEST(expires_at, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
+
+-- hold
+INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, NULL, ?, 1, ?, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, NULL, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE seen = seen + 1
 
 -- insert
 INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, ?, ?, 1, 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, NULL, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE seen = seen + 1

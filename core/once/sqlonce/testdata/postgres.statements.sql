@@ -7,8 +7,14 @@ UPDATE "app"."idempotency_key" SET status = 2, lease_until = NULL, result = $1, 
 -- complete_tx
 UPDATE "app"."idempotency_key" SET result = $1, result_type = $2, result_meta = $3, updated_at = statement_timestamp() WHERE scope = $4 AND tenant = $5 AND id = $6 AND owner = $7 AND fence = $8 AND status = 2
 
+-- done
+INSERT INTO "app"."idempotency_key" (scope, tenant, id, owner, status, fence, attempts, created_at, updated_at, done_at, result, result_type, result_meta, expires_at) VALUES ($1, $2, $3, $4, 2, $5, 1, statement_timestamp(), statement_timestamp(), statement_timestamp(), $6, $7, $8, statement_timestamp() + $9::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
+
 -- extend
 UPDATE "app"."idempotency_key" SET lease_until = statement_timestamp() + $1::bigint * interval '1 microsecond', updated_at = statement_timestamp(), expires_at = GREATEST(expires_at, statement_timestamp() + $2::bigint * interval '1 microsecond') WHERE scope = $3 AND tenant = $4 AND id = $5 AND owner = $6 AND fence = $7 AND status = 1
+
+-- hold
+INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, NULL, $4, 1, $5, 1, statement_timestamp(), statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond', NULL, statement_timestamp() + $7::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
 
 -- insert
 INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, $4, $5, 1, 1, 1, statement_timestamp(), statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond', NULL, statement_timestamp() + $7::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING

@@ -56,6 +56,9 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		switch {
 		case broken || r.closing:
 			r.release(it, DropStopped, false)
+		case c.Err != nil:
+			r.giveUp(it, Failure{Code: codeUndecodable, Message: errorText(c.Err)})
+			broken = true
 		case it.dest.open && !r.probeWith(it, now):
 			r.release(it, DropStopped, false)
 			broken = true
@@ -74,6 +77,19 @@ func (r *relay) claimedItem(c *Claimed, deadline, now time.Time) *item {
 		size: int64(len(c.Event.Payload)) + itemOverhead, claimNo: c.ClaimNo, deadline: deadline,
 		attempts: c.Attempts, since: now, age: c.Age,
 	}
+}
+
+// codeUndecodable is the error code of a row that cannot be read.
+const codeUndecodable = "undecodable"
+
+// giveUp makes a claimed row DEAD without a publish.
+func (r *relay) giveUp(it *item, f Failure) {
+	f.Kind, f.ClaimRef = FailDead, ClaimRef{ID: it.id, ClaimNo: it.claimNo}
+	r.noteDead(it, f)
+	it.failure, it.state = f, itemFailed
+	r.failed = append(r.failed, it)
+	r.unwritten++
+	r.kickWriter()
 }
 
 func (r *relay) probeWith(it *item, now time.Time) bool {

@@ -18,6 +18,7 @@ import (
 // Facts and guesses do not wait for the locks of other transactions (not for longer than some 100 ms): what is locked is left
 // as it is and named by a *LockedError, which comes together with the result for the other rows. And a text for people
 // (Failure.Code and Message, Done.Receipt) never makes them fail: what the database cannot store of it is replaced or left out.
+// A row that cannot be read, because another program wrote or changed it, is claimed like any other and says so in Claimed.Err.
 type Repository interface {
 	// Insert writes rows in the transaction and returns, for each, its place in its lane. For ordered rows it locks the key
 	// row of each lane until the end of the transaction, lanes in ascending order, once per lane.
@@ -59,7 +60,7 @@ type Repository interface {
 	// Backlog counts what is open and dead, each count up to limit.
 	Backlog(ctx context.Context, limit int) (Backlog, error)
 
-	// ListDead returns dead rows in ascending row id.
+	// ListDead returns dead rows in ascending row id. What cannot be read of a row is left out of its Event.
 	ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 
 	// Redrive opens dead rows again with fresh attempts and writes an audit row for each changed row. With req.SkipDead it appends
@@ -130,6 +131,9 @@ type Claimed struct {
 	LostClaims int // leases that ran out without a word from their holder, and were claimed by another node
 	ReplayOf   RowID
 	Age        time.Duration // since the insert, by the database's clock
+
+	// Err says why the event cannot be published: a part of it cannot be read. Event is without that part. Nil: it was read.
+	Err error
 }
 
 // ClaimRef names a claim: the fencing number of a row for a node.

@@ -53,6 +53,10 @@ func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) outboxtest.Bac
 		Lock: func(ctx context.Context, tx outboxtest.Transaction, ids ...core.RowID) error {
 			return lockRows(ctx, tx, cfg.Prefix, ids...)
 		},
+		SetHeaders: func(t testing.TB, id core.RowID, text string) {
+			t.Helper()
+			setHeaders(t, pool, cfg, id, text)
+		},
 		Audits: func(t testing.TB) int {
 			t.Helper()
 			var n int
@@ -85,4 +89,20 @@ func lockRows(ctx context.Context, tx core.Tx, prefix string, ids ...core.RowID)
 		}
 	}
 	return nil
+}
+
+// setHeaders writes what another program may have written.
+func setHeaders(t testing.TB, pool *sql.DB, cfg sqloutbox.Config, id core.RowID, text string) {
+	t.Helper()
+	q, arg := "UPDATE "+cfg.Prefix+"event SET headers = ? WHERE id = ?", any(id[:])
+	if cfg.Dialect == core.Postgres {
+		q, arg = "UPDATE "+cfg.Prefix+"event SET headers = $1::text::jsonb WHERE id = $2::text::uuid", id.String()
+	}
+	res, err := pool.ExecContext(t.Context(), q, text, arg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		t.Fatalf("%d rows changed, %v", n, err)
+	}
 }

@@ -18,13 +18,15 @@ type RepositoryHarness struct {
 	SingleWriter bool
 }
 
-// Backend is one empty table and the way into its transactions. All fields are required.
+// Backend is one empty table and the way into its transactions. All fields are required but SetHeaders.
 type Backend struct {
 	Repository core.Repository
 	// Begin opens a transaction. Its Exec understands SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE SAVEPOINT.
 	Begin func(ctx context.Context) (Transaction, error)
 	// Lock locks rows in the transaction until its end, as an UPDATE by hand does. It is not called where there is a SingleWriter.
 	Lock func(ctx context.Context, tx Transaction, ids ...core.RowID) error
+	// SetHeaders writes a text into the headers of a committed row, as another program may. Nil where it cannot be done.
+	SetHeaders func(t testing.TB, id core.RowID, text string)
 	// Audits returns how many audit rows there are.
 	Audits func(t testing.TB) int
 }
@@ -59,6 +61,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"MarkFailed", markFailedCases()},
 		{"Lease", leaseCases()},
 		{"Locked", lockedCases()},
+		{"Damaged", damagedCases()},
 		{"Backlog", backlogCases()},
 		{"Admin", adminCases()},
 		{"Retention", retentionCases()},

@@ -105,14 +105,13 @@ func (r *Repository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.Dea
 			var s eventScan
 			var d core.DeadEvent
 			var created int64
-			err := res.Scan(append(s.dest(), &d.Attempts, &d.LostClaims, &d.ErrorCode, &d.Error, &created)...)
-			if err != nil {
+			if _, err := scanRow(res, append(s.dest(), &d.Attempts, &d.LostClaims, &d.ErrorCode, &d.Error, &created), 0); err != nil {
 				return err
 			}
 			d.ID, d.KeySeq, d.CreatedAt = core.RowID(s.id), s.keySeq, time.UnixMicro(created).UTC()
-			d.Event, err = s.event()
+			d.Event, _ = s.event() // what cannot be read of it is the reason why it is dead
 			dead = append(dead, d)
-			return err
+			return nil
 		})
 	})
 	return dead, err

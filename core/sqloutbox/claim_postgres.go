@@ -199,7 +199,7 @@ func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any
 			var s claimScan
 			var last id16
 			var count int
-			if err := res.Scan(append(s.claimDest(), &last, &count)...); err != nil {
+			if err := s.scan(res, &last, &count); err != nil {
 				return err
 			}
 			topics = max(topics, count)
@@ -207,9 +207,8 @@ func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any
 				next = core.Lane(last)
 				return nil
 			}
-			c, err := s.claimed()
-			rows = append(rows, c)
-			return err
+			rows = append(rows, s.claimed())
+			return nil
 		})
 	})
 	return rows, next, topics, err

@@ -348,14 +348,14 @@ func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest
 		err := query(ctx, q, r.withIDs("lock", chunk), args, func(res core.Rows) error {
 			var s claimScan
 			lost := 0
-			if err := res.Scan(append(s.claimDest(), &lost)...); err != nil {
+			if err := s.scan(res, &lost); err != nil {
 				return err
 			}
-			c, err := s.claimed()
+			c := s.claimed()
 			c.ClaimNo++
 			c.LostClaims += lost
 			byID[c.ID] = c
-			return err
+			return nil
 		})
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package sqloutbox
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -53,6 +54,7 @@ type eventScan struct {
 	headers  []byte
 	keySeq   int64
 	occurred int64
+	damage   error // a column could not be read
 }
 
 // dest returns the targets of eventColumns, in their order.
@@ -68,19 +70,67 @@ const eventColumns = `e.id, e.event_id, e.event_type, e.schema_version, e.topic,
 	`e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, ` +
 	`COALESCE(e.content_type,''), e.headers, {us:e.occurred_at}`
 
+// event returns what was read. The error says what of it cannot be: such an event cannot be published, and is returned without it.
 func (s *eventScan) event() (core.Event, error) {
 	e := s.e
-	if len(s.headers) > 0 {
-		if err := json.Unmarshal(s.headers, &e.Headers); err != nil {
-			return e, fmt.Errorf("headers of row %s: %w", core.RowID(s.id), err)
-		}
+	err := s.damage
+	if len(s.headers) > 0 && err == nil {
+		e.Headers, err = headersOf(s.headers)
 	}
 	e.OccurredAt = time.UnixMicro(s.occurred).UTC()
 	e.Unordered = e.Key != "" && s.lane == id16{}
 	if e.Payload == nil {
 		e.Payload = []byte{}
 	}
-	return e, nil
+	return e, err
+}
+
+// headersOf reads headers as other producers may have written them: numbers and booleans become text, null an empty one.
+func headersOf(text []byte) (map[string]string, error) {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("headers are no JSON object: %w", err)
+	}
+	headers := make(map[string]string, len(raw))
+	for name, value := range raw {
+		switch value[0] {
+		case '"':
+			var s string
+			if err := json.Unmarshal(value, &s); err != nil {
+				return nil, fmt.Errorf("header %q: %w", name, err)
+			}
+			headers[name] = s
+		case '{', '[':
+			return nil, fmt.Errorf("header %q is neither a text nor a number: %.64s", name, value)
+		case 'n':
+			headers[name] = ""
+		default:
+			headers[name] = string(value)
+		}
+	}
+	return headers, nil
+}
+
+// scanRow reads a row into dest. When a column has something that does not belong there, the others are read all the same and damage
+// says which one it was; the columns in required must be readable.
+func scanRow(res core.Rows, dest []any, required ...int) (damage, err error) {
+	if err := res.Scan(dest...); err == nil {
+		return nil, nil
+	}
+	for i := range dest {
+		one := make([]any, len(dest))
+		for k := range one {
+			one[k] = new(any)
+		}
+		one[i] = dest[i]
+		if err := res.Scan(one...); err != nil {
+			if slices.Contains(required, i) {
+				return nil, err
+			}
+			damage = err
+		}
+	}
+	return damage, nil
 }
 
 // claimColumns follow eventColumns when rows are claimed.
@@ -98,12 +148,27 @@ func (s *claimScan) claimDest() []any {
 	return append(s.dest(), &s.c.Attempts, &s.c.LostClaims, &s.c.ClaimNo, &s.replayOf, &s.created, &s.now)
 }
 
-func (s *claimScan) claimed() (core.Claimed, error) {
+// claimNoAt is the place of the claim number among claimDest.
+const claimNoAt = 18
+
+// scan reads a row. Only its id and its claim number have to be readable, and what follows claimDest.
+func (s *claimScan) scan(res core.Rows, more ...any) (err error) {
+	dest := append(s.claimDest(), more...)
+	required := []int{0, claimNoAt}
+	for i := range more {
+		required = append(required, len(dest)-1-i)
+	}
+	s.damage, err = scanRow(res, dest, required...)
+	return err
+}
+
+func (s *claimScan) claimed() core.Claimed {
 	e, err := s.event()
 	c := s.c
+	c.Err = err
 	c.ID, c.Event, c.Lane, c.KeySeq, c.ReplayOf = core.RowID(s.id), e, core.Lane(s.lane), s.keySeq, core.RowID(s.replayOf)
 	c.Age = time.Duration(max(0, s.now-s.created)) * time.Microsecond
-	return c, err
+	return c
 }
 
 // orNil makes NULL of an empty text.

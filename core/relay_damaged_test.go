@@ -1,0 +1,96 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// damaged is a table of which some events cannot be read.
+type damaged struct {
+	core.Repository
+	mended atomic.Bool
+}
+
+func (r *damaged) look(rows []core.Claimed, err error) ([]core.Claimed, error) {
+	for i := range rows {
+		if rows[i].Event.AggregateVersion == 13 && !r.mended.Load() {
+			rows[i].Err = errors.New("headers are no JSON object")
+		}
+	}
+	return rows, err
+}
+
+func (r *damaged) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
+	return r.look(r.Repository.ClaimUnordered(ctx, req))
+}
+
+func (r *damaged) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) ([]core.Claimed, core.Lane, error) {
+	rows, next, err := r.Repository.ClaimHeads(ctx, req, after)
+	rows, err = r.look(rows, err)
+	return rows, next, err
+}
+
+func (r *damaged) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
+	return r.look(r.Repository.ClaimLane(ctx, req, lane))
+}
+
+// An event that cannot be read is dead under a code of its own and stops nothing but its key.
+func TestUndecodableRow(t *testing.T) {
+	for _, policy := range []core.DeadPolicy{core.BlockLane, core.SkipDead} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+				table := &damaged{Repository: repo}
+				producer := join(t, repo, pub, core.Config{DeadPolicy: policy})
+				w := join(t, repo, pub, core.Config{Repository: table, DeadPolicy: policy})
+				for v := range int64(20) {
+					producer.publish(core.Event{Type: "a", Key: "k", AggregateVersion: v}, core.Event{Type: "a", AggregateVersion: v},
+						core.Event{Type: "a", Key: fmt.Sprint(v)})
+				}
+				w.run()
+				time.Sleep(10 * time.Second)
+				blocked := 6
+				if policy == core.SkipDead {
+					blocked = 0
+				}
+				got := w.statuses()
+				if got[outboxtest.StatusDead] != 2 || got[outboxtest.StatusNew] != blocked || got[outboxtest.StatusDone] != 58-blocked {
+					t.Fatalf("rows by status: %v", got)
+				}
+				dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
+				if err != nil || len(dead) != 2 {
+					t.Fatalf("ListDead: %d, %v", len(dead), err)
+				}
+				var ids []core.RowID
+				for _, d := range dead {
+					if d.ErrorCode != "undecodable" || d.Error == "" || d.Attempts != 1 {
+						t.Errorf("listed as %+v", d)
+					}
+					ids = append(ids, d.ID)
+				}
+				table.mended.Store(true)
+				if n, err := w.ob.Redrive(t.Context(), core.AdminRequest{IDs: ids, Actor: "me", Reason: "mended"}); n != 2 || err != nil {
+					t.Fatal(n, err)
+				}
+				time.Sleep(10 * time.Second)
+				if n := len(pub.Accepted()); n != 60 {
+					t.Errorf("%d events arrived, want 60", n)
+				}
+				if policy == core.BlockLane {
+					inOrder(t, pub.Accepted())
+				}
+				if err := w.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

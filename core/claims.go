@@ -49,6 +49,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 			continue
 		}
 		it := r.claimedItem(c, deadline, now)
+		it.dest.refusals.claimed(it.id, it.attempts)
 		it.head, it.after = before.IsZero(), before
 		it.wake = !c.Lane.IsZero() && (i+1 == len(rows) || rows[i+1].Lane != c.Lane) // claims shorten runs: there may be more
 		before = c.ID

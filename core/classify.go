@@ -11,15 +11,24 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// DefaultClassifier knows the network errors of the standard library and the errors with which PostgreSQL, MySQL, MariaDB and SQLite say
-// that they cannot be used at the moment: what says that the destination cannot be reached is ClassUnavailable. A deadline that ended is left to the relay, which knows whether the destination acknowledged anything
-// meanwhile. Everything else is ClassTransient.
+// outages are the errors of the operating system and the standard library that say nothing against an event: its destination cannot be
+// reached, or this process lacks what it takes to reach anybody.
+var outages = []error{
+	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ENOTCONN,
+	syscall.EHOSTUNREACH, syscall.EHOSTDOWN, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ENETRESET,
+	syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC,
+	net.ErrClosed, io.ErrUnexpectedEOF, io.EOF, io.ErrClosedPipe,
+}
+
+// DefaultClassifier knows the errors of the operating system, the network errors of the standard library, and the errors with which
+// PostgreSQL, MySQL, MariaDB and SQLite say that they cannot be used at the moment: what says that the destination cannot be reached is
+// ClassUnavailable, and so is a want of file descriptors, memory or disk space. A deadline that ended is left to the relay, which knows
+// whether the destination acknowledged anything meanwhile. Everything else is ClassTransient.
 func DefaultClassifier(err error) Class {
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ECONNABORTED),
-		errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH),
-		errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe):
-		return ClassUnavailable
+	for _, outage := range outages {
+		if errors.Is(err, outage) {
+			return ClassUnavailable
+		}
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return ClassUnavailable

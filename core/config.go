@@ -100,19 +100,25 @@ const (
 
 // RetryPolicy says how an event that its destination refused is tried again: after a random time below
 // min(MaxDelay, BaseDelay*2^(n-1)), n being the number of refusals.
+//
+// A destination that refuses everything is out of order, and that is no event's fault: no event becomes DEAD by refusals that nobody
+// marked (see Transient) while its destination has acknowledged nothing since it refused the event first. So an event that is refused
+// alone at a silent destination is tried for ever, at the pace of BreakerPolicy.MaxProbeInterval: the log and Observer.ProbeFailed name
+// it, and Discard ends it.
 type RetryPolicy struct {
 	BaseDelay   time.Duration // default 200 ms
 	MaxDelay    time.Duration // default 60 s
-	MaxAttempts int           // refusals after which the event is DEAD; default 10
+	MaxAttempts int           // refusals that were its own fault after which the event is DEAD; default 10
 }
 
 // BreakerPolicy says when a destination (a topic) is stopped. A stopped destination costs its events no attempts.
 type BreakerPolicy struct {
 	// Failures of that many different events in a row, with no acknowledgement between them, open the breaker even when
-	// nobody called them an outage. Default: 5.
+	// nobody called them an outage; events that were refused before count only when nothing is acknowledged for MaxProbeInterval. So
+	// do that many refusals of one event, or MaxAttempts if that is less, when nothing was acknowledged since the first. Default: 5.
 	Failures int
-	// ProbeInterval is the first pause before one event is tried; it doubles with each failed probe up to MaxProbeInterval.
-	// Default: 1 s and 30 s.
+	// ProbeInterval is the first pause before one event is tried; it doubles with each failed probe up to MaxProbeInterval, with 20 %
+	// jitter. So long a destination that is back may wait for its first event. Default: 1 s and 2 s.
 	ProbeInterval    time.Duration
 	MaxProbeInterval time.Duration
 }
@@ -162,7 +168,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Retry.MaxAttempts, 10)
 	def(&c.Breaker.Failures, 5)
 	def(&c.Breaker.ProbeInterval, time.Second)
-	def(&c.Breaker.MaxProbeInterval, max(30*time.Second, c.Breaker.ProbeInterval))
+	def(&c.Breaker.MaxProbeInterval, max(2*time.Second, c.Breaker.ProbeInterval))
 	def(&c.MaxLoneLosses, 10)
 	def(&c.Retention.Keep, 7*24*time.Hour)
 	def(&c.Retention.CleanupInterval, time.Minute)

@@ -18,14 +18,34 @@ func (r *relay) ready(it *item) {
 		r.lone.push(it)
 	case it.path == PathHot:
 		r.hot.push(it)
+	case it.dest.refusals.knows(it.id):
+		r.again.push(it)
 	default:
 		r.cold.push(it)
 	}
 	r.work.Signal()
 }
 
-// coldShare: of that many picks one prefers the cold queue, so that a busy fast path never starves the table.
+// coldShare: of that many picks one prefers the cold queue and one what was refused before, so that a busy fast path never starves
+// them.
 const coldShare = 8
+
+// next takes the first of the queued items: mostly fast path before table before what was refused before.
+func (r *relay) next() (it *item, ok bool) {
+	queues := [3]*queue[*item]{&r.hot, &r.cold, &r.again}
+	switch r.picks++; r.picks % coldShare {
+	case 0:
+		queues = [3]*queue[*item]{&r.cold, &r.hot, &r.again}
+	case coldShare / 2:
+		queues = [3]*queue[*item]{&r.again, &r.hot, &r.cold}
+	}
+	for _, q := range queues {
+		if it, ok = q.pop(); ok {
+			return it, true
+		}
+	}
+	return nil, false
+}
 
 // pick takes the next item to publish, or nil. Publishing is held back while too many outcomes are unwritten: that bounds
 // what a crash can repeat.
@@ -43,13 +63,7 @@ func (r *relay) pick() *item {
 			}
 			it, ok = r.lone.pop()
 		} else {
-			first, second := &r.hot, &r.cold
-			if r.picks++; r.picks%coldShare == 0 {
-				first, second = second, first
-			}
-			if it, ok = first.pop(); !ok {
-				it, ok = second.pop()
-			}
+			it, ok = r.next()
 		}
 		switch {
 		case !ok:
@@ -169,7 +183,7 @@ func (r *relay) finish(it *item, p published) PublishInfo {
 	case p.err == nil:
 		info.Outcome = PublishDone
 		it.state, it.receipt = itemAcked, clip(p.receipt, 250)
-		r.acked(it.dest, p.ended)
+		r.acked(it, p.ended)
 		r.done = append(r.done, it)
 		r.unwritten++
 		r.kickAfter(len(r.done))
@@ -219,7 +233,13 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 	switch class {
 	case ClassPermanent:
 		f.Kind = FailDead
+		if it.probe && it.dest.open { // that says nothing of the destination
+			r.probeLater(it.dest, p.ended)
+		}
 	case ClassKeyUnavailable:
+		if it.probe && it.dest.open {
+			r.probeFailed(it, p.err)
+		}
 		f.Kind = FailUnavailable
 		f.Delay = jittered(r.cfg.Breaker.ProbeInterval, 0.5+r.random()/2)
 	case ClassUnavailable:
@@ -228,25 +248,28 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 		} else if it.probe {
 			r.probeFailed(it, p.err)
 		}
-		f.Kind, f.Delay = FailUnavailable, it.dest.probeGap
+		f.Kind, f.Delay = FailUnavailable, it.dest.pause()
 		if mutant.Active == mutant.OutageAttempts {
 			f.Kind = FailRetry
 		}
 	case ClassTransient:
 		wasOpen := it.dest.open
-		if r.refused(it, p.err) {
+		switch r.refused(it, p.err) {
+		case refusalOutage:
 			if wasOpen && it.probe {
 				r.probeFailed(it, p.err)
 			}
-			f.Kind, f.Delay = FailUnavailable, it.dest.probeGap
-			break
+			f.Kind, f.Delay = FailUnavailable, it.dest.pause()
+		case refusalSpares:
+			f.Kind, f.Delay = FailUnavailable, min(r.cfg.Retry.delay(it.attempts+1, r.random()), r.cfg.Breaker.MaxProbeInterval)
+		case refusalCounts:
+			it.attempts++
+			if it.attempts >= r.cfg.Retry.MaxAttempts {
+				f.Kind = FailDead
+				break
+			}
+			f.Kind, f.Delay = FailRetry, r.cfg.Retry.delay(it.attempts, r.random())
 		}
-		it.attempts++
-		if it.attempts >= r.cfg.Retry.MaxAttempts {
-			f.Kind = FailDead
-			break
-		}
-		f.Kind, f.Delay = FailRetry, r.cfg.Retry.delay(it.attempts, r.random())
 	}
 
 	switch f.Kind {

@@ -77,7 +77,8 @@ type Class uint8
 
 // Failure classes. The zero value is Transient: what nobody classified is retried.
 const (
-	// ClassTransient: the destination refused this event, it may succeed later. Spends an attempt.
+	// ClassTransient: the destination refused this event, it may succeed later. Spends an attempt, unless nobody marked the
+	// error and the destination has acknowledged nothing since it refused the event first: then it may be an outage.
 	ClassTransient Class = iota
 	// ClassPermanent: it will never succeed (too large, unroutable, not serialisable). DEAD at once.
 	ClassPermanent
@@ -132,7 +133,9 @@ func classify(err error, c Class) error {
 // Permanent marks err so that its event becomes DEAD at once. Permanent(nil) is nil.
 func Permanent(err error) error { return classify(err, ClassPermanent) }
 
-// Transient marks err as a refusal of this one event, whatever the classifier would think of it. Transient(nil) is nil.
+// Transient marks err as a refusal of this one event, whatever the classifier would think of it: it spends an attempt even at a
+// destination that acknowledges nothing else. Return errors whose cause you do not know unmarked: the relay then finds out whether it
+// is the event or the destination. Transient(nil) is nil.
 func Transient(err error) error { return classify(err, ClassTransient) }
 
 // Unavailable marks err as an outage of the destination: no attempt is spent and the destination's breaker opens.

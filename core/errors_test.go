@@ -59,6 +59,8 @@ func TestDefaultClassifier(t *testing.T) {
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH, io.EOF, io.ErrUnexpectedEOF,
 		io.ErrClosedPipe, net.ErrClosed, &net.DNSError{}, &net.OpError{Op: "dial", Err: errors.New("x")}, refused,
 		&url.Error{Op: "Post", Err: &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}},
+		syscall.EHOSTDOWN, syscall.ENETDOWN, syscall.ENETRESET, syscall.ENOTCONN, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM,
+		&os.PathError{Op: "open", Path: "/spool", Err: syscall.EMFILE}, &os.PathError{Op: "write", Path: "/spool", Err: syscall.ENOSPC},
 		fmt.Errorf("broker: %w", syscall.EPIPE), errors.Join(errors.New("x"), io.EOF),
 		driver.ErrBadConn, sql.ErrConnDone, errors.New("invalid connection"),
 	} {

@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // SetRandom gives the relays that o starts from now on their source of chance.
 func (o *Outbox) SetRandom(random func() float64) { o.random = random }
 
@@ -18,4 +20,20 @@ func (o *Outbox) Held() int {
 		}
 	}
 	return len(r.items) + probes + r.active + r.hotCount + r.coldCount + r.unwritten + r.releasing + r.publishing
+}
+
+// LateProbe returns a stopped destination that is to be tried, and for how long that has been so.
+func (o *Outbox) LateProbe() (topic string, late time.Duration) {
+	r := o.relay.Load()
+	if r == nil {
+		return "", 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.dests {
+		if since := time.Since(d.nextAsk()); d.open && !d.probing && since > late {
+			topic, late = d.topic, since
+		}
+	}
+	return topic, late
 }

@@ -24,7 +24,7 @@ func (r *relay) reserve(rows []NewRow) []*item {
 			continue
 		}
 		dest := r.dest(row.Event.Topic)
-		if dest.open && !dest.mayProbe(time.Now()) {
+		if dest.open && !dest.mayProbeHot(time.Now()) {
 			continue
 		}
 		size := int64(len(row.Event.Payload)) + itemOverhead
@@ -120,7 +120,7 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 			r.dropped(it, DropLate)
 			r.forget(it)
 			r.pollBy(it.deadline.Add(r.cfg.LeaseMargin))
-		case it.dest.open && !it.dest.mayProbe(now):
+		case it.dest.open && !it.dest.mayProbeHot(now):
 			r.giveBack(it, DropStopped, false)
 		default:
 			if it.dest.open {

@@ -70,7 +70,11 @@ func (r *relay) renew(items []*item) {
 	locked, _ := errors.AsType[*LockedError](err)
 	if err != nil && locked == nil || len(held) != len(claims) {
 		r.cfg.Logger.Warn("outbox: cannot renew leases", "component", "outbox", "rows", len(claims), "err", errorText(err))
+		r.renewFails.Store(true)
 		return // tried again at the next tick; a worker checks before it publishes
+	}
+	if r.renewFails.Swap(false) {
+		r.db.succeeded()
 	}
 	r.mu.Lock()
 	defer r.unlock()

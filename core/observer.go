@@ -24,6 +24,9 @@ type Observer struct {
 	LateAcks func(rows int)
 	// BreakerChanged: a destination was stopped (open) or goes on.
 	BreakerChanged func(topic string, open bool, cause error)
+	// ProbeFailed: a stopped destination was tried with one event, and failed again. An event that is named again and again while others
+	// of its destination are not there, or go out, may be the cause: mend it, or end it with Discard.
+	ProbeFailed func(info ProbeInfo)
 	// Cleaned: the janitor deleted rows or key rows.
 	Cleaned func(table string, rows int)
 }
@@ -57,6 +60,16 @@ type PublishInfo struct {
 	Duration    time.Duration // of the publish
 	Lag         time.Duration // from commit (hot) or insert (cold) to the end of the publish
 	Err         error
+}
+
+// ProbeInfo describes a failed try of a stopped destination.
+type ProbeInfo struct {
+	Topic    string
+	EventID  string // of the event it was tried with
+	RowID    RowID
+	Failures int           // failed tries since the destination was stopped
+	Stopped  time.Duration // how long it has been stopped
+	Err      error
 }
 
 // ClaimInfo describes one claim statement.
@@ -136,6 +149,11 @@ func TeeObserver(observers ...*Observer) *Observer {
 				o.BreakerChanged(topic, open, cause)
 			}
 		},
+		ProbeFailed: func(info ProbeInfo) {
+			for _, o := range all {
+				o.ProbeFailed(info)
+			}
+		},
 		Cleaned: func(table string, rows int) {
 			for _, o := range all {
 				o.Cleaned(table, rows)
@@ -176,6 +194,9 @@ func (o *Observer) withDefaults() Observer {
 	}
 	if c.BreakerChanged == nil {
 		c.BreakerChanged = func(string, bool, error) {}
+	}
+	if c.ProbeFailed == nil {
+		c.ProbeFailed = func(ProbeInfo) {}
 	}
 	if c.Cleaned == nil {
 		c.Cleaned = func(string, int) {}

@@ -8,9 +8,6 @@ import (
 // dbTimeout bounds each statement that the relay sends. A lock wait or a dead connection must not hold it for ever.
 const dbTimeout = 15 * time.Second
 
-// maxWriteWait bounds the pause between two tries while nothing can be written.
-const maxWriteWait = 2 * time.Second
-
 // maxDoneWakes is how many lanes whose claimed run is done are looked at one by one.
 const maxDoneWakes = 4
 
@@ -31,8 +28,9 @@ func (r *relay) kickAfter(n int) {
 // writeOutcomes is the only goroutine that writes outcomes, in batches: when MarkBatch of them wait, or after MarkDelay. What
 // cannot be written is tried again: a lost outcome is a publish repeated.
 func (r *relay) writeOutcomes() {
-	var due time.Time // when what waits is written; zero: nothing waits
-	failures := 0     // of whole batches, in a row
+	var due time.Time        // when what waits is written; zero: nothing waits
+	failures := 0            // of whole batches, in a row
+	var news <-chan struct{} // after a failure: somebody heard that the database is back
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -72,16 +70,23 @@ func (r *relay) writeOutcomes() {
 			select {
 			case <-r.kick:
 			case <-timer.C:
+			case <-news:
+				news, due = nil, time.Now()
 			case <-abandon:
 			}
 			continue
 		}
 		if n > 0 && !due.After(now) {
 			due = time.Time{}
+			heard := r.db.news()
 			if err := r.writeBatch(abandoned); err == nil {
-				failures = 0
+				if failures > 0 {
+					r.db.succeeded()
+				}
+				failures, news = 0, nil
 			} else {
 				failures++
+				news = heard
 				due = time.Now().Add(r.heldBack(n, failures, err))
 			}
 		}
@@ -102,7 +107,7 @@ func (r *relay) abandoned() bool {
 
 // heldBack tells that nothing can be written and returns when it is tried again.
 func (r *relay) heldBack(rows, failures int, err error) time.Duration {
-	wait := spread(backoff(100*time.Millisecond, maxWriteWait, failures), r.random())
+	wait := errorPause(failures, r.random())
 	r.cfg.Logger.Warn("outbox: cannot write outcomes, publishing is held back", "component", "outbox", "rows", rows,
 		"failures", failures, "next_try", wait, "err", errorText(err))
 	return wait

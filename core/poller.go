@@ -29,35 +29,41 @@ func (r *relay) poll(ctx context.Context) {
 	interval, failures := r.cfg.PollInterval, 0
 	var idle idleKinds
 	for {
+		news := r.db.news()
 		res, err := r.round(ctx, &idle)
 		if ctx.Err() != nil {
 			return
+		}
+		if err == nil && failures > 0 {
+			failures = 0
+			r.db.succeeded()
 		}
 		var wait time.Duration
 		switch {
 		case err != nil:
 			failures++
-			wait = spread(backoff(100*time.Millisecond, 30*time.Second, failures), r.random())
+			wait = errorPause(failures, r.random())
 			r.cfg.Logger.Warn("outbox: cannot poll", "component", "outbox", "failures", failures, "next_try", wait, "err", errorText(err))
-			if !sleep(ctx, wait) { // a wake-up must not turn an outage of the database into a storm
+			switch pause(wait, news, ctx.Done()) { // a wake-up must not turn an outage of the database into a storm
+			case pauseStopped:
 				return
+			case pauseCut:
+				failures = 1 // not 0: its end is news for the others
+			case pauseOver:
 			}
 			continue
 		case res.noRoom:
-			failures = 0
 			r.waitRoom(ctx)
 			continue
 		case res.more:
-			failures = 0
 			continue
 		case idle.passed: // something was not asked for: ask before the pause
-			failures, idle = 0, idleKinds{}
+			idle = idleKinds{}
 			continue
 		case res.found:
-			failures, interval = 0, r.cfg.PollInterval
+			interval = r.cfg.PollInterval
 			wait = spread(interval, r.random())
 		default:
-			failures = 0
 			wait = r.idleWait(ctx, spread(interval, r.random()))
 			interval = min(2*interval, r.cfg.MaxPollInterval)
 		}
@@ -92,14 +98,7 @@ func (r *relay) sleepPoll(ctx context.Context, wait time.Duration) (woken bool) 
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		r.mu.Lock()
-		at := r.pollAt
-		for _, w := range r.laneWakes {
-			if at.IsZero() || w.at.Before(at) {
-				at = w.at
-			}
-		}
-		r.mu.Unlock()
+		at := r.wantedAt()
 		now := time.Now()
 		if !at.IsZero() && at.Before(end) {
 			if woken = !at.After(now); woken {
@@ -121,7 +120,29 @@ func (r *relay) sleepPoll(ctx context.Context, wait time.Duration) (woken bool) 
 	}
 }
 
-// pollBy asks for a poll no later than at.
+// wantedAt returns when a poll is wanted; zero: whenever the pause is over.
+func (r *relay) wantedAt() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.pollAt
+	sooner := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	for _, w := range r.laneWakes {
+		sooner(w.at)
+	}
+	for _, d := range r.dests {
+		if d.open && !d.probing {
+			sooner(d.nextAsk())
+		}
+	}
+	return at
+}
+
+// pollBy asks for a poll no later than at. The next round, whatever it is for, answers it: what has to happen at a time of its own must be
+// seen by wantedAt.
 func (r *relay) pollBy(at time.Time) {
 	if r.pollAt.IsZero() || at.Before(r.pollAt) {
 		r.pollAt = at
@@ -384,41 +405,4 @@ func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// claimProbes takes one row for each stopped destination whose time has come.
-func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
-	now := time.Now()
-	r.mu.Lock()
-	var due []string
-	for t, d := range r.dests {
-		if d.mayProbe(now) {
-			due = append(due, t)
-		}
-	}
-	r.mu.Unlock()
-	slices.Sort(due)
-	for _, topic := range due {
-		req, _ := r.claimRequest()
-		req.Only, req.Except, req.Limit, req.Run = []string{topic}, nil, 1, 1
-		rows, err := r.claim(ctx, false, func(ctx context.Context) ([]Claimed, error) {
-			rows, err := r.repo.ClaimUnordered(ctx, req)
-			if err != nil || len(rows) > 0 {
-				return rows, err
-			}
-			rows, _, err = r.repo.ClaimHeads(ctx, req, Lane{})
-			return rows, err
-		})
-		if err != nil {
-			return res, err
-		}
-		res.rows += len(rows)
-		r.mu.Lock()
-		d := r.dest(topic)
-		if len(rows) == 0 && d.open && !d.probing { // nothing to try it with: the next event that commits will do
-			r.pollBy(now.Add(d.probeGap))
-		}
-		r.unlock()
-	}
-	return res, nil
 }

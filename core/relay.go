@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
@@ -38,6 +39,7 @@ type relay struct {
 	// dispatcher
 	work       *sync.Cond
 	hot, cold  queue[*item]
+	again      queue[*item] // cold, and refused before: fresh events go first
 	lone       queue[*item]
 	sentBack   int // suspects, since the last one was let in
 	picks      uint
@@ -63,6 +65,9 @@ type relay struct {
 	laneWakes []laneWake
 	cursor    Lane // where the head scan resumes
 	rounds    uint
+
+	db         recovery
+	renewFails atomic.Bool // the last renewal failed
 
 	publishCtx    context.Context //nolint:containedctx // the lifetime of the relay's publishes, ended by shutdown
 	cancelPublish context.CancelFunc

@@ -32,6 +32,8 @@ type incarnation struct {
 	ctx    context.Context // ends when the process crashes
 	dead   atomic.Bool
 
+	lateSince time.Time // since when a stopped destination waits to be tried
+
 	stop      context.CancelFunc // of Run
 	stopAsked bool
 	ended     bool

@@ -60,6 +60,9 @@ func (p *simPublisher) Publish(ctx context.Context, d core.Delivery) error {
 		}
 	}
 	if v == goOn || v == died || v == diedAfter {
+		p.sim.truth.mu.Lock()
+		defer p.sim.truth.mu.Unlock()
+		p.sim.truth.answered(f, true)
 		return nil
 	}
 	return p.answer(ctx, f, v)
@@ -76,7 +79,7 @@ func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
 	case late:
 		f.lateCopies++
 	case forbid:
-		f.refusals++
+		t.answered(f, false)
 		f.forbidden = true
 		return core.Permanent(errors.New("forbidden"))
 	case unavailable:
@@ -87,7 +90,7 @@ func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
 	if errors.Is(ctx.Err(), context.Canceled) { // the relay stops: that says nothing about the event
 		return ctx.Err()
 	}
-	f.refusals++
+	t.answered(f, false)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -22,6 +22,11 @@ type truth struct {
 	facts     map[core.RowID]*fact
 	ordered   []*fact // in the order of their names
 	violation error
+
+	answers int            // counts what destinations said
+	acked   map[string]int // the last of them that was an acknowledgement, by topic
+	asked   time.Time      // when somebody claimed last
+	idle    time.Time      // since when there was something to claim and nobody did
 }
 
 // fact is the truth about one row.
@@ -45,11 +50,13 @@ type fact struct {
 	// What allows copies beyond the first, and attempts.
 	expiries, lostAcks, lateCopies int
 	refusals                       int // answers that count as a refusal, since it was redriven
+	firstRefusal                   int // which answer that was
+	topic                          string
 	forbidden                      bool
 }
 
 func newTruth(repo *outboxtest.Repository, policy core.DeadPolicy) *truth {
-	return &truth{repo: repo, policy: policy, facts: map[core.RowID]*fact{}}
+	return &truth{repo: repo, policy: policy, facts: map[core.RowID]*fact{}, acked: map[string]int{}}
 }
 
 // expect registers a row that may come to be.
@@ -58,7 +65,7 @@ func (t *truth) expect(name string, e core.Event) {
 	if err != nil {
 		panic(err)
 	}
-	f := &fact{name: name, id: id}
+	f := &fact{name: name, id: id, topic: e.Topic}
 	if e.Key != "" && !e.Unordered {
 		f.lane = core.NewLane("", e.Topic, e.Key)
 	}
@@ -124,6 +131,7 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
+	t.asked = time.Now()
 	for i := range rows {
 		f := t.facts[rows[i].ID]
 		switch {
@@ -193,6 +201,9 @@ func (t *truth) failed(node string, failures []core.Failure, changed []bool) {
 			if !f.forbidden && row.Attempts < simAttempts && row.LostClaims < simKillerLosses {
 				t.wrong("I7", "%s is dead after %d attempts and %d lost claims", f.name, row.Attempts, row.LostClaims)
 			}
+			if !f.forbidden && row.LostClaims < simKillerLosses && t.acked[f.topic] < f.firstRefusal {
+				t.wrong("I7", "%s is dead, and its destination acknowledged nothing since it refused it first", f.name)
+			}
 		}
 	}
 }
@@ -249,6 +260,46 @@ func (t *truth) accepted(id core.RowID) {
 		t.wrong("I3", "%s: %d copies; %d expired leases, %d lost answers and %d late copies account for %d",
 			f.name, f.copies, f.expiries, f.lostAcks, f.lateCopies, allowed+1)
 	}
+}
+
+// answered is told what a process hears of a publish.
+func (t *truth) answered(f *fact, ack bool) {
+	t.answers++
+	if ack {
+		t.acked[f.topic] = t.answers
+		return
+	}
+	f.refusals++
+	if f.firstRefusal == 0 {
+		f.firstRefusal = t.answers
+	}
+}
+
+// judgeLiveness checks, once the trouble is over and nobody waits for anything but time, that what may be claimed is asked for within the
+// limit.
+func (t *truth) judgeLiveness(limit time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	i := slices.IndexFunc(t.repo.Rows(), func(r outboxtest.Row) bool {
+		return (r.Status == outboxtest.StatusNew || r.Status == outboxtest.StatusRetry) && !r.AvailableAt.After(now) && !r.LeaseUntil.After(now) && t.head(r)
+	})
+	switch {
+	case i < 0:
+		t.idle = time.Time{}
+	case t.idle.IsZero():
+		t.idle = time.Now()
+	case time.Since(t.idle) > limit && time.Since(t.asked) > limit:
+		t.wrong("I9", "%s could be claimed for %s, and nobody asked", t.name(t.repo.Rows()[i].ID), time.Since(t.idle))
+	}
+}
+
+// head reports whether nothing of its lane is open, or blocks it, before the row.
+func (t *truth) head(row outboxtest.Row) bool {
+	return row.Lane.IsZero() || !slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
+		open := o.Status == outboxtest.StatusNew || o.Status == outboxtest.StatusRetry || o.Status == outboxtest.StatusDead && t.policy == core.BlockLane
+		return open && o.Lane == row.Lane && o.KeySeq < row.KeySeq
+	})
 }
 
 // passed reports whether the order of its lane may have gone by without f: a person ended it, or DEAD events are skipped.

@@ -152,6 +152,9 @@ func (s *simulation) run() error {
 		if !s.calm && s.chaosOver() {
 			s.becalm()
 		}
+		if s.calm && len(s.waiting(nil)) == 0 {
+			s.judgeLiveness()
+		}
 		if s.calm && s.atRest() {
 			s.truth.judgeEnd(s.profile.faultless)
 			return s.truth.failure()
@@ -203,6 +206,30 @@ func (s *simulation) atRest() bool {
 		}
 	}
 	return true
+}
+
+// simLate is how late a relay may be that knows what is to be done: a pause after an error of the database, and some jitter.
+const simLate = 3 * time.Second
+
+// judgeLiveness checks that what can be done is done in time, now that nothing is in the way.
+func (s *simulation) judgeLiveness() {
+	for _, p := range s.processes {
+		if p.inc == nil || p.inc.stopAsked {
+			return // down, or not relaying
+		}
+		topic, late := p.inc.ob.LateProbe()
+		switch {
+		case late <= 0:
+			p.inc.lateSince = time.Time{}
+		case p.inc.lateSince.IsZero(): // it may have been out until now
+			p.inc.lateSince = time.Now()
+		case time.Since(p.inc.lateSince) > simLate:
+			s.truth.mu.Lock()
+			s.truth.wrong("I9", "%s has not tried %s, which has been due for %s", p.inc.name(), topic, late)
+			s.truth.mu.Unlock()
+		}
+	}
+	s.truth.judgeLiveness(s.profile.config.MaxPollInterval*5/4 + simLate)
 }
 
 // end stops everything, so that no goroutine is left.

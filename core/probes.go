@@ -1,0 +1,103 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxProbes is how many stopped destinations one round asks for: a probe is a statement or two of its own, and must not keep the
+// others from the table.
+const maxProbes = 16
+
+// probesDue returns the stopped destinations whose time has come, those that wait for longest first, at most maxProbes of them.
+func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing {
+		return nil, false
+	}
+	for _, d := range r.dests {
+		if d.open && !d.probing && !now.Before(d.nextAsk()) {
+			due = append(due, d)
+		}
+	}
+	slices.SortFunc(due, func(a, b *destination) int {
+		if c := a.nextAsk().Compare(b.nextAsk()); c != 0 {
+			return c
+		}
+		return strings.Compare(a.topic, b.topic)
+	})
+	if len(due) > maxProbes {
+		return due[:maxProbes], true
+	}
+	return due, false
+}
+
+// claimProbes takes one row for each stopped destination whose time has come. One that cannot be asked for does not keep the others.
+func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
+	due, more := r.probesDue(time.Now())
+	var errs []error
+	for _, d := range due {
+		rows, err := r.claimProbe(ctx, d)
+		res.rows += len(rows)
+		errs = append(errs, err)
+	}
+	err = errors.Join(errs...)
+	res.more = more && err == nil
+	return res, err
+}
+
+// claimProbe takes a row to try the destination with. Unordered rows and keys come first in turn, and keys one after the other, so
+// that events that fail it again and again leave the others their turn.
+func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, error) {
+	req, _ := r.claimRequest() // whether or not there is room: it is one row
+	req.Only, req.Except, req.Limit, req.Run = []string{d.topic}, nil, 1, 1
+	r.mu.Lock()
+	after := d.cursor
+	steps := []func(context.Context) ([]Claimed, error){
+		func(ctx context.Context) ([]Claimed, error) { return r.repo.ClaimUnordered(ctx, req) },
+		func(ctx context.Context) ([]Claimed, error) { return r.claimHeadAfter(ctx, req, d, after) },
+	}
+	if d.probes++; d.probes%2 == 0 {
+		slices.Reverse(steps)
+	}
+	r.mu.Unlock()
+	rows, err := r.claim(ctx, false, func(ctx context.Context) ([]Claimed, error) {
+		for _, step := range steps {
+			if rows, err := step(ctx); err != nil || len(rows) > 0 {
+				return rows, err
+			}
+		}
+		return nil, nil
+	})
+	r.mu.Lock()
+	defer r.unlock()
+	if !d.probing { // nothing to try it with, or it was given back: the next event that commits will do
+		d.askedAt = time.Now()
+	}
+	return rows, err
+}
+
+// claimHeadAfter takes the head of a key after the one that was tried last, or of the first.
+func (r *relay) claimHeadAfter(ctx context.Context, req ClaimRequest, d *destination, after Lane) (rows []Claimed, err error) {
+	var next Lane
+	for wrapped := after.IsZero(); ; {
+		rows, next, err = r.repo.ClaimHeads(ctx, req, after)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(rows) > 0:
+			next = rows[0].Lane
+		case next.IsZero() && !wrapped:
+			after, wrapped = next, true
+			continue
+		}
+		r.mu.Lock()
+		d.cursor = next
+		r.mu.Unlock()
+		return rows, nil
+	}
+}

@@ -1,0 +1,67 @@
+package core
+
+import (
+	"sync"
+	"time"
+)
+
+// The pauses of those who try again after an error of the database: from basePause, doubling, to maxPause, whichever the outage.
+const (
+	basePause = 100 * time.Millisecond
+	maxPause  = 2 * time.Second
+)
+
+// recovery lets those who wait for the database hear from each other that it is back. The zero value is ready.
+type recovery struct {
+	mu   sync.Mutex
+	back chan struct{} // closed when somebody succeeds who had failed
+}
+
+// succeeded ends all pauses. Only who had failed before calls it: that others succeed all the time says nothing about an error that
+// somebody has alone.
+func (r *recovery) succeeded() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.back != nil {
+		close(r.back)
+		r.back = nil
+	}
+}
+
+// news returns a channel that is closed when somebody who had failed succeeds from now on. Take it before the try whose failure the
+// pause follows, or the news may come between.
+func (r *recovery) news() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.back == nil {
+		r.back = make(chan struct{})
+	}
+	return r.back
+}
+
+// errorPause returns how long to wait after so many failures in a row. random is in [0, 1).
+func errorPause(failures int, random float64) time.Duration {
+	return min(spread(backoff(basePause, maxPause, failures), random), maxPause)
+}
+
+// pause waits and reports how it ended: by time, by the news that the database is back, or by stop.
+func pause(d time.Duration, news, stop <-chan struct{}) (ended pauseEnd) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return pauseOver
+	case <-news:
+		return pauseCut
+	case <-stop:
+		return pauseStopped
+	}
+}
+
+type pauseEnd uint8
+
+const (
+	pauseOver pauseEnd = iota
+	pauseCut
+	pauseStopped
+)

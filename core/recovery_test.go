@@ -1,0 +1,80 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// After an outage of the database, however long, publishing goes on within two seconds, wherever the outage had come.
+func TestDatabaseIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		w := newWorld(t, core.Config{})
+		w.faulty.Hook(func(context.Context, outboxtest.Method) error {
+			if down.Load() {
+				return errors.New("the database system is starting up")
+			}
+			return nil
+		})
+		w.run()
+		for range 100 { // on the fast path, so that outcomes are waiting to be written
+			w.publish(core.Event{Type: "a"})
+		}
+		down.Store(true)
+		producer := join(t, w.repo, w.pub, core.Config{})
+		for range 100 {
+			producer.publish(core.Event{Type: "a"})
+		}
+		time.Sleep(10 * time.Minute)
+		down.Store(false)
+		time.Sleep(2100 * time.Millisecond)
+		if n := len(w.pub.Accepted()); n < 200 {
+			t.Errorf("%d of 200 events were published 2 s after the database was back", n)
+		}
+		time.Sleep(time.Second)
+		w.atRest(200)
+		w.stop()
+	})
+}
+
+// Whoever hears first that the database is back tells the others: they need not wait until their own pauses are over.
+func TestSuccessEndsThePausesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu atomic.Int64 // until when the database is away, as it says itself
+		var back [2]atomic.Int64
+		w := newWorld(t, core.Config{MarkDelay: time.Millisecond})
+		w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
+			if time.Now().UnixNano() < mu.Load() {
+				return errors.New("away")
+			}
+			i := 0
+			if m == outboxtest.MethodMarkDone {
+				i = 1
+			}
+			back[i].CompareAndSwap(0, time.Now().UnixNano())
+			return nil
+		})
+		w.run()
+		w.pub.Block()
+		for range 5 {
+			w.publish(core.Event{Type: "a"})
+		}
+		mu.Store(time.Now().Add(time.Minute).UnixNano())
+		back[0].Store(0)
+		back[1].Store(0)
+		w.pub.Unblock()
+		time.Sleep(2 * time.Minute)
+		if d := time.Duration(back[0].Load() - back[1].Load()).Abs(); d > 50*time.Millisecond {
+			t.Errorf("one of poller and writer heard %s after the other that the database is back", d)
+		}
+		w.atRest(5)
+		w.stop()
+	})
+}

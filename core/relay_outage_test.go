@@ -1,0 +1,285 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+var errService = errors.New("503 Service Unavailable") // nobody classifies it
+
+// However few events there are, an outage that nobody classified makes none of them dead, and ends with the first answer.
+func TestUnclassifiedOutageOfFewKeys(t *testing.T) {
+	for _, keys := range []int{1, 2, 4, 5, 8} {
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, core.Config{})
+				w.pub.Outage("a", errService)
+				w.run()
+				for i := range 3 * keys {
+					w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % keys)})
+				}
+				time.Sleep(time.Hour)
+				for _, r := range w.repo.Rows() {
+					if r.Status == outboxtest.StatusDead || r.Attempts >= 5 {
+						t.Fatalf("an attempt too many was spent on an outage: %+v", r)
+					}
+				}
+				w.pub.Restore("a")
+				time.Sleep(5 * time.Second)
+				if len(w.pub.Accepted()) == 0 {
+					t.Error("nothing left within 5 s of the end of the outage")
+				}
+				time.Sleep(5 * time.Second)
+				w.atRest(3 * keys)
+				inOrder(t, w.pub.Accepted())
+				w.stop()
+			})
+		})
+	}
+}
+
+// Outages that come and go must not kill what was refused in one of them.
+func TestFlappingDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.run()
+		for range 20 {
+			w.pub.Outage("a", errService)
+			for range 50 {
+				w.publish(core.Event{Type: "a"})
+			}
+			time.Sleep(2 * time.Minute)
+			w.pub.Restore("a")
+			time.Sleep(20 * time.Millisecond)
+		}
+		w.pub.Restore("a")
+		time.Sleep(time.Minute)
+		w.atRest(1000)
+		w.stop()
+	})
+}
+
+// Nobody can tell an event that is refused alone at a silent destination from an outage. It is tried at the pace of probes and named;
+// when the destination has acknowledged another one, its attempts are over soon.
+func TestRefusedAloneAtSilentDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var probes []core.ProbeInfo
+		w := newWorld(t, core.Config{Observer: &core.Observer{ProbeFailed: func(i core.ProbeInfo) { probes = append(probes, i) }}})
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Key == "poison" {
+				return errService
+			}
+			return nil
+		})
+		w.run()
+		poison := w.publish(core.Event{Type: "a", Key: "poison"})[0]
+		time.Sleep(time.Hour)
+		if n := w.statuses()[outboxtest.StatusDead]; n != 0 {
+			t.Fatal("dead, although its destination has acknowledged nothing")
+		}
+		if len(probes) < 1200 || len(probes) > 2300 {
+			t.Errorf("%d failed probes in an hour, want one each 2 s", len(probes))
+		}
+		if p := probes[len(probes)-1]; p.EventID != poison || p.Topic != "a" || p.Failures != len(probes) || p.Stopped < 59*time.Minute || !errors.Is(p.Err, errService) {
+			t.Errorf("the last failed probe: %+v", p)
+		}
+
+		w.publish(core.Event{Type: "a", Key: "fine"})
+		time.Sleep(5 * time.Second)
+		if n := len(w.pub.Accepted()); n != 1 {
+			t.Fatalf("%d other events were accepted, want 1", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if got := w.statuses(); got[outboxtest.StatusDead] != 1 || got[outboxtest.StatusDone] != 1 {
+			t.Errorf("rows by status: %v, want the event that is refused dead", got)
+		}
+		w.stop()
+	})
+}
+
+func TestDiscardEndsAnEventRefusedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.AggregateVersion == 1 {
+				return errService
+			}
+			return nil
+		})
+		w.run()
+		w.publish(core.Event{Type: "a", Key: "k", AggregateVersion: 1})
+		w.publish(core.Event{Type: "a", Key: "k", AggregateVersion: 2})
+		time.Sleep(time.Minute)
+		id := w.repo.Rows()[slices.IndexFunc(w.repo.Rows(), func(r outboxtest.Row) bool { return r.Event.AggregateVersion == 1 })].ID
+		for n := 0; n == 0; { // not while it is out
+			var err error
+			if n, err = w.ob.Discard(t.Context(), core.AdminRequest{IDs: []core.RowID{id}, Actor: "me", Reason: "it is the event"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		if got := w.pub.Accepted(); len(got) != 1 || got[0].AggregateVersion != 2 {
+			t.Errorf("published %v, want the event behind the discarded one", got)
+		}
+		w.stop()
+	})
+}
+
+// A process that has just started knows of no acknowledgement: what others refused before must not die of its first look.
+func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		pub.FailFor(func(d core.Delivery) error {
+			if d.Key == "poison" {
+				return errService
+			}
+			return nil
+		})
+		producer := join(t, repo, pub, core.Config{})
+		producer.publish(core.Event{Type: "a", Key: "poison"})
+		for range 9 {
+			req := core.ClaimRequest{Node: "other", Lease: time.Minute, MaxLease: time.Hour, Limit: 1, MaxBytes: 1 << 20, Run: 1, Lanes: 10}
+			rows, _, err := repo.ClaimHeads(t.Context(), req, core.Lane{})
+			if err != nil || len(rows) != 1 {
+				t.Fatalf("claimed %d rows: %v", len(rows), err)
+			}
+			f := core.Failure{ClaimRef: core.ClaimRef{ID: rows[0].ID, ClaimNo: rows[0].ClaimNo}, Kind: core.FailRetry, Code: "transient"}
+			if _, err := repo.MarkFailed(t.Context(), "other", []core.Failure{f}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := join(t, repo, pub, core.Config{})
+		w.run()
+		time.Sleep(10 * time.Minute)
+		if got := w.statuses(); got[outboxtest.StatusDead] != 0 {
+			t.Fatal("dead, although this process has seen no acknowledgement")
+		}
+		w.publish(core.Event{Type: "a", Key: "fine"})
+		time.Sleep(10 * time.Second)
+		if got := w.statuses(); got[outboxtest.StatusDead] != 1 || got[outboxtest.StatusDone] != 1 {
+			t.Errorf("rows by status: %v, want it dead soon after another event was acknowledged", got)
+		}
+		w.stop()
+	})
+}
+
+// An error that the publisher marked as a refusal of this event is believed.
+func TestMarkedRefusalNeedsNoWitness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.pub.FailFor(func(core.Delivery) error { return core.Transient(errors.New("422 no such customer")) })
+		w.run()
+		w.publish(core.Event{Type: "a", Key: "k"})
+		time.Sleep(10 * time.Minute)
+		if got := w.statuses(); got[outboxtest.StatusDead] != 1 {
+			t.Errorf("rows by status: %v, want it dead", got)
+		}
+		w.stop()
+	})
+}
+
+// Events that are refused again and again do not hold up those that are not.
+func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stopped time.Duration
+		var since time.Time
+		w := newWorld(t, core.Config{Observer: &core.Observer{BreakerChanged: func(_ string, open bool, _ error) {
+			if open {
+				since = time.Now()
+			} else {
+				stopped += time.Since(since)
+			}
+		}}})
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.AggregateID == "poison" {
+				return errService
+			}
+			return nil
+		})
+		for range 60 { // cold, and before the others
+			w.publish(core.Event{Type: "a", AggregateID: "poison", Unordered: true})
+		}
+		for i := range 200 {
+			w.publish(core.Event{Type: "a", Key: fmt.Sprint(i)})
+		}
+		w.run()
+		time.Sleep(100 * time.Second)
+		if n := len(w.pub.Accepted()); n != 200 {
+			t.Errorf("%d of 200 events that nobody refuses were published in 100 s", n)
+		}
+		// From here on, while others are acknowledged, the old refusals stop nothing.
+		stopped, since = 0, time.Now()
+		for range 600 {
+			w.publish(core.Event{Type: "a"})
+			time.Sleep(time.Second)
+		}
+		if stopped > 5*time.Second {
+			t.Errorf("stopped for %s of 10 min although an event was acknowledged each second", stopped)
+		}
+		time.Sleep(10 * time.Second)
+		if got := w.statuses(); got[outboxtest.StatusDead] != 60 || got[outboxtest.StatusDone] != 800 {
+			t.Errorf("rows by status: %v, want 60 dead and 800 done", got)
+		}
+		w.stop()
+	})
+}
+
+// Whatever else the poller was woken for meanwhile, a stopped destination is tried when it is time.
+func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour, Retry: core.RetryPolicy{MaxAttempts: 6}})
+		w.pub.Outage("down", nil)
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Topic == "other" {
+				return core.Transient(errors.New("no"))
+			}
+			return nil
+		})
+		w.run()
+		for i := range 14 {
+			w.publish(core.Event{Type: "down", Key: fmt.Sprint(i)})
+		}
+		w.publish(core.Event{Type: "other", Key: "k"}) // its retries wake the poller, until it is dead
+		time.Sleep(3 * time.Minute)
+		if n := w.statuses()[outboxtest.StatusDead]; n != 1 {
+			t.Fatalf("%d dead, want the other one", n)
+		}
+		w.pub.Restore("down")
+		time.Sleep(5 * time.Second)
+		if n := len(w.pub.Accepted()); n != 14 {
+			t.Errorf("%d of 14 events were published 5 s after their destination was back", n)
+		}
+		w.stop()
+	})
+}
+
+// An event that fails each probe must not keep those of other keys from being tried.
+func TestProbesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Key != "fine" {
+				return core.Unavailable(errors.New("not for you"))
+			}
+			return nil
+		})
+		for i := range 10 {
+			w.publish(core.Event{Type: "a", Key: fmt.Sprint(i)}, core.Event{Type: "a"})
+		}
+		w.publish(core.Event{Type: "a", Key: "fine"})
+		w.run()
+		time.Sleep(2 * time.Minute)
+		if n := len(w.pub.Accepted()); n != 1 {
+			t.Errorf("the one event that its destination takes was not tried within 60 probes")
+		}
+		w.stop()
+	})
+}

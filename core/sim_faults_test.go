@@ -95,6 +95,11 @@ func (s *simulation) judge(c *call) verdict {
 			return locked
 		}
 		return goOn
+	case callStep:
+		if expired || s.chance(p.dbFail/4) {
+			return noEffect
+		}
+		return goOn
 	case callAnswer:
 		if expired || s.chance(p.dbLost) {
 			return answerLost

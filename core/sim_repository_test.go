@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
 var errLost = errors.New("connection lost")
@@ -121,22 +122,44 @@ func (r *simRepository) Insert(ctx context.Context, tx core.Tx, req core.InsertR
 
 // claimed is a claim statement: what it returned, unless its answer was lost.
 func (r *simRepository) claimed(ctx context.Context, method string, req core.ClaimRequest, claim func(context.Context) ([]core.Claimed, error)) (rows []core.Claimed, err error) {
-	dead, err := r.do(ctx, callDB, method, "", func(ctx context.Context) (uint64, error) {
-		rows, err = claim(ctx)
+	var step *call
+	dead, err := r.do(ctx, callDB, method, "", func(effectCtx context.Context) (uint64, error) {
+		rows, err = claim(r.stepped(effectCtx, ctx, method, &step))
 		r.sim.truth.claimed(req, rows)
 		outcome := uint64(0)
 		for i := range rows {
 			outcome = outcome*31 + digest(rows[i].ID, rows[i].ClaimNo, rows[i].Attempts, rows[i].LostClaims)
 		}
+		if step != nil { // it is the last one that the scheduler waits for
+			step.outcome = outcome
+		}
 		return outcome, err
 	})
-	if dead {
+	if dead || err != nil && r.inc.dead.Load() {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return rows, nil
+}
+
+// stepped lets others act before each further statement of a claim. callCtx is the context of the call.
+func (r *simRepository) stepped(ctx, callCtx context.Context, method string, last **call) context.Context {
+	statements := 0
+	return outboxtest.ContextWithPause(ctx, func() error {
+		if statements++; statements == 1 {
+			return nil
+		}
+		c := &call{name: fmt.Sprintf("%s %s, statement %d", r.inc.name(), method, statements), kind: callStep, inc: r.inc, ctx: callCtx}
+		*last = c
+		switch r.sim.park(c) {
+		case goOn, slow:
+			return nil
+		default:
+			return r.failure(callCtx)
+		}
+	})
 }
 
 func (r *simRepository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {

@@ -50,6 +50,7 @@ const (
 	callInsert                  // the same in the transaction of a producer
 	callPublish                 // a publish, before the destination sees it
 	callAnswer                  // something, between its effect and its answer
+	callStep                    // a claim, before its second statement and those after it
 	callHear                    // a producer, between the commit and its answer
 )
 

@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -20,7 +21,7 @@ import (
 // proof for MySQL, but for everything around the differences of the two.
 func TestRepositorySuiteMySQLStatements(t *testing.T) {
 	db := testdb.MariaDB(t)
-	pool := sql.OpenDB(asMySQL{db.Connector(t)})
+	pool := sql.OpenDB(sqlpause.Connector(asMySQL{db.Connector(t)}))
 	pool.SetMaxOpenConns(30)
 	t.Cleanup(func() { _ = pool.Close() })
 	var cases atomic.Int64
@@ -80,6 +81,7 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			db := testdb.Postgres(t)
 			db.DSN += "&default_query_exec_mode=" + mode
+			db.Wrap = sqlpause.Connector
 			pool := db.Open(t)
 			var cases atomic.Int64
 			outboxtest.TestRepository(t, outboxtest.RepositoryHarness{

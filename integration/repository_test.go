@@ -11,6 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -18,6 +19,7 @@ import (
 // SQLite, where writers wait for each other, a file of its own.
 func TestRepositorySuite(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		db.Wrap = sqlpause.Connector
 		pool := db.Open(t)
 		var cases atomic.Int64
 		outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
@@ -25,7 +27,9 @@ func TestRepositorySuite(t *testing.T) {
 				pool, dialect := pool, db.Dialect
 				cfg := sqloutbox.Config{Dialect: dialect, Prefix: fmt.Sprintf("c%d_", cases.Add(1))}
 				if dialect == core.SQLite {
-					pool = testdb.SQLite(t).Open(t)
+					file := testdb.SQLite(t)
+					file.Wrap = sqlpause.Connector
+					pool = file.Open(t)
 				}
 				return sqlBackend(t, pool, cfg)
 			},

@@ -106,6 +106,9 @@ byte wm;                  /* watermark of the MUT_WATERMARK poller */
 byte p_st[N]; byte p_e[N]; bit p_hot[N];
 byte hq[N];               /* hot queue / lane, bit set of events (claim 1)   */
 byte w_st[N]; byte w_e[N]; byte w_c[N];
+#ifdef ORDERED
+bit c_st[N];              /* a claim is between its statements               */
+#endif
 byte am[N];               /* acked by the broker, not yet marked DONE        */
 byte ack[N];              /* bit set: this node itself saw the ack           */
 /* ---- budgets ---- */
@@ -281,6 +284,32 @@ active proctype sys() {
 #endif
       e=0; n=0 }
   /* ---------- poller claim ---------- */
+#ifdef ORDERED
+  /* in two steps, as it takes several statements: the key is seen to have a head that may be claimed ... */
+  :: atomic { (w_st[0]==0 && !c_st[0]) || (w_st[1]==0 && !c_st[1]) ->
+      if :: w_st[0]==0 && !c_st[0] -> n=0 :: w_st[1]==0 && !c_st[1] -> n=1 fi;
+      e=0; do :: e<E-1 -> e++ :: break od;
+      predDone(e, r);
+      if :: (st[e]==NEW && !leased[e] && r==1) -> c_st[n]=1 :: else fi; e=0; n=0; r=0 }
+  /* ... and the first open row is locked, if it still is the head then */
+  :: atomic { (c_st[0] || c_st[1]) ->
+      if :: c_st[0] -> n=0 :: c_st[1] -> n=1 fi;
+      c_st[n]=0;
+#ifdef MUT_NOHEAD
+      e=0; do :: e<E-1 -> e++ :: break od;
+#else
+      e=0; do :: e<E-1 && st[e]!=NEW -> e++ :: else -> break od;
+#endif
+#ifdef MUT_STALEHEADS
+      r=1;
+#else
+      predDone(e, r);
+#endif
+      if
+      :: (st[e]==NEW && !leased[e] && r==1 && w_st[n]==0) -> cno[e]++; leased[e]=1; w_st[n]=1; w_e[n]=e; w_c[n]=cno[e]
+      :: else
+      fi; e=0; n=0; r=0; i=0 }
+#else
   :: atomic { (w_st[0]==0 || w_st[1]==0) ->
       if :: w_st[0]==0 -> n=0 :: w_st[1]==0 -> n=1 fi;
       e=0; do :: e<E-1 -> e++ :: break od;
@@ -295,6 +324,7 @@ active proctype sys() {
 #endif
       :: else
       fi; e=0; n=0; r=0 }
+#endif
   /* ---------- publish ---------- */
   :: atomic { (w_st[0]==1 || w_st[1]==1) ->
       if :: w_st[0]==1 -> n=0 :: w_st[1]==1 -> n=1 fi;
@@ -364,7 +394,11 @@ active proctype sys() {
       :: else
       fi;
       p_st[n]=0; p_e[n]=0; p_hot[n]=0; hq[n]=0; am[n]=0; ack[n]=0;
-      w_st[n]=0; w_e[n]=0; w_c[n]=0; e=0; n=0 }
+      w_st[n]=0; w_e[n]=0; w_c[n]=0;
+#ifdef ORDERED
+      c_st[n]=0;
+#endif
+      e=0; n=0 }
   /* ---------- retention ---------- */
 #ifdef RETENTION
   :: atomic { true ->
@@ -432,7 +466,12 @@ active proctype sys() {
   :: atomic { resc!=255 -> if :: st[resc]!=GONE && st[resc]!=ABSENT -> assert(st[resc]!=DONE); st[resc]=NEW; leased[resc]=0 :: else fi; resc=255 }
 #endif
   /* ---------- quiescent ---------- */
-  :: atomic { (nextid>=E) && (p_st[0]+p_st[1]+hq[0]+hq[1]+w_st[0]+w_st[1]+am[0]+am[1]+late[0]+late[1]+late[E-1]==0) ->
+#ifdef ORDERED
+#define CLAIMING (c_st[0]+c_st[1])
+#else
+#define CLAIMING 0
+#endif
+  :: atomic { (nextid>=E) && CLAIMING==0 && (p_st[0]+p_st[1]+hq[0]+hq[1]+w_st[0]+w_st[1]+am[0]+am[1]+late[0]+late[1]+late[E-1]==0) ->
       /* is any claim or expiry still possible? */
       r=0; n=0; e=0;
       do

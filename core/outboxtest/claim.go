@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -15,38 +16,54 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 		return nil, err
 	}
 	defer r.mu.Unlock()
-	c := r.newClaimer(req)
+	c := newClaimer(req, r.now())
 	for _, row := range r.table.unordered {
 		if row.AvailableAt.After(c.now) || c.full() {
 			break // sorted by due time
 		}
-		if serves(req, row.Event.Topic) && row.claimable(c.now, req.MaxLease) && !r.locked(row.ID) && !c.take(row) {
+		if serves(req, row.Event.Topic) && row.claimable(c.now, req.MaxLease) && !r.locked(row.ID) && !c.want(row) {
 			break
 		}
 	}
-	return c.rows, nil
+	rows := make([]core.Claimed, len(c.wanted))
+	for i, row := range c.wanted {
+		rows[i] = row.claim(req, c.now)
+	}
+	return rows, nil
 }
 
-// ClaimHeads implements core.Repository.
+// ClaimHeads implements core.Repository. Like most databases it needs several statements: one finds heads, one reads what follows
+// them, one leases what still stands as it was seen.
 func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) ([]core.Claimed, core.Lane, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, core.Lane{}, err
 	}
-	defer r.mu.Unlock()
-	c := r.newClaimer(req)
-	lanes := r.table.lanesAfter(after)
+	var heads []laneHead
+	var next core.Lane
 	visited := 0
+	lanes := r.table.lanesAfter(after)
 	for i, l := range lanes {
 		if !serves(req, r.table.lanes[l][0].Event.Topic) {
 			continue
 		}
-		c.takeLane(r.table.lanes[l])
+		if h, ok := r.headOf(req, l); ok {
+			heads = append(heads, h)
+		}
 		visited++
-		if (visited >= req.Lanes || c.full()) && i < len(lanes)-1 {
-			return c.rows, l, nil
+		if (visited >= req.Lanes || len(heads) >= req.Limit) && i < len(lanes)-1 {
+			next = l
+			break
 		}
 	}
-	return c.rows, core.Lane{}, nil
+	r.mu.Unlock()
+	rows, last, err := r.claimRuns(ctx, req, heads)
+	if err != nil {
+		return nil, core.Lane{}, err
+	}
+	if !last.IsZero() {
+		next = last
+	}
+	return rows, next, nil
 }
 
 // ClaimLane implements core.Repository.
@@ -54,12 +71,106 @@ func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane 
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
-	defer r.mu.Unlock()
-	c := r.newClaimer(req)
+	var heads []laneHead
 	if rows := r.table.lanes[lane]; len(rows) > 0 && serves(req, rows[0].Event.Topic) {
-		c.takeLane(rows)
+		if h, ok := r.headOf(req, lane); ok {
+			heads = append(heads, h)
+		}
 	}
-	return c.rows, nil
+	r.mu.Unlock()
+	rows, _, err := r.claimRuns(ctx, req, heads)
+	return rows, err
+}
+
+// laneHead is a lane whose head may be claimed, as a statement saw it.
+type laneHead struct {
+	lane core.Lane
+	dead int64 // its first dead number; the largest number when there is none or it does not block
+}
+
+// headOf looks at the head of a lane. The caller holds r.mu.
+func (r *Repository) headOf(req core.ClaimRequest, l core.Lane) (laneHead, bool) {
+	h := laneHead{lane: l, dead: math.MaxInt64}
+	var head *Row
+	now := r.now()
+	for _, row := range r.table.lanes[l] {
+		switch {
+		case row.Status == StatusDead:
+			if !passes(req) {
+				h.dead = min(h.dead, row.KeySeq)
+			}
+		case head == nil && (mutant.Active != mutant.NoHeadCheck || row.claimable(now, req.MaxLease)):
+			head = row
+		}
+	}
+	return h, head != nil && head.KeySeq < h.dead && head.claimable(now, req.MaxLease)
+}
+
+// passes reports whether dead rows are passed over.
+func passes(req core.ClaimRequest) bool { return req.SkipDead || mutant.Active == mutant.DeadPassed }
+
+// claimRuns reads the rows that follow the heads and leases those that follow them still. It returns the lane at which the limits of
+// the claim were reached, if that was not the last one.
+func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest, heads []laneHead) (rows []core.Claimed, last core.Lane, err error) {
+	if len(heads) == 0 {
+		return nil, last, nil
+	}
+	if err := r.begin(ctx); err != nil {
+		return nil, last, err
+	}
+	c := newClaimer(req, r.now())
+	for i, h := range heads {
+		c.wantLane(r.table.lanes[h.lane], h.dead)
+		if c.full() && i < len(heads)-1 {
+			last = h.lane
+			break
+		}
+	}
+	r.mu.Unlock()
+	if len(c.wanted) == 0 {
+		return nil, last, nil
+	}
+	if err := r.begin(ctx); err != nil {
+		return nil, last, err
+	}
+	defer r.mu.Unlock()
+	return r.leaseWanted(req, c.wanted), last, nil
+}
+
+// leaseWanted leases wanted rows. Only here the state of their lanes is one that is true: a row that cannot be had, or no longer
+// follows the one before it, ends the run of its lane. The caller holds r.mu.
+func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []core.Claimed) {
+	now := r.now()
+	broken, before := map[core.Lane]bool{}, map[core.Lane]*Row{}
+	for _, row := range wanted {
+		l := row.Lane
+		if broken[l] || r.table.rows[row.ID] != row || !row.claimable(now, req.MaxLease) || r.locked(row.ID) || !r.follows(req, row, before[l]) {
+			broken[l] = mutant.Active != mutant.NoHeadCheck
+			continue
+		}
+		before[l] = row
+		rows = append(rows, row.claim(req, now))
+	}
+	return rows
+}
+
+// follows reports whether row comes next in its lane after before, or first if that is nil.
+func (r *Repository) follows(req core.ClaimRequest, row, before *Row) bool {
+	if mutant.Active == mutant.StaleHeads || mutant.Active == mutant.NoHeadCheck {
+		return true
+	}
+	var last *Row
+	for _, o := range r.table.lanes[row.Lane] {
+		switch {
+		case o == row:
+			return last == before
+		case o.Status.open():
+			last = o
+		case !passes(req):
+			return false
+		}
+	}
+	return false
 }
 
 // NextDue implements core.Repository.
@@ -108,41 +219,38 @@ func head(rows []*Row, skipDead bool) int {
 type claimer struct {
 	req    core.ClaimRequest
 	now    time.Time
-	locked func(core.RowID) bool
-	rows   []core.Claimed
+	wanted []*Row
 	bytes  int64
 }
 
-func (r *Repository) newClaimer(req core.ClaimRequest) *claimer {
-	return &claimer{req: req, now: r.now(), locked: r.locked}
-}
+func newClaimer(req core.ClaimRequest, now time.Time) *claimer { return &claimer{req: req, now: now} }
 
 func (c *claimer) full() bool {
-	return len(c.rows) >= c.req.Limit || len(c.rows) > 0 && c.bytes >= c.req.MaxBytes
+	return len(c.wanted) >= c.req.Limit || len(c.wanted) > 0 && c.bytes >= c.req.MaxBytes
 }
 
-// take leases the row unless it does not fit.
-func (c *claimer) take(row *Row) bool {
+// want adds the row unless it does not fit.
+func (c *claimer) want(row *Row) bool {
 	size := int64(len(row.Event.Payload))
-	if len(c.rows) >= c.req.Limit || len(c.rows) > 0 && c.bytes+size > c.req.MaxBytes {
+	if len(c.wanted) >= c.req.Limit || len(c.wanted) > 0 && c.bytes+size > c.req.MaxBytes {
 		return false
 	}
 	c.bytes += size
-	c.rows = append(c.rows, row.claim(c.req, c.now))
+	c.wanted = append(c.wanted, row)
 	return true
 }
 
-// takeLane leases the head of a lane and the rows that follow it, up to the first that cannot be had.
-func (c *claimer) takeLane(rows []*Row) {
+// wantLane adds the open rows of a lane from its start, up to the first that cannot be had or is behind a dead one.
+func (c *claimer) wantLane(rows []*Row, dead int64) {
 	run := 0
 	for _, row := range rows {
-		if row.Status == StatusDead && (c.req.SkipDead || mutant.Active == mutant.DeadPassed) {
+		if row.Status == StatusDead {
 			continue
 		}
 		if mutant.Active == mutant.NoHeadCheck && !row.claimable(c.now, c.req.MaxLease) {
 			continue
 		}
-		if run >= max(1, c.req.Run) || !row.claimable(c.now, c.req.MaxLease) || c.locked(row.ID) || !c.take(row) {
+		if run >= max(1, c.req.Run) || row.KeySeq > dead || !row.claimable(c.now, c.req.MaxLease) || !c.want(row) {
 			return
 		}
 		run++

@@ -125,8 +125,11 @@ func (r *Repository) FailCommit(faults ...CommitFault) {
 	r.commitFaults = append(r.commitFaults, faults...)
 }
 
-// begin checks ctx and enters the critical section in which a short transaction of the repository's own does its work.
+// begin checks ctx and enters the critical section in which a statement of the repository's own does its work.
 func (r *Repository) begin(ctx context.Context) error {
+	if err := Pause(ctx); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

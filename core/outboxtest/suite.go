@@ -20,6 +20,7 @@ type RepositoryHarness struct {
 
 // Backend is one empty table and the way into its transactions. All fields are required but SetHeaders.
 type Backend struct {
+	// Repository is what is tested. Whatever sends its statements calls Pause before each of them.
 	Repository core.Repository
 	// Begin opens a transaction. Its Exec understands SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE SAVEPOINT.
 	Begin func(ctx context.Context) (Transaction, error)
@@ -66,6 +67,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"Admin", adminCases()},
 		{"Retention", retentionCases()},
 		{"Keys", keyCases()},
+		{"Interleaving", interleavingCases()},
 		{"Concurrency", concurrencyCases()},
 		{"Context", contextCases()},
 	} {

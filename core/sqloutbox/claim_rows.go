@@ -335,43 +335,43 @@ func (r *Repository) claimCandidates(ctx context.Context, what string, req core.
 	return nil, nil
 }
 
-// lease locks the wanted rows by their ids with the condition repeated and leases them. A row that cannot be had ends the run of
-// its lane.
-func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest, wanted []candidate) ([]core.Claimed, error) {
-	byID := make(map[core.RowID]core.Claimed, len(wanted))
-	ids := make([]core.RowID, len(wanted))
-	for i := range wanted {
-		ids[i] = wanted[i].id
+// lockedRow is a row that a claim has locked.
+type lockedRow struct {
+	core.Claimed
+	before, dead *int64 // of its lane: the open row before it, and the first dead row if that is before it
+}
+
+// follows reports whether the row comes next in its lane after the row with that number, or first if there is none. The candidates were
+// read in several statements, and what is seen in two of them may never have been true at once: a head that died in between would be
+// passed over. That no open and no dead row is before this one, in one view of the lane, stays true: rows that have ended stay ended.
+func (l *lockedRow) follows(last *int64, skipDead bool) bool {
+	if l.dead != nil && !skipDead {
+		return false
 	}
-	for chunk := range slices.Chunk(ids, chunkRows) {
-		args := append([]any{req.Node}, idArgs(chunk, micros(req.MaxLease))...)
-		err := query(ctx, q, r.withIDs("lock", chunk), args, func(res core.Rows) error {
-			var s claimScan
-			lost := 0
-			if err := s.scan(res, &lost); err != nil {
-				return err
-			}
-			c := s.claimed()
-			c.ClaimNo++
-			c.LostClaims += lost
-			byID[c.ID] = c
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+	return l.before == nil && last == nil || l.before != nil && last != nil && *l.before == *last
+}
+
+// lease locks the wanted rows by their ids with the condition repeated and leases them. A row that cannot be had, or no longer follows
+// the one before, ends the run of its lane.
+func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest, wanted []candidate) ([]core.Claimed, error) {
+	byID, err := r.lock(ctx, q, req, wanted)
+	if err != nil {
+		return nil, err
 	}
 	rows := make([]core.Claimed, 0, len(byID))
 	taken := make([]core.RowID, 0, len(byID))
-	broken := map[core.Lane]bool{}
-	for _, w := range wanted {
-		c, ok := byID[w.id]
-		if !w.lane.IsZero() {
-			broken[w.lane] = broken[w.lane] || !ok
-			ok = !broken[w.lane]
+	broken, last := map[core.Lane]bool{}, map[core.Lane]*int64{}
+	for i := range wanted {
+		l, ok := byID[wanted[i].id]
+		if lane := wanted[i].lane; !lane.IsZero() {
+			ok = ok && !broken[lane] && l.follows(last[lane], req.SkipDead)
+			broken[lane] = !ok
+			if ok {
+				last[lane] = &l.KeySeq
+			}
 		}
 		if ok {
-			rows, taken = append(rows, c), append(taken, c.ID)
+			rows, taken = append(rows, l.Claimed), append(taken, l.ID)
 		}
 	}
 	for chunk := range slices.Chunk(taken, chunkRows) {
@@ -381,6 +381,43 @@ func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest
 		}
 	}
 	return rows, nil
+}
+
+// lock locks those of the wanted rows that are still due and free. They are all of lanes, or all unordered.
+func (r *Repository) lock(ctx context.Context, q querier, req core.ClaimRequest, wanted []candidate) (map[core.RowID]*lockedRow, error) {
+	byID := make(map[core.RowID]*lockedRow, len(wanted))
+	ids := make([]core.RowID, len(wanted))
+	for i := range wanted {
+		ids[i] = wanted[i].id
+	}
+	name, lanes := "lock", !wanted[0].lane.IsZero()
+	if lanes {
+		name = "lock_lanes"
+	}
+	for chunk := range slices.Chunk(ids, chunkRows) {
+		args := append([]any{req.Node}, idArgs(chunk, micros(req.MaxLease))...)
+		err := query(ctx, q, r.withIDs(name, chunk), args, func(res core.Rows) error {
+			var s claimScan
+			l, lost := &lockedRow{}, 0
+			more := []any{&lost}
+			if lanes {
+				more = append(more, &l.before, &l.dead)
+			}
+			if err := s.scan(res, more...); err != nil {
+				return err
+			}
+			c := s.claimed()
+			c.ClaimNo++
+			c.LostClaims += lost
+			l.Claimed = c
+			byID[c.ID] = l
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return byID, nil
 }
 
 func (r *Repository) nextDueRows(ctx context.Context, q querier, req core.ClaimRequest, f filter) (least time.Duration, ok bool, err error) {

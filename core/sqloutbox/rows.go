@@ -31,6 +31,11 @@ FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2)`,
 FROM {event} e{use:event_open} WHERE {live}{lane} = ? ORDER BY e.key_seq LIMIT ?`,
 	"lock": `SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ? THEN 1 ELSE 0 END
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e.id{lock}`,
+	// The row before and the first dead row are read again here, in one view of the lane: what the statements before saw may be mixed.
+	"lock_lanes": `SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ? THEN 1 ELSE 0 END,
+  (SELECT d.key_seq FROM {event} d{use:event_open} WHERE {openof} AND d.key_seq < e.key_seq ORDER BY d.key_seq DESC LIMIT 1),
+  (SELECT d.key_seq FROM {event} d{use:event_open} WHERE {deadof} AND d.key_seq < e.key_seq ORDER BY d.key_seq LIMIT 1)
+FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e.id{lock}`,
 	"claim": `UPDATE {event}{use:primary} SET lost_claims = lost_claims + CASE WHEN lease_until <= {now} AND claimed_by <> ? THEN 1 ELSE 0 END, claim_no = claim_no + 1,
   claimed_by = ?, lease_until = {in} WHERE id IN ({ids})`,
 	"topic_due": `SELECT MIN(x.t) FROM (SELECT CASE WHEN ` + rowFree + ` OR e.lease_until < e.available_at THEN {us:e.available_at}

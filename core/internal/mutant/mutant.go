@@ -15,6 +15,7 @@ const (
 	Unfenced         = "unfenced"          // a failure is written whoever holds the row
 	RepeatedGuess    = "repeated_guess"    // a guess whose answer was lost counts again
 	NoHeadCheck      = "no_head_check"     // a claim takes any due row of a lane
+	StaleHeads       = "stale_heads"       // a claim trusts what it read of a lane before it locked rows
 	DeadPassed       = "dead_passed"       // a dead row does not block its lane
 	BlindHot         = "blind_hot"         // the fast path does not look at the event before
 	KeepLane         = "keep_lane"         // a lane goes on after a failure

@@ -23,8 +23,8 @@ type Config struct {
 	MaxResult int
 	// Wait is how long Do waits for somebody else who holds the key, before it returns ErrInProgress. Default: not at all.
 	Wait time.Duration
-	// StoreTimeout bounds one recording of an outcome, with its repetitions; it goes on when the caller's context has ended. It must be
-	// shorter than Lease. Default: 5 s, or half of a Lease that is not longer.
+	// StoreTimeout bounds one question of Do whether the work is to be done, and one recording of an outcome, with its repetitions,
+	// which goes on when the caller's context has ended. It must be shorter than Lease. Default: 5 s, or half of a Lease that is not longer.
 	StoreTimeout time.Duration
 	// RefuseStale makes Do, DoTx and RunInTx return ErrAbandoned where an earlier holder disappeared without a word, instead of running the
 	// work again.

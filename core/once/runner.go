@@ -78,7 +78,7 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 	start, pause := time.Now(), firstPause
 	for {
 		*asked = time.Now()
-		got, err := r.cfg.Store.Acquire(ctx, req)
+		got, err := r.ask(ctx, req)
 		r.obs.Decided(DecideInfo{Key: req.Key, Form: FormLease, State: got.State, TakenOver: got.TakenOver, Waited: time.Since(start), Err: err})
 		if err != nil {
 			return Acquired{}, storeError("acquire", req.Key, err)
@@ -96,6 +96,13 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 		}
 		pause = min(2*pause, maxPause)
 	}
+}
+
+// ask bounds one question, because a store that hangs gives no answer at all.
+func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.StoreTimeout)
+	defer cancel()
+	return r.cfg.Store.Acquire(ctx, req)
 }
 
 const (

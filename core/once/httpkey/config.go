@@ -19,7 +19,8 @@ import (
 type Config struct {
 	// Keys says how keys are kept: Store, Lease, TTL and so on, with the defaults of once.Config, but for Wait: how long a request
 	// waits for another one with its key that is being carried out, before it is answered with 409. Default here: 2 s;
-	// negative: not at all. MaxResult is the largest body of a response that is kept.
+	// negative: not at all. MaxResult is the largest body of a response that is kept. StoreTimeout also bounds how long a client waits
+	// for a database that does not answer, before it gets a 503: that and Wait before the handler, that alone after it.
 	Keys once.Config
 
 	// Transactor selects the transaction form: each request that is carried out runs in a transaction of it. Keys.TxStore, or a Keys.Store that is
@@ -52,11 +53,13 @@ type Config struct {
 	// Fate says what becomes of a response, by its status. Default: DefaultFate.
 	Fate func(status int) Fate
 	// KeepHeaders are response headers to keep in addition to Content-Type, Content-Encoding, Content-Language, Content-Location,
-	// Content-Disposition, Cache-Control, ETag, Last-Modified, Link, Location, Retry-After and Vary. All others are of the first response only.
-	// Set-Cookie, credentials and headers of the connection cannot be kept.
+	// Content-Disposition, Cache-Control, ETag, Last-Modified, Link, Location, Retry-After, Vary and X-Content-Type-Options. A name may
+	// end in *: "Access-Control-*" keeps all of CORS, "X-*" request ids and the like. All others are of the first response only.
+	// Set-Cookie, credentials and headers of the connection are never kept.
 	KeepHeaders []string
 
-	// RetryAfter is what the header of that name says with 409 and 503, in whole seconds, rounded up. Default: 1 s.
+	// RetryAfter is what the header of that name says with 409 and 503, in whole seconds, rounded up. Default: for 409 in the lease form
+	// the rest of the lease of the request in flight, which a living holder extends and a dead one does not; else 1 s.
 	RetryAfter time.Duration
 	// FailOpen runs the handler without any protection when the store cannot be asked. Default: 503, because the request may
 	// have been carried out before. Not in the transaction form.
@@ -76,6 +79,7 @@ type Config struct {
 // Defaults that are not plain.
 const (
 	defaultWait        = 2 * time.Second
+	defaultRetryAfter  = time.Second
 	defaultProblemType = "https://github.com/ormoutbox/ormoutbox/problems/"
 	defaultProblemDocs = "https://github.com/ormoutbox/ormoutbox/blob/main/docs/http-idempotency.md#"
 )
@@ -86,7 +90,7 @@ var (
 
 	defaultHeaders = []string{
 		"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition", "Cache-Control", "Etag",
-		"Last-Modified", "Link", "Location", "Retry-After", "Vary",
+		"Last-Modified", "Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
 	}
 	// Secrets of one response, and headers of one connection or message.
 	neverHeaders = []string{
@@ -108,6 +112,8 @@ func (c Config) withDefaults() Config {
 	def(&c.Keys.Wait, defaultWait)
 	c.Keys.Wait = max(c.Keys.Wait, 0)
 	def(&c.Keys.MaxResult, 1<<20)
+	def(&c.Keys.Lease, 30*time.Second) // these two as once.Config has them
+	def(&c.Keys.StoreTimeout, min(5*time.Second, c.Keys.Lease/2))
 	if len(c.Methods) == 0 {
 		c.Methods = defaultMethods
 	}
@@ -128,7 +134,6 @@ func (c Config) withDefaults() Config {
 		keep = append(keep, textproto.CanonicalMIMEHeaderKey(h))
 	}
 	c.KeepHeaders = keep
-	def(&c.RetryAfter, time.Second)
 	def(&c.ProblemType, defaultProblemType)
 	def(&c.ProblemDocs, defaultProblemDocs)
 	return c
@@ -160,9 +165,14 @@ func (c Config) Validate() error {
 			bad("Methods: %q cannot need a key", m)
 		}
 	}
-	for _, h := range append([]string{c.Header, c.ReplayedHeader}, headers...) {
+	for _, h := range []string{c.Header, c.ReplayedHeader} {
 		if h == "" || strings.ContainsFunc(h, notToken) {
 			bad("%q is not the name of a header", h)
+		}
+	}
+	for _, h := range headers {
+		if name := strings.TrimSuffix(h, "*"); name == "" || strings.ContainsFunc(name, notToken) || strings.Contains(name, "*") {
+			bad("KeepHeaders: %q is not the name of a header, nor the beginning of one and *", h)
 		}
 	}
 	for _, h := range headers {

@@ -8,8 +8,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// gate lets one request of this process at a time into the transaction form with a key. The database would do so too, but each request that
-// waits there occupies a connection, and on SQLite the only writer.
+// gate lets one request of this process at a time into the transaction form with a key, and gives its result to those that wait. The
+// database would hold them back too, but each request that waits there occupies a connection, on SQLite the only writer, and
+// they would read the same result one after the other.
 type gate struct {
 	mu   sync.Mutex
 	held map[once.Key]*pass
@@ -18,39 +19,45 @@ type gate struct {
 type pass struct {
 	fingerprint once.Fingerprint
 	left        chan struct{} // closed when the holder has left
+	result      *once.Result  // of the holder, if it has one; read it when left is closed
 }
 
-// enter waits until the key is free, at most for wait or until ctx ends. Its errors are those of a runner.
-func (g *gate) enter(ctx context.Context, key once.Key, fp once.Fingerprint, wait time.Duration) (leave func(), err error) {
+// enter waits until the key is free, at most for wait or until ctx ends. Then the caller leaves in the end, with the result that is
+// committed, or nil. Where another came to a result meanwhile, enter returns that, and no leave. Its errors are those of a runner.
+func (g *gate) enter(ctx context.Context, key once.Key, fp once.Fingerprint, wait time.Duration) (leave func(*once.Result), kept *once.Result, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		g.mu.Lock()
 		other := g.held[key]
 		if other == nil {
-			p := &pass{fp, make(chan struct{})}
+			p := &pass{fingerprint: fp, left: make(chan struct{})}
 			if g.held == nil {
 				g.held = map[once.Key]*pass{}
 			}
 			g.held[key] = p
 			g.mu.Unlock()
-			return func() {
+			return func(res *once.Result) {
 				g.mu.Lock()
 				delete(g.held, key)
 				g.mu.Unlock()
+				p.result = res
 				close(p.left)
-			}, nil
+			}, nil, nil
 		}
 		g.mu.Unlock()
 		if other.fingerprint != fp {
-			return nil, once.ErrFingerprintMismatch
+			return nil, nil, once.ErrFingerprintMismatch
 		}
 		select {
 		case <-other.left:
+			if other.result != nil {
+				return nil, other.result, nil
+			}
 		case <-timer.C:
-			return nil, once.ErrInProgress
+			return nil, nil, once.ErrInProgress
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
 	}
 }

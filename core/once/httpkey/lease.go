@@ -77,7 +77,7 @@ func (c *call) answerOther(ctx context.Context, lost error) {
 	case errors.Is(err, once.ErrStore):
 		c.refuse(storeUnavailable, "", errors.Join(lost, err))
 	default:
-		c.refuse(inFlight, "Send the same request again later to get its response.", errors.Join(lost, err))
+		c.refuseInFlight(err)
 	}
 	c.info.Err = errors.Join(lost, c.info.Err)
 }

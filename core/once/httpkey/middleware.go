@@ -151,7 +151,7 @@ func (c *call) bypass(r *http.Request, err error) {
 // refuse answers with a problem.
 func (c *call) refuse(p problem, detail string, err error) {
 	c.info.Outcome, c.info.Status, c.info.Err = p.outcome, p.status, err
-	p.write(c.w, &c.m.cfg, detail)
+	p.write(c.w, &c.m.cfg, detail, once.RetryAfter(err))
 }
 
 // answer writes what is stored.
@@ -182,12 +182,18 @@ func (c *call) refuseEarly(err error) {
 	case errors.Is(err, once.ErrFingerprintMismatch):
 		c.refuse(keyReused, "Use a new key for a new request.", nil)
 	case errors.Is(err, once.ErrInProgress):
-		c.refuse(inFlight, "Send the same request again later to get its response.", nil)
+		c.refuseInFlight(err)
 	case errors.Is(err, once.ErrAbandoned):
 		c.refuse(outcomeUnknown, "An earlier attempt ended without a result. Somebody has to find out how far it came.", nil)
 	default:
 		c.refuse(storeUnavailable, "The request was not processed. Send it again later.", err)
 	}
+}
+
+// refuseInFlight answers that somebody else carries the request out. err may say for how long.
+func (c *call) refuseInFlight(err error) {
+	c.info.Outcome, c.info.Status, c.info.Err = inFlight.outcome, inFlight.status, nil
+	inFlight.write(c.w, &c.m.cfg, "Send the same request again later to get its response.", once.RetryAfter(err))
 }
 
 // run runs the handler once. ctx carries the transaction, if there is one.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -165,6 +166,22 @@ func wantResponse(t *testing.T, w *httptest.ResponseRecorder, status int, body s
 
 func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, name string) {
 	t.Helper()
+	least := 0
+	if name == "idempotency-key-in-flight" || name == "idempotency-store-unavailable" {
+		least = 1
+	}
+	wantProblemFor(t, w, status, name, least, least)
+}
+
+// wantLeased requires the answer to a request whose key is held by a lease: it says when that ends.
+func wantLeased(t *testing.T, w *httptest.ResponseRecorder, least, most int) {
+	t.Helper()
+	wantProblemFor(t, w, http.StatusConflict, "idempotency-key-in-flight", least, most)
+}
+
+// wantProblemFor requires a problem whose Retry-After is between least and most seconds, and absent if both are 0.
+func wantProblemFor(t *testing.T, w *httptest.ResponseRecorder, status int, name string, least, most int) {
+	t.Helper()
 	var p struct {
 		Type, Title string
 		Status      int
@@ -179,12 +196,9 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, name st
 	if got := w.Header().Get("Link"); got != link {
 		t.Errorf("Link is %q, want %q", got, link)
 	}
-	retry := ""
-	if name == "idempotency-key-in-flight" || name == "idempotency-store-unavailable" {
-		retry = "1"
-	}
-	if got := w.Header().Get("Retry-After"); got != retry {
-		t.Errorf("Retry-After is %q, want %q", got, retry)
+	text := w.Header().Get("Retry-After")
+	if seconds, err := strconv.Atoi(text); most > 0 && (err != nil || seconds < least || seconds > most) || most == 0 && text != "" {
+		t.Errorf("Retry-After is %q, want %d to %d seconds", text, least, most)
 	}
 	if w.Header().Get("Idempotency-Replayed") != "" {
 		t.Error("a problem says that it is a replay")
@@ -268,7 +282,11 @@ func TestInFlightConflict(t *testing.T) {
 				a.pay(w, r)
 			}
 			first, start := a.goDo(request()), time.Now()
-			wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight")
+			if rest := 30 - int(tc.want.Seconds()); tx {
+				wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight")
+			} else {
+				wantLeased(t, a.do(request()), rest, rest)
+			}
 			if waited := time.Since(start); waited != tc.want {
 				t.Errorf("%s: waited %s, want %s", name, waited, tc.want)
 			}

@@ -1,6 +1,7 @@
 package httpkey
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -30,8 +31,8 @@ var (
 	storeUnavailable = problem{"idempotency-store-unavailable", http.StatusServiceUnavailable, "Idempotency store is unavailable", StoreError, true}
 )
 
-// write answers with p as application/problem+json (RFC 9457).
-func (p problem) write(w http.ResponseWriter, cfg *Config, detail string) {
+// write answers with p as application/problem+json (RFC 9457). after is when to come again, where that is known.
+func (p problem) write(w http.ResponseWriter, cfg *Config, detail string, after time.Duration) {
 	body, _ := json.Marshal(struct { // texts and a number: it cannot fail
 		Type   string `json:"type"`
 		Title  string `json:"title"`
@@ -43,7 +44,8 @@ func (p problem) write(w http.ResponseWriter, cfg *Config, detail string) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Add("Link", "<"+cfg.ProblemDocs+p.name+`>; rel="describedby"`)
 	if p.retry {
-		h.Set("Retry-After", strconv.Itoa(int((cfg.RetryAfter+time.Second-1)/time.Second)))
+		after = cmp.Or(cfg.RetryAfter, after, defaultRetryAfter)
+		h.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
 	}
 	w.WriteHeader(p.status)
 	_, _ = w.Write(body) // the client may be gone

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -15,6 +18,8 @@ import (
 type stored struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header,omitempty"`
+	// Raw has the headers with a value that is not UTF-8, byte for byte: base64 in JSON.
+	Raw map[string][][]byte `json:"raw,omitempty"`
 	// NotKept: the request was carried out, but this is not its response, because that was streamed or too large.
 	NotKept bool `json:"not_kept,omitempty"`
 }
@@ -23,9 +28,9 @@ type stored struct {
 func (r *recorder) encode(keep []string) once.Result {
 	if !r.passed {
 		s := stored{Status: r.status, Header: http.Header{}}
-		for _, k := range keep {
-			if v := r.sent[k]; len(v) > 0 {
-				s.Header[k] = v
+		for k, v := range r.sent {
+			if len(v) > 0 && kept(k, keep) {
+				s.keep(k, v)
 			}
 		}
 		meta, err := json.Marshal(s)
@@ -39,6 +44,37 @@ func (r *recorder) encode(keep []string) once.Result {
 	}
 	meta, _ := json.Marshal(stored{Status: r.status, NotKept: true}) // a number and a boolean: it cannot fail
 	return once.Result{Meta: string(meta)}
+}
+
+// kept reports whether a header is kept. Whoever wrote it past Header.Set may have spelled it in another way.
+func kept(name string, keep []string) bool {
+	canonical := textproto.CanonicalMIMEHeaderKey(name)
+	if slices.Contains(neverHeaders, canonical) {
+		return false
+	}
+	for _, k := range keep {
+		if prefix, ok := strings.CutSuffix(k, "*"); canonical == k || ok && hasPrefixFold(canonical, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+func (s *stored) keep(name string, values []string) {
+	if !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+		s.Header[name] = values
+		return
+	}
+	if s.Raw == nil {
+		s.Raw = map[string][][]byte{}
+	}
+	for _, v := range values {
+		s.Raw[name] = append(s.Raw[name], []byte(v))
+	}
 }
 
 var errForeign = errors.New("httpkey: what is stored under this key is not a response of this package")
@@ -59,6 +95,12 @@ func (s stored) replay(w http.ResponseWriter, body []byte, replayedHeader string
 	h := w.Header()
 	for k, v := range s.Header {
 		h[k] = slices.Clone(v)
+	}
+	for k, v := range s.Raw {
+		h[k] = nil
+		for _, b := range v {
+			h[k] = append(h[k], string(b))
+		}
 	}
 	h.Set(replayedHeader, "true")
 	if bodyAllowed(s.Status) {

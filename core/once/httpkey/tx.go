@@ -3,7 +3,6 @@ package httpkey
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -25,46 +24,50 @@ func (c *call) serveTx() {
 		return
 	}
 	ctx, cancel, untie, _ := detach(c.r)
-	defer cancel(nil)
 	defer untie()
-	leave, err := c.m.gate.enter(ctx, c.key, c.fp, c.m.cfg.Keys.Wait)
-	if err != nil {
+	leave, kept, err := c.m.gate.enter(ctx, c.key, c.fp, c.m.cfg.Keys.Wait)
+	switch {
+	case err != nil:
+		cancel(nil)
 		c.refuseEarly(err)
-		return
+	case kept != nil:
+		cancel(nil)
+		c.answer(*kept)
+	default:
+		t := &txRun{
+			c: c, ctx: ctx, cancel: cancel, untie: untie, leave: leave,
+			work: make(chan *handlerRun), quit: make(chan struct{}), done: make(chan struct{}),
+		}
+		t.serve()
 	}
-	leave = sync.OnceFunc(leave)
-	defer leave() // also when the handler panics
+}
 
-	fate := Release
-	res, replayed, err := c.inTx(ctx, cancel, func(ctx context.Context) (once.Result, error) {
-		if !c.entered && !untie() { // the client left at this moment
-			return once.Result{}, errGone
-		}
-		fate = c.run(ctx, nil)
-		switch {
-		case c.again != nil:
-			return once.Result{}, c.again
-		case c.rec.tooLarge:
-			return once.Result{}, ErrResponseTooLarge
-		case fate == Release:
-			return once.Result{}, errReleased
-		}
-		res := c.rec.encode(c.m.cfg.KeepHeaders)
-		if s, err := decode(res); err != nil || s.NotKept { // its headers are too large
-			return once.Result{}, ErrResponseTooLarge
-		}
-		if fate == Keep {
-			return res, errKept
-		}
-		return res, nil
-	})
-	if errors.Is(err, errKept) {
-		// What the handler wrote is gone, and the key with it. Another may take it before us: then that one's response counts.
-		res, replayed, err = c.inTx(ctx, cancel, func(context.Context) (once.Result, error) {
-			return c.rec.encode(c.m.cfg.KeepHeaders), nil
-		})
+// handle runs the handler once in a transaction and decides what becomes of it.
+func (c *call) handle(ctx context.Context, untie func() bool) (once.Result, Fate, error) {
+	if !c.entered && !untie() { // the client left at this moment
+		return once.Result{}, Release, errGone
 	}
-	leave() // who waits need not wait for this client to read
+	fate := c.run(ctx, nil)
+	switch {
+	case c.again != nil:
+		return once.Result{}, fate, c.again
+	case c.rec.tooLarge:
+		return once.Result{}, fate, ErrResponseTooLarge
+	case fate == Release:
+		return once.Result{}, fate, errReleased
+	}
+	res := c.rec.encode(c.m.cfg.KeepHeaders)
+	if s, err := decode(res); err != nil || s.NotKept { // its headers are too large
+		return once.Result{}, fate, ErrResponseTooLarge
+	}
+	if fate == Keep {
+		return res, fate, errKept
+	}
+	return res, fate, nil
+}
+
+// answerTx answers when the transaction has ended.
+func (c *call) answerTx(ctx context.Context, res once.Result, replayed bool, fate Fate, err error) {
 	switch {
 	case err == nil && replayed:
 		c.answer(res)

@@ -140,7 +140,7 @@ type link struct {
 	cut Cut // of the COMMIT that is under way
 }
 
-// run forwards until the connection ends. A driver writes a COMMIT in one piece and alone, and waits for the answer, so
+// run forwards until the connection ends. A driver writes a COMMIT in one piece and waits for the answer, so
 // that pieces as they are read are enough.
 func (l *link) run() {
 	done := make(chan struct{})
@@ -220,6 +220,7 @@ func (l *link) answers() {
 // that says COMMIT.
 func isCommit(b []byte) bool {
 	const commit = "COMMIT"
+	b = afterCloses(b)
 	var text []byte
 	switch {
 	case len(b) > 5 && b[0] == 'Q' && int(binary.BigEndian.Uint32(b[1:5])) == len(b)-1:
@@ -230,4 +231,13 @@ func isCommit(b []byte) bool {
 		return false
 	}
 	return len(text) >= len(commit) && bytes.EqualFold(bytes.TrimSpace(text)[:len(commit)], []byte(commit))
+}
+
+// afterCloses skips COM_STMT_CLOSE of MySQL, which has no answer, so that a driver sends what follows at once.
+func afterCloses(b []byte) []byte {
+	const size = 4 + 1 + 4
+	for len(b) > size && b[0] == size-4 && b[1] == 0 && b[2] == 0 && b[4] == 0x19 {
+		b = b[size:]
+	}
+	return b
 }

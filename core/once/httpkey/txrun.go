@@ -1,0 +1,125 @@
+package httpkey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// errHung is why a request was answered without the store.
+var errHung = errors.New("httpkey: the database does not answer")
+
+// txRun is one request in the transaction form. The transaction has a goroutine of its own, because a database that hangs may hold a
+// statement, and a COMMIT above all, for longer than a client waits, whatever its context says. The handler runs in the goroutine
+// of the request, where its panics go to the server.
+type txRun struct {
+	c      *call
+	ctx    context.Context //nolint:containedctx // of this one request
+	cancel context.CancelCauseFunc
+	untie  func() bool
+	leave  func(*once.Result)
+
+	work chan *handlerRun // asks for a run of the handler
+	quit chan struct{}    // closed when the request was answered without the store: the handler is not run any more
+	done chan struct{}    // closed when the transaction has ended; what follows is then readable
+
+	res      once.Result
+	replayed bool
+	err      error
+	panicked any // of the Transactor or the store
+}
+
+// handlerRun is one run of the handler, within the transaction of ctx.
+type handlerRun struct {
+	ctx   context.Context //nolint:containedctx // of this one run
+	ended chan struct{} // closed when res and err are readable
+	res   once.Result
+	err   error
+}
+
+// serve waits for the transaction, runs the handler when it asks for it, and answers.
+func (t *txRun) serve() {
+	go t.transaction()
+	// Waiting for the lock of the key is no fault of the database.
+	patience := t.c.m.cfg.Keys.StoreTimeout + max(t.c.m.cfg.Keys.Wait, minLockWait)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	fate := Release
+	for {
+		select {
+		case run := <-t.work:
+			timer.Stop()
+			fate = t.handle(run)
+			patience = t.c.m.cfg.Keys.StoreTimeout
+			timer.Reset(patience)
+		case <-t.done:
+			if t.panicked != nil {
+				panic(t.panicked) //nolint:forbidigo // it is that of the Transactor, which goes on to the server
+			}
+			t.c.answerTx(t.ctx, t.res, t.replayed, fate, t.err)
+			return
+		case <-timer.C:
+			t.cancel(errHung)
+			close(t.quit)
+			t.c.refuse(storeUnavailable, safeAgain, fmt.Errorf("%w: %w within %s", once.ErrStore, errHung, patience))
+			return
+		}
+	}
+}
+
+// handle runs the handler. When it panics, the transaction ends before the panic goes on, so that the key is free.
+func (t *txRun) handle(run *handlerRun) (fate Fate) {
+	run.err = ErrPanicked
+	defer func() {
+		panicked := errors.Is(run.err, ErrPanicked)
+		close(run.ended)
+		if panicked {
+			select {
+			case <-t.done:
+			case <-time.After(t.c.m.cfg.Keys.StoreTimeout):
+				t.cancel(errHung)
+			}
+		}
+	}()
+	res, fate, err := t.c.handle(run.ctx, t.untie)
+	run.res, run.err = res, err
+	return fate
+}
+
+// transaction opens the transaction, and ends it as the handler's response says.
+func (t *txRun) transaction() {
+	defer close(t.done)
+	defer t.cancel(nil)
+	defer func() {
+		if t.err == nil && t.panicked == nil {
+			t.leave(&t.res) // who waits need not wait for this client to read
+		} else {
+			t.leave(nil)
+		}
+	}()
+	defer func() { t.panicked = recover() }()
+	t.err = errors.New("httpkey: the Transactor ended its goroutine")
+	res, replayed, err := t.c.inTx(t.ctx, t.cancel, t.ask)
+	if errors.Is(err, errKept) {
+		// What the handler wrote is gone, and the key with it. Another may take it before us: then that one's response counts.
+		res, replayed, err = t.c.inTx(t.ctx, t.cancel, func(context.Context) (once.Result, error) {
+			return t.c.rec.encode(t.c.m.cfg.KeepHeaders), nil
+		})
+	}
+	t.res, t.replayed, t.err = res, replayed, err
+}
+
+// ask has the handler run in the goroutine of the request.
+func (t *txRun) ask(ctx context.Context) (once.Result, error) {
+	run := &handlerRun{ctx: ctx, ended: make(chan struct{})}
+	select {
+	case t.work <- run:
+	case <-t.quit:
+		return once.Result{}, errHung
+	}
+	<-run.ended
+	return run.res, run.err
+}

@@ -35,7 +35,7 @@ type txRun struct {
 // handlerRun is one run of the handler, within the transaction of ctx.
 type handlerRun struct {
 	ctx   context.Context //nolint:containedctx // of this one run
-	ended chan struct{} // closed when res and err are readable
+	ended chan struct{}   // closed when res and err are readable
 	res   once.Result
 	err   error
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -37,6 +38,17 @@ type AtLeastOnceConfig struct {
 	Tenant   func(msg *message.Message) string
 	Observer *Observer
 	Logger   *slog.Logger
+
+	// MaxAttempts and MinAge say when a message is given up, as in Config: it has been run so often, and the first time so long ago. Then Middleware returns
+	// ErrParked, for the poison queue of Chain, and nothing is kept: a message that is delivered again has fresh attempts. A run that ended with the process
+	// counts; one that only waited for another copy never does. Negative: without limit, at any age.
+	MaxAttempts int
+	MinAge      time.Duration
+	// Classifier, RetryPause and MaxRetryPause are those of Config. A message that another copy holds is held for as long as its lease lasts, at most
+	// MaxRetryPause, before it is rejected.
+	Classifier    func(error) core.Class
+	RetryPause    time.Duration
+	MaxRetryPause time.Duration
 }
 
 // NewAtLeastOnce returns an AtLeastOnce, or every problem of cfg at once.
@@ -57,15 +69,20 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 	c := Config{
 		Consumer: cfg.Consumer, Publisher: cfg.Publisher, Handler: cfg.Handler, EventID: cfg.EventID, Tenant: cfg.Tenant,
 		Observer: cfg.Observer, Logger: cfg.Logger,
-	}.withDefaults()
+		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier, RetryPause: cfg.RetryPause, MaxRetryPause: cfg.MaxRetryPause,
+	}
+	if err := c.checkPauses("AtLeastOnceConfig"); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
 	return &AtLeastOnce{in: newInbox(c), runner: cfg.Runner}, nil
 }
 
 // Middleware runs the handler of a message unless its event is done. Put it where Chain puts an Inbox. The context of the message ends when the lease
-// is lost (the cause is once.ErrLeaseLost): the handler should stop then.
+// is lost (the cause is once.ErrLeaseLost): the handler should stop then. After a failure it pauses before it returns, as that of an Inbox does.
 //
-// Errors: those of the handler; ErrInvalidMessage; ErrInProgress, which wraps once.ErrInProgress, while another copy is being processed; and
-// once.ErrStore when the store cannot be asked, and the handler was not run.
+// Errors: those of the handler; ErrParked when it has failed too often, or with core.Permanent; ErrInvalidMessage; ErrInProgress, which wraps once.ErrInProgress,
+// while another copy is being processed; and once.ErrStore when the store cannot be asked, and the handler was not run.
 func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
@@ -76,36 +93,90 @@ func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			return nil, err
 		}
 		d := a.in.delivery(e, msg)
-		key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
-		_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+		wait, err := a.run(ctx, d, func(ctx context.Context) error {
 			msg.SetContext(ctx)
 			produced, err := h(msg)
 			if err != nil {
-				return once.Result{}, err
+				return err
 			}
-			return once.Result{}, a.in.produce(ctx, d, produced)
+			return a.in.produce(ctx, d, produced)
 		})
-		return nil, a.settle(d, replayed, err)
+		sleep(ctx, wait)
+		return nil, err
 	}
 }
 
-func (a *AtLeastOnce) settle(d delivery, replayed bool, err error) error {
-	switch {
-	case err == nil && replayed:
-		a.in.obs.Duplicate(d.told(0, nil))
-	case err == nil:
-		a.in.obs.Processed(d.told(0, nil))
-	case errors.Is(err, once.ErrAlreadyDone): // by another copy, when this one had lost its lease
-		a.in.obs.Duplicate(d.told(0, nil))
-		return nil
-	case errors.Is(err, once.ErrInProgress):
-		err = fmt.Errorf("%w (try again in %s): %w", ErrInProgress, once.RetryAfter(err).Round(time.Millisecond), err)
-		a.in.obs.InProgress(d.told(0, err))
-	case errors.Is(err, once.ErrInvalidKey):
-		err = fmt.Errorf("%w: %w", ErrInvalidMessage, err)
-		a.in.failed(d.told(0, err))
-	default:
-		a.in.failed(d.told(0, err))
+func (a *AtLeastOnce) run(ctx context.Context, d delivery, fn func(context.Context) error) (wait time.Duration, err error) {
+	e := d.info.Event
+	key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
+	attempt, ran, returned := 0, false, false
+	defer func() {
+		if !returned { // it panics, and goes on doing so
+			a.in.failed(d.told(attempt, errPanicked))
+			sleep(ctx, a.in.pauses.after(attempt))
+		}
+	}()
+	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+		this := once.AttemptOf(ctx)
+		attempt, ran = this.Number, true
+		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) { // each of them panicked, or died
+			this.Reset()
+			return once.Result{}, fmt.Errorf("%w: it was begun %d times and never ended", ErrParked, this.Number-1)
+		}
+		err := fn(ctx)
+		if err != nil {
+			err = a.failedAttempt(ctx, this, err)
+		}
+		return once.Result{}, err
+	})
+	returned = true
+	return a.settle(ctx, d, attempt, ran, replayed, err)
+}
+
+func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
+
+// failedAttempt says what a failure of the handler means for the attempts that count, and for the message.
+func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) error {
+	limit := a.in.cfg.MaxAttempts
+	switch class := a.in.judge(err); {
+	case class == core.ClassPermanent, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 && t.Number >= limit && a.oldEnough(t):
+		t.Reset()
+		return fmt.Errorf("%w (attempts: %d): %w", ErrParked, t.Number, err)
+	case class == core.ClassUnavailable, errors.Is(ctx.Err(), context.Canceled): // it was cut short, or is not the event's fault
+		t.Refund()
 	}
 	return err
 }
+
+func (a *AtLeastOnce) settle(ctx context.Context, d delivery, attempt int, ran, replayed bool, err error) (time.Duration, error) {
+	pauses := &a.in.pauses
+	switch {
+	case err == nil && replayed, errors.Is(err, once.ErrAlreadyDone): // by another copy, perhaps when this one had lost its lease
+		pauses.reset()
+		a.in.obs.Duplicate(d.told(0, nil))
+		return 0, nil
+	case err == nil:
+		pauses.reset()
+		a.in.obs.Processed(d.told(attempt, nil))
+		return 0, nil
+	case errors.Is(err, ErrParked):
+		return 0, a.in.parked(d.told(attempt, err))
+	case !ran && errors.Is(err, once.ErrInProgress):
+		after := once.RetryAfter(err)
+		err = fmt.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)
+		a.in.obs.InProgress(d.told(0, err))
+		return min(after, pauses.longest()), err
+	case errors.Is(err, once.ErrInvalidKey):
+		err = fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+		a.in.failed(d.told(0, err))
+		return 0, err
+	}
+	a.in.failed(d.told(attempt, err))
+	if !ran || errors.Is(err, once.ErrStore) || a.in.judge(err) == core.ClassUnavailable {
+		return pauses.outage(ctx), err
+	}
+	return pauses.after(attempt), err
+}
+
+// takesNoParked is for Chain.
+func (a *AtLeastOnce) takesNoParked() bool { return true }

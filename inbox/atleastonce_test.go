@@ -17,11 +17,11 @@ import (
 
 func newAtLeastOnce(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *inbox.AtLeastOnce {
 	t.Helper()
-	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore(), Lease: time.Minute, TTL: time.Hour})
+	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore(), Lease: time.Minute, TTL: time.Hour, Wait: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := inbox.AtLeastOnceConfig{Consumer: "search", Runner: runner, Handler: func(*message.Message) string { return "index" }}
+	cfg := inbox.AtLeastOnceConfig{Consumer: "search", Runner: runner, Handler: func(*message.Message) string { return "index" }, RetryPause: -1}
 	for _, fn := range set {
 		fn(&cfg)
 	}

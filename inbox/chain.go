@@ -13,7 +13,7 @@ type ChainConfig struct {
 	//
 	//	poison, err := middleware.PoisonQueueWithFilter(pub, "billing_poison", inbox.Final)
 	//
-	// Nil: none. Then Config.Park must be ParkAndAck, because a broker would deliver a parked message for ever.
+	// Nil: none. Then Inbox must be an *Inbox whose Config.Park is ParkAndAck, because a broker would deliver a parked message for ever.
 	Poison message.HandlerMiddleware
 	// Retry comes next, and sees each transaction as a whole:
 	//
@@ -24,18 +24,34 @@ type ChainConfig struct {
 	//
 	// Each of its attempts counts towards Config.MaxAttempts. Nil: none; the broker delivers again.
 	Retry message.HandlerMiddleware
-	// Inbox is innermost. Required.
-	Inbox *Inbox
+	// Inbox is innermost: an *Inbox or an *AtLeastOnce. Required.
+	Inbox Deduplicator
 }
+
+// Deduplicator is an *Inbox or an *AtLeastOnce.
+type Deduplicator interface {
+	Middleware(h message.HandlerFunc) message.HandlerFunc
+
+	// takesNoParked reports whether parked messages are returned as errors.
+	takesNoParked() bool
+}
+
+var (
+	_ Deduplicator = (*Inbox)(nil)
+	_ Deduplicator = (*AtLeastOnce)(nil)
+)
+
+// takesNoParked is for Chain.
+func (in *Inbox) takesNoParked() bool { return in.cfg.Park == ParkAndReturn }
 
 // Chain returns Poison(Retry(Inbox(handler))) as one middleware, because no other order works. Middleware that is added to the Router after
 // it runs inside of the transaction: it must neither repeat the handler nor hide its errors.
 func Chain(c ChainConfig) (message.HandlerMiddleware, error) {
-	if c.Inbox == nil {
+	if isNil(c.Inbox) {
 		return nil, errors.New("inbox: ChainConfig.Inbox is nil")
 	}
-	if c.Poison == nil && c.Inbox.cfg.Park == ParkAndReturn {
-		return nil, errors.New("inbox: ChainConfig.Poison is nil, so nobody takes parked messages from the broker: set it, or Config.Park to ParkAndAck")
+	if c.Poison == nil && c.Inbox.takesNoParked() {
+		return nil, errors.New("inbox: ChainConfig.Poison is nil, so nobody takes parked messages from the broker: set it, or Config.Park of an Inbox to ParkAndAck")
 	}
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		h = c.Inbox.Middleware(h)

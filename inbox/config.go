@@ -145,11 +145,8 @@ func (c Config) Validate() error {
 			bad("%s %s is negative", name, d)
 		}
 	}
-	if c.MaxRetryPause < 0 {
-		bad("MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", c.MaxRetryPause)
-	}
-	if c.RetryPause > c.MaxRetryPause && c.MaxRetryPause > 0 {
-		bad("RetryPause %s is longer than MaxRetryPause %s", c.RetryPause, c.MaxRetryPause)
+	if err := c.checkPauses("Config"); err != nil {
+		problems = append(problems, err)
 	}
 	switch {
 	case c.Retention <= 0:
@@ -160,6 +157,16 @@ func (c Config) Validate() error {
 			c.Retention, c.BrokerRetention, c.ReplayWindow)
 	}
 	return errors.Join(problems...)
+}
+
+func (c Config) checkPauses(name string) error {
+	switch {
+	case c.MaxRetryPause < 0:
+		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", name, c.MaxRetryPause)
+	case c.RetryPause > c.MaxRetryPause && c.MaxRetryPause > 0:
+		return fmt.Errorf("inbox: %s.RetryPause %s is longer than MaxRetryPause %s", name, c.RetryPause, c.MaxRetryPause)
+	}
+	return nil
 }
 
 func (c Config) withDefaults() Config {

@@ -20,7 +20,7 @@ var redisKey = once.Key{Scope: once.Scope("inbox", "mailer", "welcome"), Tenant:
 // redisRunner returns a runner over Redis whose leases are that long.
 func redisRunner(t testing.TB, store once.Store, lease time.Duration, obs *once.Observer) *once.Runner {
 	t.Helper()
-	r, err := once.New(once.Config{Store: store, Lease: lease, TTL: time.Hour, Observer: obs})
+	r, err := once.New(once.Config{Store: store, Wait: -1, Lease: lease, TTL: time.Hour, Observer: obs})
 	if err != nil {
 		t.Fatal(err)
 	}

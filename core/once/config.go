@@ -21,7 +21,8 @@ type Config struct {
 	TTL time.Duration
 	// MaxResult is the largest Result.Data, in bytes. Default: 1 MiB.
 	MaxResult int
-	// Wait is how long Do waits for somebody else who holds the key, before it returns ErrInProgress. Default: not at all.
+	// Wait is how long Do waits for somebody else who holds the key, before it returns ErrInProgress. Default: 5 s, so that a message which a broker delivers again
+	// and again while its holder works, or has died, does not spin; negative: not at all.
 	Wait time.Duration
 	// StoreTimeout bounds one question of Do whether the work is to be done, and one recording of an outcome, with its repetitions,
 	// which goes on when the caller's context has ended. It must be shorter than Lease. Default: 5 s, or half of a Lease that is not longer.
@@ -58,6 +59,7 @@ func (c Config) withDefaults() Config {
 	def(&c.TTL, 24*time.Hour)
 	def(&c.MaxResult, 1<<20)
 	def(&c.StoreTimeout, min(5*time.Second, c.Lease/2))
+	def(&c.Wait, 5*time.Second)
 	def(&c.CleanupInterval, 10*time.Minute)
 	def(&c.CleanupBatch, 1000)
 	return c
@@ -81,9 +83,6 @@ func (c Config) Validate() error {
 	}
 	if c.MaxResult < 0 {
 		bad("MaxResult %d is negative", c.MaxResult)
-	}
-	if c.Wait < 0 {
-		bad("Wait %s is negative", c.Wait)
 	}
 	if c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease {
 		bad("StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)

@@ -20,13 +20,13 @@ func TestConfigValidate(t *testing.T) {
 		t.Errorf("a short lease: %v", err)
 	}
 	bad := once.Config{
-		Lease: 2 * time.Hour, TTL: -1, MaxResult: -1, Wait: -1, StoreTimeout: 3 * time.Hour, Node: strings.Repeat("n", 129), CleanupInterval: -1, CleanupBatch: -1,
+		Lease: 2 * time.Hour, TTL: -1, MaxResult: -1, StoreTimeout: 3 * time.Hour, Node: strings.Repeat("n", 129), CleanupInterval: -1, CleanupBatch: -1,
 	}
 	_, err := once.New(bad)
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, field := range []string{"Store is", "Lease:", "TTL:", "MaxResult", "Wait", "StoreTimeout", "Node", "CleanupInterval", "CleanupBatch"} {
+	for _, field := range []string{"Store is", "Lease:", "TTL:", "MaxResult", "StoreTimeout", "Node", "CleanupInterval", "CleanupBatch"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%q does not name %s", err, field)
 		}

@@ -48,7 +48,7 @@ func (r *Runner) request(key Key, fp Fingerprint) Request {
 //
 // While fn runs, its lease is extended every third of it. When the lease is lost the context of fn ends, with the cause
 // ErrLeaseLost: fn should then stop, because another may have begun. ClaimOf gives fn the fence for systems that check one. When fn
-// returns an error or panics, the key is free at once. A crash between the effects of fn and the end of Do runs fn again after the lease:
+// returns an error or panics, the key is free at once. AttemptOf tells fn which attempt it is. A crash between the effects of fn and the end of Do runs fn again after the lease:
 // this form is at-least-once for effects that are not idempotent. DoTx and RunInTx are not.
 //
 // Errors: those of fn; ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with RetryAfter, ErrAbandoned and ErrStore before fn ran;
@@ -69,7 +69,8 @@ func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint, fn func(ctx co
 	if err != nil || got.State == Done {
 		return got.Result, err == nil, err
 	}
-	res, err = r.run(ctx, Claim{Key: key, Owner: req.Owner, Fence: got.Fence}, got.Attempt, held, fn)
+	attempt := &Attempt{Number: got.Attempt, Age: got.Age, left: got.Attempt}
+	res, err = r.run(ctx, Claim{Key: key, Owner: req.Owner, Fence: got.Fence}, attempt, held, fn)
 	return res, false, err
 }
 
@@ -149,18 +150,18 @@ func storeError(what string, key Key, err error) error {
 }
 
 // run runs fn under a lease and records how it ended.
-func (r *Runner) run(ctx context.Context, c Claim, attempt int, held time.Time, fn func(context.Context) (Result, error)) (res Result, err error) {
+func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.Time, fn func(context.Context) (Result, error)) (res Result, err error) {
 	start, finished := time.Now(), false
-	runCtx, cancel := context.WithCancelCause(context.WithValue(ctx, claimKey{}, c))
+	runCtx, cancel := context.WithCancelCause(context.WithValue(context.WithValue(ctx, claimKey{}, c), attemptKey{}, attempt))
 	stop := r.keepAlive(runCtx, cancel, c, held)
 	defer func() {
 		stop()
 		cancel(nil)
 		if !finished { // fn panicked, or called runtime.Goexit
-			_ = r.release(ctx, c)
+			_ = r.release(ctx, c, attempt)
 			err = errPanicked
 		}
-		r.obs.Ran(RunInfo{Key: c.Key, Form: FormLease, Attempt: attempt, Duration: time.Since(start), Err: err})
+		r.obs.Ran(RunInfo{Key: c.Key, Form: FormLease, Attempt: attempt.Number, Duration: time.Since(start), Err: err})
 	}()
 
 	res, err = fn(runCtx)
@@ -173,7 +174,7 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt int, held time.Time, 
 		if cause := context.Cause(runCtx); errors.Is(cause, ErrLeaseLost) {
 			err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
 		}
-		if rerr := r.release(ctx, c); rerr != nil && !errors.Is(err, ErrLeaseLost) {
+		if rerr := r.release(ctx, c, attempt); rerr != nil && !errors.Is(err, ErrLeaseLost) {
 			err = errors.Join(err, rerr)
 		}
 		return Result{}, err
@@ -187,7 +188,10 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt int, held time.Time, 
 
 var errPanicked = errors.New("once: the work panicked")
 
-func (r *Runner) release(ctx context.Context, c Claim) error {
+func (r *Runner) release(ctx context.Context, c Claim, a *Attempt) error {
+	if s, ok := r.cfg.Store.(AttemptStore); ok && a.left != a.Number {
+		return r.record(ctx, "release", c.Key, func(ctx context.Context) error { return s.ReleaseAttempts(ctx, c, a.left) })
+	}
 	return r.record(ctx, "release", c.Key, func(ctx context.Context) error { return r.cfg.Store.Release(ctx, c) })
 }
 

@@ -195,7 +195,7 @@ func TestDoRecordsAfterTheCallerLeft(t *testing.T) {
 func TestDoInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := outboxtest.NewOnceStore()
-		r := newRunner(t, once.Config{Store: s, Lease: 9 * time.Second})
+		r := newRunner(t, once.Config{Wait: -1, Store: s, Lease: 9 * time.Second})
 		patient := newRunner(t, once.Config{Store: s, Wait: time.Minute})
 		hasty := newRunner(t, once.Config{Store: s, Wait: 2 * time.Second})
 		var wg sync.WaitGroup
@@ -216,6 +216,11 @@ func TestDoInProgress(t *testing.T) {
 			t.Errorf("not waiting: %v, retry after %s", err, once.RetryAfter(err))
 		}
 		start := time.Now()
+		usual := newRunner(t, once.Config{Store: s})
+		if _, _, err := usual.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) || time.Since(start) != 5*time.Second {
+			t.Errorf("waiting by default: %v after %s", err, time.Since(start))
+		}
+		start = time.Now()
 		if _, _, err := hasty.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) || time.Since(start) != 2*time.Second {
 			t.Errorf("waiting two seconds: %v after %s", err, time.Since(start))
 		}

@@ -160,6 +160,8 @@ type Acquired struct {
 	Fence int64
 	// Attempt counts how often the key was acquired since it was new, this time included. Fresh only; 0 where a store does not count.
 	Attempt int
+	// Age is how long ago the key was acquired for the first time since it was new. Fresh only; 0 the first time and where a store does not know.
+	Age time.Duration
 	// TakenOver: an earlier holder disappeared without a word. Fresh only.
 	TakenOver bool
 	// Result of the work. Done only.

@@ -20,8 +20,8 @@ type OnceStore struct {
 }
 
 var (
-	_ once.Store   = (*OnceStore)(nil)
-	_ once.TxStore = (*OnceStore)(nil)
+	_ once.AttemptStore = (*OnceStore)(nil)
+	_ once.TxStore      = (*OnceStore)(nil)
 )
 
 // onceRow is one key.
@@ -30,6 +30,7 @@ type onceRow struct {
 	claim       once.Claim
 	fingerprint once.Fingerprint
 	attempts    int
+	since       time.Time // of the first of them
 	leaseUntil  time.Time
 	expiresAt   time.Time
 	result      once.Result
@@ -92,7 +93,7 @@ func (s *OnceStore) Extend(ctx context.Context, c once.Claim, lease time.Duratio
 	return s.alone(ctx, c.Key, func(now time.Time) error {
 		row := s.rows[c.Key]
 		if row == nil { // forgotten, so nobody took it
-			row = &onceRow{status: onceHeld, claim: c, attempts: 1, expiresAt: now.Add(lease + once.ForgottenTTL)}
+			row = &onceRow{status: onceHeld, claim: c, attempts: 1, since: now, expiresAt: now.Add(lease + once.ForgottenTTL)}
 			s.rows[c.Key] = row
 		}
 		if row.claim != c || row.status != onceHeld {
@@ -129,6 +130,17 @@ func (s *OnceStore) Release(ctx context.Context, c once.Claim) error {
 		row, err := s.held(c, onceFree)
 		if row != nil {
 			row.status = onceFree
+		}
+		return err
+	})
+}
+
+// ReleaseAttempts implements once.AttemptStore.
+func (s *OnceStore) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int) error {
+	return s.alone(ctx, c.Key, func(time.Time) error {
+		row, err := s.held(c, onceFree)
+		if row != nil {
+			row.status, row.attempts = onceFree, attempts
 		}
 		return err
 	})
@@ -199,8 +211,13 @@ func (s *OnceStore) decide(req once.Request, now time.Time) (got once.Acquired, 
 			}
 		}
 	}
+	since := now
+	if got.Attempt > 1 {
+		since = old.since
+		got.Age = now.Sub(since)
+	}
 	return got, &onceRow{
-		claim: once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, fingerprint: fp, attempts: got.Attempt,
+		claim: once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, fingerprint: fp, attempts: got.Attempt, since: since,
 	}
 }
 

@@ -40,6 +40,7 @@ func TestOnceStore(t *testing.T, h OnceHarness) {
 		{"Stale", onceStaleCases()},
 		{"Claim", onceClaimCases()},
 		{"Forgotten", onceForgottenCases()},
+		{"Attempts", onceAttemptCases()},
 		{"Result", onceResultCases()},
 		{"Expiry", onceExpiryCases()},
 		{"Keys", onceKeyCases()},

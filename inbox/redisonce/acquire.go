@@ -53,7 +53,7 @@ func (s *Store) acquire(ctx context.Context, req once.Request) (once.Acquired, e
 	switch r.word() {
 	case "fresh":
 		if c := claim(r); c.Fence > 0 {
-			return once.Acquired{State: once.Fresh, Fence: c.Fence, Attempt: int(r.number(2)), TakenOver: r.number(3) == 1}, nil
+			return once.Acquired{State: once.Fresh, Fence: c.Fence, Attempt: int(r.number(2)), TakenOver: r.number(3) == 1, Age: time.Duration(r.number(4)) * time.Microsecond}, nil
 		}
 	case "in_progress":
 		return once.Acquired{State: once.InProgress, RetryAfter: time.Duration(r.number(1)) * time.Microsecond}, nil

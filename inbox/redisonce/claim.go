@@ -30,6 +30,11 @@ func (s *Store) Release(ctx context.Context, c once.Claim) error {
 	return s.change(ctx, "release", releaseScript, c, false)
 }
 
+// ReleaseAttempts implements once.AttemptStore.
+func (s *Store) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int) error {
+	return s.change(ctx, "release", releaseScript, c, false, attempts)
+}
+
 // change runs a script that needs the claim. A claim of Config.FailOpen is none: there is nothing to change.
 func (s *Store) change(ctx context.Context, what string, script *redis.Script, c once.Claim, confirm bool, args ...any) error {
 	if c.Fence == 0 && s.cfg.FailOpen != nil {

@@ -110,6 +110,7 @@ func (info) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (info) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
 func (f info) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error { return f(cmd.(*redis.StringCmd)) }
 }

@@ -23,6 +23,7 @@ func (f fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		return f(ctx, cmd)
 	}
 }
+
 func (f fake) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {

@@ -25,7 +25,7 @@ type Store struct {
 	cfg    Config
 }
 
-var _ once.Store = (*Store)(nil)
+var _ once.AttemptStore = (*Store)(nil)
 
 // New returns a Store, or every problem of cfg at once. It asks the server for its eviction policy, for at most two seconds, and logs a warning when that may
 // throw keys away, or when the server does not say. It does not fail because of the server: call Check for that.

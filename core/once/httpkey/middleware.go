@@ -31,7 +31,11 @@ func New(cfg Config) (*Middleware, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	runner, err := once.New(cfg.Keys)
+	keys := cfg.Keys
+	if keys.Wait == 0 { // not at all, which is not the default of package once
+		keys.Wait = -1
+	}
+	runner, err := once.New(keys)
 	if err != nil {
 		return nil, err
 	}

@@ -117,6 +117,7 @@ type row struct {
 	fingerprint []byte
 	leaseLeft   int64 // microseconds
 	expiresLeft int64
+	createdLeft int64
 	result      once.Result
 }
 
@@ -143,7 +144,7 @@ func (s *Store) see(ctx context.Context, q querier, take string, req once.Reques
 	if err != nil || got.State != once.Fresh {
 		return got, err
 	}
-	args := append([]any{fingerprintArg(fp), req.Owner, got.Attempt}, times...)
+	args := append([]any{fingerprintArg(fp), req.Owner, got.Attempt, got.Attempt}, times...)
 	n, err := q.Exec(ctx, s.sql[take], append(args, req.Key.Scope, req.Key.Tenant, req.Key.ID)...)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%w: the row of the key was not there any more", core.ErrTxAborted)
@@ -153,7 +154,7 @@ func (s *Store) see(ctx context.Context, q querier, take string, req once.Reques
 
 func (s *Store) read(ctx context.Context, q querier, name string, key once.Key) (r row, found bool, err error) {
 	found, err = queryRow(ctx, q, s.sql[name], []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence, &r.attempts, &r.fingerprint,
-		&r.leaseLeft, &r.expiresLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
+		&r.leaseLeft, &r.expiresLeft, &r.createdLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
 	return r, found, err
 }
 
@@ -177,6 +178,7 @@ func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) 
 		fresh.Attempt = 1
 		return fresh, req.Fingerprint, nil
 	case r.status == statusFree:
+		fresh.Age = r.age(fresh.Attempt)
 		return fresh, req.Fingerprint, nil
 	case !stored.Matches(req.Fingerprint):
 		return once.Acquired{State: once.Mismatch}, stored, nil
@@ -187,11 +189,19 @@ func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) 
 	case req.RefuseStale:
 		return once.Acquired{State: once.Abandoned}, stored, nil
 	}
-	fresh.TakenOver = true
+	fresh.TakenOver, fresh.Age = true, r.age(fresh.Attempt)
 	if !req.Fingerprint.IsZero() {
 		stored = req.Fingerprint
 	}
 	return fresh, stored, nil
+}
+
+// age is how long ago the first of the attempts began.
+func (r *row) age(attempt int) time.Duration {
+	if attempt <= 1 {
+		return 0
+	}
+	return time.Duration(max(-r.createdLeft, 0)) * time.Microsecond
 }
 
 func fingerprintArg(f once.Fingerprint) any {

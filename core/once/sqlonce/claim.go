@@ -58,8 +58,17 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 
 // Release implements once.Store.
 func (s *Store) Release(ctx context.Context, c once.Claim) error {
+	return s.release(ctx, "release", c)
+}
+
+// ReleaseAttempts implements once.AttemptStore.
+func (s *Store) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int) error {
+	return s.release(ctx, "release_attempts", c, attempts)
+}
+
+func (s *Store) release(ctx context.Context, name string, c once.Claim, args ...any) error {
 	return s.single(ctx, "release", func(q querier) error {
-		found, err := s.change(ctx, q, "release", statusFree, c)
+		found, err := s.change(ctx, q, name, statusFree, c, args...)
 		if err == nil && !found {
 			err = once.ErrLeaseLost
 		}

@@ -40,8 +40,8 @@ type Store struct {
 }
 
 var (
-	_ once.Store   = (*Store)(nil)
-	_ once.TxStore = (*Store)(nil)
+	_ once.AttemptStore = (*Store)(nil)
+	_ once.TxStore      = (*Store)(nil)
 )
 
 // New returns the Store for the tables in db. It asks the database for its dialect if cfg does not name it, within ten seconds, and is

@@ -29,8 +29,12 @@ if state then
     end
   end
 end
+local since = string.format('%.0f', now)
+if tonumber(attempt) > 1 and held[10] then
+  since = held[10]
+end
 number = string.format('%.0f', number)
 redis.call('HSET', key, 'state', 'held', 'owner', ARGV[1], 'fence', number, 'fingerprint', fingerprint,
-  'attempt', attempt, 'until', string.format('%.0f', now + lease), 'ttl', ARGV[5], 'call', ARGV[2], 'taken', taken)
+  'attempt', attempt, 'until', string.format('%.0f', now + lease), 'ttl', ARGV[5], 'call', ARGV[2], 'taken', taken, 'since', since)
 redis.call('PEXPIRE', key, math.ceil(lease / 1000) + ARGV[5])
-return {'fresh', number, attempt, taken}
+return {'fresh', number, attempt, taken, now - since}

@@ -1,4 +1,4 @@
--- ARGV: owner, fence
+-- ARGV: owner, fence, and how many attempts count if that changes
 if state == 'done' then
   return {'done'}
 end
@@ -8,6 +8,9 @@ end
 if state == 'held' then
   redis.call('HDEL', key, 'until', 'call', 'taken')
   redis.call('HSET', key, 'state', 'free')
+  if ARGV[3] then
+    redis.call('HSET', key, 'attempt', ARGV[3])
+  end
   redis.call('PEXPIRE', key, ttl)
 end
 return {'ok'}

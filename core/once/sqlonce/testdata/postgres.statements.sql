@@ -23,22 +23,25 @@ INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, stat
 INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, $4, $5, 2, 1, 1, statement_timestamp(), statement_timestamp(), NULL, statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
 
 -- look
-SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3
+SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, (extract(epoch from created_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3
 
 -- release
 UPDATE "app"."idempotency_key" SET status = 0, lease_until = NULL, updated_at = statement_timestamp() WHERE scope = $1 AND tenant = $2 AND id = $3 AND owner = $4 AND fence = $5 AND status = 1
+
+-- release_attempts
+UPDATE "app"."idempotency_key" SET status = 0, attempts = $1, lease_until = NULL, updated_at = statement_timestamp() WHERE scope = $2 AND tenant = $3 AND id = $4 AND owner = $5 AND fence = $6 AND status = 1
 
 -- release_tx
 UPDATE "app"."idempotency_key" SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp() WHERE scope = $1 AND tenant = $2 AND id = $3 AND owner = $4 AND fence = $5 AND status = 2
 
 -- see
-SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3 FOR UPDATE
+SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, (extract(epoch from created_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3 FOR UPDATE
 
 -- take
-UPDATE "app"."idempotency_key" SET fingerprint = $1, owner = $2, fence = fence + 1, attempts = $3, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp(), status = 1, lease_until = statement_timestamp() + $4::bigint * interval '1 microsecond', done_at = NULL, expires_at = statement_timestamp() + $5::bigint * interval '1 microsecond' WHERE scope = $6 AND tenant = $7 AND id = $8
+UPDATE "app"."idempotency_key" SET fingerprint = $1, owner = $2, fence = fence + 1, attempts = $3, created_at = CASE WHEN $4 = 1 THEN statement_timestamp() ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp(), status = 1, lease_until = statement_timestamp() + $5::bigint * interval '1 microsecond', done_at = NULL, expires_at = statement_timestamp() + $6::bigint * interval '1 microsecond' WHERE scope = $7 AND tenant = $8 AND id = $9
 
 -- take_tx
-UPDATE "app"."idempotency_key" SET fingerprint = $1, owner = $2, fence = fence + 1, attempts = $3, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp(), status = 2, lease_until = NULL, done_at = statement_timestamp(), expires_at = statement_timestamp() + $4::bigint * interval '1 microsecond' WHERE scope = $5 AND tenant = $6 AND id = $7
+UPDATE "app"."idempotency_key" SET fingerprint = $1, owner = $2, fence = fence + 1, attempts = $3, created_at = CASE WHEN $4 = 1 THEN statement_timestamp() ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp(), status = 2, lease_until = NULL, done_at = statement_timestamp(), expires_at = statement_timestamp() + $5::bigint * interval '1 microsecond' WHERE scope = $6 AND tenant = $7 AND id = $8
 
 -- who
 SELECT status, owner, fence FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3

@@ -1,0 +1,161 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+// leased is an AtLeastOnce behind a poison queue, and what its observer heard.
+type leased struct {
+	t      *testing.T
+	store  *outboxtest.OnceStore
+	h      func(message.HandlerFunc) message.HandlerFunc
+	heard  map[string]int
+	poison []string
+}
+
+func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
+	t.Helper()
+	l := &leased{t: t, store: outboxtest.NewOnceStore(), heard: map[string]int{}}
+	runner, err := once.New(once.Config{Store: l.store, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hear := func(name string) func(inbox.Info) { return func(inbox.Info) { l.heard[name]++ } }
+	a := newAtLeastOnce(t, append(set, func(c *inbox.AtLeastOnceConfig) {
+		c.Runner, c.RetryPause = runner, 0
+		c.Observer = &inbox.Observer{Failed: hear("failed"), Parked: hear("parked"), InProgress: hear("in progress"), Processed: hear("processed")}
+	})...)
+	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: a}); err == nil {
+		t.Error("a chain that delivers what is given up for ever was accepted")
+	}
+	poison := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			out, err := h(msg)
+			if inbox.Final(err) {
+				l.poison = append(l.poison, msg.Metadata.Get(core.HeaderEventID))
+				return nil, nil
+			}
+			return out, err
+		}
+	}
+	if l.h, err = inbox.Chain(inbox.ChainConfig{Poison: poison, Inbox: a}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// redeliver delivers a message until it is acknowledged, as a broker does: at once. A panic of the handler is a rejection.
+func (l *leased) redeliver(h message.HandlerFunc, id string) (deliveries int) {
+	l.t.Helper()
+	for acked := false; !acked; {
+		deliveries++
+		func() {
+			defer func() { _ = recover() }()
+			_, err := l.h(h)(event(l.t.Context(), id))
+			acked = err == nil
+		}()
+	}
+	return deliveries
+}
+
+// Redeliveries of what a process held that died do not spin, do not count, and run it when the lease has ended.
+func TestAtLeastOnceAfterACrashedHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
+		key := once.Key{Scope: once.Scope("inbox", "search", "index"), ID: "e"}
+		if _, err := l.store.Acquire(t.Context(), once.Request{Key: key, Owner: "dead", Lease: 30 * time.Second, TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		start, runs := time.Now(), 0
+		deliveries := l.redeliver(func(*message.Message) ([]*message.Message, error) { runs++; return nil, nil }, "e")
+		if took := time.Since(start); deliveries > 4 || took < 30*time.Second || took > 31*time.Second {
+			t.Errorf("%d deliveries in %s", deliveries, took)
+		}
+		if runs != 1 || len(l.poison) != 0 {
+			t.Errorf("%d runs, poison queue %v, heard %v", runs, l.poison, l.heard)
+		}
+	})
+}
+
+// What keeps failing is handed to the poison queue when it was run MaxAttempts times and is MinAge old, and begins anew when it comes back.
+func TestAtLeastOnceGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeased(t)
+		for range 2 {
+			start, runs := time.Now(), 0
+			l.redeliver(func(*message.Message) ([]*message.Message, error) { runs++; return nil, errHandler }, "e")
+			if took := time.Since(start); took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+inbox.DefaultMaxRetryPause || runs < inbox.DefaultMaxAttempts || runs > 75 {
+				t.Errorf("%d runs in %s", runs, took)
+			}
+		}
+		if len(l.poison) != 2 || l.heard["parked"] != 2 {
+			t.Errorf("poison queue %v, heard %v", l.poison, l.heard)
+		}
+		if n := l.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errHandler) }, "permanent"); n != 1 || len(l.poison) != 3 {
+			t.Errorf("permanent: %d deliveries, poison queue %v", n, l.poison)
+		}
+		if n := l.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, nil }, "e"); n != 1 || l.heard["processed"] != 1 {
+			t.Errorf("mended: %d deliveries, heard %v", n, l.heard)
+		}
+	})
+}
+
+// An outage spends no attempt, however long it takes.
+func TestAtLeastOnceOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
+		end := time.Now().Add(10 * time.Minute)
+		calls := 0
+		deliveries := l.redeliver(func(*message.Message) ([]*message.Message, error) {
+			if calls++; time.Now().Before(end) {
+				return nil, core.Unavailable(errHandler)
+			} else if time.Since(end) > time.Minute {
+				return nil, nil
+			}
+			if calls%2 == 0 { // one attempt of its own between outages
+				return nil, core.Unavailable(errHandler)
+			}
+			return nil, nil
+		}, "e")
+		if len(l.poison) != 0 || deliveries > 140 {
+			t.Errorf("%d deliveries, poison queue %v", deliveries, l.poison)
+		}
+		for range 5 { // shutting down
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, err := l.h(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, errHandler })(event(ctx, "f"))
+			if !errors.Is(err, errHandler) && !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		}
+		if len(l.poison) != 0 {
+			t.Errorf("shutting down: poison queue %v", l.poison)
+		}
+	})
+}
+
+// A panic is told, counts, and does not spin; what always panics is given up before it is run once more.
+func TestAtLeastOncePanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 3, -1 })
+		start, runs := time.Now(), 0
+		deliveries := l.redeliver(func(*message.Message) ([]*message.Message, error) { runs++; panic("boom") }, "e")
+		if runs != 3 || deliveries != 4 || l.heard["failed"] != 3 || len(l.poison) != 1 {
+			t.Errorf("%d runs, %d deliveries, heard %v, poison queue %v", runs, deliveries, l.heard, l.poison)
+		}
+		if took := time.Since(start); took < 350*time.Millisecond {
+			t.Errorf("in %s", took)
+		}
+	})
+}

@@ -40,9 +40,14 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	if has(cb.Create(), commit) {
 		create, update, remove = create.Before(commit), update.Before(commit), remove.Before(commit)
 	}
-	add(create.Register(name("capture"), o.captureCreate))
-	add(update.Register(name("capture"), o.captureUpdate))
-	add(remove.Register(name("capture"), o.captureDelete))
+	add(create.Register(name("capture"), o.capture))
+	add(update.Register(name("capture"), o.capture))
+	add(remove.Register(name("capture"), o.capture))
+
+	// Just before the statement: after hooks and associations that come first.
+	add(cb.Create().After("gorm:save_before_associations").Before("gorm:create").Register(name("prepare"), o.prepareCreate))
+	add(cb.Update().After("gorm:save_before_associations").Before("gorm:update").Register(name("prepare"), o.prepareUpdate))
+	add(cb.Delete().After("gorm:delete_before_associations").Before("gorm:delete").Register(name("prepare"), o.prepareDelete))
 
 	add(cb.Query().After("*").Register(name("observe"), o.observe))
 	add(cb.Row().After("*").Register(name("observe"), o.observe))
@@ -108,11 +113,19 @@ func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
 // is executed.
 func (o *Outbox) requireTransaction(db *gorm.DB) {
 	stmt := db.Statement
-	if db.Error != nil || db.DryRun || stmt.Schema == nil || inTransaction(stmt.ConnPool) {
+	if db.Error != nil || db.DryRun || stmt.Schema == nil {
 		return
 	}
-	typ := stmt.Schema.ModelType
-	if o.mappers.of(typ) != nil || (o.hasRecorder(typ) && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
+	o.noteAssociation(stmt)
+	if inTransaction(stmt.ConnPool) {
+		return
+	}
+	has, err := o.hasRecorder(stmt.Schema)
+	if err != nil {
+		_ = db.AddError(err)
+		return
+	}
+	if o.mappers.of(stmt.Schema.ModelType) != nil || (has && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
 		_ = db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off", ErrNoTransaction, stmt.Schema.Table))
 	}
 }

@@ -5,152 +5,219 @@ import (
 	"reflect"
 
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-func (o *Outbox) captureCreate(db *gorm.DB) {
-	op := core.OpCreate
-	if _, ok := db.Statement.Clauses["ON CONFLICT"]; ok {
-		op = core.OpUpsert
-	}
-	o.capture(db, op)
-}
-
-func (o *Outbox) captureUpdate(db *gorm.DB) { o.capture(db, core.OpUpdate) }
-
-func (o *Outbox) captureDelete(db *gorm.DB) { o.capture(db, core.OpDelete) }
-
 // capture writes the events of a statement that was executed. It does not matter whether the statement skips hooks: GORM's
 // Save does so for the insert it ends in.
-func (o *Outbox) capture(db *gorm.DB, op core.Op) {
+func (o *Outbox) capture(db *gorm.DB) {
 	o.observe(db)
-	stmt := db.Statement
-	if db.Error != nil || db.DryRun || stmt.Schema == nil || db.RowsAffected == 0 {
+	v, ok := db.Statement.Settings.LoadAndDelete(statementKey{o, db.Statement})
+	if !ok || db.Error != nil {
 		return
 	}
-	c := capture{ob: o, db: db, op: op, mappers: o.mappers.of(stmt.Schema.ModelType)}
-	if c.mappers == nil && !o.hasRecorder(stmt.Schema.ModelType) {
-		return
-	}
-	if err := c.run(); err != nil {
+	s := v.(*statement)
+	if err := s.capture(); err != nil {
 		_ = db.AddError(err)
 	}
 }
 
-// capture is the work on one statement.
-type capture struct {
-	ob      *Outbox
-	db      *gorm.DB
-	op      core.Op
-	mappers []mapper
-	tx      core.Tx
-	session *gorm.DB // of the transaction, for mappers
-	events  []core.Event
-	settle  []func(core.Outcome)
-}
-
-func (c *capture) run() (err error) {
+func (s *statement) capture() (err error) {
 	defer func() {
 		if err != nil {
-			c.settleAll(core.RolledBack)
+			s.settleAll(core.RolledBack)
 		}
 	}()
-	known := false // whether the statement told what it changed
-	var lastKey string
-	eachElement(c.db.Statement.ReflectValue, func(model reflect.Value) {
-		if err != nil {
-			return
+	if s.db.RowsAffected == 0 {
+		if found, err := s.foundUnchanged(); err != nil || !found {
+			return err
 		}
-		key, keyed, kerr := keyOf(c.db.Statement.Context, c.db.Statement.Schema, model)
-		if kerr != nil {
-			err = kerr
-			return
-		}
-		if keyed && key == "" && c.doNothing() {
-			known = true // this element was there already
-			return
-		}
-		if key != "" || c.keylessModel(model) {
-			known, lastKey = true, key
-			err = c.mapped(model, key)
-		}
-		if err == nil {
-			if r, ok := recorderOf(model); ok {
-				err = c.recorded(r, model, key, keyed)
-			}
-		}
-	})
-	if err != nil {
+	}
+	if err := s.count(); err != nil {
 		return err
 	}
-	if r, ok := destRecorder(c.db.Statement); ok {
-		if err := c.recorded(r, reflect.ValueOf(c.db.Statement.Dest), lastKey, true); err != nil {
+	if s.replaced {
+		if err := s.collectReplaced(); err != nil {
 			return err
 		}
 	}
-	if !known && c.mappers != nil {
-		if err := c.ob.keyless(c.db, c.op); err != nil {
+	if s.rows != nil && s.mappers != nil {
+		if err := s.mapRows(); err != nil {
 			return err
 		}
 	}
-	return c.publish()
+	var key string
+	for i := range s.elements {
+		if key, err = s.captureElement(&s.elements[i]); err != nil {
+			return err
+		}
+	}
+	if s.dest != nil {
+		if len(s.elements) != 1 || s.slice {
+			key = s.oneRow()
+		}
+		if err := s.recorded(s.dest, reflect.ValueOf(s.db.Statement.Dest), key); err != nil {
+			return err
+		}
+	}
+	return s.publish()
 }
 
-// keylessModel reports whether an insert stored a model that has no primary key at all: then it is all there is to know.
-func (c *capture) keylessModel(model reflect.Value) bool {
-	s := c.db.Statement.Schema
-	return len(s.PrimaryFields) == 0 && model.Type().Elem() == s.ModelType && (c.op == core.OpCreate || c.op == core.OpUpsert)
+// foundUnchanged is asked about an update that changed nothing. MySQL and MariaDB count the rows that had other values before, the
+// other databases those that were found: when the row is there, the update of one model by its key counts everywhere.
+func (s *statement) foundUnchanged() (bool, error) {
+	if s.rows != nil {
+		return s.expect < 0 && len(s.rows.models) > 0, nil // they are locked: the statement found them
+	}
+	if !s.exists || s.mappers == nil && !anyRecorded(s.db.Statement) {
+		return false, nil
+	}
+	rows, err := s.lockRows(s.keyCondition([]reflect.Value{s.elements[0].model}), 1)
+	if err != nil || len(rows.models) == 0 {
+		return false, err
+	}
+	s.db.RowsAffected = 1
+	if s.db.Statement.Result != nil {
+		s.db.Statement.Result.RowsAffected = 1
+	}
+	return true, nil
 }
 
-func (c *capture) doNothing() bool {
-	oc, ok := c.db.Statement.Clauses["ON CONFLICT"].Expression.(clause.OnConflict)
-	return ok && oc.DoNothing
+// count compares the rows that were affected with those that would be reported.
+func (s *statement) count() error {
+	if s.expect < 0 || s.db.RowsAffected == int64(s.expect) {
+		return nil
+	}
+	why := s.unknown(fmt.Sprintf("changed %d rows of %d, and does not say which", s.db.RowsAffected, s.expect))
+	if s.mappers != nil {
+		if !s.ob.cfg.AllowKeyless {
+			return why
+		}
+		s.giveUp()
+	}
+	s.doubt = why // of what is recorded
+	return nil
+}
+
+// collectReplaced takes the models that RETURNING has put in place of the elements.
+func (s *statement) collectReplaced() (err error) {
+	op := s.op
+	s.elements = nil
+	eachElement(s.db.Statement.ReflectValue, func(model reflect.Value) {
+		e := element{model: model, op: op}
+		e.recorder, _ = recorderOf(model)
+		s.elements = append(s.elements, e)
+	})
+	return err
+}
+
+// captureElement collects the events of one model and returns its key.
+func (s *statement) captureElement(e *element) (string, error) {
+	stmt := s.db.Statement
+	key, keyed, err := keyOf(stmt.Context, stmt.Schema, e.model)
+	if err != nil {
+		return "", err
+	}
+	if s.rows != nil {
+		_, changed := s.rows.byKey[key]
+		if key == "" {
+			key = s.oneRow()
+		} else if !changed {
+			return key, nil
+		}
+	}
+	if e.skip {
+		return key, nil
+	}
+	if keyed && key == "" && s.doubt == nil && s.rows == nil {
+		s.doubt = s.unknown("left a model without a key")
+		if s.mappers != nil && !s.ob.cfg.AllowKeyless {
+			return "", s.doubt
+		}
+	}
+	if s.mappers != nil && s.rows == nil && !e.same && s.doubt == nil {
+		if err := s.mapped(e.op, e.model, key); err != nil {
+			return "", err
+		}
+	}
+	return key, s.recorded(e.recorder, e.model, key)
+}
+
+// oneRow returns the key of the row that was resolved, if it is one.
+func (s *statement) oneRow() string {
+	if s.rows != nil && len(s.rows.byKey) == 1 {
+		for key := range s.rows.byKey {
+			return key
+		}
+	}
+	return ""
+}
+
+// mapRows shows the rows that were resolved to the On functions.
+func (s *statement) mapRows() error {
+	if s.op == core.OpUpdate {
+		if err := s.readAgain(); err != nil {
+			return err
+		}
+	}
+	stmt := s.db.Statement
+	for _, m := range s.rows.models {
+		key, _, err := keyOf(stmt.Context, stmt.Schema, m)
+		if err != nil {
+			return err
+		}
+		if err := s.mapped(s.op, m, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mapped collects what the On functions make of a model.
-func (c *capture) mapped(model reflect.Value, key string) error {
-	if c.mappers == nil || model.Type().Elem() != c.db.Statement.Schema.ModelType {
+func (s *statement) mapped(op core.Op, model reflect.Value, key string) error {
+	if model.Type().Elem() != s.db.Statement.Schema.ModelType {
 		return nil
 	}
-	if err := c.begin(); err != nil {
+	if err := s.begin(); err != nil {
 		return err
 	}
-	ctx := contextWith(c.db.Statement.Context, c.session, c.tx)
-	for _, fn := range c.mappers {
-		events, err := fn(ctx, c.op, model.Interface())
+	ctx := contextWith(s.db.Statement.Context, s.session, s.tx)
+	for _, fn := range s.mappers {
+		events, err := fn(ctx, op, model.Interface())
 		if err != nil {
 			return err
 		}
-		c.add(events, model, key)
+		s.add(events, model, key)
 	}
 	return nil
 }
 
 // recorded takes over the events that a model has recorded.
-func (c *capture) recorded(r *core.Recorder, model reflect.Value, key string, keyed bool) error {
+func (s *statement) recorded(r *core.Recorder, model reflect.Value, key string) error {
+	if r == nil {
+		return nil
+	}
 	events, settle, err := r.HandOver()
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	c.settle = append(c.settle, settle)
-	if err := c.begin(); err != nil {
+	s.settle = append(s.settle, settle)
+	if err := s.begin(); err != nil {
 		return err
 	}
-	if keyed && key == "" {
-		for _, e := range events {
-			if e.AggregateID == "" {
-				return fmt.Errorf("%w: event %q was recorded on a %s whose primary key is not known: set AggregateID",
-					ErrNoAggregateID, e.Type, c.db.Statement.Schema.Table)
-			}
-		}
+	if s.doubt != nil && (s.rows == nil || key == "") && !s.selfNamed(events) {
+		return fmt.Errorf("event %q was recorded on a model, and: %w", events[0].Type, s.doubt)
 	}
-	c.add(events, model, key)
+	if key == "" && len(s.db.Statement.Schema.PrimaryFields) > 0 && !s.selfNamed(events) {
+		return fmt.Errorf("%w: event %q was recorded on a %s whose primary key is not known: set AggregateID",
+			ErrNoAggregateID, events[0].Type, s.db.Statement.Schema.Table)
+	}
+	s.add(events, model, key)
 	return nil
 }
 
-func (c *capture) add(events []core.Event, model reflect.Value, key string) {
+func (s *statement) add(events []core.Event, model reflect.Value, key string) {
 	for _, e := range events {
 		if e.AggregateID == "" {
 			e.AggregateID = key
@@ -160,52 +227,38 @@ func (c *capture) add(events []core.Event, model reflect.Value, key string) {
 				e.AggregateType = t.AggregateType()
 			}
 		}
-		c.events = append(c.events, e)
+		s.events = append(s.events, e)
 	}
 }
 
 // begin finds the transaction, once.
-func (c *capture) begin() (err error) {
-	if c.tx == nil {
-		if c.tx, err = TxOf(c.db); err == nil {
-			c.session = c.db.Session(&gorm.Session{NewDB: true, Context: c.db.Statement.Context})
+func (s *statement) begin() (err error) {
+	if s.tx == nil {
+		if s.tx, err = TxOf(s.db); err == nil {
+			s.session = s.db.Session(&gorm.Session{NewDB: true, Context: s.db.Statement.Context})
 		}
 	}
 	return err
 }
 
-func (c *capture) publish() error {
-	if len(c.events) == 0 {
-		c.settleAll(core.RolledBack)
+func (s *statement) publish() error {
+	if len(s.events) == 0 {
+		s.settleAll(core.RolledBack)
 		return nil
 	}
-	if err := c.ob.publish(c.db.Statement.Context, c.tx, c.events); err != nil {
+	if err := s.ob.publish(s.db.Statement.Context, s.tx, s.events); err != nil {
 		return err
 	}
-	if c.tx.Tracked() {
-		c.tx.OnOutcome(c.settleAll)
+	if s.tx.Tracked() {
+		s.tx.OnOutcome(s.settleAll)
 	} else {
-		c.settleAll(core.Committed) // nobody will tell, and a second copy would be refused as a duplicate
+		s.settleAll(core.Committed) // nobody will tell, and a second copy would be refused as a duplicate
 	}
 	return nil
 }
 
-func (c *capture) settleAll(o core.Outcome) {
-	for _, settle := range c.settle {
+func (s *statement) settleAll(o core.Outcome) {
+	for _, settle := range s.settle {
 		settle(o)
 	}
-}
-
-// keyless decides about a statement that On functions want to see and that does not say what it changed.
-func (o *Outbox) keyless(db *gorm.DB, op core.Op) error {
-	table := db.Statement.Schema.Table
-	if !o.cfg.AllowKeyless {
-		return fmt.Errorf("%w: %s of %s does not say which rows it changed, and On functions are registered for them: change loaded models, call Publish, or set Config.AllowKeyless",
-			ErrNoAggregateID, op, table)
-	}
-	if _, logged := o.warned.LoadOrStore(db.Statement.Schema.ModelType, true); !logged && o.cfg.Logger != nil {
-		o.cfg.Logger.WarnContext(db.Statement.Context, "outbox: a statement does not say which rows it changed and causes no events",
-			"component", "outbox", "table", table, "op", op.String())
-	}
-	return nil
 }

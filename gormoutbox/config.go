@@ -40,8 +40,11 @@ type Config struct {
 
 	// AllowKeyless lets statements pass that On functions want to see but that do not say what they changed, such as
 	// Where(...).Delete(&Order{}): they cause no event, and the first of each model is logged as a warning. Default: they are
-	// refused with ErrNoAggregateID.
+	// refused with ErrNoAggregateID. ResolveRows makes them cause their events.
 	AllowKeyless bool
+	// MaxResolvedRows is the most rows that a statement may change for On functions with ResolveRows; one that would change more is
+	// refused with ErrTooManyRows before it is executed. Default: 1000.
+	MaxResolvedRows int
 	// Name is the name of the plugin, so that one *gorm.DB can have several. Default: "outbox".
 	Name string
 }
@@ -49,10 +52,13 @@ type Config struct {
 const defaultName = "outbox"
 
 func (c Config) validate() error {
-	if c.Outbox == nil {
-		return nil
-	}
 	var problems []error
+	if c.MaxResolvedRows < 0 {
+		problems = append(problems, errors.New("outbox: config: MaxResolvedRows is negative"))
+	}
+	if c.Outbox == nil {
+		return errors.Join(problems...)
+	}
 	for _, f := range []struct {
 		name string
 		set  bool

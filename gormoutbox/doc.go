@@ -14,7 +14,8 @@
 //	}
 //	order.Record(OrderPlaced{OrderID: order.ID}) // OrderPlaced has a method EventType() string
 //
-// A function derives events from what was stored (see On and OnContext), or the code says it itself (see Publish).
+// A function derives events from what was stored (see On and OnContext), or the code says it itself (see Publish), for example in
+// the model's own hook AfterCreate(tx *gorm.DB) error.
 //
 // # What is captured
 //
@@ -23,17 +24,34 @@
 // an AggregateID gets the primary key of its element: several primary keys are joined by commas, bytes are written in hex.
 // AggregateType is filled in only when the model has a method AggregateType() string.
 //
-//   - A statement with an ON CONFLICT clause is OpUpsert, never OpCreate: databases differ in whether they tell the two apart.
-//     GORM saves associations, and Save of an unknown primary key, that way.
-//   - Elements that ON CONFLICT DO NOTHING left without a primary key are passed over. When they have a key from the
-//     start, nobody can tell which were skipped, and all are reported. MariaDB and MySQL count a row that was there as
-//     changed and hand out its key, so that a skipped element is reported there too: check before you insert.
-//   - A statement that changed no row causes no event; recorded events stay recorded. MySQL and MariaDB count an update that
-//     sets what was there as no change, unless clientFoundRows=true is in the DSN.
-//   - A statement that does not say what it changed (Where(...).Delete(&Order{}), Create from a map) is refused with
-//     ErrNoAggregateID when On functions want to see it; see Config.AllowKeyless. Raw SQL and Table(...) without a
-//     model are not seen. Use Publish there.
-//   - Children of an association are captured before their parent when GORM saves them after it.
+// A statement reports events only when the database said which rows it changed: their keys came back in RETURNING, or as many
+// rows were affected as there are models. Any other is refused with ErrNoAggregateID, for On functions and for recorded
+// events, before it is executed where that can be known (else the error comes after it, and the transaction must not
+// commit). For On functions there are two ways out: ResolveRows reads the rows that a statement is about to change, and
+// Config.AllowKeyless lets it pass without events. What that means:
+//
+//   - Updates and deletes of one model by its key say what they change, with further conditions too (an optimistic lock). So do
+//     those of a slice of models, but not with further conditions. Where(...).Delete(&Order{}), Delete(&Order{}, id),
+//     conditions joined by OR and the updates and deletes of gorm.G do not.
+//   - A statement that found no row causes no event; recorded events stay recorded. MySQL and MariaDB do not count a row
+//     that has the new values already: the plugin looks for the row then, and when it is there the update counts as on other databases
+//     (RowsAffected is 1). Of a slice some of whose rows have the new values they do not say which: ResolveRows helps.
+//   - Update with gorm.Expr, or of a model given by value, leaves the old values in the model: On functions get them with
+//     clause.Returning{} or ResolveRows, and the statement is refused without. So is an upsert whose DoUpdates have an expression.
+//   - OnConflict makes OpUpsert: databases differ in whether they tell a new row from one that was there. With DoNothing PostgreSQL
+//     and SQLite tell it of one model, and of a batch with keys of its own when all were inserted. A batch with
+//     generated keys is refused: insert one by one, or with clause.Returning{}, which leaves the slice with what was inserted. MySQL
+//     and MariaDB tell nothing, so that DoNothing is refused there, unless keys are generated and the table has no other
+//     unique key.
+//   - Children that GORM saves along with a parent are OpCreate when their key was generated. Those that have a key are looked up first:
+//     one that is there and stays as it is causes no event, and what was recorded on it stays recorded, because GORM stores
+//     no more than its foreign key, unless FullSaveAssociations is set. Children are captured before their parent when GORM
+//     saves them after it.
+//   - Raw SQL, Table(...) without a model, and Create from a map are not seen or refused. Use Publish there.
+//
+// A Recorder keeps events for the value on which they were recorded: storing a copy while they wait is refused with
+// ErrRecorderCopied (see core.Recorder), and a model with a Recorder in a named field, where it would record into nothing, with
+// ErrHiddenRecorder.
 //
 // Everything needs a transaction. GORM opens one for each single statement by itself, unless SkipDefaultTransaction is set: then a
 // statement that would have to write events is refused with ErrNoTransaction before it is executed.

@@ -40,29 +40,47 @@ func eachElement(v reflect.Value, fn func(model reflect.Value)) {
 	}
 }
 
-// hasRecorder reports whether models of type t embed a Recorder.
-func (o *Outbox) hasRecorder(t reflect.Type) bool {
-	if t == nil || t.Kind() != reflect.Struct {
-		return false
+// isSlice reports whether a statement stores several models.
+func isSlice(v reflect.Value) bool {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
 	}
-	if known, ok := o.recorders.Load(t); ok {
-		return known.(bool)
-	}
-	_, ok := recorderOf(reflect.New(t))
-	ok = ok || embedsPointer(t)
-	o.recorders.Store(t, ok)
-	return ok
+	return v.Kind() == reflect.Slice || v.Kind() == reflect.Array
 }
 
-// embedsPointer reports whether t embeds a *Recorder, which a new model has not set.
-func embedsPointer(t reflect.Type) bool {
-	for f := range t.Fields() {
-		if f.Anonymous && f.Type == reflect.TypeFor[*core.Recorder]() {
-			return true
-		}
+// hasRecorder reports whether models of schema s embed a Recorder. An error says that they have one where nobody finds it.
+func (o *Outbox) hasRecorder(s *schema.Schema) (bool, error) {
+	t := s.ModelType
+	if t == nil || t.Kind() != reflect.Struct {
+		return false, nil
 	}
-	return false
+	known, ok := o.recorders.Load(t)
+	if !ok {
+		found := recorderType{embedded: reflect.PointerTo(t).Implements(recorderMethods)}
+		found.err = core.CheckModel(t, func(f reflect.StructField) bool {
+			if f.Anonymous {
+				return false
+			}
+			_, relation := s.Relationships.Relations[f.Name]
+			return relation || f.Type.Kind() == reflect.Pointer && !strings.Contains(strings.ToLower(f.Tag.Get("gorm")), "embedded")
+		})
+		known, _ = o.recorders.LoadOrStore(t, found)
+	}
+	found := known.(recorderType)
+	return found.embedded, found.err
 }
+
+type recorderType struct {
+	embedded bool
+	err      error
+}
+
+// recorderMethods are what a model has that embeds a Recorder.
+var recorderMethods = reflect.TypeFor[interface {
+	Record(...any)
+	Recorded() []core.Event
+	HandOver() ([]core.Event, func(core.Outcome), error)
+}]()
 
 func recorderOf(model reflect.Value) (*core.Recorder, bool) {
 	if !model.CanInterface() {
@@ -71,17 +89,25 @@ func recorderOf(model reflect.Value) (*core.Recorder, bool) {
 	return core.RecorderOf(model.Interface())
 }
 
-// destRecorder finds the recorder of a model that updates another: db.Model(&stored).Updates(&changed).
+// destRecorder finds the recorder of a model that updates another: db.Model(&stored).Updates(&changed). When it has nothing there
+// is none. Of a value, it is that of a copy.
 func destRecorder(stmt *gorm.Statement) (*core.Recorder, bool) {
 	d := reflect.ValueOf(stmt.Dest)
-	if d.Kind() != reflect.Pointer || d.IsNil() || d.Elem().Kind() != reflect.Struct {
-		return nil, false
-	}
 	m := reflect.ValueOf(stmt.Model)
-	if m.Kind() == reflect.Pointer && m.Pointer() == d.Pointer() {
+	switch {
+	case d.Kind() == reflect.Pointer && !d.IsNil() && d.Elem().Kind() == reflect.Struct:
+		if m.Kind() == reflect.Pointer && m.Pointer() == d.Pointer() {
+			return nil, false
+		}
+	case d.Kind() == reflect.Struct:
+		p := reflect.New(d.Type())
+		p.Elem().Set(d)
+		d = p
+	default:
 		return nil, false
 	}
-	return recorderOf(d)
+	r, ok := recorderOf(d)
+	return r, ok && len(r.Recorded()) > 0
 }
 
 // keyOf returns the primary key of a model as text, "" when a part of it is unset. ok is false when the model has no key.

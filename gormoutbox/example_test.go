@@ -63,6 +63,24 @@ func ExampleOn() {
 	}
 }
 
+// Statements that name no row pass too: the rows are read before they are changed.
+func ExampleResolveRows() {
+	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
+	gormoutbox.On(ob, func(op gormoutbox.Op, o *Order) []gormoutbox.Event {
+		return []gormoutbox.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
+	}, gormoutbox.ResolveRows())
+	if err := db.Use(ob); err != nil {
+		panic(err)
+	}
+	// One event for each order that was open.
+	if err := db.Model(&Order{}).Where("status = ?", "open").Update("status", "expired").Error; err != nil {
+		panic(err)
+	}
+	if _, err := gorm.G[Order](db).Where("id = ?", 7).Delete(ctx); err != nil {
+		panic(err)
+	}
+}
+
 // A function that needs to read, or can fail, gets the context of the statement.
 func ExampleOnContext() {
 	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})

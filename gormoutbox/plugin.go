@@ -17,8 +17,9 @@ var (
 	// ErrNotInstalled: the plugin is not in use yet. Call db.Use(ob) first.
 	ErrNotInstalled = errors.New("outbox: plugin is not installed: call db.Use with it first")
 
-	// ErrNoAggregateID: an event needs the primary key of what was stored, and the statement does not tell it. Load the models
-	// first and change them by their keys, call Publish, or see Config.AllowKeyless.
+	// ErrNoAggregateID: an event needs the primary key of what was stored, and the statement does not tell which rows it changed. It
+	// is returned before the statement where that can be known, else the transaction must not commit. Load the models
+	// first and change them by their keys, register On with ResolveRows, call Publish, or see Config.AllowKeyless.
 	ErrNoAggregateID = errors.New("outbox: no aggregate id")
 )
 
@@ -31,7 +32,8 @@ type Outbox struct {
 
 	dialect   core.Dialect // written before core
 	mappers   mappers
-	recorders sync.Map // by model type: whether it embeds a Recorder
+	recorders sync.Map // by model type: recorderType
+	alone     sync.Map // by table, on MySQL: aloneKey
 	warned    sync.Map // model types whose keyless statements were logged
 }
 
@@ -39,6 +41,9 @@ type Outbox struct {
 func Plugin(cfg Config) *Outbox {
 	if cfg.Name == "" {
 		cfg.Name = defaultName
+	}
+	if cfg.MaxResolvedRows == 0 {
+		cfg.MaxResolvedRows = defaultMaxResolvedRows
 	}
 	return &Outbox{cfg: cfg}
 }

@@ -47,7 +47,8 @@ func TestUseReportsMistakes(t *testing.T) {
 		"outbox and its settings": {"sqlite", gormoutbox.Plugin(gormoutbox.Config{
 			Outbox: new(core.Outbox), Publisher: core.NewRouter(), Prefix: "x_", Schema: "s", AutoCreate: true, RejectUntracked: true,
 		}), []string{"Publisher and Outbox", "Prefix and Outbox", "Schema and Outbox", "AutoCreate and Outbox", "RejectUntracked and Outbox"}},
-		"on": {"sqlite", on, []string{"On[struct {}] was given a nil function", "On[string]: the type must be the model's struct"}},
+		"bound": {"sqlite", gormoutbox.Plugin(gormoutbox.Config{MaxResolvedRows: -1}), []string{"MaxResolvedRows is negative"}},
+		"on":    {"sqlite", on, []string{"On[struct {}] was given a nil function", "On[string]: the type must be the model's struct"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := open(t, tc.dialect).Use(tc.plugin)

@@ -21,7 +21,7 @@ func TestGORMRowsReadOnAnotherGoroutine(t *testing.T) {
 		products := make([]gProduct, 200)
 		noError(t, g.Create(&products).Error)
 		noError(t, g.Transaction(func(tx *gorm.DB) error {
-			rows, err := tx.Model(&gProduct{}).Rows()
+			rows, err := tx.Model(&gProduct{}).Rows() //nolint:rowserrcheck // readAll checks
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,334 @@
+package gormoutbox
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// statement is one statement on a captured type, from just before it is executed until its events are written.
+//
+// It reports events for rows only when the database says which rows it changed: their keys came back in RETURNING, or as
+// many rows were affected as there are elements. What cannot be told is known before the statement more often than not.
+type statement struct {
+	ob       *Outbox
+	db       *gorm.DB
+	op       core.Op
+	mappers  []mapper // of the On functions; nil also when AllowKeyless gave them up
+	elements []element
+	dest     *core.Recorder // of the model that holds the changes: db.Model(&stored).Updates(&changed)
+	slice    bool
+	replaced bool  // RETURNING * puts the changed rows in place of the elements
+	doubt    error // why it cannot be told which rows are changed
+	stale    error // why the models will not have what is stored
+	exists   bool  // an update of one row by its key alone, of which MySQL does not say whether it found the row
+
+	association bool // GORM saves the elements along with a parent
+	expect      int  // rows that must be affected, -1: any number
+	rows        *resolvedRows
+
+	tx      core.Tx
+	session *gorm.DB // of the transaction
+	events  []core.Event
+	settle  []func(core.Outcome)
+}
+
+// element is one model of a statement.
+type element struct {
+	model    reflect.Value // a pointer
+	key      string        // before the statement; "" when it is not known
+	op       core.Op
+	recorder *core.Recorder
+	pending  bool // the recorder has events
+	skip     bool // the row was there, and the model is not stored
+	same     bool // the row was there with the same values
+}
+
+type statementKey struct {
+	ob   *Outbox
+	stmt *gorm.Statement
+}
+
+type associationKey struct {
+	ob   *Outbox
+	stmt *gorm.Statement
+}
+
+// notes whether GORM saves an association: before the statement saves associations of its own, which leaves the same mark.
+func (o *Outbox) noteAssociation(stmt *gorm.Statement) {
+	if _, ok := stmt.Settings.Load("gorm:saved_association_map"); ok {
+		stmt.Settings.Store(associationKey{o, stmt}, true)
+	}
+}
+
+func (o *Outbox) prepareCreate(db *gorm.DB) { o.prepare(db, core.OpCreate) }
+func (o *Outbox) prepareUpdate(db *gorm.DB) { o.prepare(db, core.OpUpdate) }
+func (o *Outbox) prepareDelete(db *gorm.DB) { o.prepare(db, core.OpDelete) }
+
+// prepare looks at a statement just before it is executed, and refuses what could not be reported afterwards.
+func (o *Outbox) prepare(db *gorm.DB, op core.Op) {
+	stmt := db.Statement
+	if db.Error != nil || db.DryRun || stmt.Schema == nil {
+		return
+	}
+	has, err := o.hasRecorder(stmt.Schema)
+	if err != nil {
+		_ = db.AddError(err)
+		return
+	}
+	mappers := o.mappers.of(stmt.Schema.ModelType)
+	if mappers == nil && !has {
+		return
+	}
+	s := &statement{ob: o, db: db, op: op, mappers: mappers, expect: -1}
+	_, s.association = stmt.Settings.LoadAndDelete(associationKey{o, stmt})
+	if err := s.prepare(); err != nil {
+		_ = db.AddError(err)
+		return
+	}
+	stmt.Settings.Store(statementKey{o, stmt}, s)
+}
+
+func (s *statement) prepare() error {
+	if err := s.collect(); err != nil {
+		return err
+	}
+	switch s.op {
+	case core.OpCreate:
+		if err := s.planCreate(); err != nil {
+			return err
+		}
+	default:
+		s.planChange()
+		if s.ob.mappers.resolves(s.db.Statement.Schema.ModelType) && (s.doubt != nil || s.stale != nil) {
+			if err := s.resolve(); err != nil {
+				return err
+			}
+		}
+	}
+	return s.refuse()
+}
+
+// collect finds the models, and their recorders: the statement may put others in their place.
+func (s *statement) collect() (err error) {
+	stmt := s.db.Statement
+	s.slice = isSlice(stmt.ReflectValue)
+	eachElement(stmt.ReflectValue, func(model reflect.Value) {
+		if err != nil {
+			return
+		}
+		e := element{model: model, op: s.op}
+		if e.key, _, err = keyOf(stmt.Context, stmt.Schema, model); err != nil {
+			return
+		}
+		if r, ok := recorderOf(model); ok {
+			err = core.CheckRecorder(r)
+			e.recorder, e.pending = r, len(r.Recorded()) > 0
+		}
+		s.elements = append(s.elements, e)
+	})
+	if err != nil {
+		return err
+	}
+	if r, ok := destRecorder(stmt); ok {
+		if err := core.CheckRecorder(r); err != nil {
+			return err
+		}
+		s.dest = r
+	}
+	return nil
+}
+
+// refuse returns an error when events depend on rows that nobody will know.
+func (s *statement) refuse() error {
+	if s.mappers != nil && s.rows == nil {
+		for _, why := range []error{s.doubt, s.stale} {
+			if why == nil {
+				continue
+			}
+			if !s.ob.cfg.AllowKeyless {
+				return why
+			}
+			s.giveUp()
+			break
+		}
+	}
+	if s.doubt == nil {
+		return nil
+	}
+	one := s.rows != nil && len(s.rows.models) == 1
+	for i := range s.elements {
+		e := &s.elements[i]
+		if e.pending && !one && (s.rows == nil || e.key == "") && !s.selfNamed(e.recorder.Recorded()) {
+			return s.doubt
+		}
+	}
+	if s.dest != nil && !one && !s.selfNamed(s.dest.Recorded()) {
+		return s.doubt
+	}
+	return nil
+}
+
+// selfNamed reports whether events can do without the row: they name their aggregate, and there is one model that they are about.
+func (s *statement) selfNamed(events []core.Event) bool {
+	return !s.slice && !slices.ContainsFunc(events, func(e core.Event) bool { return e.AggregateID == "" })
+}
+
+// giveUp goes on without On functions, as AllowKeyless says.
+func (s *statement) giveUp() {
+	s.mappers = nil
+	stmt := s.db.Statement
+	if _, logged := s.ob.warned.LoadOrStore(stmt.Schema.ModelType, true); !logged && s.ob.cfg.Logger != nil {
+		s.ob.cfg.Logger.WarnContext(stmt.Context, "outbox: a statement does not say which rows it changed and causes no events",
+			"component", "outbox", "table", stmt.Schema.Table, "op", s.op.String())
+	}
+}
+
+// unknown makes an error of why nobody knows the rows. ResolveRows cannot help an insert.
+func (s *statement) unknown(why string) error {
+	waysOut := "change loaded models by their keys, register On with gormoutbox.ResolveRows()"
+	if s.op == core.OpCreate || s.op == core.OpUpsert {
+		waysOut = "insert models one by one"
+	}
+	return fmt.Errorf("%w: %s of %s %s: %s, call Publish, or set Config.AllowKeyless", ErrNoAggregateID, s.op, s.db.Statement.Schema.Table, why, waysOut)
+}
+
+// planChange decides what an update or a delete will tell.
+func (s *statement) planChange() {
+	stmt := s.db.Statement
+	full, partial := s.returning()
+	conditions := stmt.Clauses["WHERE"].Expression != nil || stmt.Clauses["LIMIT"].Expression != nil
+	unkeyed := slices.ContainsFunc(s.elements, func(e element) bool { return e.key == "" || s.op == core.OpUpdate && s.partialKey(e.model) })
+	keyed := slices.ContainsFunc(s.elements, func(e element) bool { return e.key != "" })
+	switch {
+	case !conditions && !keyed && !s.db.AllowGlobalUpdate:
+		return // GORM refuses it
+	case len(stmt.Schema.PrimaryFields) == 0:
+		s.doubt = s.unknown("which has no primary key")
+	case s.slice && full:
+		s.replaced = true
+		if slices.ContainsFunc(s.elements, func(e element) bool { return e.pending }) {
+			s.doubt = s.unknown("with RETURNING * puts other models in place of those with recorded events")
+		}
+	case s.slice && len(s.elements) == 0 && partial:
+		s.replaced = true
+	case len(s.elements) == 0 || unkeyed:
+		s.doubt = s.unknown("does not say which rows it changes")
+	case s.slice && partial:
+		s.doubt = s.unknown("reads RETURNING over models in any order (ask for all columns, clause.Returning{})")
+	case s.slice && conditions:
+		s.doubt = s.unknown("has further conditions, so that it may change some of its models only (clause.Returning{} tells which, where the database has it)")
+	case hasOr(stmt):
+		s.doubt = s.unknown("has OR among its conditions, so that it may change other rows")
+	case s.slice && s.ob.dialect == core.MySQL && s.op == core.OpUpdate && s.ob.mappers.resolves(stmt.Schema.ModelType):
+		s.doubt = s.unknown("counts only rows that had other values") // and so it is resolved
+	default:
+		s.expect = s.distinct()
+		s.exists = !s.slice && !conditions && s.ob.dialect == core.MySQL && s.op == core.OpUpdate
+	}
+	if s.op == core.OpUpdate && !s.replaced && s.mappers != nil {
+		s.stale = s.staleModels(full)
+	}
+}
+
+// distinct counts the rows that the elements stand for.
+func (s *statement) distinct() int {
+	if len(s.elements) == 1 {
+		return 1
+	}
+	keys := make(map[string]bool, len(s.elements))
+	for _, e := range s.elements {
+		keys[e.key] = true
+	}
+	return len(keys)
+}
+
+// partialKey reports whether a part of a composite key is zero: GORM leaves it out of an update's conditions.
+func (s *statement) partialKey(model reflect.Value) bool {
+	for _, f := range s.db.Statement.Schema.PrimaryFields {
+		if _, zero := f.ValueOf(s.db.Statement.Context, model.Elem()); zero {
+			return true
+		}
+	}
+	return false
+}
+
+// returning reports whether the statement returns whole rows, or parts of them.
+func (s *statement) returning() (full, partial bool) {
+	stmt := s.db.Statement
+	c, ok := stmt.Clauses["RETURNING"]
+	if !ok || !slices.Contains(stmt.BuildClauses, "RETURNING") {
+		return false, false
+	}
+	r, _ := c.Expression.(clause.Returning)
+	full = len(r.Columns) == 0 || len(r.Columns) == 1 && r.Columns[0].Name == "*"
+	return full, !full
+}
+
+// hasOr reports whether conditions are joined by OR at the top, where the key does not bind all of them.
+func hasOr(stmt *gorm.Statement) bool {
+	where, ok := stmt.Clauses["WHERE"].Expression.(clause.Where)
+	return ok && slices.ContainsFunc(where.Exprs, func(e clause.Expression) bool {
+		or, ok := e.(clause.OrConditions)
+		return ok && len(or.Exprs) == 1
+	})
+}
+
+// staleModels returns why On functions would see values that are not those in the table: the database computes them, or the model
+// cannot be changed.
+func (s *statement) staleModels(full bool) error {
+	stmt := s.db.Statement
+	if full {
+		return nil
+	}
+	covered := map[string]bool{}
+	if r, ok := stmt.Clauses["RETURNING"].Expression.(clause.Returning); ok && slices.Contains(stmt.BuildClauses, "RETURNING") {
+		for _, c := range r.Columns {
+			covered[c.Name] = true
+		}
+	}
+	if set, ok := stmt.Clauses["SET"].Expression.(clause.Set); ok {
+		for _, a := range set { // GORM does not put these into the model
+			if !covered[a.Column.Name] {
+				return s.unknown(fmt.Sprintf("sets %q, which the model does not show", a.Column.Name))
+			}
+		}
+	}
+	changes, ok := stmt.Dest.(map[string]any)
+	if p, isPtr := stmt.Dest.(*map[string]any); isPtr && p != nil {
+		changes, ok = *p, true
+	}
+	if !ok {
+		if !stmt.ReflectValue.CanAddr() && !reflect.DeepEqual(stmt.Model, stmt.Dest) {
+			return s.unknown("is given its model by value, which then does not show the changes (give a pointer)")
+		}
+		return nil
+	}
+	for name, v := range changes {
+		f := stmt.Schema.LookUpField(name)
+		if f != nil && covered[f.DBName] || f == nil && covered[name] {
+			continue
+		}
+		if computed(v) {
+			return s.unknown(fmt.Sprintf("sets %q to an expression, of which the model does not show the value (clause.Returning{} does, where the database has it)", name))
+		}
+	}
+	if len(changes) > 0 && !stmt.ReflectValue.CanAddr() {
+		return s.unknown("is given its model by value, which then does not show the changes (give a pointer)")
+	}
+	return nil
+}
+
+// computed reports whether the database makes the value of v.
+func computed(v any) bool {
+	switch v.(type) {
+	case clause.Expression, *gorm.DB:
+		return true
+	}
+	return false
+}

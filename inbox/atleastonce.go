@@ -99,7 +99,7 @@ func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			if err != nil {
 				return err
 			}
-			return a.in.produce(ctx, d, produced)
+			return a.in.produce(ctx, d, msg, produced)
 		})
 		sleep(ctx, wait)
 		return nil, err
@@ -112,7 +112,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery, fn func(context.Conte
 	attempt, ran, returned := 0, false, false
 	defer func() {
 		if !returned { // it panics, and goes on doing so
-			a.in.failed(d.told(attempt, errPanicked))
+			a.in.failed(d.told(attempt, ErrPanicked))
 			sleep(ctx, a.in.pauses.after(attempt))
 		}
 	}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 //
 // When fn or the commit fails, nothing is left of the batch, and each message is processed by itself, by fn with one message: so one bad
 // message does not hold up the others, and only its own attempts are counted.
+//
+// A panic of fn is an error of its messages, ErrPanicked, and counts as a failed attempt of the one that panics by itself.
 //
 // errs has an entry for each message, as Middleware would return it: acknowledge the messages whose entry is nil, and no other.
 func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message, fn func(ctx context.Context, fresh []*message.Message) error) (errs []error) {
@@ -131,8 +134,14 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, ran *bool) error {
 	return b.call(ctx, fresh)
 }
 
-// call runs fn with messages that carry the transaction as long as it takes.
-func (b *batch) call(ctx context.Context, fresh []*message.Message) error {
+// call runs fn with messages that carry the transaction as long as it takes. A panic is an error of theirs: the other messages of the batch go on, and it counts.
+func (b *batch) call(ctx context.Context, fresh []*message.Message) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			b.in.cfg.Logger.Error("inbox: the function of a batch panicked", "consumer", b.in.cfg.Consumer, "messages", len(fresh), "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %v", ErrPanicked, v)
+		}
+	}()
 	for _, msg := range fresh {
 		defer msg.SetContext(msg.Context())
 		msg.SetContext(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -88,6 +89,34 @@ func TestBatchFallsBackToSingles(t *testing.T) {
 	if errs := b.run("bad", "c"); !errors.Is(errs[0], inbox.ErrParked) || errs[1] != nil || fmt.Sprint(b.calls) != "[[c]]" {
 		t.Errorf("with a parked one: %v, called with %v", errs, b.calls)
 	}
+}
+
+// One message makes the function panic: the others are processed, and it is parked after MaxAttempts.
+func TestBatchPanicsAreCounted(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 2 })
+	fn := func(ctx context.Context, fresh []*message.Message) error {
+		for _, msg := range fresh {
+			id := msg.Metadata.Get(core.HeaderEventID)
+			if err := w.apply(ctx, id); err != nil {
+				return err
+			}
+			if id == "bad" {
+				panic("boom")
+			}
+		}
+		return nil
+	}
+	for n := range 3 {
+		errs := w.in.ProcessBatch(t.Context(), []*message.Message{event(t.Context(), "a"), event(t.Context(), "bad"), event(t.Context(), "b")}, fn)
+		if errs[0] != nil || errs[2] != nil || errs[1] == nil || errors.Is(errs[1], inbox.ErrParked) != (n >= 1) || n < 2 && (!errors.Is(errs[1], inbox.ErrPanicked) || !strings.Contains(errs[1].Error(), "boom")) {
+			t.Errorf("batch %d: %v", n, errs)
+		}
+	}
+	for id, n := range map[string]int{"a": 1, "b": 1, "bad": 0} {
+		w.effect(id, n)
+	}
+	w.hears("failed", 1)
+	w.hears("parked", 2)
 }
 
 func TestBatchAnswersEachMessage(t *testing.T) {

@@ -27,6 +27,9 @@ var (
 	// back. Put the poison queue outside: see Chain.
 	ErrPoisonInside = errors.New("inbox: a poison queue inside of the inbox hid the handler's error: build the chain with inbox.Chain")
 
+	// ErrPanicked: the function given to ProcessBatch panicked with this message. Observers are told it of every panic.
+	ErrPanicked = errors.New("inbox: the handler panicked")
+
 	// ErrInTransaction: the context carries a transaction already, so the effects could not be committed before the message is
 	// acknowledged. Either the middleware was added twice, or the Pub/Sub hands on the context of its publisher (gochannel's PreserveContext).
 	ErrInTransaction = errors.New("inbox: the context carries a transaction already: is the middleware there twice, or does the Pub/Sub preserve its publisher's context?")

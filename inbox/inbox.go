@@ -74,8 +74,6 @@ type outcome struct {
 // errSeen rolls back a transaction in which there was nothing to do, which is cheaper than to commit it.
 var errSeen = errors.New("inbox: seen before")
 
-var errPanicked = errors.New("inbox: the handler panicked")
-
 // run processes one event. wait is how long it makes sense to wait before its message is delivered again.
 func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, core.Tx) error) (wait time.Duration, err error) {
 	if _, ok := core.TxFromContext(ctx); ok {
@@ -101,7 +99,7 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	returned := false
 	defer func() {
 		if !returned && o.ran { // it panics, and goes on doing so
-			wait, _ := in.fail(ctx, d, o, errPanicked)
+			wait, _ := in.fail(ctx, d, o, ErrPanicked)
 			leave(false)
 			sleep(ctx, wait)
 		}

@@ -17,7 +17,7 @@ const reasonPoisoned = "reason_poisoned"
 //
 // The handler finds its transaction in the message's context, by FromContext of its adapter or core.TxFromContext, and does all
 // its work there. The messages that it returns are written to the outbox in the same transaction (Config.Publisher), under the publish topic of
-// the Router, so nothing is left for the Router to publish. The handler must not acknowledge the message itself.
+// the Router, so nothing is left for the Router to publish; they carry the correlation id of the message, whether Watermill's CorrelationID is outside, inside or not there. The handler must not acknowledge the message itself.
 //
 // It may run several times for one delivery: a transaction that failed only because of others (core.Retryable) is run again as a
 // whole, at most ten times and for twenty seconds.
@@ -46,15 +46,18 @@ func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			if reason := msg.Metadata[reasonPoisoned]; reason != before {
 				return fmt.Errorf("%w: %s", ErrPoisonInside, reason)
 			}
-			return in.produce(ctx, d, produced)
+			return in.produce(ctx, d, msg, produced)
 		})
 		sleep(ctx, wait)
 		return nil, err
 	}
 }
 
-// produce writes what a handler returned to the outbox.
-func (in *Inbox) produce(ctx context.Context, d delivery, produced []*message.Message) error {
+// correlationID is the metadata under which Watermill's CorrelationID keeps it.
+const correlationID = "correlation_id"
+
+// produce writes what a handler returned to the outbox. It does what the middleware CorrelationID does, which gets nothing to see when it is outside of the inbox.
+func (in *Inbox) produce(ctx context.Context, d delivery, consumed *message.Message, produced []*message.Message) error {
 	if len(produced) == 0 {
 		return nil
 	}
@@ -70,6 +73,12 @@ func (in *Inbox) produce(ctx context.Context, d delivery, produced []*message.Me
 			return errors.New("inbox: the handler returned a nil message")
 		}
 		p.SetContext(ctx)
+		if id := consumed.Metadata[correlationID]; id != "" && p.Metadata[correlationID] == "" {
+			if p.Metadata == nil {
+				p.Metadata = message.Metadata{}
+			}
+			p.Metadata[correlationID] = id
+		}
 	}
 	if err := in.cfg.Publisher.Publish(topic, produced...); err != nil {
 		return fmt.Errorf("inbox: write produced messages to the outbox: %w", err)

@@ -65,7 +65,7 @@ func (o *Observer) withDefaults() Observer {
 // code is a short name of what kind of error err is, for the table.
 func code(err error, class core.Class) string {
 	switch {
-	case errors.Is(err, errPanicked):
+	case errors.Is(err, ErrPanicked):
 		return "panic"
 	case errors.Is(err, ErrProducedNeedsOutbox):
 		return "produced_needs_outbox"

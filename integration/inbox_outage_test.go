@@ -181,3 +181,37 @@ func TestInboxDatabaseRestart(t *testing.T) {
 		})
 	}
 }
+
+// A database that stands still, connected, does not keep a message much beyond its deadline.
+func TestInboxDatabaseHangs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		variable string
+		open     func(t *testing.T) testdb.DB
+	}{
+		"postgres": {"OUTBOX_TEST_POSTGRES", testdb.Postgres},
+		"mariadb":  {"OUTBOX_TEST_MARIADB", testdb.MariaDB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startPrivate(t, name)
+			t.Setenv(tt.variable, server.address)
+			db := tt.open(t)
+			w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), named)
+			var paused time.Time
+			h := middleware.Timeout(time.Second)(w.in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				server.pause(t)
+				paused = time.Now()
+				return w.handler(msg)
+			}))
+			_, err := h(inboxMessage("e"))
+			took := time.Since(paused)
+			server.resume(t)
+			if err == nil || took > 5*time.Second {
+				t.Errorf("%v after %s", err, took)
+			}
+			if _, err := w.in.Middleware(w.handler)(inboxMessage("e")); err != nil {
+				t.Error(err)
+			}
+			w.wantEffects(map[string]int{"e handled": 1})
+		})
+	}
+}

@@ -139,6 +139,12 @@ func TestInboxOnlyNewer(t *testing.T) {
 		deliver(msg("five again", "5"))
 		deliver(msg("six", "6"))
 		deliver(inboxMessage("lower case", "key_seq", "1", "partition_key", "K"))
+		// Keys that anybody may have written: too long, not plain, not even text. They are kept apart, and hold up nobody.
+		long := strings.Repeat("k", 300)
+		deliver(inboxMessage("long", "key_seq", "7", "partition_key", long))
+		deliver(inboxMessage("longer", "key_seq", "1", "partition_key", long+"k"))
+		deliver(inboxMessage("long again", "key_seq", "6", "partition_key", long))
+		deliver(inboxMessage("binary", "key_seq", "1", "partition_key", "k\x00\xff"))
 		deliver(inboxMessage("tenant", "key_seq", "1", "partition_key", "k", "tenant_id", "t"))
 		fn := func(_ context.Context, fresh []*message.Message) error {
 			for _, m := range fresh {
@@ -151,8 +157,8 @@ func TestInboxOnlyNewer(t *testing.T) {
 		for _, err := range in.ProcessBatch(t.Context(), []*message.Message{msg("seven", "7"), msg("three", "3"), msg("eight", "8")}, fn) {
 			noError(t, err)
 		}
-		w.wantEffects(map[string]int{"five handled": 1, "six handled": 1, "lower case handled": 1, "tenant handled": 1, "seven handled": 1, "eight handled": 1})
-		w.hears("stale", 3)
+		w.wantEffects(map[string]int{"five handled": 1, "six handled": 1, "lower case handled": 1, "long handled": 1, "longer handled": 1, "binary handled": 1, "tenant handled": 1, "seven handled": 1, "eight handled": 1})
+		w.hears("stale", 4)
 		w.hears("duplicate", 1)
 	})
 }

@@ -326,3 +326,94 @@ func TestInboxConcurrentBatches(t *testing.T) {
 		w.wantEffects(want)
 	})
 }
+
+// correlations is a publisher that notes correlation ids.
+type correlations struct{ ids []string }
+
+func (c *correlations) Publish(_ string, msgs ...*message.Message) error {
+	for _, m := range msgs {
+		c.ids = append(c.ids, m.Metadata[middleware.CorrelationIDMetadataKey])
+	}
+	return nil
+}
+
+func (*correlations) Close() error { return nil }
+
+// What a handler produces carries the correlation id of what it consumed, wherever Watermill's middleware for it stands.
+func TestInboxKeepsTheCorrelationID(t *testing.T) {
+	for name, order := range map[string]func(in *inbox.Inbox) []message.HandlerMiddleware{
+		"outside": func(in *inbox.Inbox) []message.HandlerMiddleware {
+			return []message.HandlerMiddleware{middleware.CorrelationID, in.Middleware}
+		},
+		"inside": func(in *inbox.Inbox) []message.HandlerMiddleware {
+			return []message.HandlerMiddleware{in.Middleware, middleware.CorrelationID}
+		},
+		"nowhere": func(in *inbox.Inbox) []message.HandlerMiddleware { return []message.HandlerMiddleware{in.Middleware} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachInbox(t, func(t *testing.T, w *inboxWorld) {
+				out := &correlations{}
+				in := w.another(func(c *inbox.Config) { c.Publisher = out })
+				ps := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
+					r.AddMiddleware(order(in)...)
+					r.AddHandler("h", "orders", ps, "invoices", ps, func(*message.Message) ([]*message.Message, error) {
+						own := inboxMessage("own")
+						middleware.SetCorrelationID("its own", own)
+						return message.Messages{inboxMessage("i"), own, &message.Message{UUID: "bare", Metadata: message.Metadata{}}}, nil
+					})
+				})
+				noError(t, ps.Publish("orders", inboxMessage("e", middleware.CorrelationIDMetadataKey, "c-1")))
+				if got := strings.Join(out.ids, ", "); got != "c-1, its own, c-1" {
+					t.Errorf("published with %s", got)
+				}
+			})
+		})
+	}
+}
+
+// Copies that wait for one that is being processed take no connection: the handler, and everybody else, can go on working.
+func TestInboxWaitingCopiesTakeNoConnections(t *testing.T) {
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		w.pool.SetMaxOpenConns(4)
+		pool := w.db.Open(t)
+		pool.SetMaxOpenConns(4)
+		w.orm = inboxSQL(pool, w.db.Dialect)
+		const copies = 64
+		var arrived, runs atomic.Int64
+		in := w.another(func(c *inbox.Config) {
+			c.Handler = func(*message.Message) string { arrived.Add(1); return "h" }
+		})
+		h := in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			runs.Add(1)
+			if err := w.apply(msg, "handled"); err != nil {
+				return nil, err
+			}
+			eventually(t.Context(), t, "all copies are there", func() bool { return arrived.Load() == copies })
+			for range 200 { // another connection of the pool, while they wait
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				var one int
+				if err := pool.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
+					return nil, err
+				}
+			}
+			if n := pool.Stats().InUse; n > 2 {
+				t.Errorf("%d connections in use", n)
+			}
+			return nil, nil
+		})
+		var wg sync.WaitGroup
+		for range copies {
+			wg.Go(func() {
+				if _, err := h(inboxMessage("e")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if runs.Load() != 1 {
+			t.Errorf("%d runs", runs.Load())
+		}
+		w.wantEffects(map[string]int{"e handled": 1})
+	})
+}

@@ -60,7 +60,8 @@ type Config struct {
 	LaneRun int
 	// MarkBatch, MarkDelay and MaxUnmarked shape how outcomes are written: in batches, no later than the delay, and with
 	// publishing held back while MaxUnmarked are unwritten. A crash can repeat at most Workers + MarkBatch + MaxUnmarked events.
-	// Default: 100, 5 ms, 256.
+	// A mark that takes long holds publishing back: MaxUnmarked divided by the time of a mark is the most that is published in that time.
+	// Default: 100, 5 ms, and 8 for each of the Workers, at least 256.
 	MarkBatch   int
 	MarkDelay   time.Duration
 	MaxUnmarked int
@@ -162,7 +163,7 @@ func (c Config) withDefaults() Config {
 	def(&c.LaneRun, 50)
 	def(&c.MarkBatch, 100)
 	def(&c.MarkDelay, 5*time.Millisecond)
-	def(&c.MaxUnmarked, 256)
+	def(&c.MaxUnmarked, max(256, 8*c.Workers))
 	def(&c.Retry.BaseDelay, 200*time.Millisecond)
 	def(&c.Retry.MaxDelay, time.Minute)
 	def(&c.Retry.MaxAttempts, 10)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -240,6 +241,50 @@ func TestPermanentAndPanic(t *testing.T) {
 		}
 		w.stop()
 	})
+}
+
+// A mark that takes three times as long as a publish does not keep workers waiting: the next batch grows meanwhile.
+func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
+	for _, workers := range []int{32, 128} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const publish, mark, rounds = 5 * time.Millisecond, 15 * time.Millisecond, 40
+				var mu sync.Mutex
+				var batches []int
+				var ended time.Time // of the last publish
+				w := newWorld(t, core.Config{
+					Workers: workers, ClaimBatch: rounds * workers, ColdEvents: rounds * workers,
+					Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { time.Sleep(publish); return nil }),
+					Observer: &core.Observer{
+						Published: func(core.PublishInfo) { mu.Lock(); defer mu.Unlock(); ended = time.Now() },
+						Marked: func(rows int, _ time.Duration, _ error) {
+							mu.Lock()
+							defer mu.Unlock()
+							batches = append(batches, rows)
+						},
+					},
+				})
+				w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
+					if m == outboxtest.MethodMarkDone {
+						time.Sleep(mark)
+					}
+					return nil
+				})
+				for range rounds {
+					w.publish(slices.Repeat([]core.Event{{Type: "a"}}, workers)...)
+				}
+				began := time.Now()
+				if err := w.ob.Drain(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.atRest(rounds * workers)
+				if took := ended.Sub(began); took != rounds*publish {
+					t.Errorf("publishing took %s, want %s: that of %d publishes one after the other; rows of the marks: %v",
+						took, rounds*publish, rounds, batches)
+				}
+			})
+		})
+	}
 }
 
 func TestMarkFailureHoldsBackAndRepeats(t *testing.T) {

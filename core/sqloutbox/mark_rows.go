@@ -3,6 +3,7 @@ package sqloutbox
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -26,26 +27,37 @@ func (r *Repository) markDoneRows(ctx context.Context, done []core.Done, deleteR
 		if held, err = r.lockedRows(ctx, q, ids, mine, "markable"); err != nil || len(mine) == 0 {
 			return err
 		}
-		for i := range done {
-			if done[i].Receipt == "" || deleteRows || len(mine) < len(ids) && !slices.Contains(mine, done[i].ID) {
-				continue
+		return diagnosed(func(d diagnostic) error {
+			text, args := r.withIDs(name, mine), idArgs(mine)
+			if receipts := receiptArgs(done, mine, d); len(receipts) > 0 && !deleteRows {
+				whens := strings.Repeat(" WHEN ? THEN ?", len(receipts)/2)
+				text = strings.Replace(r.withIDs("done_receipts", mine), "{whens}", whens, 1)
+				args = append(receipts, args...)
 			}
-			err := diagnosed(func(d diagnostic) error {
-				_, err := q.Exec(ctx, r.sql.text("receipt"), orNil(d.text(done[i].Receipt, maxReceipt)), done[i].ID[:])
-				return err
-			})
-			if err != nil {
-				return err
-			}
-		}
-		n, err := q.Exec(ctx, r.withIDs(name, mine), idArgs(mine)...)
-		changed = int(n)
-		return err
+			n, err := q.Exec(ctx, text, args...)
+			changed = int(n)
+			return err
+		})
 	})
 	if err == nil && len(held) > 0 {
 		err = &core.LockedError{Rows: held}
 	}
 	return changed, err
+}
+
+// receiptArgs returns the ids of those of mine that have a receipt, each followed by its receipt. Receipts go with the mark in one statement: one
+// for each row made the relay on these databases a fifth as fast as without receipts.
+func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
+	var args []any
+	for i := range done { // both are in ascending order of ids
+		if len(mine) > 0 && mine[0] == done[i].ID {
+			mine = mine[1:]
+			if receipt := d.text(done[i].Receipt, maxReceipt); receipt != "" {
+				args = append(args, done[i].ID[:], receipt)
+			}
+		}
+	}
+	return args
 }
 
 // markable locks, on MySQL and MariaDB, those of the rows that can be marked and that no other transaction holds. An UPDATE by primary

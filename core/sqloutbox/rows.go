@@ -45,7 +45,8 @@ FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e
 	"markable_lock": `SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id{lock}`,
 	"done":          `UPDATE {event}{use:primary} SET status = 1, done_at = {now}, lease_until = NULL, last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`,
 	"done_delete":   `DELETE FROM {event} WHERE id IN ({ids}) AND status IN (0,2,3)`,
-	"receipt":       `UPDATE {event} SET receipt = ? WHERE id = ? AND status IN (0,2,3)`,
+	"done_receipts": `UPDATE {event}{use:primary} SET receipt = CASE id{whens} ELSE receipt END, status = 1, done_at = {now}, lease_until = NULL,
+  last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`,
 	"held": `SELECT e.id, e.claim_no FROM {event} e{use:primary}
 WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id`,
 	"held_lock": `SELECT e.id, e.claim_no FROM {event} e{use:primary}

@@ -177,7 +177,12 @@ func (f *fixture) settle(ctx context.Context, c *claims, ids []core.RowID, delet
 	for i, id := range ids {
 		marks[i].ID = id
 	}
-	changed, err := f.Repository.MarkDone(ctx, marks, deleteRows)
+	changed := 0
+	err := untilUnlocked(ctx, func() error {
+		n, err := f.Repository.MarkDone(ctx, marks, deleteRows)
+		changed += n
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -190,6 +195,17 @@ func (f *fixture) settle(ctx context.Context, c *claims, ids []core.RowID, delet
 		c.done[id] = true
 	}
 	return nil
+}
+
+// untilUnlocked repeats a fact or a guess while other transactions hold some of its rows, as a relay does. What was changed is not
+// changed again.
+func untilUnlocked(ctx context.Context, mark func() error) error {
+	for {
+		err := mark()
+		if _, locked := errors.AsType[*core.LockedError](err); !locked || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 func (c *claims) finished() int {
@@ -218,7 +234,14 @@ func concurrentClaims(f *fixture) {
 			for _, r := range rows {
 				if rng.IntN(3) > 0 {
 					keep = append(keep, r.ID)
-				} else if released, err := f.Repository.Release(ctx, req.Node, []core.ClaimRef{ref(r)}); err != nil || released != 1 {
+					continue
+				}
+				released := 0
+				err := untilUnlocked(ctx, func() (err error) {
+					released, err = f.Repository.Release(ctx, req.Node, []core.ClaimRef{ref(r)})
+					return err
+				})
+				if err != nil || released != 1 {
 					return fmt.Errorf("released %d rows: %w", released, err)
 				}
 			}
@@ -333,7 +356,8 @@ func (f *fixture) consumeAndCollect(ctx context.Context) error {
 		for i, r := range rows {
 			done[i].ID = r.ID
 		}
-		if _, err := f.Repository.MarkDone(background, done, true); err != nil {
+		err = untilUnlocked(background, func() error { _, err := f.Repository.MarkDone(background, done, true); return err })
+		if err != nil {
 			return err
 		}
 		if _, _, err := f.Repository.CollectKeys(background, time.Microsecond, core.Lane{}, 10); err != nil {
@@ -396,18 +420,23 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 	}
 	for _, r := range rows {
 		failure := core.Failure{ClaimRef: ref(r), Kind: core.FailureKind(1 + rng.IntN(3)), Delay: time.Millisecond, Code: "c"}
+		var act func() (err error)
 		switch rng.IntN(6) {
 		case 0:
-			_, err = f.Repository.MarkFailed(ctx, node, []core.Failure{failure})
+			act = func() (err error) { _, err = f.Repository.MarkFailed(ctx, node, []core.Failure{failure}); return err }
 		case 1:
-			_, err = f.Repository.Release(ctx, node, []core.ClaimRef{ref(r)})
+			act = func() (err error) { _, err = f.Repository.Release(ctx, node, []core.ClaimRef{ref(r)}); return err }
 		case 2: // the holder vanishes; others wait for the end of its lease
+			continue
 		case 3:
-			_, err = f.Repository.Renew(ctx, node, 40*time.Millisecond, []core.ClaimRef{ref(r)})
+			act = func() (err error) {
+				_, err = f.Repository.Renew(ctx, node, 40*time.Millisecond, []core.ClaimRef{ref(r)})
+				return err
+			}
 		default:
-			_, err = f.Repository.MarkDone(ctx, []core.Done{{ID: r.ID}}, false)
+			act = func() (err error) { _, err = f.Repository.MarkDone(ctx, []core.Done{{ID: r.ID}}, false); return err }
 		}
-		if err != nil {
+		if err := untilUnlocked(ctx, act); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,8 @@ type destination struct {
 	probing  bool      // an event is out to try it
 	probeAt  time.Time // an event may try it from then on
 	askedAt  time.Time // the poller found none then
+	stuck    int       // publishes that were given up and have not returned
+	clogged  bool      // these are so many that it gets no more
 	probeGap time.Duration
 	probes   uint
 
@@ -29,14 +31,17 @@ type destination struct {
 // maxProbeSilence is how long the log says nothing of failed probes: the pauses between its lines double up to that.
 const maxProbeSilence = time.Minute
 
+// waitsForProbe reports whether an event is wanted to try it with, now or later.
+func (d *destination) waitsForProbe() bool { return d.open && !d.probing && !d.clogged }
+
 func (d *destination) mayProbe(now time.Time) bool {
-	return d.open && !d.probing && !now.Before(d.probeAt)
+	return d.waitsForProbe() && !now.Before(d.probeAt)
 }
 
 // mayProbeHot reports whether an event that has just been written may try it. Between two probes with rows of the table, which may all
 // have been refused before, there is one with a fresh event.
 func (d *destination) mayProbeHot(now time.Time) bool {
-	return d.mayProbe(now) || d.open && !d.probing && !d.freshTried
+	return d.mayProbe(now) || d.waitsForProbe() && !d.freshTried
 }
 
 // nextAsk is when the poller looks for an event to try it with. It is asked for again and again while the destination is stopped, whatever

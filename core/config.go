@@ -32,7 +32,8 @@ type Config struct {
 	Node string
 	// Workers is how many events are published at once. Default: 32.
 	Workers int
-	// PublishTimeout ends a publish. Default: 5 s.
+	// PublishTimeout ends a publish. A publisher that ignores it is given up after twice that time: the event counts as timed out, and
+	// may be published twice. Default: 5 s.
 	PublishTimeout time.Duration
 	// HotEvents and HotBytes bound the fast path, from Publish to the mark. What does not fit is left to the poller.
 	// Default: 4096 events, 64 MiB.

@@ -83,40 +83,72 @@ func (r *relay) pick() *item {
 
 // worker publishes one item after the other until it is told to stop.
 func (r *relay) worker() {
-	r.mu.Lock()
-	for {
-		it := r.pick()
-		if it == nil {
-			if r.stopPicks {
-				r.unlock()
-				return
-			}
-			if len(r.notes) > 0 {
-				r.unlock()
-				r.mu.Lock()
-				continue
-			}
-			r.work.Wait()
-			continue
+	var it *item // with the publisher
+	defer func() {
+		if it != nil && r.end(it, published{err: errGoexit, ended: time.Now()}) { // runtime.Goexit: another goroutine goes on
+			r.wg.Go(r.worker)
 		}
-		short := time.Until(it.deadline) < r.cfg.PublishTimeout+r.cfg.LeaseMargin
-		r.unlock()
-
-		if mutant.Active == mutant.MarkFirst {
-			_, _ = r.repo.MarkDone(context.Background(), []Done{{ID: it.id}}, false)
+	}()
+	for {
+		next, renew := r.nextItem()
+		if next == nil {
+			return
 		}
 		var p published
-		if short && mutant.Active != mutant.StaleLease && !r.renewOne(it) {
+		if renew && !r.renewToPublish(next) {
 			p.lost = true
 		} else {
-			p = r.publish(it)
+			it = next
+			p = r.publish(next)
+			it = nil
 		}
-		info := r.finish(it, p)
-		if info.Outcome != "" {
-			r.o.obs.Published(info)
+		if !r.end(next, p) {
+			return
 		}
-		r.mu.Lock()
 	}
+}
+
+// nextItem waits for an item to publish; nil: the worker is to stop. renew says that its lease has to be renewed first.
+func (r *relay) nextItem() (it *item, renew bool) {
+	r.mu.Lock()
+	defer r.unlock()
+	for {
+		if it = r.pick(); it != nil {
+			now := time.Now()
+			if it.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
+				return it, true
+			}
+			it.started = now
+			return it, false
+		}
+		if r.stopPicks {
+			return nil, false
+		}
+		if len(r.notes) > 0 {
+			r.unlock()
+			r.mu.Lock()
+			continue
+		}
+		r.work.Wait()
+	}
+}
+
+// end notes how a publish ended and reports whether its worker goes on.
+func (r *relay) end(it *item, p published) bool {
+	r.mu.Lock()
+	if it.stuck {
+		defer r.unlock()
+		return r.returned(it, p)
+	}
+	if p.started.IsZero() {
+		p.started = it.started
+	}
+	info := r.conclude(it, p)
+	r.unlock()
+	if info.Outcome != "" {
+		r.o.obs.Published(info)
+	}
+	return true
 }
 
 // published is how a publish ended.
@@ -133,6 +165,9 @@ var errPanic = errors.New("outbox: publisher panicked")
 
 // publish calls the publisher once, with a deadline.
 func (r *relay) publish(it *item) (p published) {
+	if mutant.Active == mutant.MarkFirst {
+		_, _ = r.repo.MarkDone(context.Background(), []Done{{ID: it.id}}, false)
+	}
 	ctx, cancel := context.WithTimeout(r.publishCtx, r.cfg.PublishTimeout)
 	defer cancel()
 	p.started = time.Now()
@@ -153,14 +188,12 @@ func (r *relay) publish(it *item) (p published) {
 	return p
 }
 
-// finish notes the outcome of a publish for the writer and lets the lane go on or stops it.
-func (r *relay) finish(it *item, p published) PublishInfo {
+// conclude notes the outcome of a publish for the writer and lets the lane go on or stops it.
+func (r *relay) conclude(it *item, p published) PublishInfo {
 	info := PublishInfo{
 		Topic: it.delivery.Topic, Type: it.delivery.Type, Path: it.path, Attempt: it.delivery.Attempt,
 		Duration: p.ended.Sub(p.started), Lag: it.age + p.ended.Sub(it.since), Err: p.err,
 	}
-	r.mu.Lock()
-	defer r.unlock()
 	r.publishing--
 	if it.lone {
 		r.exclusive = false
@@ -226,6 +259,10 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 	switch {
 	case errors.Is(p.err, errPanic):
 		f.Code = "panic"
+	case errors.Is(p.err, errGoexit):
+		f.Code = "goexit"
+	case errors.Is(p.err, errStuck):
+		f.Code = "stuck"
 	case isTimeout(p.err):
 		f.Code = "timeout"
 	}
@@ -289,13 +326,13 @@ func (r *relay) classify(it *item, p published) Class {
 	if class, marked := ClassOf(p.err); marked {
 		return class
 	}
-	if isTimeout(p.err) {
+	if isTimeout(p.err) || errors.Is(p.err, errStuck) {
 		if it.dest.lastAck.After(p.started) {
 			return ClassTransient
 		}
 		return ClassUnavailable
 	}
-	if errors.Is(p.err, errPanic) {
+	if errors.Is(p.err, errPanic) || errors.Is(p.err, errGoexit) {
 		return ClassTransient
 	}
 	return r.cfg.Classifier(p.err)

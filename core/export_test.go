@@ -31,7 +31,7 @@ func (o *Outbox) LateProbe() (topic string, late time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range r.dests {
-		if since := time.Since(d.nextAsk()); d.open && !d.probing && since > late {
+		if since := time.Since(d.nextAsk()); d.waitsForProbe() && r.crew.alive > 0 && since > late {
 			topic, late = d.topic, since
 		}
 	}

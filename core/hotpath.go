@@ -12,7 +12,7 @@ import (
 func (r *relay) reserve(rows []NewRow) []*item {
 	r.mu.Lock()
 	defer r.unlock()
-	if r.closing {
+	if r.closing || r.crew.alive == 0 {
 		return nil
 	}
 	var items []*item
@@ -120,7 +120,7 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 			r.dropped(it, DropLate)
 			r.forget(it)
 			r.pollBy(it.deadline.Add(r.cfg.LeaseMargin))
-		case it.dest.open && !it.dest.mayProbeHot(now):
+		case it.dest.open && !it.dest.mayProbeHot(now) || r.crew.alive == 0:
 			r.giveBack(it, DropStopped, false)
 		default:
 			if it.dest.open {

@@ -17,6 +17,8 @@ type item struct {
 	claimNo  int64
 	deadline time.Time // end of the lease, by the local monotonic clock, never later than the database thinks
 	lost     bool      // the lease was lost while the publish ran
+	started  time.Time // when its publish began; zero: it has not
+	stuck    bool      // its publish does not return and was given up
 
 	// Where it stands in its lane (see lane.go).
 	prev   RowID // hot: the row before it

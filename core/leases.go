@@ -33,8 +33,14 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.unlock()
+	items := r.sorted()
+	for _, it := range items {
+		if r.isStuck(it, now) {
+			r.abandonPublish(it, now)
+		}
+	}
 	var due []*item
-	for _, it := range r.sorted() {
+	for _, it := range items {
 		left := it.deadline.Sub(now)
 		switch it.state {
 		case itemReserved: // the database renews nothing that it does not show; the end of the transaction comes too late
@@ -98,6 +104,17 @@ func (r *relay) renew(items []*item) {
 			r.stopLane(it.lane, DropLost, true)
 		}
 	}
+}
+
+// renewToPublish renews the lease of an item and lets its publish begin.
+func (r *relay) renewToPublish(it *item) bool {
+	if !r.renewOne(it) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	it.started = time.Now()
+	return true
 }
 
 // renewOne renews the lease of an item that is about to be published and reports whether it is held long enough.

@@ -22,6 +22,9 @@ type Observer struct {
 	Fenced func(transition string, rows int)
 	// LateAcks: rows were acknowledged that were already done, discarded or gone.
 	LateAcks func(rows int)
+	// Stuck: a publish to the topic was given up because its publisher ignores the end of its context, or returned after all. total is
+	// how many publishes of this process are stuck now: more than 0 for long wants a restart.
+	Stuck func(topic string, total int)
 	// BreakerChanged: a destination was stopped (open) or goes on.
 	BreakerChanged func(topic string, open bool, cause error)
 	// ProbeFailed: a stopped destination was tried with one event, and failed again. An event that is named again and again while others
@@ -144,6 +147,11 @@ func TeeObserver(observers ...*Observer) *Observer {
 				o.LateAcks(rows)
 			}
 		},
+		Stuck: func(topic string, total int) {
+			for _, o := range all {
+				o.Stuck(topic, total)
+			}
+		},
 		BreakerChanged: func(topic string, open bool, cause error) {
 			for _, o := range all {
 				o.BreakerChanged(topic, open, cause)
@@ -191,6 +199,9 @@ func (o *Observer) withDefaults() Observer {
 	}
 	if c.LateAcks == nil {
 		c.LateAcks = func(int) {}
+	}
+	if c.Stuck == nil {
+		c.Stuck = func(string, int) {}
 	}
 	if c.BreakerChanged == nil {
 		c.BreakerChanged = func(string, bool, error) {}

@@ -134,7 +134,7 @@ func (r *relay) wantedAt() time.Time {
 		sooner(w.at)
 	}
 	for _, d := range r.dests {
-		if d.open && !d.probing {
+		if d.waitsForProbe() && r.crew.alive > 0 {
 			sooner(d.nextAsk())
 		}
 	}
@@ -320,7 +320,7 @@ func (r *relay) claimRequest() (req ClaimRequest, ok bool) {
 	if r.closing {
 		return req, false
 	}
-	if req.Limit == 0 {
+	if req.Limit == 0 || r.crew.alive == 0 {
 		r.wantRoom = true
 		return req, false
 	}

@@ -16,11 +16,11 @@ const maxProbes = 16
 func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closing {
+	if r.closing || r.crew.alive == 0 {
 		return nil, false
 	}
 	for _, d := range r.dests {
-		if d.open && !d.probing && !now.Before(d.nextAsk()) {
+		if d.waitsForProbe() && !now.Before(d.nextAsk()) {
 			due = append(due, d)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // the event for good: the row is then marked DONE.
 //
 // An error can say what it means: see Permanent, Transient, Unavailable and UnavailableForKey. Others go to
-// Config.Classifier. Publish must respect the end of ctx, which carries Config.PublishTimeout; it is called by many goroutines
+// Config.Classifier. Publish must respect the end of ctx, which carries Config.PublishTimeout: one that does not return keeps its
+// worker, and the relay goes on without it. It is called by many goroutines
 // at once, but never twice at once for events of one lane. It must not modify d or keep d.Payload.
 type Publisher interface {
 	Publish(ctx context.Context, d Delivery) error

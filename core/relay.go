@@ -43,7 +43,8 @@ type relay struct {
 	lone       queue[*item]
 	sentBack   int // suspects, since the last one was let in
 	picks      uint
-	publishing int
+	publishing int // not counting those that are stuck
+	crew       crew
 	exclusive  bool // a lone item is being published
 	stopPicks  bool
 
@@ -204,6 +205,7 @@ func (o *Outbox) giveUp(r *relay) error {
 }
 
 func (r *relay) start() {
+	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers}
 	for range r.cfg.Workers {
 		r.wg.Go(r.worker)
 	}
@@ -250,7 +252,7 @@ func (r *relay) shutdown() error {
 	r.mu.Lock()
 	r.stopWriting = true
 	r.closed = true
-	stuck := r.publishing
+	stuck := r.publishing + r.crew.stuck
 	r.unlock()
 	r.kickWriter()
 	if stuck > 0 {
@@ -314,12 +316,8 @@ func (r *relay) forget(it *item) {
 	} else {
 		r.coldCount--
 		r.coldBytes -= it.size
-		if r.wantRoom && r.room() > 0 {
-			r.wantRoom = false
-			select {
-			case r.roomKick <- struct{}{}:
-			default:
-			}
+		if r.room() > 0 {
+			r.kickRoom()
 		}
 	}
 	if it.probe && mutant.Active != mutant.ProbeKept {
@@ -337,6 +335,18 @@ func (r *relay) forget(it *item) {
 			close(c)
 		}
 		r.idle = nil
+	}
+}
+
+// kickRoom wakes the poller that waits until there is room, or somebody to publish.
+func (r *relay) kickRoom() {
+	if !r.wantRoom || r.crew.alive == 0 {
+		return
+	}
+	r.wantRoom = false
+	select {
+	case r.roomKick <- struct{}{}:
+	default:
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 func (s *simulation) proceed() {
 	now := s.steps.Load()
 	calls := s.waiting(func(c *call) bool { return s.calm || c.inc.proc.pausedTo <= now })
+	if !s.calm && !s.profile.faultless {
+		calls = slices.DeleteFunc(calls, s.hanging)
+	}
 	if len(calls) == 0 {
 		d := time.Minute
 		if !s.calm { // a process may be paused or down for some steps
@@ -34,6 +37,18 @@ func (s *simulation) proceed() {
 	}
 	c := pickOne(s.scheduler, calls)
 	s.release(c, s.judge(c))
+}
+
+// hanging reports whether a call is a publish that ignores the end of its context.
+func (s *simulation) hanging(c *call) bool {
+	if c.kind != callPublish || c.ctx.Err() == nil {
+		return false
+	}
+	if !c.judged && s.chance(s.profile.hang) {
+		c.hangs = time.Now().Add(time.Duration(s.rng.IntN(15_000_000_000)))
+	}
+	c.judged = true
+	return time.Now().Before(c.hangs)
 }
 
 // reluctant reports whether a call mostly has to wait for others in this schedule.

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	simAttempts     = 3
-	simKillerLosses = 3 + 2
+	simAttempts       = 3
+	simPublishTimeout = time.Second
+	simKillerLosses   = 3 + 2
 )
 
 // profile says what a schedule is made of. Each seed draws its own, so that some schedules have much of one kind of trouble.
@@ -26,7 +27,7 @@ type profile struct {
 	time, longTime                                      float64
 	dbFail, dbLost, dbSlow, dbLocked                    float64
 	refuse, forbid, unavailable, keyless, lost, late    float64
-	pubSlow                                             float64
+	pubSlow, hang                                       float64
 	commitFail                                          float64
 	crash, stop, pause, clock, outage, redrive, discard float64
 }
@@ -37,7 +38,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 		budget: 1 + s.rng.IntN(8), time: 0.1 * s.rng.Float64(),
 	}
 	p.config = core.Config{
-		Workers: 1 + s.rng.IntN(3), PublishTimeout: time.Second, LeaseMargin: 500 * time.Millisecond,
+		Workers: 1 + s.rng.IntN(3), PublishTimeout: simPublishTimeout, LeaseMargin: 500 * time.Millisecond,
 		HotEvents: 1 + s.rng.IntN(6), ColdEvents: 2 + s.rng.IntN(6), HotLease: 3 * time.Second, ClaimLease: 4 * time.Second,
 		MaxLease: 8 * time.Second, PollInterval: 500 * time.Millisecond, MaxPollInterval: 2 * time.Second,
 		ClaimBatch: 2 + s.rng.IntN(3), LaneRun: 1 + s.rng.IntN(3), MarkBatch: 1 + s.rng.IntN(3), MaxUnmarked: 1 + s.rng.IntN(4),
@@ -62,6 +63,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	p.refuse, p.forbid, p.unavailable, p.keyless = p.some(s, 0.3), p.some(s, 0.1), p.some(s, 0.2), p.some(s, 0.1)
 	p.lost, p.late, p.pubSlow = p.some(s, 0.2), p.some(s, 0.2), p.some(s, 0.4)
 	p.commitFail = p.some(s, 0.3)
+	p.hang = p.some(s, 0.5)
 	p.crash, p.pause, p.clock = p.some(s, 0.02), p.some(s, 0.03), p.some(s, 0.02)
 	p.outage, p.redrive, p.discard = p.some(s, 0.01), p.some(s, 0.05), p.some(s, 0.02)
 	return p

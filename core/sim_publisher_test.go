@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
@@ -97,21 +99,33 @@ func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
 	return errors.New("refused or lost")
 }
 
-// enter counts the publishes of a lane: there is never more than one in a process.
+// flight is a publish that has not returned.
+type flight struct{ start time.Time }
+
+// stuck: the relay may have given it up.
+func (f *flight) stuck() bool { return time.Since(f.start) >= 2*simPublishTimeout }
+
+// enter counts the publishes of a lane: there is never more than one in a process, but for those that do not return.
 func (p *simPublisher) enter(f *fact) (leave func()) {
 	t := p.sim.truth
-	if f.lane.IsZero() {
-		return func() {}
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p.inc.lanes[f.lane]++
-	if p.inc.lanes[f.lane] > 1 && !p.inc.dead.Load() {
-		t.wrong("I4", "%s is published while an event before it is", f.name)
+	this := &flight{time.Now()}
+	f.flights = append(f.flights, this)
+	if !f.lane.IsZero() {
+		if slices.ContainsFunc(p.inc.lanes[f.lane], func(o *flight) bool { return !o.stuck() }) && !p.inc.dead.Load() {
+			t.wrong("I4", "%s is published while an event before it is", f.name)
+		}
+		p.inc.lanes[f.lane] = append(p.inc.lanes[f.lane], this)
 	}
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		p.inc.lanes[f.lane]--
+		if this.stuck() {
+			f.lateCopies++
+			f.refusals++
+		}
+		f.flights = slices.DeleteFunc(f.flights, func(o *flight) bool { return o == this })
+		p.inc.lanes[f.lane] = slices.DeleteFunc(p.inc.lanes[f.lane], func(o *flight) bool { return o == this })
 	}
 }

@@ -37,8 +37,10 @@ type call struct {
 	ctx     context.Context // of the call
 	resume  chan verdict
 	topic   string
-	fact    *fact  // of a publish
-	outcome uint64 // what the effect said, for the history
+	fact    *fact     // of a publish
+	judged  bool      // a publish whose context has ended: whether it hangs is decided
+	hangs   time.Time // until then it ignores the end of its context
+	outcome uint64    // what the effect said, for the history
 }
 
 type callKind uint8

@@ -53,6 +53,17 @@ type fact struct {
 	firstRefusal                   int // which answer that was
 	topic                          string
 	forbidden                      bool
+	flights                        []*flight // publishes that have not returned
+}
+
+// stuck is how many publishes may have been given up.
+func (f *fact) stuck() (n int) {
+	for _, fl := range f.flights {
+		if fl.stuck() {
+			n++
+		}
+	}
+	return n
 }
 
 func newTruth(repo *outboxtest.Repository, policy core.DeadPolicy) *truth {
@@ -193,7 +204,7 @@ func (t *truth) failed(node string, failures []core.Failure, changed []bool) {
 		}
 		f.lease = time.Time{}
 		row, _ := t.repo.Row(f.id)
-		if failure.Code != "lost_claims" && row.Attempts > f.refusals {
+		if failure.Code != "lost_claims" && row.Attempts > f.refusals+f.stuck() {
 			t.wrong("I7", "%s: %d attempts after %d refusals", f.name, row.Attempts, f.refusals)
 		}
 		if failure.Kind == core.FailDead {
@@ -256,7 +267,7 @@ func (t *truth) accepted(id core.RowID) {
 		t.judgeOrder(f)
 	}
 	f.copies++
-	if allowed := f.expiries + f.lostAcks + f.lateCopies; f.copies-1 > allowed {
+	if allowed := f.expiries + f.lostAcks + f.lateCopies + f.stuck(); f.copies-1 > allowed {
 		t.wrong("I3", "%s: %d copies; %d expired leases, %d lost answers and %d late copies account for %d",
 			f.name, f.copies, f.expiries, f.lostAcks, f.lateCopies, allowed+1)
 	}

@@ -1,0 +1,187 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// deaf is a publisher that ignores the end of its context for certain events, until it is told to return.
+type deaf struct {
+	next  *outboxtest.Publisher
+	hears func(d core.Delivery) bool
+	wake  chan struct{}
+	hung  atomic.Int64 // calls that hang now
+	most  atomic.Int64
+}
+
+func newDeaf(pub *outboxtest.Publisher, hears func(core.Delivery) bool) *deaf {
+	return &deaf{next: pub, hears: hears, wake: make(chan struct{})}
+}
+
+func (d *deaf) Publish(ctx context.Context, e core.Delivery) error {
+	if d.hears(e) {
+		return d.next.Publish(ctx, e)
+	}
+	if n := d.hung.Add(1); n > d.most.Load() {
+		d.most.Store(n)
+	}
+	<-d.wake
+	d.hung.Add(-1)
+	return d.next.Publish(context.WithoutCancel(ctx), e)
+}
+
+// An event whose publisher never returns is given back with what waits behind it: another relay publishes them, in their order, and the other
+// events of the process go on.
+func TestStuckPublishIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		stuck := map[string]int{}
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		p := newDeaf(pub, func(d core.Delivery) bool { return d.Topic != "deaf" })
+		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 4, Observer: &core.Observer{Stuck: func(topic string, total int) {
+			mu.Lock()
+			defer mu.Unlock()
+			stuck[topic] = total
+		}}})
+		w.run()
+		for range 20 {
+			w.publish(core.Event{Type: "deaf", Key: "k"})
+		}
+		time.Sleep(15 * time.Second)
+		mu.Lock()
+		if stuck["deaf"] != 1 {
+			t.Errorf("told of %v stuck publishes, want 1", stuck)
+		}
+		mu.Unlock()
+
+		other := join(t, repo, pub, core.Config{})
+		other.run()
+		for i := range 200 {
+			w.publish(core.Event{Type: "fine", Key: fmt.Sprint(i % 10)})
+		}
+		time.Sleep(time.Minute)
+		w.atRest(220)
+		if n := len(pub.Accepted()); n != 220 {
+			t.Errorf("%d copies of 220 events", n)
+		}
+		if n := p.most.Load(); n != 1 {
+			t.Errorf("%d publishes of a destination that never answers were begun, want 1", n)
+		}
+		close(p.wake) // a late acknowledgement is a stale copy and nothing else
+		time.Sleep(time.Minute)
+		w.atRest(220)
+		inOrder(t, pub.Accepted())
+		mu.Lock()
+		if stuck["deaf"] != 0 {
+			t.Errorf("told of %v stuck publishes after they returned", stuck)
+		}
+		mu.Unlock()
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := other.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A late acknowledgement is a fact: where nobody else has published the event, it is marked.
+func TestStuckPublishSucceedsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		p := newDeaf(pub, func(core.Delivery) bool { return false })
+		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 4})
+		w.run()
+		w.publish(core.Event{Type: "a"})
+		time.Sleep(20 * time.Second)
+		close(p.wake)
+		time.Sleep(100 * time.Millisecond)
+		w.atRest(1)
+		time.Sleep(2 * time.Minute)
+		if n := len(pub.Accepted()); n > 2 {
+			t.Errorf("%d copies", n)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// However many publishes hang, a process has no more than twice its workers, and what it cannot publish is free for others.
+func TestStuckPublishesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		p := newDeaf(pub, func(core.Delivery) bool { return false })
+		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 4})
+		w.run()
+		for i := range 400 {
+			w.publish(core.Event{Type: fmt.Sprint("topic", i%40), Key: fmt.Sprint(i % 7)})
+		}
+		time.Sleep(10 * time.Minute)
+		if n := p.most.Load(); n != 8 {
+			t.Errorf("%d publishes hang, want twice the 4 workers", n)
+		}
+		other := join(t, repo, pub, core.Config{})
+		other.run()
+		time.Sleep(2 * time.Minute)
+		w.atRest(400)
+		inOrder(t, pub.Accepted())
+
+		close(p.wake)
+		time.Sleep(time.Minute)
+		p.hears = func(core.Delivery) bool { return true }
+		if err := other.stop(); err != nil {
+			t.Error(err)
+		}
+		for range 50 {
+			w.publish(core.Event{Type: "topic1"})
+		}
+		time.Sleep(time.Minute)
+		w.atRest(450)
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A publisher that ends its goroutine, as t.FailNow in a test does, fails one event and costs no worker.
+func TestGoexitInPublisher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		w := join(t, repo, pub, core.Config{Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 3},
+			Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+				if strings.HasPrefix(d.Key, "exit") {
+					runtime.Goexit()
+				}
+				return pub.Publish(ctx, d)
+			})})
+		w.run()
+		for i := range 10 {
+			w.publish(core.Event{Type: "a", Key: fmt.Sprint("exit", i)}, core.Event{Type: "a", Key: fmt.Sprint("good", i)}, core.Event{Type: "a"})
+		}
+		for range 60 { // the destination goes on acknowledging others
+			w.publish(core.Event{Type: "a"})
+			time.Sleep(10 * time.Second)
+		}
+		if got := w.statuses(); got[outboxtest.StatusDead] != 10 || got[outboxtest.StatusDone] != 80 {
+			t.Fatalf("rows by status: %v", got)
+		}
+		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
+		if err != nil || len(dead) != 10 || dead[0].ErrorCode != "goexit" || dead[0].Attempts != 3 {
+			t.Fatalf("ListDead: %+v, %v", dead, err)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

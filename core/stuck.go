@@ -1,0 +1,126 @@
+package core
+
+import (
+	"errors"
+	"time"
+)
+
+// A publish that has not returned one more PublishTimeout after its context ended is stuck: its publisher ignores the context. Nobody can
+// end it, so the relay goes on without it: the event counts as timed out, what waits behind it is given back, and another worker takes the
+// place of the one that is lost. If the publish succeeds in the end, that is a fact like any other: the row is marked, and there may be a
+// second copy. Its key went on only after an acknowledgement that somebody saw, so no first copy is out of order.
+
+// errStuck is the failure of a publish that was given up.
+var errStuck = errors.New("outbox: publisher ignores the end of its context: the publish has not returned")
+
+// errGoexit is the failure of a publish whose publisher ended its goroutine.
+var errGoexit = errors.New("outbox: publisher called runtime.Goexit")
+
+// crew counts workers. Lost ones are replaced, but only as many as there are workers, so that a publisher that never returns
+// does not cost a goroutine more for every event.
+type crew struct {
+	size  int // Config.Workers
+	alive int // that can take an event
+	stuck int // that wait for a publish that was given up
+}
+
+// lose counts a worker that is stuck and reports whether another one is to be started.
+func (c *crew) lose() (replace bool) {
+	c.alive--
+	c.stuck++
+	if c.stuck > c.size {
+		return false
+	}
+	c.alive++
+	return true
+}
+
+// back counts a worker whose stuck publish returned, and reports whether it is needed.
+func (c *crew) back() (needed bool) {
+	c.stuck--
+	if c.alive >= c.size {
+		return false
+	}
+	c.alive++
+	return true
+}
+
+// stuckMost is how many publishes of one destination may be stuck before it gets no more: a destination that never answers must
+// not take the workers of the others.
+func (c *crew) stuckMost() int { return max(1, c.size/4) }
+
+// isStuck reports whether the publish of an item has been going on for too long.
+func (r *relay) isStuck(it *item, now time.Time) bool {
+	return it.state == itemPublishing && !it.started.IsZero() && now.Sub(it.started) >= 2*r.cfg.PublishTimeout
+}
+
+// abandonPublish goes on without a publish that is stuck.
+func (r *relay) abandonPublish(it *item, now time.Time) {
+	d := it.dest
+	replace := r.crew.lose()
+	d.stuck++
+	d.clogged = d.stuck >= r.crew.stuckMost()
+	p := published{err: errStuck, started: it.started, ended: now, stopped: r.publishCtx.Err() != nil}
+	it.stuck = true
+	info := r.conclude(it, p)
+	if d.clogged && !d.open {
+		r.stopDestination(d, it, errStuck)
+	}
+	total, eventID, clogged, after := r.crew.stuck, it.delivery.ID, d.clogged, now.Sub(p.started)
+	r.notes = append(r.notes, func() {
+		if info.Outcome != "" {
+			r.o.obs.Published(info)
+		}
+		r.o.obs.Stuck(d.topic, total)
+		r.cfg.Logger.Error("outbox: publisher ignores the end of its context; the event is given up and may be published twice", "component", "outbox",
+			"destination", d.topic, "event_id", eventID, "after", after, "stuck", total, "destination_gets_no_more", clogged)
+	})
+	if replace {
+		r.wg.Go(r.worker)
+		return
+	}
+	if r.crew.alive == 0 {
+		r.standStill()
+	}
+}
+
+// standStill gives back what waits: no worker is left to publish it, and others may have it.
+func (r *relay) standStill() {
+	for _, it := range r.sorted() {
+		if it.state == itemWaiting || it.state == itemReady {
+			r.release(it, DropStopped, false)
+		}
+	}
+	r.notes = append(r.notes, func() {
+		r.cfg.Logger.Error("outbox: every publish of this process is stuck: it relays nothing until one returns; restart it", "component", "outbox")
+	})
+}
+
+// returned is called, with the lock, when a publish that was given up has returned after all. It reports whether its worker goes on.
+func (r *relay) returned(it *item, p published) (goOn bool) {
+	d := it.dest
+	d.stuck--
+	d.clogged = d.stuck >= r.crew.stuckMost()
+	goOn = r.crew.back() && !r.stopPicks
+	total := r.crew.stuck
+	r.notes = append(r.notes, func() { r.o.obs.Stuck(d.topic, total) })
+	r.kickRoom()
+	r.pollBy(time.Now())
+	if p.err == nil && !r.closed {
+		late := &item{delivery: it.delivery, id: it.id, dest: d, path: PathCold, state: itemAcked, size: it.size, receipt: clip(p.receipt, 250)}
+		r.active++
+		r.coldCount++
+		r.coldBytes += late.size
+		r.done = append(r.done, late)
+		r.unwritten++
+		r.kickAfter(len(r.done))
+	}
+	return goOn
+}
+
+// stalled reports whether no worker is left.
+func (r *relay) stalled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.crew.alive == 0
+}

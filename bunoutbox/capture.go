@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/feature"
@@ -27,8 +26,8 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 	if affected == 0 {
 		return
 	}
-	c := capture{statement: s, stored: elements(event.Model.Value())}
-	err := c.collect(ctx, event, affected)
+	c := capture{statement: s, affected: affected, stored: elements(event.Model.Value())}
+	err := c.collect(ctx, event)
 	if err == nil && len(c.events) == 0 {
 		return
 	}
@@ -56,38 +55,133 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 // capture is the work on one statement that was executed.
 type capture struct {
 	*statement
-	stored []reflect.Value // as the statement left them
-	moved  bool            // RETURNING was read over models of other rows
-	events []core.Event
-	settle []func(core.Outcome)
+	affected int64           // rows, negative when the driver did not tell
+	stored   []reflect.Value // as the statement left the models
+	moved    bool            // RETURNING was read over models of other rows
+	events   []core.Event
+	settle   []func(core.Outcome)
 }
 
-func (c *capture) collect(ctx context.Context, event *bun.QueryEvent, affected int64) error {
+func (c *capture) collect(ctx context.Context, event *bun.QueryEvent) error {
+	if c.known == unknown {
+		return c.recorded(nil) // they name their aggregate themselves
+	}
 	if err := c.assignID(event); err != nil {
 		return err
 	}
-	c.moved = c.slice && c.rowsMoved()
-	if c.moved && c.mappers != nil && !strings.HasSuffix(blank(event.Query, c.ob.dialect), " RETURNING *") {
-		if !c.ob.cfg.AllowKeyless {
-			return fmt.Errorf("%w: RETURNING was read over other models of the slice, so that nobody can tell what was stored of the %d rows of %s: use Returning(\"*\"), or one statement for each",
-				ErrNoAggregateID, affected, c.table.Name)
-		}
-		c.mappers = nil
-	}
-	if err := c.mapped(ctx); err != nil {
+	rows, err := c.changed()
+	if err != nil {
 		return err
 	}
-	return c.recorded()
+	if fresh := c.needsReading(); fresh && (c.mappers != nil || c.unproven()) {
+		if rows, err = c.readRows(context.WithoutCancel(ctx), event, rows); err != nil {
+			return err
+		}
+	}
+	if err := c.mapped(ctx, rows); err != nil {
+		return err
+	}
+	return c.recorded(rows)
 }
 
-// rowsMoved reports whether what RETURNING gave was read over models of other rows. Bun reads the rows in their order over the first
-// models of a slice, whichever rows they are: fewer when some were not stored, and in any order after an update.
-func (c *capture) rowsMoved() bool {
-	if len(c.stored) != len(c.models) {
+// changed returns the rows that the database said were changed.
+func (c *capture) changed() ([]row, error) {
+	switch {
+	case c.known == byRows:
+		return c.resolved, c.checkResolved()
+	case !c.slice:
+		return c.changedOne()
+	}
+	rows := make([]row, 0, len(c.stored))
+	for i, model := range c.stored {
+		key, err := keyOf(c.table, model)
+		if err != nil {
+			return nil, err
+		}
+		if key == "" && c.known != byInsert {
+			return nil, c.doubt("did not tell the keys of all rows that it changed")
+		}
+		c.moved = c.moved || c.known == byKeys && i < len(c.keys) && key != c.keys[i]
+		rows = append(rows, row{key, model})
+	}
+	n := int(c.affected)
+	switch {
+	case c.everyRow(), n == len(c.models) && len(c.stored) == len(c.models):
+		return rows, nil
+	case c.text.returning.any && !c.text.returning.odd && c.returnsKeys() && n == len(c.stored):
+		c.moved = true
+		return rows, nil
+	}
+	return nil, c.doubt(fmt.Sprintf("has %d models and changed %d rows: nobody can tell which (Returning(\"*\") tells, where the database has it)", len(c.models), n))
+}
+
+// everyRow reports whether the statement stores each of its models, whatever number of rows is counted: MySQL counts 2 for an update and
+// 0 for what is as it was.
+func (c *capture) everyRow() bool {
+	return c.op == core.OpUpsert && !c.text.rows.skips && c.ob.dialect == core.MySQL && !c.text.returning.any && len(c.stored) == len(c.models)
+}
+
+// changedOne is changed for a statement with one model.
+func (c *capture) changedOne() ([]row, error) {
+	if len(c.stored) != 1 || c.affected > 1 && !c.everyRow() {
+		return nil, c.doubt(fmt.Sprintf("has one model and changed %d rows", c.affected))
+	}
+	key, err := keyOf(c.table, c.stored[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case key == "" && c.known != byInsert:
+		return nil, c.doubt("did not tell the key of the row that it changed")
+	case c.known == byKeys && key != c.keys[0]:
+		return nil, c.doubt("gave its model another key")
+	}
+	return []row{{key, c.stored[0]}}, nil
+}
+
+func (c *capture) doubt(what string) error {
+	return fmt.Errorf("%w: %s of %s %s: use one statement for each model, or call Publish", ErrNoAggregateID, c.op, c.table.Name, what)
+}
+
+// needsReading reports whether the models do not show the rows as they are stored, so that they have to be read.
+func (c *capture) needsReading() bool {
+	if c.text.returning.all && c.known != byRows {
+		return false
+	}
+	switch c.op {
+	case core.OpUpdate:
+		if c.known == byReturning || c.known == byRows || c.moved {
+			return true
+		}
+		for column := range c.stale {
+			if !c.text.returning.names[column] {
+				return true
+			}
+		}
+		return false
+	case core.OpUpsert:
+		return !c.text.rows.skips || c.moved
+	case core.OpDelete:
+		return c.moved
+	default:
+		return c.moved
+	}
+}
+
+// unproven reports whether an upsert may have changed another row in place of the one with the key that its model was given: one that is equal
+// in another unique column.
+func (c *capture) unproven() bool {
+	if c.op != core.OpUpsert || c.text.rows.skips || c.returnsKeys() {
+		return false
+	}
+	if len(c.text.rows.targets) != len(c.table.PKs) {
 		return true
 	}
-	for i, model := range c.stored {
-		if key, err := keyOf(c.table, model); err == nil && c.keys[i] != "" && key != c.keys[i] {
+	for _, f := range c.table.PKs {
+		found := false
+		for _, t := range c.text.rows.targets {
+			found = found || t == f.Name
+		}
+		if !found {
 			return true
 		}
 	}
@@ -97,8 +191,8 @@ func (c *capture) rowsMoved() bool {
 // assignID reads the key that the database generated, where Bun does so only after the query hooks.
 func (c *capture) assignID(event *bun.QueryEvent) error {
 	db := event.DB
-	if c.op != core.OpCreate || event.Result == nil || db.HasFeature(feature.Returning) || db.HasFeature(feature.Output) ||
-		len(c.table.PKs) != 1 || !c.table.PKs[0].AutoIncrement {
+	if c.known != byInsert || event.Result == nil || db.HasFeature(feature.Returning) || db.HasFeature(feature.Output) ||
+		len(c.table.PKs) != 1 || !c.table.PKs[0].AutoIncrement || c.text.returning.any {
 		return nil
 	}
 	id, err := event.Result.LastInsertId()
@@ -106,7 +200,10 @@ func (c *capture) assignID(event *bun.QueryEvent) error {
 		return nil //nolint:nilerr // the rows of RETURNING have no such id: the key was read from them
 	}
 	pk := c.table.PKs[0]
-	for _, model := range c.stored {
+	for i, model := range c.stored {
+		if i < len(c.keys) && c.keys[i] != "" {
+			continue // its own
+		}
 		if err := pk.ScanValue(model.Elem(), id); err != nil {
 			return err
 		}
@@ -115,59 +212,49 @@ func (c *capture) assignID(event *bun.QueryEvent) error {
 	return nil
 }
 
-// mapped collects what the On functions make of the models.
-func (c *capture) mapped(ctx context.Context) error {
-	if c.mappers == nil {
-		return nil
-	}
-	known := false // whether the statement told what it changed
-	for _, model := range c.stored {
-		key, err := keyOf(c.table, model)
-		if err != nil {
-			return err
-		}
-		if key == "" && len(c.table.PKs) > 0 {
-			known = known || c.skips // this one was there already
+// mapped collects what the On functions make of the rows.
+func (c *capture) mapped(ctx context.Context, rows []row) error {
+	for _, r := range rows {
+		if r.key == "" && len(c.table.PKs) > 0 && c.ob.cfg.AllowKeyless {
 			continue
 		}
-		known = true
 		for _, fn := range c.mappers {
-			events, err := fn(ctx, c.op, model.Interface())
+			events, err := fn(ctx, c.op, r.model.Interface())
 			if err != nil {
 				return err
 			}
-			c.add(events, model, key)
+			if err := c.add(events, r.model, r.key); err != nil {
+				return err
+			}
 		}
-	}
-	if !known {
-		return c.keyless(ctx)
 	}
 	return nil
 }
 
 // recorded takes over the events that the models have recorded.
-func (c *capture) recorded() error {
-	stored := map[string]bool{}
-	for _, model := range c.stored {
+func (c *capture) recorded(rows []row) error {
+	changed := make(map[string]bool, len(rows))
+	for _, r := range rows {
+		changed[r.key] = true
+	}
+	for i, model := range c.models {
+		r, ok := recorderOf(model)
+		if !ok || len(r.Recorded()) == 0 {
+			continue
+		}
 		key, err := keyOf(c.table, model)
 		if err != nil {
 			return err
 		}
-		stored[key] = true
-	}
-	for i, model := range c.models {
-		r, ok := recorderOf(model)
-		if !ok {
-			continue
-		}
-		key := c.keys[i]
-		if key == "" && !c.moved {
-			var err error
-			if key, err = keyOf(c.table, model); err != nil {
-				return err
+		if c.moved {
+			switch own := c.keys[i]; {
+			case own == "" || changed[own] && key != own:
+				return c.doubt("put other rows into models with recorded events")
+			case !changed[own]:
+				continue
 			}
 		}
-		if key != "" && !stored[key] || key == "" && c.skips && !c.moved {
+		if c.known != unknown && key != "" && !changed[key] {
 			continue // this one was there already, or is not there any more
 		}
 		events, settle, err := r.HandOver()
@@ -178,22 +265,19 @@ func (c *capture) recorded() error {
 			continue
 		}
 		c.settle = append(c.settle, settle)
-		if key == "" && len(c.table.PKs) > 0 {
-			for _, e := range events {
-				if e.AggregateID == "" {
-					return fmt.Errorf("%w: event %q was recorded on a %s whose primary key is not known: set AggregateID",
-						ErrNoAggregateID, e.Type, c.table.Name)
-				}
-			}
+		if err := c.add(events, model, key); err != nil {
+			return err
 		}
-		c.add(events, model, key)
 	}
 	return nil
 }
 
-func (c *capture) add(events []core.Event, model reflect.Value, key string) {
+func (c *capture) add(events []core.Event, model reflect.Value, key string) error {
 	for _, e := range events {
 		if e.AggregateID == "" {
+			if key == "" && len(c.table.PKs) > 0 {
+				return c.doubt(fmt.Sprintf("did not tell the key of its row (set AggregateID of event %q)", e.Type))
+			}
 			e.AggregateID = key
 		}
 		if e.AggregateType == "" {
@@ -203,6 +287,7 @@ func (c *capture) add(events []core.Event, model reflect.Value, key string) {
 		}
 		c.events = append(c.events, e)
 	}
+	return nil
 }
 
 func (c *capture) settleAll(o core.Outcome) {

@@ -40,16 +40,22 @@ type Config struct {
 
 	// AllowKeyless lets statements pass that On functions want to see but that do not say what they change, such as
 	// NewDelete().Model((*Order)(nil)).Where(...): they cause no event, and the first of each model is logged as a warning.
-	// Default: they are refused with ErrNoAggregateID.
+	// Default: they are refused with ErrNoAggregateID. Recorded events are never left behind: they refuse such a statement all the same.
 	AllowKeyless bool
+	// MaxResolvedRows bounds how many rows one statement may change that On functions with ResolveRows see. One that would change more is
+	// refused with ErrTooManyRows. Default: 1000.
+	MaxResolvedRows int
 }
 
 // Validate reports every problem at once. New calls it.
 func (c Config) Validate() error {
-	if c.Outbox == nil {
-		return nil
-	}
 	var problems []error
+	if c.MaxResolvedRows < 0 {
+		problems = append(problems, fmt.Errorf("outbox: config: MaxResolvedRows is %d: it must not be negative", c.MaxResolvedRows))
+	}
+	if c.Outbox == nil {
+		return errors.Join(problems...)
+	}
 	for _, f := range []struct {
 		name string
 		set  bool

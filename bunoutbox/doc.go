@@ -29,12 +29,20 @@
 //     tell the two apart.
 //   - A statement that changed no row causes no event; recorded events stay recorded. MySQL and MariaDB count an update that
 //     sets what was there as no change, unless clientFoundRows=true is in the DSN.
-//   - On functions are shown what a statement is known to have changed. An update or delete must name its rows by the keys of its
-//     models: with WherePK, Bulk, or Where("id = ?", order.ID). Everything else, such as Model((*Order)(nil)).Where(...), a
-//     MERGE, an INSERT from a SELECT, is refused with ErrNoAggregateID before it is executed; see Config.AllowKeyless.
-//   - Rows of a batch that DO NOTHING passed over, with keys from the start: nobody can tell which they were, and all are reported.
-//   - Bun reads what RETURNING gives over the models of a slice in the order of the rows, whichever they are. Where that mixes rows, On
-//     functions need Returning("*"); otherwise it is an error.
+//   - An event is written if, and only if, the database said that its row was changed: as many rows were affected as the statement has
+//     models, or their keys came back in RETURNING. An update or delete must name its rows by the keys of its models: with
+//     WherePK, Bulk, or Where("id = ?", order.ID), whatever further conditions it has; or let RETURNING fill an empty slice:
+//     Model(&changed).Where(...).Returning("*"). Everything else, such as Model((*Order)(nil)).Where(...), is refused with
+//     ErrNoAggregateID before it is executed, unless the On functions of the model have ResolveRows. A MERGE, an INSERT from a SELECT, and
+//     statements with comments are refused always; see Config.AllowKeyless.
+//   - A statement with several models that changes only some of them (DO NOTHING, a further condition) does not commit when RETURNING does not
+//     tell which: COMMIT rolls back and returns an error wrapping ErrNoAggregateID. Returning("*") costs nothing; with the key alone,
+//     On functions are shown what is read back.
+//   - Recorded events are bound by the same rules, unless there is one model and its events have an AggregateID of their own. A statement whose
+//     RETURNING is read over models with recorded events, and mixes them, does not commit.
+//   - Values that the database computes (Set("stock = stock - 1"), an upsert) are read back for On functions: one SELECT more, unless
+//     Returning("*") tells them. The read also proves that an upsert changed the row with the key of its model. What recorded
+//     events contain is for who records them.
 //   - Raw SQL, Table(...) without a model, maps, and statements within a WITH are not seen. Use Publish there.
 //
 // A statement that has to write events needs a transaction that is tracked, and is refused with ErrNoTransaction or ErrUntracked

@@ -42,15 +42,29 @@ func elements(value any) []reflect.Value {
 	}
 }
 
-// hasRecorder reports whether models of type t embed a Recorder.
-func (o *Outbox) hasRecorder(t reflect.Type) bool {
+// hasRecorder reports whether models of type t embed a Recorder. One that is where nobody finds it is an error.
+func (o *Outbox) hasRecorder(t reflect.Type) (bool, error) {
 	if known, ok := o.recorders.Load(t); ok {
-		return known.(bool)
+		err, _ := known.(error)
+		return known == true, err
+	}
+	if err := core.CheckModel(t, apart); err != nil {
+		o.recorders.Store(t, err)
+		return false, err
 	}
 	_, ok := recorderOf(reflect.New(t))
 	ok = ok || embedsPointer(t)
 	o.recorders.Store(t, ok)
-	return ok
+	return ok, nil
+}
+
+// apart reports whether a field is a relation, whose models are stored by statements of their own.
+func apart(f reflect.StructField) bool {
+	if f.Type.Kind() == reflect.Pointer && !f.Anonymous {
+		return true
+	}
+	tag := f.Tag.Get("bun")
+	return strings.Contains(tag, "rel:") || strings.Contains(tag, "m2m:")
 }
 
 // embedsPointer reports whether t embeds a *Recorder, which a new model has not set.

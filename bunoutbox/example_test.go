@@ -74,6 +74,20 @@ func ExampleOn() {
 	})
 }
 
+// Statements that do not say which rows they change are captured too, row by row.
+func ExampleResolveRows() {
+	bunoutbox.On(ob, func(op bunoutbox.Op, o *Order) []bunoutbox.Event {
+		return []bunoutbox.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
+	}, bunoutbox.ResolveRows())
+	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewUpdate().Model((*Order)(nil)).Set("status = 'expired'").Where("status = ?", "placed").Exec(ctx)
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
 // A function that needs to read, or can fail, gets the context of the statement.
 func ExampleOnContext() {
 	bunoutbox.OnContext(ob, func(ctx context.Context, op bunoutbox.Op, o *Order) ([]bunoutbox.Event, error) {

@@ -18,8 +18,8 @@ var (
 	// returns the *bun.DB to work with, and so does DB.
 	ErrNoHook = errors.New("outbox: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of db.WithQueryHook(ob.Hook())")
 
-	// ErrNoAggregateID: an event needs the primary key of what is stored, and the statement does not tell it. Change loaded
-	// models with WherePK, call Publish, or see Config.AllowKeyless.
+	// ErrNoAggregateID: an event needs the primary key of what was changed, and neither the statement nor the database tells it. Change
+	// loaded models with WherePK, register On with ResolveRows, or call Publish.
 	ErrNoAggregateID = errors.New("outbox: no aggregate id")
 )
 
@@ -33,7 +33,7 @@ type Outbox struct {
 	hook    *hook
 
 	mappers   mappers
-	recorders sync.Map // by model type: whether it embeds a Recorder
+	recorders sync.Map // by model type: whether it embeds a Recorder, or why it must not be used
 	warned    sync.Map // model types whose keyless statements were logged
 }
 

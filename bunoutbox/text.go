@@ -1,170 +1,274 @@
 package bunoutbox
 
 import (
-	"reflect"
-	"slices"
 	"strings"
-
-	"github.com/uptrace/bun/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Bun does not show how a query was built, only its text. What is read from the text is Bun's own spelling; the literals in it,
-// which are data, are blanked out before.
+// parsed is what the text of a statement says. Bun does not show how a query was built; what its models and the database
+// do not tell either is read from here. A statement that was not understood is never taken for one that is harmless.
+type parsed struct {
+	understood bool
+	verb       string // INSERT, REPLACE, UPDATE or DELETE
+	with       string // all before it
+	target     string // the table, with its alias
+	others     bool   // other tables take part
+	set        []assignment
+	where      string
+	limited    bool // by ORDER BY or LIMIT
+	returning  columns
+	rows       insertRows
+}
 
-// blank replaces the contents of string literals, byte for byte, so that positions stay what they are.
-func blank(query string, d core.Dialect) string {
-	b := []byte(query)
-	quoted := false
-	for i := 0; i < len(b); i++ {
+// assignment is one of SET.
+type assignment struct{ column, value string }
+
+// columns are those of RETURNING.
+type columns struct {
+	any   bool // there is a RETURNING
+	all   bool
+	names map[string]bool
+	odd   bool // something else than columns is among them
+}
+
+func (c columns) has(name string) bool { return c.all || c.names[name] }
+
+// insertRows is what an INSERT does.
+type insertRows struct {
+	values  bool     // it has a list of VALUES
+	upsert  bool     // it does not fail on rows that are there already
+	skips   bool     // but passes them over
+	targets []string // the columns of ON CONFLICT (...)
+}
+
+func parse(query string, d core.Dialect) parsed {
+	query, ok := withoutComment(query)
+	if !ok {
+		return parsed{}
+	}
+	tokens, ok := lex(query, d)
+	if !ok {
+		return parsed{}
+	}
+	p := parsed{understood: true}
+	at := 0
+	if is(tokens, "WITH") {
+		at = find(tokens, "INSERT", "REPLACE", "UPDATE", "DELETE")
+	}
+	if at >= len(tokens) || tokens[at].kind != wordToken {
+		return parsed{}
+	}
+	p.with = query[:tokens[at].from]
+	p.verb = tokens[at].word
+	tokens = tokens[at+1:]
+	switch p.verb {
+	case "INSERT", "REPLACE":
+		p.insert(query, tokens)
+	case "UPDATE":
+		p.update(query, tokens)
+	case "DELETE":
+		p.delete(query, tokens)
+	default:
+		return parsed{}
+	}
+	return p
+}
+
+// withoutComment drops the comment that Bun puts in front.
+func withoutComment(query string) (string, bool) {
+	query = strings.TrimLeft(query, " ")
+	if !strings.HasPrefix(query, "/*") {
+		return query, true
+	}
+	comment, rest, ok := strings.Cut(query[2:], "*/")
+	if !ok || strings.Contains(comment, "/*") || strings.HasPrefix(comment, "!") || strings.HasPrefix(comment, "M!") {
+		return "", false
+	}
+	return strings.TrimLeft(rest, " "), true
+}
+
+func (p *parsed) insert(query string, tokens []token) {
+	if is(tokens, "IGNORE") {
+		p.rows.upsert, p.rows.skips = true, true
+		tokens = tokens[1:]
+	}
+	p.rows.upsert = p.rows.upsert || p.verb == "REPLACE"
+	if !is(tokens, "INTO") {
+		p.understood = false
+		return
+	}
+	tokens = tokens[1:]
+	values := find(tokens, "VALUES", "SELECT", "DEFAULT")
+	p.rows.values = values < len(tokens) && tokens[values].word == "VALUES"
+	head := tokens[:values]
+	if n := len(head); n > 0 && head[n-1].kind == groupToken {
+		head = head[:n-1] // the columns
+	}
+	p.target = textOf(query, head)
+	rest := tokens[values:]
+	p.returns(query, rest)
+	on := find(rest, "ON")
+	if on == len(rest) {
+		return
+	}
+	p.rows.upsert = true
+	rest = rest[on+1:]
+	if do := find(rest, "DO"); is(rest, "CONFLICT") && do < len(rest) {
+		p.rows.skips = is(rest[do:], "DO", "NOTHING")
+		if len(rest) > 1 && rest[1].kind == groupToken {
+			p.rows.targets = names(query[rest[1].from+1 : rest[1].to-1])
+		}
+		if is(rest[do:], "DO", "UPDATE") {
+			return
+		}
+	}
+	if !p.rows.skips && !is(rest, "DUPLICATE", "KEY", "UPDATE") {
+		p.understood = false
+	}
+}
+
+// names returns the columns of a list, nil when something else is among them.
+func names(list string) []string {
+	tokens, ok := lex(list, core.Postgres)
+	if !ok {
+		return nil
+	}
+	var all []string
+	for _, part := range split(tokens, ",") {
+		if len(part) != 1 || part[0].kind > nameToken {
+			return nil
+		}
+		all = append(all, nameOf(list, part[0]))
+	}
+	return all
+}
+
+// nameOf returns the name that a token is.
+func nameOf(text string, t token) string {
+	if t.kind == nameToken {
+		return t.word
+	}
+	return text[t.from:t.to]
+}
+
+func (p *parsed) update(query string, tokens []token) {
+	set := find(tokens, "SET")
+	p.table(query, tokens[:set])
+	tokens = tokens[min(set+1, len(tokens)):]
+	end := 0
+	for ; end < len(tokens); end++ {
+		if is(tokens[end:], "FROM") && (end == 0 || !is(tokens[end-1:], "DISTINCT")) {
+			p.others = true
+			break
+		}
+		if find(tokens[end:end+1], "WHERE", "RETURNING", "JOIN", "INNER", "LEFT", "RIGHT", "CROSS") == 0 {
+			break
+		}
+	}
+	for _, part := range split(tokens[:end], ",") {
+		p.set = append(p.set, assignmentOf(query, part))
+	}
+	p.condition(query, tokens[end:])
+}
+
+// assignmentOf reads "column = value". What it does not understand has no column.
+func assignmentOf(text string, tokens []token) assignment {
+	for i, t := range tokens {
+		if t.kind == signToken && t.word == "=" && i > 0 && tokens[i-1].kind <= nameToken {
+			return assignment{nameOf(text, tokens[i-1]), strings.TrimSpace(textOf(text, tokens[i+1:]))}
+		}
+		if t.kind > nameToken && (t.kind != signToken || t.word != ".") {
+			break
+		}
+	}
+	return assignment{}
+}
+
+func (p *parsed) delete(query string, tokens []token) {
+	if !is(tokens, "FROM") {
+		p.understood = false
+		return
+	}
+	tokens = tokens[1:]
+	end := find(tokens, "USING", "WHERE", "RETURNING", "ORDER", "LIMIT")
+	p.table(query, tokens[:end])
+	p.condition(query, tokens[end:])
+}
+
+// table keeps the first of the tables.
+func (p *parsed) table(query string, tokens []token) {
+	parts := split(tokens, ",")
+	p.target = textOf(query, parts[0])
+	p.others = p.others || len(parts) > 1
+}
+
+// condition reads what is from WHERE on, or before it: other tables.
+func (p *parsed) condition(query string, tokens []token) {
+	where := find(tokens, "WHERE")
+	p.others = p.others || where > 0 && find(tokens[:where], "RETURNING", "ORDER", "LIMIT") > 0
+	if where == len(tokens) {
+		p.returns(query, tokens)
+		return
+	}
+	tokens = tokens[where+1:]
+	end := find(tokens, "ORDER", "LIMIT", "RETURNING", "WHERE")
+	p.where = textOf(query, tokens[:end])
+	if end < len(tokens) && tokens[end].word == "WHERE" {
+		p.understood = false
+	}
+	p.limited = find(tokens[end:], "ORDER", "LIMIT") < len(tokens)-end
+	p.returns(query, tokens[end:])
+}
+
+func (p *parsed) returns(query string, tokens []token) {
+	at := find(tokens, "RETURNING")
+	if at == len(tokens) {
+		return
+	}
+	p.returning = columns{any: true, names: map[string]bool{}}
+	for _, part := range split(tokens[at+1:], ",") {
+		if len(part) == 3 && part[0].kind <= nameToken && part[1].word == "." {
+			part = part[2:]
+		}
 		switch {
-		case b[i] == '\'': // a doubled quote leaves the literal and enters it again
-			quoted = !quoted
-		case quoted:
-			if b[i] == '\\' && d == core.MySQL && i+1 < len(b) {
-				b[i] = ' '
-				i++
-			}
-			b[i] = ' '
+		case len(part) == 1 && part[0].kind == signToken && part[0].word == "*":
+			p.returning.all = true
+		case len(part) == 1 && part[0].kind <= nameToken:
+			p.returning.names[nameOf(query, part[0])] = true
+		default:
+			p.returning.odd = true
 		}
 	}
-	return string(b)
 }
 
-// insertKind tells what an INSERT does with rows that are there already.
-func insertKind(query string, d core.Dialect) (op core.Op, skips bool) {
-	text := strings.ToUpper(blank(query, d))
-	ignore := strings.Contains(text, "INSERT IGNORE INTO ")
-	switch {
-	case strings.Contains(text, " DO NOTHING"), ignore:
-		return core.OpUpsert, true
-	case strings.Contains(text, " ON CONFLICT"), strings.Contains(text, " ON DUPLICATE KEY"), strings.Contains(text, "REPLACE INTO "):
-		return core.OpUpsert, false
+// conjuncts returns the conditions that must all hold, without the parentheses around them.
+func conjuncts(condition string, d core.Dialect) []string {
+	tokens, ok := lex(condition, d)
+	if !ok || len(tokens) == 0 {
+		return nil
 	}
-	return core.OpCreate, false
-}
-
-// named reports whether an UPDATE or DELETE changes no rows but those that models name by their primary keys: it has WherePK, is a
-// bulk update, or compares the key of its one model with what it is.
-func (s *statement) named(gen schema.QueryGen, query string) bool {
-	if len(s.models) == 0 || slices.Contains(s.keys, "") {
-		return false
+	if len(tokens) == 1 && tokens[0].kind == groupToken {
+		return conjuncts(condition[tokens[0].from+1:tokens[0].to-1], d)
 	}
-	text := blank(query, s.ob.dialect)
-	for _, condition := range s.wherePK(gen) {
-		if at := lastCondition(query, text, condition); at >= 0 && ends(text[at+len(condition):]) {
-			return true // Bun puts it last, behind an AND
+	for _, t := range tokens {
+		if t.kind == signToken && t.word == "||" {
+			return []string{condition} // which is OR, on MySQL
 		}
 	}
-	where := strings.LastIndex(text, " WHERE ")
-	if where < 0 || strings.Contains(strings.ToUpper(text[where:]), " OR ") {
-		return false
+	if find(tokens, "OR", "XOR", "BETWEEN", "CASE") < len(tokens) {
+		return []string{condition}
 	}
-	for _, condition := range s.whereKey(gen) {
-		if lastCondition(query, text, condition) >= where {
-			return true
+	var all []string
+	for len(tokens) > 0 {
+		and := find(tokens, "AND")
+		switch part := tokens[:and]; {
+		case len(part) == 1 && part[0].kind == groupToken:
+			all = append(all, conjuncts(textOf(condition, part), d)...)
+		default:
+			all = append(all, textOf(condition, part))
 		}
+		tokens = tokens[min(and+1, len(tokens)):]
 	}
-	return false
-}
-
-// lastCondition returns where condition is in query as a part of its own that must hold, or -1. text is query without literals.
-func lastCondition(query, text, condition string) int {
-	at := strings.LastIndex(query, condition)
-	if at < 0 || text[at] != condition[0] { // in a literal
-		return -1
-	}
-	if !strings.HasSuffix(text[:at], " WHERE ") && !strings.HasSuffix(text[:at], " AND ") {
-		return -1
-	}
-	return at
-}
-
-func ends(rest string) bool {
-	for _, next := range []string{" ORDER BY ", " LIMIT ", " RETURNING "} {
-		if strings.HasPrefix(rest, next) {
-			return true
-		}
-	}
-	return rest == ""
-}
-
-// wherePK returns how Bun writes WherePK for the models, with and without an alias.
-func (s *statement) wherePK(gen schema.QueryGen) []string {
-	pks := s.table.PKs
-	conditions := make([]string, 0, 2)
-	for _, prefix := range []string{string(s.table.SQLAlias) + ".", ""} {
-		var b []byte
-		if !s.slice {
-			b = append(b, '(')
-			for i, f := range pks {
-				if i > 0 {
-					b = append(b, " AND "...)
-				}
-				b = append(b, prefix+string(f.SQLName)+" = "...)
-				b = f.AppendValue(gen, b, s.models[0].Elem())
-			}
-			conditions = append(conditions, string(append(b, ')')))
-			continue
-		}
-		names := make([]string, 0, len(pks))
-		for _, f := range pks {
-			names = append(names, prefix+string(f.SQLName))
-		}
-		b = append(b, tuple(strings.Join(names, ", "), len(pks))+" IN ("...)
-		for i, model := range s.models {
-			if i > 0 {
-				b = append(b, ", "...)
-			}
-			var values []byte
-			for j, f := range pks {
-				if j > 0 {
-					values = append(values, ", "...)
-				}
-				values = f.AppendValue(gen, values, model.Elem())
-			}
-			b = append(b, tuple(string(values), len(pks))...)
-		}
-		conditions = append(conditions, string(append(b, ')')))
-	}
-	return conditions
-}
-
-func tuple(list string, n int) string {
-	if n > 1 {
-		return "(" + list + ")"
-	}
-	return list
-}
-
-// whereKey returns how a Where on the primary key may be written: that of a bulk update, and Where("id = ?", order.ID).
-func (s *statement) whereKey(gen schema.QueryGen) []string {
-	t := s.table
-	var conditions []string
-	for _, prefix := range []string{string(t.SQLAlias), string(t.SQLName)} {
-		parts := make([]string, 0, len(t.PKs))
-		for _, f := range t.PKs {
-			parts = append(parts, prefix+"."+string(f.SQLName)+" = _data."+string(f.SQLName))
-		}
-		conditions = append(conditions, "("+strings.Join(parts, " AND ")+")")
-	}
-	if s.slice || len(t.PKs) != 1 {
-		return conditions
-	}
-	f := t.PKs[0]
-	value := f.AppendValue(gen, nil, s.models[0].Elem())
-	for _, name := range []string{
-		f.Name, string(f.SQLName), t.Alias + "." + f.Name, string(t.SQLAlias) + "." + string(f.SQLName),
-		t.Name + "." + f.Name, string(t.SQLName) + "." + string(f.SQLName),
-	} {
-		conditions = append(conditions, "("+name+" = "+string(value)+")")
-	}
-	return conditions
-}
-
-// isSlice reports whether the value of a model is a slice of rows.
-func isSlice(value any) bool {
-	v := reflect.ValueOf(value)
-	return v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Slice
+	return all
 }

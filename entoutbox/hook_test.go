@@ -415,3 +415,10 @@ func ExampleOpOf() {
 	fmt.Println(entoutbox.OpOf(context.Background()) == 0)
 	// Output: true
 }
+
+func ExampleResolveRows() {
+	mapper := entoutbox.On(func(ctx context.Context, m ent.Mutation, v ent.Value) ([]entoutbox.Event, error) {
+		return []entoutbox.Event{{Type: m.Type() + "." + entoutbox.OpOf(ctx).String(), Data: v}}, nil // once for each entity
+	}, entoutbox.ResolveRows())
+	_ = mapper // for Hook; then: tx.Order.Update().Where(order.Status("placed")).SetStatus("expired").Save(ctx)
+}

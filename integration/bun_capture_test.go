@@ -300,8 +300,9 @@ func TestBunBatchOfWhichSomeAreThere(t *testing.T) {
 		want      error
 		rows      []string
 	}{
-		"all columns":  {"*", nil, []string{"pair.upsert 2,y"}},
-		"some columns": {"a, b", bunoutbox.ErrNoAggregateID, nil},
+		"all columns":   {"*", nil, []string{"pair.upsert 2,y"}},
+		"the key":       {"a, b", nil, []string{"pair.upsert 2,y"}},
+		"other columns": {"n", bunoutbox.ErrNoAggregateID, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {

@@ -2,7 +2,9 @@ package outboxtest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -19,6 +21,7 @@ func claimUnorderedCases() []repositoryCase {
 		{"many topics, most of them stopped", claimManyTopics},
 		{"what small topics leave goes to the others", claimUnequalTopics},
 		{"oldest due first", claimOldestFirst},
+		{"one claim is in the order in which its rows are due", claimInOrder},
 		{"a lease too long to be one is none", claimMaxLease},
 		{"claim numbers grow", claimNumbers},
 	}
@@ -130,6 +133,32 @@ func claimOldestFirst(f *fixture) {
 	req.Only, req.Limit = nil, 1
 	for i := range rows { // the last is due first
 		f.wantIDs(f.claim(req), rows[len(rows)-1-i])
+	}
+}
+
+// A relay publishes in the order in which a claim returns rows: what was put off must not come before what waits longer, whatever its id.
+func claimInOrder(f *fixture) {
+	a, b, marker := newRows(9, "a", ""), newRows(4, "b", ""), newRow("marker", "")
+	for i := range a {
+		a[i].Event.Delay = time.Duration(30*((i*4)%9)) * time.Millisecond
+	}
+	for i := range b {
+		b[i].Event.Delay = time.Duration(100-30*i) * time.Millisecond
+	}
+	marker.Event.Delay = 300 * time.Millisecond
+	f.commit(append(slices.Concat(a, b), marker)...)
+	req := request(nodeA)
+	req.Only = []string{"marker"}
+	f.eventually("the marker is due", func() bool { return len(f.claim(req)) > 0 })
+	req.Only = nil
+	got := map[string][]core.RowID{}
+	for _, c := range f.claim(req) {
+		got[c.Event.Topic] = append(got[c.Event.Topic], c.ID)
+	}
+	for _, rows := range [][]core.NewRow{a, b} {
+		slices.SortFunc(rows, func(x, y core.NewRow) int { return cmp.Compare(x.Event.Delay, y.Event.Delay) })
+		topic := rows[0].Event.Topic
+		f.must(slices.Equal(got[topic], newIDs(rows)), "topic %s: claimed %s, want %s", topic, got[topic], newIDs(rows))
 	}
 }
 

@@ -41,7 +41,8 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
 )`
 
 // postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more. The rows are locked in the order of the index, so that claims at the same time share
-// the table instead of wanting the same rows.
+// the table instead of wanting the same rows. They are returned oldest due first, topics in turns: what is tried again comes
+// after what waits longer, whatever its id.
 const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
   SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
   FROM topics t CROSS JOIN LATERAL (
@@ -51,11 +52,11 @@ const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
     LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
     FOR UPDATE SKIP LOCKED) c
 ), take AS MATERIALIZED (
-  SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
+  SELECT id, n FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
-)
-` + postgresTake + `, NULL::bytea, (SELECT count(*) FROM topics)`
+), taken AS (` + postgresTake + `)
+SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`
 
 // postgresShort is how long runs at least are while there are more lanes than the limit allows whole runs: a claim then takes rows of
 // some 64 lanes, which are as many as are published at once, and looks up fewer lanes than one row of each of 500 would need.

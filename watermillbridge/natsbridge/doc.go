@@ -1,0 +1,10 @@
+// Package natsbridge says what errors of NATS mean to an outbox that publishes to JetStream through watermill-nats.
+//
+//	pub, err := nats.NewPublisher(nats.PublisherConfig{URL: url}, logger)   // watermill-nats: JetStream is on, TrackMsgId stays false
+//	publisher, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{
+//		Classifier:    natsbridge.Classify,
+//		RowIDMetadata: natsbridge.RowIDMetadata,
+//	})
+//
+// Without it, an outage of NATS that its client reports in words of its own looks like a refusal of each event.
+package natsbridge

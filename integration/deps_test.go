@@ -51,6 +51,9 @@ var rooms = map[string]room{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go",
 		"github.com/cenkalti/backoff/v3", // in watermill-amqp's configuration
 	}},
+	"watermillbridge/natsbridge":  {ours: []string{"core"}, others: []string{"github.com/nats-io/nats.go"}, brings: []string{"github.com/nats-io"}},
+	"watermillbridge/redisbridge": {ours: []string{"core"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"watermillbridge/httpbridge":  {ours: []string{"core"}, others: []string{watermillModule, "github.com/ThreeDotsLabs/watermill-http/v2"}},
 }
 
 const watermillModule = "github.com/ThreeDotsLabs/watermill"

@@ -11,8 +11,17 @@ require (
 )
 
 require (
+	github.com/Rican7/retry v0.3.1 // indirect
+	github.com/ThreeDotsLabs/watermill-nats/v2 v2.1.3
+	github.com/ThreeDotsLabs/watermill-redisstream v1.4.5
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/nats-io/nats.go v1.55.0
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/sony/gobreaker v1.0.0 // indirect
+	github.com/vmihailenco/msgpack v4.0.4+incompatible // indirect
+	google.golang.org/appengine v1.6.8 // indirect
 )
 
 require (
@@ -86,6 +95,8 @@ require (
 	github.com/ormoutbox/ormoutbox/entoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/inbox v0.0.0
 	github.com/ormoutbox/ormoutbox/inbox/redisonce v0.0.0
+	github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge v0.0.0
+	github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge v0.0.0
 	github.com/pierrec/lz4/v4 v4.1.31 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/rabbitmq/amqp091-go v1.16.0
@@ -128,3 +139,7 @@ replace github.com/ormoutbox/ormoutbox/bunoutbox => ../bunoutbox
 replace github.com/ormoutbox/ormoutbox/inbox => ../inbox
 
 replace github.com/ormoutbox/ormoutbox/inbox/redisonce => ../inbox/redisonce
+
+replace github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge => ../watermillbridge/natsbridge
+
+replace github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge => ../watermillbridge/redisbridge

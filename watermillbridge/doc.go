@@ -27,14 +27,15 @@
 //   - NATS: only JetStream, with a stream for the subject. Set [Config].RowIDMetadata to "Nats-Msg-Id" and leave JetStream.TrackMsgId
 //     false: an event that is published twice within the stream's window is stored once. TrackMsgId would take the UUID, and
 //     of an event with two destinations in one stream only the first would be stored. Core NATS (JetStream.Disabled) answers
-//     nil with nobody listening. The server syncs its disk every two minutes unless sync_interval is "always": use three replicas.
+//     nil with nobody listening. Set Config.Classifier to natsbridge.Classify. The server syncs its disk every two minutes unless sync_interval is "always": use three replicas.
 //   - Redis streams: XADD is synchronous. PublisherConfig.Maxlens and DefaultMaxlen delete entries, read or not: leave them 0
 //     or far above the lag of the slowest consumer. The server needs maxmemory-policy noeviction, and appendfsync always
-//     to keep everything it has acknowledged.
+//     to keep everything it has acknowledged. Set Config.Classifier to redisbridge.Classify.
 //   - Go channels (gochannel): lossy. A topic without a subscriber discards messages, Publish returns before anybody has handled
 //     them, and even with BlockPublishUntilSubscriberAck it returns nil while the Pub/Sub closes. Fine for tests. For handlers in
 //     the same process give core.Router a function: its event is done when the function has returned nil.
-//   - SQL, HTTP, io and others: see what their Publish waits for.
+//   - HTTP: give the client a timeout, and set Config.Classifier to httpbridge.Classify.
+//   - SQL, io and others: see what their Publish waits for.
 //
 // # Timeouts
 //

@@ -1,16 +1,10 @@
 // Package inbox makes Watermill consumers idempotent: the effect of a message in the database happens once, however often the message is
 // delivered.
 //
-//	store, err := sqlonce.New(pool, sqlonce.Config{}) // with GORM: pool, err := db.DB()
-//	err = store.Migrate(ctx)                          // or apply what sqlonce.Migrations returns
-//	in, err := inbox.New(inbox.Config{
-//		Consumer:   "billing",
-//		Transactor: gormoutbox.Transactor(db), // or bunoutbox, entoutbox, sqloutbox.NewTransactor: the handler's ORM
-//		Store:      store.Inbox(),
-//	})
-//	poison, err := middleware.PoisonQueueWithFilter(publisher, "billing_poison", inbox.Final)
-//	chain, err := inbox.Chain(inbox.ChainConfig{Poison: poison, Inbox: in}) // see ChainConfig for Retry
-//	router.AddMiddleware(chain)
+//	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))                               // database/sql
+//	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables())) // or bunoutbox, entoutbox: the handler's ORM
+//
+// New and Chain build the same from its parts.
 //
 // For each message it opens a transaction and writes the event's id into a table. If it was there, the message is acknowledged and the handler
 // not run. Else the handler runs with the transaction in the message's context (gormoutbox.FromContext(msg.Context())); the id, what the handler

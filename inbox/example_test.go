@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -258,4 +259,49 @@ func ExampleNewAtLeastOnce() {
 		check(err)
 	}
 	// Output: indexed
+}
+
+func ExampleMiddleware() {
+	// With GORM: inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables()).
+	transactor := outboxtest.NewRepository().Transactor()
+	dedup := inbox.Middleware(transactor, "billing", inbox.Configure(func(c *inbox.Config) {
+		c.Store = inboxtest.NewStore()                                 // in memory; a program has its tables
+		c.Handler = func(*message.Message) string { return "invoice" } // in a Router the handler has a name
+	}))
+	handler := dedup(func(*message.Message) ([]*message.Message, error) {
+		fmt.Println("invoiced")
+		return nil, nil
+	})
+	for range 3 {
+		_, err := handler(delivered("e-1"))
+		check(err)
+	}
+	// Output: invoiced
+}
+
+func ExampleSQL() {
+	db, err := sql.Open("pgx", "postgres://localhost/shop")
+	check(err)
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))
+}
+
+func ExampleLeased() {
+	// For Redis: redisonce.Middleware(client, "mailer").
+	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	router.AddMiddleware(inbox.Leased(outboxtest.NewOnceStore(), "mailer", inbox.TTL(24*time.Hour)))
+	router.AddConsumerHandler("welcome", "signups", channel, func(*message.Message) error {
+		fmt.Println("mailed")
+		return nil
+	})
+	go func() { check(router.Run(context.Background())) }()
+	<-router.Running()
+	for range 3 {
+		check(channel.Publish("signups", delivered("e-1")))
+	}
+	check(router.Close())
+	// Output: mailed
 }

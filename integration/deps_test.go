@@ -40,8 +40,8 @@ var rooms = map[string]room{
 		"ariga.io/atlas", // the language of hooks on migrations of Ent, which brings it
 	}},
 	"bunoutbox":       {ours: []string{"core", "core/sqloutbox"}, others: []string{"github.com/uptrace/bun"}},
-	"inbox":           {ours: []string{"core", "core/once", "core/once/sqlonce"}, others: []string{watermillModule}},
-	"inbox/redisonce": {ours: []string{"core", "core/once"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"inbox":           {ours: []string{"core", "core/once", "core/once/sqlonce", "core/sqloutbox"}, others: []string{watermillModule}},
+	"inbox/redisonce": {ours: []string{"core", "core/once", "inbox"}, others: []string{"github.com/redis/go-redis/v9", watermillModule}},
 	"watermillbridge": {ours: []string{"core"}, others: []string{watermillModule}},
 	"watermillbridge/kafkabridge": {ours: []string{"core", "watermillbridge"}, others: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",

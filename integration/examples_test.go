@@ -40,3 +40,20 @@ consumer: order.paid order-1 {"order_id":"order-1"}
 		})
 	}
 }
+
+// The consumer on each library, whole programs with the one statement, on SQLite.
+func TestExamplesOfConsumers(t *testing.T) {
+	t.Parallel()
+	root, _ := workspace(t)
+	for _, name := range []string{"bun", "ent", "gorm", "sql"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := filepath.Join(t.TempDir(), name)
+			goTool(t, filepath.Join(root, "examples"), "build", "-o", program, "./consumer/"+name)
+			out, err := exec.CommandContext(t.Context(), program).CombinedOutput()
+			if err != nil || string(out) != "100 cents\n" {
+				t.Errorf("%v, printed:\n%s", err, out)
+			}
+		})
+	}
+}

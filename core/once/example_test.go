@@ -101,7 +101,7 @@ func ExampleRunner_Do() {
 // Somebody else holds the key: come back when his lease would end.
 func ExampleRetryAfter() {
 	store := outboxtest.NewOnceStore(outboxtest.WithClock(func() time.Time { return time.Unix(0, 0) }))
-	runner, _ := once.New(once.Config{Store: store, Lease: 20 * time.Second})
+	runner, _ := once.New(once.Config{Wait: -1, Store: store, Lease: 20 * time.Second})
 	ctx := context.Background()
 	key := once.Key{Scope: "report", ID: "2026"}
 
@@ -126,4 +126,30 @@ func ExampleKey_String() {
 	// inbox/billing/create invoice|a%7Cb|018f
 	// true <nil>
 	// once: invalid key: id is empty
+}
+
+func ExampleAttemptOf() {
+	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore()})
+	if err != nil {
+		panic(err)
+	}
+	key := once.Key{Scope: "import", ID: "file-7"}
+	for _, failure := range []error{errors.New("the server is down"), errors.New("line 3"), nil} {
+		_, _, err := runner.Do(context.Background(), key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+			attempt := once.AttemptOf(ctx)
+			fmt.Println("attempt", attempt.Number)
+			if failure != nil && failure.Error() == "the server is down" {
+				attempt.Refund() // that is not the fault of the file
+			}
+			return once.Result{}, failure
+		})
+		fmt.Println(err)
+	}
+	// Output:
+	// attempt 1
+	// the server is down
+	// attempt 1
+	// line 3
+	// attempt 2
+	// <nil>
 }

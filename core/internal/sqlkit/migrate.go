@@ -48,12 +48,12 @@ func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 			if err := p.createSchema(ctx, c); err != nil {
 				return err
 			}
-			return p.apply(ctx, c)
+			return p.apply(ctx, onConn{c})
 		})
 	case core.MySQL:
 		return p.migrateMySQL(ctx, db)
 	default:
-		return InTx(ctx, db, p.Dialect, func(c Conn) error { return p.apply(ctx, c) })
+		return InTx(ctx, db, p.Dialect, func(c Conn) error { return p.apply(ctx, onConn{c}) })
 	}
 }
 
@@ -94,20 +94,20 @@ func (p Plan) migrateMySQL(ctx context.Context, db *sql.DB) (err error) {
 		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), ''), 30), ?))", name)
 		err = errors.Join(err, rerr)
 	}()
-	return p.apply(ctx, conn)
+	return p.apply(ctx, onConn{conn})
 }
 
-func (p Plan) apply(ctx context.Context, c Conn) error {
+func (p Plan) apply(ctx context.Context, s session) error {
 	engine := ""
 	if p.Dialect == core.MySQL {
 		engine = " ENGINE = InnoDB"
 	}
-	err := exec(ctx, c, "CREATE TABLE IF NOT EXISTS "+p.table()+" (version INTEGER NOT NULL PRIMARY KEY, name VARCHAR(100) NOT NULL, "+
+	err := s.exec(ctx, "CREATE TABLE IF NOT EXISTS "+p.table()+" (version INTEGER NOT NULL PRIMARY KEY, name VARCHAR(100) NOT NULL, "+
 		"applied_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)"+engine)
 	if err != nil {
 		return err
 	}
-	versions, err := ints(ctx, c, "SELECT version FROM "+p.table())
+	versions, err := s.ints(ctx, "SELECT version FROM "+p.table())
 	if err != nil {
 		return err
 	}
@@ -115,18 +115,18 @@ func (p Plan) apply(ctx context.Context, c Conn) error {
 	for _, v := range versions {
 		applied[v] = true
 	}
-	for _, s := range p.Steps {
-		if applied[s.Version] {
+	for _, step := range p.Steps {
+		if applied[step.Version] {
 			continue
 		}
-		for _, stmt := range Statements(s.Up) {
-			if err := exec(ctx, c, stmt); err != nil {
-				return fmt.Errorf("migration %04d_%s: %w", s.Version, s.Name, err)
+		for _, stmt := range Statements(step.Up) {
+			if err := s.exec(ctx, stmt); err != nil {
+				return fmt.Errorf("migration %04d_%s: %w", step.Version, step.Name, err)
 			}
 		}
 		insert := Rebind(p.Dialect, "INSERT INTO "+p.table()+" (version, name) VALUES (?, ?)")
-		if err := exec(ctx, c, insert, s.Version, s.Name); err != nil {
-			return fmt.Errorf("migration %04d_%s: %w", s.Version, s.Name, err)
+		if err := s.exec(ctx, insert, step.Version, step.Name); err != nil {
+			return fmt.Errorf("migration %04d_%s: %w", step.Version, step.Name, err)
 		}
 	}
 	return nil

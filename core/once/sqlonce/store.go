@@ -29,7 +29,9 @@ type Config struct {
 // Store keeps keys in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or SQLite 3.35 or newer. It implements once.Store and
 // once.TxStore; create it with New. It is safe for use by several goroutines.
 type Store struct {
-	db      *sql.DB
+	db         *sql.DB
+	transactor core.Transactor // instead of db, in an Inbox of InboxOn
+
 	dialect core.Dialect
 	names   names
 	sql     map[string]string
@@ -96,11 +98,19 @@ func (o on) Query(ctx context.Context, query string, args ...any) (core.Rows, er
 
 // single runs one statement as a transaction of its own, repeated where others made it fail.
 func (s *Store) single(ctx context.Context, what string, fn func(q querier) error) error {
+	if s.transactor != nil {
+		return s.inTx(ctx, what, fn)
+	}
 	return wrap(what, sqlkit.Retry(ctx, func() error { return fn(on{s.db}) }))
 }
 
 // inTx runs several statements as a transaction of its own, repeated where others made it fail.
 func (s *Store) inTx(ctx context.Context, what string, fn func(q querier) error) error {
+	if s.transactor != nil {
+		return wrap(what, sqlkit.Retry(ctx, func() error {
+			return s.transactor.RunInTx(ctx, func(_ context.Context, tx core.Tx) error { return fn(tx) })
+		}))
+	}
 	return wrap(what, sqlkit.InTx(ctx, s.db, s.dialect, func(c sqlkit.Conn) error { return fn(on{c}) }))
 }
 

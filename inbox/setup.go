@@ -1,0 +1,297 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// Middleware makes the handlers of a Router idempotent, in one statement:
+//
+//	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables()))
+//
+// t is the Transactor of the ORM: gormoutbox.Transactor(db), bunoutbox.Transactor(db), entoutbox.Transactor(client.Tx); for database/sql there is SQL. consumer is Config.Consumer:
+// choose it once. What is not said by an option has the defaults of Config, but for three: without Poison nothing is given up, so a message that keeps failing is tried again
+// until it succeeds; the logger is slog.Default(); and the chain is built by itself, Poison(Retry(Inbox(handler))).
+//
+// It returns without asking the database. While that cannot be reached, or its tables cannot be created, messages fail with the reason, which is logged, and are tried again.
+// It panics when it is given nonsense, as Router.AddHandler does: an empty consumer, a nil Transactor, options that contradict each other. New and Chain return errors instead.
+func Middleware(t core.Transactor, consumer string, opts ...Option) message.HandlerMiddleware {
+	o := newOptions(opts)
+	if o.ttl != 0 {
+		o.bad("TTL is for Leased")
+	}
+	lazy := &lazyInbox{t: t, create: o.createTables}
+	cfg := Config{Consumer: consumer, Publisher: o.publisher, Logger: slog.Default()}
+	if isNil(t) {
+		o.bad("the Transactor is nil")
+	} else {
+		cfg.Transactor, cfg.Store = lazy, lazy
+	}
+	for _, set := range o.configure {
+		set(&cfg)
+	}
+	if o.poison == nil && cfg.Park == ParkAndReturn {
+		if cfg.MaxAttempts > 0 {
+			o.bad("Config.MaxAttempts is %d, and nobody takes what is given up: add Poison, or set Config.Park to ParkAndAck", cfg.MaxAttempts)
+		}
+		cfg.MaxAttempts = -1
+	}
+	in, err := New(cfg)
+	o.join(err)
+	return o.chain("Middleware", in)
+}
+
+// SQL is Middleware for database/sql. The handler finds its transaction by sqloutbox.FromContext(msg.Context()).
+//
+//	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))
+func SQL(db *sql.DB, consumer string, opts ...Option) message.HandlerMiddleware {
+	if db == nil {
+		return Middleware(nil, consumer, opts...)
+	}
+	return Middleware(sqloutbox.NewTransactor(db, ""), consumer, opts...)
+}
+
+// Leased is Middleware without a transaction, on a lease in any store of package once: see AtLeastOnce. For Redis there is redisonce.Middleware. The options CreateTables and
+// Configure are not for it: NewAtLeastOnce has more to set.
+func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMiddleware {
+	o := newOptions(opts)
+	if o.createTables {
+		o.bad("CreateTables is for Middleware and SQL")
+	}
+	if len(o.configure) > 0 {
+		o.bad("Configure is for Middleware and SQL: use NewAtLeastOnce and Chain")
+	}
+	if o.ttl == 0 {
+		o.ttl = DefaultTTL
+	}
+	runner, err := once.New(once.Config{Store: store, TTL: o.ttl})
+	o.join(err)
+	cfg := AtLeastOnceConfig{Consumer: consumer, Runner: runner, Publisher: o.publisher, Logger: slog.Default()}
+	if o.poison == nil {
+		cfg.MaxAttempts = -1
+	}
+	a, err := NewAtLeastOnce(cfg)
+	o.join(err)
+	return o.chain("Leased", a)
+}
+
+// DefaultTTL is how long Leased remembers what was done.
+const DefaultTTL = 7 * 24 * time.Hour
+
+// Option is a part of Middleware, SQL, Leased and redisonce.Middleware.
+type Option func(*options)
+
+type options struct {
+	createTables bool
+	poison       message.HandlerMiddleware
+	retry        message.HandlerMiddleware
+	publisher    message.Publisher
+	ttl          time.Duration
+	configure    []func(*Config)
+	problems     []error
+}
+
+func newOptions(opts []Option) *options {
+	o := &options{}
+	for _, set := range opts {
+		if set == nil {
+			o.bad("an Option is nil")
+			continue
+		}
+		set(o)
+	}
+	return o
+}
+
+func (o *options) bad(format string, args ...any) {
+	o.join(fmt.Errorf("inbox: "+format, args...))
+}
+
+func (o *options) join(err error) {
+	if err != nil {
+		o.problems = append(o.problems, err)
+	}
+}
+
+// chain builds the middleware, or panics with all problems.
+func (o *options) chain(name string, d Deduplicator) message.HandlerMiddleware {
+	if err := errors.Join(o.problems...); err != nil {
+		panic(fmt.Sprintf("inbox.%s: %v", name, err)) //nolint:forbidigo // at start, as Router.AddHandler does; New returns an error
+	}
+	return func(h message.HandlerFunc) message.HandlerFunc {
+		h = d.Middleware(h)
+		for _, m := range []message.HandlerMiddleware{o.retry, o.poison} {
+			if m != nil {
+				h = m(h)
+			}
+		}
+		return h
+	}
+}
+
+// CreateTables creates the tables of the inbox, or brings them up to date, before the first message is processed: what Store.Migrate of package sqlonce does. Without it they
+// must be there.
+func CreateTables() Option { return func(o *options) { o.createTables = true } }
+
+// Poison sends what can never be processed (Final) to a topic, with its payload and the metadata of Watermill's PoisonQueue, and acknowledges it. With it, messages are given
+// up after Config.MaxAttempts and Config.MinAge. When it cannot be sent, the message is rejected and comes again.
+func Poison(pub message.Publisher, topic string) Option {
+	return func(o *options) {
+		if isNil(pub) || topic == "" {
+			o.bad("Poison needs a publisher and a topic")
+			return
+		}
+		o.poison = poisonQueue{pub, topic}.middleware
+	}
+}
+
+// Retry puts a middleware such as Watermill's Retry between Poison and the inbox. There is no need for one: the inbox pauses, and the broker delivers again.
+func Retry(m message.HandlerMiddleware) Option {
+	return func(o *options) {
+		if m == nil {
+			o.bad("Retry was given nil")
+		}
+		o.retry = m
+	}
+}
+
+// Publisher takes the messages that handlers return: Config.Publisher, or that of AtLeastOnceConfig.
+func Publisher(pub message.Publisher) Option { return func(o *options) { o.publisher = pub } }
+
+// TTL is how long Leased remembers what was done: longer than the broker, its poison queue and any replay can deliver a message. Default: DefaultTTL.
+func TTL(d time.Duration) Option { return func(o *options) { o.ttl = d } }
+
+// Configure changes the Config of Middleware and SQL, whatever it is, before it is checked.
+func Configure(set func(*Config)) Option {
+	return func(o *options) {
+		if set == nil {
+			o.bad("Configure was given nil")
+			return
+		}
+		o.configure = append(o.configure, set)
+	}
+}
+
+// lazyInbox is a Transactor and its Store, which learns from the first transaction what the database speaks.
+type lazyInbox struct {
+	t      core.Transactor
+	create bool
+
+	mu    sync.Mutex
+	store *sqlonce.Inbox
+}
+
+var _ Store = (*lazyInbox)(nil)
+
+var errProbe = errors.New("inbox: nothing to commit")
+
+// ready returns the store. One caller at a time makes it; what failed is tried again by the next.
+func (l *lazyInbox) ready(ctx context.Context) (*sqlonce.Inbox, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.store != nil {
+		return l.store, nil
+	}
+	var d core.Dialect
+	err := l.t.RunInTx(ctx, func(_ context.Context, tx core.Tx) error {
+		d = tx.Dialect()
+		return errProbe
+	})
+	if err != nil && !errors.Is(err, errProbe) {
+		return nil, err
+	}
+	store, err := sqlonce.InboxOn(l.t, sqlonce.Config{Dialect: d})
+	if err != nil {
+		return nil, err
+	}
+	if l.create {
+		if err := store.Migrate(ctx); err != nil {
+			return nil, fmt.Errorf("inbox: create tables: %w", err)
+		}
+	}
+	l.store = store
+	return store, nil
+}
+
+// RunInTx implements core.Transactor.
+func (l *lazyInbox) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	if _, err := l.ready(ctx); err != nil {
+		return err
+	}
+	return l.t.RunInTx(ctx, fn)
+}
+
+// Begin implements Store. RunInTx has made the store ready.
+func (l *lazyInbox) Begin(ctx context.Context, tx core.Tx, e Event) (sqlonce.InboxState, int, error) {
+	return l.made().Begin(ctx, tx, e)
+}
+
+// BeginBatch implements Store.
+func (l *lazyInbox) BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]sqlonce.InboxState, error) {
+	return l.made().BeginBatch(ctx, tx, events)
+}
+
+// Advance implements Store.
+func (l *lazyInbox) Advance(ctx context.Context, tx core.Tx, e Event) (newer bool, err error) {
+	return l.made().Advance(ctx, tx, e)
+}
+
+// Fail implements Store.
+func (l *lazyInbox) Fail(ctx context.Context, f sqlonce.InboxFailure) (sqlonce.InboxState, int, error) {
+	return l.made().Fail(ctx, f)
+}
+
+// ListParked implements Store.
+func (l *lazyInbox) ListParked(ctx context.Context, q sqlonce.InboxQuery) ([]Parked, error) {
+	s, err := l.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.ListParked(ctx, q)
+}
+
+// Release implements Store.
+func (l *lazyInbox) Release(ctx context.Context, keys []Key, actor, reason string) (int, error) {
+	s, err := l.ready(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.Release(ctx, keys, actor, reason)
+}
+
+// Cleanup implements Store.
+func (l *lazyInbox) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (int, error) {
+	s, err := l.ready(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.Cleanup(ctx, consumer, keep, limit)
+}
+
+// CleanupKeys implements Store.
+func (l *lazyInbox) CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (int, error) {
+	s, err := l.ready(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.CleanupKeys(ctx, consumer, keep, limit)
+}
+
+// made returns the store, which is there in and after a transaction of RunInTx.
+func (l *lazyInbox) made() *sqlonce.Inbox {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.store
+}

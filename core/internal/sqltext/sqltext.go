@@ -1,0 +1,223 @@
+// Package sqltext tells from the text of a statement what it can do to the transaction it runs in. It lets pass what is known to
+// be harmless: what it does not know, or could be read in two ways, is never Harmless.
+package sqltext
+
+import "strings"
+
+// Dialect says whose SQL a text is.
+type Dialect uint8
+
+// Dialects. Other is any other database.
+const (
+	Other Dialect = iota
+	Postgres
+	MySQL // and MariaDB
+	SQLite
+)
+
+// Kind is what a text can do to its transaction.
+type Kind uint8
+
+// Kinds of texts.
+const (
+	// Harmless texts can neither end the transaction nor touch its savepoints, except by failing.
+	Harmless Kind = iota
+	// Empty texts are whitespace and comments.
+	Empty
+	// Savepoint, Release and RollbackTo are one statement each, with a name.
+	Savepoint
+	Release
+	RollbackTo
+	// End is one statement that ends the transaction, or commits it on the way.
+	End
+	// Opaque texts may do anything, without naming it: CALL on MySQL, and whatever this package does not know.
+	Opaque
+	// Hidden texts are several statements, with transaction control among them. Drivers differ in how many of them they run.
+	Hidden
+)
+
+// Name is the name of a savepoint. Whether two spellings are the same name differs between databases; the same spelling always is.
+type Name struct {
+	Folded  string // as coarse as the coarsest database: lower case, without quotes, of limited length
+	Spelled string // as it was written
+}
+
+// Read says what a text can do to the transaction it runs in. The usual statements cost no allocation.
+func Read(d Dialect, text string) (Kind, Name) {
+	l := lexer{d: d, text: text}
+	k, name := l.statement()
+	if l.doubt {
+		return l.conditional(), Name{}
+	}
+	switch rest := text[l.pos:]; {
+	case single(rest):
+		return k, name
+	default:
+		return several(d, text), Name{}
+	}
+}
+
+// single reports whether no statement can begin in what is left of a text, whatever of it is a literal.
+func single(rest string) bool {
+	i := strings.IndexByte(rest, ';')
+	if i < 0 {
+		return true
+	}
+	for ; i < len(rest); i++ {
+		if rest[i] != ';' && !space(rest[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// several judges a text that may be more than one statement. What a backslash means in a literal depends on settings of the session: where
+// the unusual meaning would let something else be a statement, nobody knows.
+func several(d Dialect, text string) Kind {
+	if d == MySQL && (strings.Contains(text, "/*!") || strings.Contains(text, "/*M!")) {
+		return Hidden
+	}
+	k := split(d, text, d == MySQL)
+	if k <= Empty && (d == MySQL || d == Postgres) && strings.IndexByte(text, '\\') >= 0 && split(d, text, d != MySQL) > Empty {
+		return Opaque
+	}
+	return k
+}
+
+// split judges statement by statement.
+func split(d Dialect, text string, escapes bool) Kind {
+	found, total, control := 0, Empty, false
+	for rest := text; rest != ""; {
+		end, terminated := statementEnd(d, rest, escapes)
+		l := lexer{d: d, text: rest[:end]}
+		k, _ := l.statement()
+		if (!terminated || l.doubt) && k <= Empty {
+			k = Opaque
+		}
+		if k != Empty {
+			found++
+			total = worse(total, k)
+			control = control || k > Empty && k != Opaque
+		}
+		rest = rest[min(end+1, len(rest)):]
+	}
+	if control && (found > 1 || total < End) {
+		return Hidden
+	}
+	return total
+}
+
+// worse returns which of two kinds to go by when both are possible.
+func worse(a, b Kind) Kind {
+	switch {
+	case a == Empty:
+		return b
+	case b == Empty:
+		return a
+	}
+	return max(a, b)
+}
+
+// lexer reads the beginning of one statement.
+type lexer struct {
+	d     Dialect
+	text  string
+	pos   int
+	doubt bool // went into a comment that some servers execute
+	open  int  // where the first of them opens
+	wrong bool // met something that it cannot read
+}
+
+// conditional judges a text with a comment that is executed by some servers: harmless only when it is, executed or not.
+func (l *lexer) conditional() Kind {
+	const most = 4 // each is read in two ways
+	if strings.Count(l.text, "/*!")+strings.Count(l.text, "/*M!") > most {
+		return Hidden
+	}
+	before, body := l.text[:l.open], l.text[l.open:]
+	body = body[strings.IndexByte(body, '!')+1:]
+	inside, after, closed := strings.Cut(strings.TrimLeft(body, "0123456789"), "*/")
+	if !closed || strings.Contains(inside, "/*") || strings.Contains(inside, "--") || strings.ContainsAny(inside, "'\"`#\\") {
+		return Hidden
+	}
+	executed, _ := Read(l.d, before+" "+inside+" "+after)
+	skipped, _ := Read(l.d, before+" "+after)
+	switch k := worse(executed, skipped); {
+	case k <= Empty:
+		return Harmless
+	case k == End:
+		return Opaque
+	case k == Opaque:
+		return k
+	}
+	return Hidden
+}
+
+// skip passes whitespace, comments and empty statements.
+func (l *lexer) skip() {
+	for {
+		l.gap()
+		if l.wrong || l.pos == len(l.text) || l.text[l.pos] != ';' {
+			return
+		}
+		l.pos++
+	}
+}
+
+// gap passes whitespace and comments.
+func (l *lexer) gap() {
+	for l.pos < len(l.text) {
+		n, conditional, ok := blank(l.d, l.text[l.pos:])
+		if conditional && !l.doubt {
+			l.doubt, l.open = true, l.pos
+		}
+		if !ok {
+			l.wrong = true
+			return
+		}
+		if n == 0 {
+			return
+		}
+		l.pos += n
+	}
+}
+
+// keyword is a word in upper case; it is empty when there is none, or one that is longer than any keyword.
+type keyword struct {
+	b [16]byte
+	n int
+}
+
+func (k *keyword) is(s string) bool { return string(k.b[:k.n]) == s }
+
+// word reads a word, and nothing when what follows is none.
+func (l *lexer) word() (k keyword) {
+	l.gap()
+	from := l.pos
+	for l.pos < len(l.text) && inWord(l.text[l.pos]) {
+		l.pos++
+	}
+	w := l.text[from:l.pos]
+	if len(w) > len(k.b) {
+		return k
+	}
+	for i := range len(w) {
+		c := w[i]
+		if c >= 'a' && c <= 'z' {
+			c &^= 0x20
+		}
+		k.b[i] = c
+	}
+	k.n = len(w)
+	return k
+}
+
+// peek is word without passing it.
+func (l *lexer) peek() keyword {
+	at := *l
+	return at.word()
+}
+
+func inWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c >= '0' && c <= '9' || c == '$' || c >= 0x80
+}

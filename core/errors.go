@@ -12,8 +12,8 @@ var (
 	ErrNoTransaction = errors.New("outbox: no transaction")
 
 	// ErrTxAborted: the transaction can no longer be trusted to commit what is written now (a deadlock, a lost
-	// connection, an error after which the database may have rolled back). Publish wrote nothing.
-	// Roll back and run the whole transaction again.
+	// connection, an error after which the database has rolled back). Publish wrote nothing, and the statement that returned it was
+	// not run. Roll back and run the whole transaction again.
 	ErrTxAborted = errors.New("outbox: transaction aborted, roll it back and run it again")
 
 	// ErrUntracked: the end of this transaction cannot be heard and Config.RejectUntracked is set.
@@ -37,8 +37,8 @@ var (
 	// ErrHiddenRecorder: a model has a Recorder where no adapter finds it; see CheckModel. Embed it in the model.
 	ErrHiddenRecorder = errors.New("outbox: hidden recorder")
 
-	// ErrCommitUnknown: COMMIT was sent and its answer was lost. The transaction may or may not have committed; its events
-	// are published if it did. Never retry a COMMIT: read the business data to find out, or make the operation idempotent.
+	// ErrCommitUnknown: COMMIT was sent and its answer was lost, or a statement may have ended the transaction before. It may or may not
+	// have committed; its events are published if it did. Never retry a COMMIT: read the business data to find out, or make the operation idempotent.
 	ErrCommitUnknown = errors.New("outbox: outcome of commit unknown")
 
 	// ErrNoPublisher: Run or Drain was called on an Outbox without a Publisher.

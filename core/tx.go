@@ -71,6 +71,11 @@ type Rows interface {
 // Transactor runs a function in a transaction: committed when fn returns nil, rolled back when it returns an error or panics.
 // The context given to fn carries the transaction (see TxFromContext). A call within a transaction of the same Transactor
 // runs fn in a savepoint.
+//
+// RunInTx returns nil only for a transaction that was heard to commit. fn may swallow an error after which there is nothing left to commit: the
+// driver need not report that (PostgreSQL answers COMMIT by ROLLBACK, MySQL and MariaDB answer it well after a deadlock), the Transactor
+// must. Such an error wraps ErrTxAborted; one wraps ErrCommitUnknown where nobody knows whether the transaction committed. tx is
+// tracked, and the outcomes it reports agree with what RunInTx returns.
 type Transactor interface {
 	RunInTx(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 }

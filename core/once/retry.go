@@ -3,6 +3,8 @@ package once
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -18,6 +20,9 @@ const (
 // RetryTx runs fn in a transaction of t, and runs the whole transaction again when it failed only because of others (core.Retryable): at most
 // ten times and for twenty seconds, after a random pause that grows. Within a transaction that ctx carries already nothing is
 // repeated, because on MariaDB a deadlock has rolled back all of it.
+//
+// Nil means that the transaction was heard to commit. Where t returns nil for one that was not, its fn having swallowed the error that rolled it back
+// for example, the error wraps core.ErrCommitUnknown, or core.ErrTxAborted when it was heard to roll back.
 func RetryTx(ctx context.Context, t core.Transactor, fn func(ctx context.Context, tx core.Tx) error) error {
 	if t == nil || fn == nil {
 		return errors.New("once: RetryTx needs a Transactor and a function")
@@ -29,7 +34,7 @@ func retryTx(ctx context.Context, t core.Transactor, again func(error) bool, fn 
 	_, nested := core.TxFromContext(ctx)
 	start, pause := time.Now(), firstTxPause
 	for try := 1; ; try++ {
-		err := t.RunInTx(ctx, fn)
+		err := runTx(ctx, t, nested, fn)
 		if err == nil || nested || try == tries || time.Since(start) > patience || ctx.Err() != nil || !again(err) {
 			return err
 		}
@@ -38,4 +43,30 @@ func retryTx(ctx context.Context, t core.Transactor, again func(error) bool, fn 
 		}
 		pause = min(2*pause, maxTxPause)
 	}
+}
+
+// runTx is RunInTx of t, which takes nobody's word for a commit but the transaction's own, where that can tell.
+func runTx(ctx context.Context, t core.Transactor, nested bool, fn func(context.Context, core.Tx) error) error {
+	var heard atomic.Int32 // what was heard, or none
+	const none = -1
+	heard.Store(none)
+	tracked := false
+	err := t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		if tracked = tx != nil && tx.Tracked() && !nested; tracked {
+			tx.OnOutcome(func(o core.Outcome) { heard.Store(int32(o)) })
+		}
+		return fn(ctx, tx)
+	})
+	if err != nil || !tracked {
+		return err
+	}
+	switch o := heard.Load(); o {
+	case int32(core.Committed):
+		return nil
+	case int32(core.RolledBack):
+		return fmt.Errorf("once: the Transactor reported success: %w", core.ErrTxAborted)
+	case none:
+		return fmt.Errorf("once: the Transactor reported success, and nothing was heard of the transaction's end: %w", core.ErrCommitUnknown)
+	}
+	return fmt.Errorf("once: the Transactor reported success: %w", core.ErrCommitUnknown)
 }

@@ -294,3 +294,51 @@ func TestRetryTx(t *testing.T) {
 		}
 	})
 }
+
+// sloppy is a Transactor that takes the word of a driver for a commit. Its transactions know better.
+type sloppy struct {
+	core.Transactor
+	end func(tx core.Tx)
+}
+
+func (s sloppy) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	_ = s.Transactor.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		err := fn(ctx, tx)
+		s.end(tx)
+		return err
+	})
+	return nil
+}
+
+// Success is what was heard to commit, whatever the Transactor says.
+func TestRunInTxBelievesTheTransaction(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(tx core.Tx)
+		want error
+	}{
+		"heard to commit":        {func(core.Tx) {}, nil},
+		"heard to roll back":     {func(tx core.Tx) { _ = tx.(*outboxtest.Tx).Rollback() }, core.ErrTxAborted},
+		"the answer was lost":    {func(tx core.Tx) { tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitNotSent) }, core.ErrCommitUnknown},
+		"the commit was refused": {func(tx core.Tx) { tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitRefused) }, core.ErrTxAborted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, once.Config{})
+				s := sloppy{w.Transactor, tc.end}
+				_, _, err := w.RunInTx(t.Context(), s, key, noPrint, func(ctx context.Context, tx core.Tx) (once.Result, error) {
+					return once.Result{}, w.effect(ctx, tx)
+				})
+				if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+					t.Errorf("RunInTx: %v, want %v", err, tc.want)
+				}
+				if want := map[bool]int{true: 1}[tc.want == nil]; len(w.Repository.Rows()) != want {
+					t.Errorf("%d effects, want %d", len(w.Repository.Rows()), want)
+				}
+				err = once.RetryTx(t.Context(), s, func(ctx context.Context, tx core.Tx) error { return w.effect(ctx, tx) })
+				if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+					t.Errorf("RetryTx: %v, want %v", err, tc.want)
+				}
+			})
+		})
+	}
+}

@@ -15,8 +15,9 @@ import (
 // RunInTx runs fn in a transaction that is tracked, whether or not the pool was opened with sqloutbox.Connector: it commits when fn
 // returns nil, and rolls back when it returns an error or panics. Whatever fn does to tx is followed, with any context.
 // The context given to fn carries tx: FromContext and Publish with a nil transaction find it. Within such a context RunInTx
-// runs fn in a savepoint. It does not commit a transaction that the database may have rolled back behind fn, because fn ignored a
-// deadlock, say: it returns an error wrapping ErrTxAborted.
+// runs fn in a savepoint. RunInTx returns nil only when the transaction was heard to commit: it does not commit one that the database has
+// rolled back behind fn, because fn ignored a deadlock, say, or a violated constraint on PostgreSQL, and returns an error wrapping
+// ErrTxAborted.
 func (o *Outbox) RunInTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return o.RunInTxOptions(ctx, nil, fn)
 }
@@ -86,7 +87,10 @@ func runInTx(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOption
 	conn.Conn = tracked
 	defer func() { _ = conn.Close() }() // the transaction has ended, and told how
 	return conn.RunInTx(ctx, opts, func(bunCtx context.Context, btx bun.Tx) error {
-		return inside(bunCtx, inTx{tx: btx, pool: db.DB}, fn)
+		return inside(bunCtx, inTx{tx: btx, pool: db.DB}, func(ctx context.Context, btx bun.Tx, tx core.Tx) error {
+			tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
+			return fn(ctx, btx, tx)
+		})
 	})
 }
 

@@ -9,40 +9,60 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqltext"
 )
 
-// Tracker collects what is to happen after a transaction, for authors of adapters: create one when a transaction begins, show it
-// every statement (Observe), and end it with Commit or RolledBack. It follows savepoints, and its rule is: any doubt means
-// Unknown. Dropping a callback's Committed is always safe, because the poller finds the row; claiming Committed for a row
-// that is not there would publish an event that never happened.
+// Tracker collects what is to happen after a transaction, for authors of adapters: create one when a transaction begins, ask it before
+// every statement (Before), show it the result (Observe), and end it with Commit or RolledBack. It follows savepoints, and its rule
+// is: any doubt means Unknown. Dropping a callback's Committed is always safe, because the poller finds the row; claiming
+// Committed for a row that is not there would publish an event that never happened.
+//
+// What a text can do to the transaction is read from it, and what cannot be read counts as a doubt: a text is harmless only when it is
+// known to be. After a statement that failed the transaction may be gone, which Doubt tells; who can ask the database ends the doubt
+// with Settle.
 //
 // A Tracker is safe for use by several goroutines.
 type Tracker struct {
 	mu         sync.Mutex
 	dialect    Dialect
+	syntax     sqltext.Dialect
 	callbacks  []func(Outcome)
 	savepoints []savepoint
-	tainted    bool // for good
-	blind      bool // for good, and not even a rollback tells what became of what: transaction control went past us
-	murky      bool // a name was spelled in two ways: there may be savepoints here that the database no longer has
-	failed     bool // PostgreSQL refuses everything until a savepoint is rolled back to
+	tainted    bool  // for good
+	blind      bool  // for good, and not even a rollback tells what became of what: transaction control went past us
+	murky      bool  // a name was spelled in two ways: there may be savepoints here that the database no longer has
+	doubt      error // after which nobody knows whether the transaction is still there
+	likely     bool  // that it is: doubt is a violated constraint
+	gone       error // the server has rolled back: nothing more may be sent
 	aborted    error
 	done       bool
+
+	// What Before has read is at hand for Observe.
+	text string
+	kind sqltext.Kind
+	name sqltext.Name
 }
 
 type savepoint struct {
-	name spName
+	name sqltext.Name
 	mark int // len(callbacks) when it was set
 }
 
-// spName is the name of a savepoint. Whether two spellings are the same name differs between databases; the same spelling always is.
-type spName struct {
-	folded  string // lower case, without quotes: as coarse as the coarsest database
-	spelled string // as it was written
+// NewTracker returns the Tracker of a transaction that has just begun.
+func NewTracker(d Dialect) *Tracker {
+	t := &Tracker{dialect: d, text: noText}
+	switch d {
+	case Postgres:
+		t.syntax = sqltext.Postgres
+	case MySQL:
+		t.syntax = sqltext.MySQL
+	case SQLite:
+		t.syntax = sqltext.SQLite
+	}
+	return t
 }
 
-// NewTracker returns the Tracker of a transaction that has just begun.
-func NewTracker(d Dialect) *Tracker { return &Tracker{dialect: d} }
+const noText = "\x00"
 
 // OnOutcome registers fn as Tx.OnOutcome describes. After the end of the transaction fn is called at once with Unknown.
 func (t *Tracker) OnOutcome(fn func(Outcome)) {
@@ -61,10 +81,67 @@ func (t *Tracker) OnOutcome(fn func(Outcome)) {
 func (t *Tracker) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.done {
+	switch {
+	case t.done:
 		return fmt.Errorf("%w: this one has ended already", ErrNoTransaction)
+	case t.gone != nil:
+		return t.gone
+	case t.aborted == nil && t.doubt != nil && !t.likely && t.dialect != Postgres: // there it would refuse everything by itself
+		return fmt.Errorf("%w: %w", ErrTxAborted, t.doubt)
 	}
 	return t.aborted
+}
+
+// Before is asked before each statement. Its error wraps ErrTxAborted: the server has rolled the transaction back, so the statement would
+// stand for itself; do not send it, nor COMMIT. opaque says that nobody can tell from the text what it does to the transaction. Who sets
+// a savepoint of his own before and can release it after it knows that it did nothing, and passes no text to Observe then.
+func (t *Tracker) Before(query string) (opaque bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done {
+		return false, nil // the driver refuses it
+	}
+	t.read(query)
+	return t.kind == sqltext.Opaque, t.gone
+}
+
+func (t *Tracker) read(query string) (sqltext.Kind, sqltext.Name) {
+	if t.text != query { // often the very same string, which is compared in no time
+		t.text = query
+		t.kind, t.name = sqltext.Read(t.syntax, query)
+	}
+	return t.kind, t.name
+}
+
+// Doubt returns the error of a statement after which nobody knows whether the transaction is still open: on MySQL, MariaDB and SQLite
+// the database may have rolled it back. On PostgreSQL it is aborted, unless the error never came from there. Ask the database then,
+// before the next statement, or on PostgreSQL before COMMIT, and tell Settle.
+func (t *Tracker) Doubt() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done || t.gone != nil {
+		return nil
+	}
+	return t.doubt
+}
+
+// Settle ends a doubt: open says that the database still has the transaction and will commit it. If not, nothing of it is left, and Before
+// refuses everything.
+func (t *Tracker) Settle(open bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done {
+		return
+	}
+	if !open && t.gone == nil {
+		cause := t.doubt
+		if cause == nil {
+			cause = errors.New("the database no longer has it")
+		}
+		t.abort(cause)
+		t.gone = t.aborted
+	}
+	t.doubt, t.likely = nil, false
 }
 
 // Taint makes every outcome that is still open Unknown unless it is rolled back.
@@ -88,7 +165,8 @@ func (t *Tracker) abort(cause error) {
 	}
 }
 
-// Observe is shown every statement of the transaction with its result. query may be empty when the text is not known.
+// Observe is shown every statement of the transaction with its result. query may be empty when the text is not known and nothing in it
+// can be transaction control.
 func (t *Tracker) Observe(query string, err error) {
 	if errors.Is(err, driver.ErrSkip) { // the driver asks database/sql for another way; nothing was executed
 		return
@@ -98,59 +176,63 @@ func (t *Tracker) Observe(query string, err error) {
 	if t.done {
 		return
 	}
-	verb, name := control(query)
-	if verb == ctlNone && t.dialect == MySQL && commitsImplicitly(query) {
-		verb = ctlEnd
-	}
-	if verb == ctlEnd || hiddenControl(query) { // also when it failed: its answer may be what was lost
+	kind, name := t.read(query)
+	if kind >= sqltext.End { // also when it failed: its answer may be what was lost
 		t.tainted, t.blind = true, true
 	}
 	if err != nil {
-		switch {
-		case t.fatal(query, err):
-			t.abort(err)
-		case t.dialect == Postgres:
-			t.failed = true
-		case t.dialect != MySQL && t.dialect != SQLite:
-			t.tainted = true
-		}
+		t.fail(query, err)
 		return
 	}
-	switch verb {
-	case ctlSavepoint:
+	if t.dialect == Postgres && kind != sqltext.Empty && kind < sqltext.End {
+		t.doubt = nil // an aborted transaction would have refused it
+	}
+	switch kind {
+	case sqltext.Savepoint:
 		t.savepoints = append(t.savepoints, savepoint{name: name, mark: len(t.callbacks)})
-	case ctlRelease:
+	case sqltext.Release:
 		t.release(name)
-	case ctlRollbackTo:
-		t.failed = false // it was accepted, so what failed is undone with everything since the savepoint
+	case sqltext.RollbackTo:
 		t.rollbackTo(name)
-	case ctlEnd:
+	case sqltext.End:
 		// COMMIT, ROLLBACK or BEGIN as text, or a statement that MySQL commits before: the transaction that we follow is over, or never was ours.
 		t.savepoints = nil
-		t.abort(errors.New("a statement ended the transaction behind the driver"))
-	case ctlNone:
+		t.abort(fmt.Errorf("%w: a statement ended the transaction behind the driver", ErrCommitUnknown))
+	case sqltext.Opaque:
+		if t.dialect != Postgres && t.doubt == nil {
+			t.doubt, t.likely = fmt.Errorf("%w: a statement may have ended the transaction behind the driver", ErrCommitUnknown), false
+		}
+	case sqltext.Harmless, sqltext.Empty, sqltext.Hidden:
 	}
 }
 
-// fatal reports whether a failed statement may have rolled back more than itself. A violated constraint undoes only the
-// statement on MySQL and SQLite. On PostgreSQL an aborted transaction refuses everything by itself, and a savepoint can
-// bring it back.
-func (t *Tracker) fatal(query string, err error) bool {
+// fail notes a failed statement. It may have rolled back more than itself, except that a violated constraint undoes only the statement on
+// MySQL, and on SQLite unless the statement or the table asks for more. PostgreSQL then refuses everything until a savepoint is rolled
+// back to.
+func (t *Tracker) fail(query string, err error) {
+	likely := false
 	switch t.dialect {
 	case MySQL:
-		return !sqlerr.MySQLConstraint(err)
+		if sqlerr.MySQLConstraint(err) {
+			return
+		}
 	case SQLite:
-		return !sqlerr.SQLiteConstraint(err) || strings.Contains(strings.ToUpper(query), "OR ROLLBACK")
+		likely = sqlerr.SQLiteConstraint(err) && !strings.Contains(strings.ToUpper(query), "OR ROLLBACK")
 	case Postgres:
+	default:
+		t.tainted = true
+		return
 	}
-	return false
+	if t.doubt == nil || t.likely {
+		t.doubt, t.likely = err, likely
+	}
 }
 
 // find returns the first and the last savepoint that name may mean, or -1 and -1.
-func (t *Tracker) find(name spName) (first, last int) {
+func (t *Tracker) find(name sqltext.Name) (first, last int) {
 	first, last = -1, -1
 	for i, s := range t.savepoints {
-		if s.name.folded == name.folded {
+		if s.name.Folded == name.Folded {
 			last = i
 			if first < 0 {
 				first = i
@@ -162,12 +244,12 @@ func (t *Tracker) find(name spName) (first, last int) {
 
 // exact reports whether name means savepoint i, the last of those that it may mean, for certain: every database takes the latest
 // of one spelling.
-func (t *Tracker) exact(name spName, i int) bool {
-	return !t.murky && t.savepoints[i].name.spelled == name.spelled
+func (t *Tracker) exact(name sqltext.Name, i int) bool {
+	return !t.murky && t.savepoints[i].name.Spelled == name.Spelled
 }
 
 // release forgets the savepoint and those behind it. In doubt it keeps more than the database does.
-func (t *Tracker) release(name spName) {
+func (t *Tracker) release(name sqltext.Name) {
 	first, last := t.find(name)
 	if last < 0 {
 		t.tainted = true
@@ -181,7 +263,7 @@ func (t *Tracker) release(name spName) {
 
 // rollbackTo drops what was registered since the savepoint. When it is not certain which one that is, it drops from the earliest and
 // keeps the frames up to the last: it may drop too much (the poller finds it), never too little.
-func (t *Tracker) rollbackTo(name spName) {
+func (t *Tracker) rollbackTo(name sqltext.Name) {
 	first, last := t.find(name)
 	if last < 0 {
 		t.tainted = true
@@ -208,9 +290,15 @@ func (t *Tracker) rollbackTo(name spName) {
 	t.call(dropped, outcome)
 }
 
-// Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit; when it leaves open whether
-// the transaction committed, and events depend on it, it also wraps ErrCommitUnknown.
+// Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit. When it leaves open whether the
+// transaction committed, and somebody waits for the outcome, the error also wraps ErrCommitUnknown: when the answer was lost, and when
+// COMMIT was answered well but may have committed something else. Where the server has rolled back before, commit is not run: the error
+// wraps ErrTxAborted, and the caller rolls back.
 func (t *Tracker) Commit(commit func() error) error {
+	if _, gone := t.Before(""); gone != nil {
+		t.RolledBack()
+		return gone
+	}
 	err := commit()
 	t.mu.Lock()
 	if t.done {
@@ -227,12 +315,29 @@ func (t *Tracker) Commit(commit func() error) error {
 		if waiting {
 			err = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
 		}
-	case t.tainted, t.failed:
+	case t.tainted, t.doubt != nil && !t.likely:
 		outcome = Unknown
+		if waiting {
+			err = t.reason()
+		}
 	}
 	t.end(outcome)
 	t.mu.Unlock()
 	return err
+}
+
+// reason says why the outcome is unknown although COMMIT was answered well.
+func (t *Tracker) reason() error {
+	cause := errors.New("a statement may have ended the transaction behind the driver")
+	switch {
+	case errors.Is(t.aborted, ErrCommitUnknown):
+		return t.aborted
+	case t.aborted != nil:
+		cause = t.aborted
+	case t.doubt != nil:
+		cause = t.doubt
+	}
+	return fmt.Errorf("%w: %w", ErrCommitUnknown, cause)
 }
 
 // RolledBack reports that the transaction was rolled back, or that its connection is gone before COMMIT was sent.
@@ -265,159 +370,4 @@ func (t *Tracker) call(fns []func(Outcome), o Outcome) {
 	for _, fn := range fns {
 		fn(o)
 	}
-}
-
-type ctl uint8
-
-const (
-	ctlNone ctl = iota
-	ctlSavepoint
-	ctlRelease
-	ctlRollbackTo
-	ctlEnd
-)
-
-// control recognises transaction control in a statement. Only the first words matter.
-func control(query string) (ctl, spName) {
-	q := skipSpace(query)
-	if len(q) < 3 {
-		return ctlNone, spName{}
-	}
-	switch q[0] | 0x20 { // most statements end here
-	case 's', 'r', 'c', 'e', 'b', 'a', 'p':
-	default:
-		return ctlNone, spName{}
-	}
-	w, rest := word(q)
-	switch w {
-	case "SAVEPOINT":
-		return ctlSavepoint, ident(rest)
-	case "SAVE": // SQL Server
-		if w, rest = word(rest); w == "TRAN" || w == "TRANSACTION" {
-			return ctlSavepoint, ident(rest)
-		}
-	case "RELEASE":
-		if w2, r2 := word(rest); w2 == "SAVEPOINT" {
-			rest = r2
-		}
-		return ctlRelease, ident(rest)
-	case "ROLLBACK", "ABORT":
-		w, rest = word(rest)
-		if w == "WORK" || w == "TRANSACTION" || w == "TRAN" {
-			if name := ident(rest); w == "TRAN" && name.folded != "" { // SQL Server: ROLLBACK TRAN name
-				return ctlRollbackTo, name
-			}
-			w, rest = word(rest)
-		}
-		if w != "TO" {
-			return ctlEnd, spName{}
-		}
-		if w2, r2 := word(rest); w2 == "SAVEPOINT" {
-			rest = r2
-		}
-		return ctlRollbackTo, ident(rest)
-	case "COMMIT", "END", "BEGIN":
-		return ctlEnd, spName{}
-	case "START", "PREPARE": // PREPARE TRANSACTION is the first half of a two-phase commit
-		if w, _ = word(rest); w == "TRANSACTION" {
-			return ctlEnd, spName{}
-		}
-	}
-	return ctlNone, spName{}
-}
-
-// commitsImplicitly reports whether MySQL and MariaDB commit before they run the statement, whether it then succeeds or not.
-func commitsImplicitly(query string) bool {
-	q := skipSpace(query)
-	if q == "" {
-		return false
-	}
-	switch q[0] | 0x20 { // most statements end here
-	case 'c', 'd', 'a', 't', 'r', 'g', 'l':
-	default:
-		return false
-	}
-	verb, rest := word(q)
-	what, rest := word(rest)
-	switch verb {
-	case "CREATE":
-		if what == "OR" {
-			_, rest = word(rest) // REPLACE
-			what, _ = word(rest)
-		}
-		return what != "TEMPORARY"
-	case "DROP":
-		return what != "TEMPORARY" && what != "PREPARE"
-	case "LOCK":
-		return what == "TABLE" || what == "TABLES"
-	case "ALTER", "TRUNCATE", "RENAME", "GRANT", "REVOKE":
-		return true
-	}
-	return false
-}
-
-// hiddenControl reports whether transaction control may follow a semicolon: some drivers run several statements sent as one. A
-// semicolon within a literal can mislead it, so it is no more than a doubt.
-func hiddenControl(query string) bool {
-	for {
-		_, rest, found := strings.Cut(query, ";")
-		if !found {
-			return false
-		}
-		if c, _ := control(rest); c != ctlNone {
-			return true
-		}
-		query = rest
-	}
-}
-
-// skipSpace drops blanks, semicolons and comments in front of a statement. What MySQL and MariaDB execute of a comment is none.
-func skipSpace(s string) string {
-	for {
-		s = strings.TrimLeft(s, " \t\r\n;")
-		switch {
-		case strings.HasPrefix(s, "/*!"), strings.HasPrefix(s, "/*M!"):
-			_, s, _ = strings.Cut(s, "!")
-			s = strings.TrimLeft(s, "0123456789")
-		case strings.HasPrefix(s, "--"):
-			_, s, _ = strings.Cut(s, "\n")
-		case strings.HasPrefix(s, "/*"):
-			_, s, _ = strings.Cut(s[2:], "*/")
-		default:
-			return s
-		}
-	}
-}
-
-// word splits off the first word in upper case.
-func word(s string) (string, string) {
-	s = skipSpace(s)
-	i := 0
-	for i < len(s) && (s[i]|0x20 >= 'a' && s[i]|0x20 <= 'z' || s[i] == '_') {
-		i++
-	}
-	return strings.ToUpper(s[:i]), s[i:]
-}
-
-// ident reads a savepoint name, up to a blank, a semicolon or a comment.
-func ident(s string) spName {
-	s = strings.TrimSpace(skipSpace(s))
-	name := spName{folded: s, spelled: strings.TrimRight(s, " \t\r\n;")}
-	if s == "" {
-		return name
-	}
-	if q := s[0]; q == '"' || q == '`' || q == '[' {
-		if q == '[' {
-			q = ']'
-		}
-		if i := strings.IndexByte(s[1:], q); i >= 0 {
-			name.folded = strings.ToLower(s[1 : 1+i])
-			return name
-		}
-	}
-	if i := strings.IndexAny(s, " \t\r\n;/-"); i >= 0 {
-		name.folded = s[:i]
-	}
-	name.folded = strings.ToLower(name.folded)
-	return name
 }

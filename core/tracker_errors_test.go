@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -61,8 +62,8 @@ func TestTrackerIgnoredError(t *testing.T) {
 			if aborted := errors.Is(tr.Err(), core.ErrTxAborted); aborted != tc.aborted {
 				t.Errorf("Err: %v", tr.Err())
 			}
-			if err := tr.Commit(func() error { return nil }); err != nil {
-				t.Fatal(err)
+			if err := tr.Commit(succeed); errors.Is(err, core.ErrCommitUnknown) != (tc.want == core.Unknown) {
+				t.Errorf("COMMIT was answered well, and Commit returned %v", err)
 			}
 			if len(got) != 1 || got[0] != tc.want {
 				t.Errorf("heard %v, want %v", got, tc.want)
@@ -85,11 +86,70 @@ func TestTrackerSeveralStatementsInOne(t *testing.T) {
 		got := core.Outcome(99)
 		tr.OnOutcome(func(o core.Outcome) { got = o })
 		tr.Observe(query, nil)
-		if err := tr.Commit(func() error { return nil }); err != nil {
-			t.Fatal(err)
+		if err := tr.Commit(succeed); errors.Is(err, core.ErrCommitUnknown) != (want == core.Unknown) {
+			t.Errorf("%q: Commit returned %v", query, err)
 		}
 		if got != want {
 			t.Errorf("%q: heard %v, want %v", query, got, want)
+		}
+	}
+}
+
+// Who can ask the database ends the doubt, and after a rollback nothing more is sent, not even COMMIT.
+func TestTrackerSettle(t *testing.T) {
+	duplicate, deadlock := sqliteError(1555), &mysqlError{1213, "deadlock"}
+	for name, tc := range map[string]struct {
+		dialect core.Dialect
+		err     error
+		open    bool
+		want    core.Outcome
+	}{
+		"mysql, open": {core.MySQL, deadlock, true, core.Committed}, "mysql, gone": {core.MySQL, deadlock, false, core.RolledBack},
+		"sqlite, open": {core.SQLite, duplicate, true, core.Committed}, "sqlite, gone": {core.SQLite, duplicate, false, core.RolledBack},
+		"postgres, open": {core.Postgres, context.Canceled, true, core.Committed}, "postgres, gone": {core.Postgres, pgError("23505"), false, core.RolledBack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := track(tc.dialect, "+a")
+			tr.Observe("INSERT INTO t VALUES (1)", tc.err)
+			if !errors.Is(tr.Doubt(), tc.err) {
+				t.Errorf("the doubt is %v", tr.Doubt())
+			}
+			tr.Settle(tc.open)
+			if tr.Doubt() != nil {
+				t.Errorf("the doubt is still %v", tr.Doubt())
+			}
+			sent := false
+			_, before := tr.Before("INSERT INTO t VALUES (2)")
+			afterwards := tr.Err()
+			err := tr.Commit(func() error { sent = true; return nil })
+			for what, got := range map[string]error{"Before": before, "Err": afterwards, "Commit": err} {
+				if errors.Is(got, core.ErrTxAborted) == tc.open || !tc.open && !errors.Is(got, tc.err) {
+					t.Errorf("%s returned %v", what, got)
+				}
+			}
+			if sent != tc.open || tr.heard["a"] != tc.want {
+				t.Errorf("COMMIT sent: %t, heard %v", sent, tr.heard)
+			}
+		})
+	}
+}
+
+// On PostgreSQL a statement that succeeds proves that those before it did not abort the transaction: they never got there.
+func TestTrackerSuccessEndsTheDoubt(t *testing.T) {
+	for query, want := range map[string]core.Outcome{"SELECT 1": core.Committed, "SAVEPOINT s": core.Committed, "": core.Unknown, "-- nothing": core.Unknown} {
+		tr := track(core.Postgres, "+a", "!SELECT 1", query)
+		err := tr.Commit(succeed)
+		if tr.heard["a"] != want || (err == nil) != (want == core.Committed) {
+			t.Errorf("%q: heard %v, error %v", query, tr.heard, err)
+		}
+	}
+}
+
+func TestTrackerBefore(t *testing.T) {
+	tr := core.NewTracker(core.MySQL)
+	for query, want := range map[string]bool{"SELECT 1": false, "COMMIT": false, "CALL p()": true, "FROBNICATE": true} {
+		if opaque, err := tr.Before(query); opaque != want || err != nil {
+			t.Errorf("%s: opaque %t, error %v", query, opaque, err)
 		}
 	}
 }

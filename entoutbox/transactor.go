@@ -22,8 +22,8 @@ type Tx interface {
 // Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction. To find out whether it is the same, begin is called
 // with a context in which nothing can be begun: it should pass errors on at once.
 //
-// WithTx does not commit a transaction that the database may have rolled back behind fn, because fn ignored a deadlock, say: it
-// returns an error wrapping ErrTxAborted. A client that was not made with Driver is refused with ErrNotWrapped.
+// WithTx returns nil only when the transaction was heard to commit. It does not commit one that the database has rolled back behind fn, because fn
+// ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping ErrTxAborted. A client that was not made with Driver is refused with ErrNotWrapped.
 func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error), fn func(ctx context.Context, tx T) error) error {
 	if begin == nil || fn == nil {
 		return errors.New("outbox: WithTx was given a nil function")
@@ -48,6 +48,7 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error), f
 		err = ErrNotWrapped
 	} else {
 		s.user = tx
+		s.tx.core.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
 		err = fn(core.ContextWithTx(context.WithValue(ctx, scopeKey{}, s), s.tx.core), tx)
 		if err == nil {
 			err = s.tx.core.Err()

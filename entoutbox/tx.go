@@ -43,6 +43,9 @@ func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
 	if err != nil {
 		return err
 	}
+	if err := t.followed.Before(ctx, query); err != nil {
+		return err
+	}
 	var own sql.Result
 	res, ok := v.(*sql.Result)
 	if v == nil && c != nil { // generated code does not want to know
@@ -68,6 +71,9 @@ func (t *tx) Query(ctx context.Context, query string, args, v any) error {
 		query, err = t.locking(ctx, query)
 	}
 	if err != nil {
+		return err
+	}
+	if err := t.followed.Before(ctx, query); err != nil {
 		return err
 	}
 	err = t.Tx.Query(ctx, query, args, v)
@@ -97,6 +103,9 @@ func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 	if !ok {
 		return nil, errNoExec
 	}
+	if err := t.followed.Before(ctx, query); err != nil {
+		return nil, err
+	}
 	res, err := e.ExecContext(ctx, query, args...)
 	t.followed.Observe(query, nil, err)
 	return res, err
@@ -107,6 +116,9 @@ func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 	q, ok := t.Tx.(querier)
 	if !ok {
 		return nil, errNoQuery
+	}
+	if err := t.followed.Before(ctx, query); err != nil {
+		return nil, err
 	}
 	rows, err := q.QueryContext(ctx, query, args...)
 	t.followed.Observe(query, rows, err)

@@ -8,6 +8,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -15,7 +16,8 @@ import (
 // dbresolver compare pools, and it begins only as a gorm.ConnPoolBeginner: GORM would take the other way first.
 type pool struct {
 	gorm.ConnPool
-	ob *Outbox
+	dialect core.Dialect
+	ob      *Outbox // whose callbacks show prepared statements to transactions; nil in a Transactor without the plugin
 }
 
 var (
@@ -39,18 +41,20 @@ func (o *Outbox) wrapPools(db *gorm.DB) {
 }
 
 // wrap returns p when it is wrapped already or cannot begin transactions.
-func (o *Outbox) wrap(p gorm.ConnPool) gorm.ConnPool {
+func (o *Outbox) wrap(p gorm.ConnPool) gorm.ConnPool { return wrapPool(p, o.dialect, o) }
+
+func wrapPool(p gorm.ConnPool, d core.Dialect, o *Outbox) gorm.ConnPool {
 	switch c := p.(type) {
 	case *pool, gorm.TxCommitter:
 		return p
 	case *gorm.PreparedStmtDB:
-		inner := o.wrap(c.ConnPool)
+		inner := wrapPool(c.ConnPool, d, o)
 		if inner == c.ConnPool {
 			return p
 		}
 		return &gorm.PreparedStmtDB{Stmts: c.Stmts, Mux: c.Mux, ConnPool: inner}
 	case gorm.TxBeginner, gorm.ConnPoolBeginner:
-		return &pool{ConnPool: p, ob: o}
+		return &pool{ConnPool: p, dialect: d, ob: o}
 	}
 	return p
 }
@@ -58,7 +62,7 @@ func (o *Outbox) wrap(p gorm.ConnPool) gorm.ConnPool {
 // BeginTx begins a transaction that is followed.
 func (p *pool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
 	var foreign gorm.ConnPool
-	tx, err := sqloutbox.Follow(ctx, p.ob.dialect, func(ctx context.Context) (sqloutbox.TxConn, error) {
+	tx, err := sqloutbox.Follow(ctx, p.dialect, func(ctx context.Context) (sqloutbox.TxConn, error) {
 		switch b := p.ConnPool.(type) {
 		case gorm.TxBeginner:
 			tx, err := b.BeginTx(ctx, opts)
@@ -152,6 +156,9 @@ func newTxPool(tx *sqloutbox.Tx, p *pool) *txPool {
 
 // PrepareContext is how a PreparedStmtTX prepares what it then executes through StmtContext.
 func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	if err := t.Before(ctx, ""); err != nil {
+		return nil, err
+	}
 	stmt, err := t.Tx.Conn().PrepareContext(ctx, query)
 	if err != nil {
 		t.Observe("", nil, err)
@@ -165,6 +172,9 @@ func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 
 // StmtContext implements gorm.Tx. What is executed through its result passes by t; the callbacks report it.
 func (t *txPool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
+	if err := t.Before(ctx, ""); err != nil {
+		ctx = sqloutbox.Refusal(ctx, err)
+	}
 	t.mu.Lock()
 	delete(t.prepared, stmt)
 	t.unseen++

@@ -12,9 +12,13 @@ import (
 )
 
 // Transactor makes a core.Transactor of db, with or without the plugin. RunInTx runs its function in db.Transaction: FromContext returns
-// the transaction to work with. Within a transaction of the same database it runs in a savepoint. It does not commit a
-// transaction that the database may have rolled back behind the function, because that ignored a deadlock, say: it returns
-// an error wrapping ErrTxAborted. A nil db is reported by RunInTx.
+// the transaction to work with. Within a transaction of the same database it runs in a savepoint.
+//
+// RunInTx returns nil only when the transaction was heard to commit. It does not commit one that the database has rolled back behind the
+// function, because that ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping ErrTxAborted, and
+// no further statement of the transaction reached the database. For that it follows the transaction, with or without the plugin; without
+// plugin and sqloutbox.Connector, statements are not prepared in it (PrepareStmt), because they could not be seen. A pool
+// whose transactions cannot be followed is refused with ErrUntracked. A nil db is reported by RunInTx.
 func Transactor(db *gorm.DB) core.Transactor { return &transactor{db: db} }
 
 // FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx, else an error wrapping
@@ -47,16 +51,46 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 		db = outer.WithContext(ctx)
 		db.DisableNestedTransaction = false // a copy of this session: the contract is a savepoint
 	}
+	if err := r.follow(db); err != nil {
+		return err
+	}
 	return db.Transaction(func(gtx *gorm.DB) error {
+		gtx = visible(gtx)
 		tx, err := TxOf(gtx)
 		if err != nil {
 			return err
 		}
+		if !tx.Tracked() {
+			return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard", ErrUntracked, r.db.ConnPool)
+		}
+		tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
 		if err := fn(contextWith(ctx, gtx, tx), tx); err != nil {
 			return err
 		}
 		return tx.Err()
 	})
+}
+
+// follow has the transactions of db followed, a session of our own, also where there is no plugin.
+func (r *transactor) follow(db *gorm.DB) error {
+	d, err := dialectOf(r.db)
+	if err != nil {
+		return err
+	}
+	db.Statement.ConnPool = wrapPool(db.Statement.ConnPool, d, nil)
+	return nil
+}
+
+// visible returns a session of the transaction whose statements pass through its txPool, where no callback would report prepared ones.
+func visible(gtx *gorm.DB) *gorm.DB {
+	conn, prepared := unprepared(gtx.Statement.ConnPool)
+	tx, ok := conn.(*txPool)
+	if !ok || !prepared || tx.pool.ob != nil || !tx.Watched() {
+		return gtx
+	}
+	own := gtx.Session(&gorm.Session{NewDB: true, Context: contextOf(gtx)})
+	own.Statement.ConnPool = tx
+	return own
 }
 
 func (r *transactor) samePool(other *gorm.DB) bool {

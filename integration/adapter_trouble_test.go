@@ -31,10 +31,36 @@ func withTrouble(t *testing.T, db testdb.DB, open func(testdb.DB) outboxtest.Ada
 	if a.Deadlock == nil && db.Dialect != core.SQLite { // which has one writer
 		a.Deadlock = func(ctx context.Context) error { return becomeVictim(ctx, t, direct, a.Exec) }
 	}
+	if a.Booked == nil {
+		a.Booked = booked(t, direct)
+	}
 	if a.Disconnect == nil && db.Dialect != core.SQLite { // which has no server
 		a.Disconnect = disconnect(direct.Open(t), direct.Dialect)
 	}
 	return a
+}
+
+// booked creates a table of the application and returns a function that reads it.
+func booked(t *testing.T, db testdb.DB) func(context.Context) ([]int, error) {
+	t.Helper()
+	pool := db.Open(t)
+	mustExec(t, pool, "CREATE TABLE outboxtest_booking (id INTEGER PRIMARY KEY)"+engine(db))
+	return func(ctx context.Context) ([]int, error) {
+		rows, err := pool.QueryContext(ctx, "SELECT id FROM outboxtest_booking")
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		var ids []int
+		for rows.Next() {
+			var id int
+			if err := rows.Scan(&id); err != nil {
+				return nil, err
+			}
+			ids = append(ids, id)
+		}
+		return ids, rows.Err()
+	}
 }
 
 // refuseCommit returns a function that violates a deferred constraint; MariaDB has none.

@@ -25,7 +25,7 @@ var ormWays = map[string]func(t *testing.T, db testdb.DB) outboxtest.Adapter{
 		return sqlAdapter(t, db, pool, sqloutbox.NewTransactor(pool, db.Dialect), core.Config{})
 	},
 	"gorm": func(t *testing.T, db testdb.DB) outboxtest.Adapter {
-		return gormAdapter(t, db, true, false, core.Config{})
+		return gormAdapter(t, db, gormWay{prepare: true}, core.Config{})
 	},
 	"ent": func(t *testing.T, db testdb.DB) outboxtest.Adapter {
 		return entAdapter(t, db, entsql.OpenDB(entDialect(db), db.Open(t)), false, core.Config{})

@@ -28,6 +28,8 @@ func adapterTextCases() []adapterCase {
 		{"BEGIN behind the adapter's back", func(a *adapterFixture) { a.textImplicit("BEGIN") }},
 		{"START TRANSACTION behind the adapter's back", func(a *adapterFixture) { a.textImplicit("START TRANSACTION") }},
 		{"a statement that commits implicitly", func(a *adapterFixture) { a.textImplicit("CREATE TABLE outboxtest_implicit (n INTEGER)") }},
+		{"control that is hard to see", adapterTextHidden},
+		{"texts that only look like control", adapterTextHarmless},
 		{"ROLLBACK in a comment that is executed", func(a *adapterFixture) { a.textImplicit("/*!50000 ROLLBACK */") }},
 	}
 }
@@ -268,4 +270,64 @@ func (a *adapterFixture) textEnd(query string) {
 	var id string
 	a.inTx(func(ctx context.Context) { id = a.publish(ctx) }) // the connection is whole
 	a.wantOutcome(core.Committed, id)
+}
+
+// adapterTextHidden ends the transaction, or touches its savepoints, by texts in which not every reader sees that. Whatever the database makes of
+// them, what is reported must be true, and so must RunInTx be; what was recorded before counts as much as what is recorded behind them.
+func adapterTextHidden(a *adapterFixture) {
+	if !a.has(a.Booked != nil, nil) { // it has no tables, and reads no SQL
+		return
+	}
+	a.relay()
+	for _, control := range []string{"ROLLBACK", "COMMIT", "ROLLBACK TO SAVEPOINT s1", "END", "ABORT"} {
+		for _, disguise := range []string{
+			"\f%s", "\v%s", "\r%s", "\ufeff%s", "--x\r%s", "-- x\r%s", "--\n%s", "#x\n%s", ";%s", ";\f;%s",
+			"/* /* */ */ %s", "/* /* */ %s", "/* /* */ %s */ SELECT 1", "/**/%s/**/", "/*!%s*/", "/*M!%s*/", "/*!99999 SELECT 1 */ %s", "/*!50000 %s*/ /* */",
+			"SELECT 1;\f%s", "SELECT 1;/**/%s", "SELECT 1; -- ' \n%s", "SELECT '\\'; %s -- '", "SELECT '; --' ; %s", "SELECT 1 AS \"a;\"; %s", "%s;SELECT 1",
+			"SELECT 1 /*! ; %s */", "SELECT $$;$$; %s", "SELECT 'a''b;';%s;", "SELECT E'\\'' ; %s",
+		} {
+			var before string
+			after := newEvent()
+			published := false
+			query := strings.Replace(disguise, "%s", control, 1)
+			err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, tx core.Tx) error {
+				before = a.publish(ctx)
+				a.exec(ctx, "SAVEPOINT s1")
+				if tx.Dialect() == core.SQLite && (query[0] == '/' || query[0] == '-') { // drivers stumble over a text that is a comment to SQLite
+					query += "\nSELECT 1"
+				}
+				_ = a.Exec(ctx, query)
+				published = a.tryPublish(ctx, after) == nil
+				return nil // the application does not care
+			})
+			ids := []string{}
+			if published {
+				ids = append(ids, after.ID)
+			}
+			a.Logf("%q: %v", query, err)
+			a.truthful(err, before, ids...)
+		}
+	}
+	a.whole()
+	a.settled()
+}
+
+// adapterTextHarmless runs texts with control in literals, names and comments. They cost a transaction nothing.
+func adapterTextHarmless(a *adapterFixture) {
+	if !a.has(a.Booked != nil, nil) {
+		return
+	}
+	var ids []string
+	a.inTx(func(ctx context.Context) {
+		ids = append(ids, a.publish(ctx))
+		for _, query := range []string{
+			"SELECT 'ROLLBACK; COMMIT'", "SELECT 'it''s; ROLLBACK'", "SELECT 1 AS \"COMMIT\"", "SELECT 1 -- ; ROLLBACK", "SELECT 1 /* ; COMMIT */",
+			"/* ROLLBACK; */ SELECT 1;", "-- COMMIT\n SELECT ';'", "SELECT 1;", " \n SELECT 1 ; ",
+		} {
+			a.exec(ctx, query)
+		}
+		ids = append(ids, a.publish(ctx))
+	})
+	a.wantOutcome(core.Committed, ids...)
+	a.wantStored(ids...)
 }

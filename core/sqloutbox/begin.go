@@ -6,18 +6,18 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// Begin begins a tracked transaction on a pool that was not opened with Connector. Give the result to Publish; run every
-// statement of the transaction through it, because what goes around it is not seen. A nil opts means the defaults of the
-// driver; an empty d is told from the driver as Connector does it. As with sql.DB.BeginTx, the transaction is rolled back
-// when ctx ends.
+// Begin begins a tracked transaction on a pool, opened with Connector or not. Give the result to Publish, and run every statement of the
+// transaction through it. A nil opts means the defaults of the driver; an empty d is told from the driver as Connector does it. As
+// with sql.DB.BeginTx, the transaction is rolled back when ctx ends.
+//
+// What Connector sees, the result sees: prepared statements, errors that come with rows, and what the server has rolled back behind the
+// application; see Connector.
 func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
 	if db == nil {
 		return nil, errors.New("outbox: Begin was given a nil *sql.DB")
@@ -27,14 +27,38 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect)
 		if d, err = dialectOfDriver(db.Driver()); err != nil {
 			return nil, err
 		}
+	} else if err := checkDialect(d); err != nil {
+		return nil, err
 	}
-	return Follow(ctx, d, func(ctx context.Context) (TxConn, error) {
-		tx, err := db.BeginTx(ctx, opts)
-		if err != nil {
-			return nil, err
+	for tries := 3; ; tries-- { // as database/sql does it with connections that died while nobody used them
+		t, err := beginOn(ctx, db, opts, d)
+		if err == nil || tries == 1 || !errors.Is(err, driver.ErrBadConn) {
+			return t, err
 		}
-		return tx, nil
-	})
+	}
+}
+
+// beginOn begins on a connection of its own, which tracks.
+func beginOn(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tracking, err := TrackConn(ctx, conn, d)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	var p probe
+	tx, err := tracking.BeginTx(context.WithValue(ctx, probeKey{}, &p), opts)
+	if err != nil {
+		_ = tracking.Close()
+		return nil, err
+	}
+	t := &Tx{conn: tx, dialect: p.dialect, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
+	t.giveBack = sync.OnceFunc(func() { _ = tracking.Close() }) // waits for the end of the transaction
+	t.stop = context.AfterFunc(ctx, t.giveBack)
+	return t, nil
 }
 
 // TxConn is what Follow needs of a transaction. *sql.Tx has it.
@@ -71,96 +95,137 @@ func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (Tx
 
 // Tx is a tracked transaction: a core.Tx, with the methods of *sql.Tx that run statements. It is made by Begin and
 // by the Transactor; the zero value is of no use. Like *sql.Tx it may be used by several goroutines, one statement at a time.
+//
+// After an error after which the server has rolled the transaction back, a deadlock on MySQL say, every further statement and Commit return
+// an error wrapping core.ErrTxAborted and are not sent: they would stand for themselves.
 type Tx struct {
-	conn    TxConn
-	dialect core.Dialect
-	tracker *core.Tracker
-	watch   bool         // the connection does not track: show the tracker what passes through here
-	ended   func() error // why the context of the transaction has ended, which rolls it back, else nil
-	stop    func() bool  // no longer listen for that
-	ending  atomic.Bool  // COMMIT may have been sent, or the context has ended
-	owner   *transactor
-	depth   int // of the transactor's savepoints
+	conn     TxConn
+	dialect  core.Dialect
+	tracker  *core.Tracker
+	watch    bool         // the connection does not track: show the tracker what passes through here
+	ended    func() error // why the context of the transaction has ended, which rolls it back, else nil
+	stop     func() bool  // no longer listen for that
+	giveBack func()       // the connection, when the transaction has ended
+	ending   atomic.Bool  // COMMIT may have been sent, or the context has ended
+	owner    *transactor
+	depth    int // of the transactor's savepoints
 
-	mu   sync.Mutex
-	open []*sql.Rows // handed out and not yet known to have ended well
+	mu      sync.Mutex
+	open    []*sql.Rows // handed out and not yet known to have ended well
+	guarded bool        // by a savepoint that is released before the next statement
 }
 
 // ExecContext runs a statement that returns no rows.
 func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	t.settleRows()
+	if err := t.Before(ctx, query); err != nil {
+		return nil, err
+	}
 	res, err := t.conn.ExecContext(ctx, query, args...)
-	t.observe(query, err)
+	t.observe(ctx, query, err)
 	return res, err
 }
 
 // QueryContext runs a statement that returns rows.
 func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	t.settleRows()
+	if err := t.Before(ctx, query); err != nil {
+		return nil, err
+	}
 	rows, err := t.conn.QueryContext(ctx, query, args...)
-	t.observe(query, err)
-	t.keep(rows, err)
+	t.keep(ctx, query, rows, err)
 	return rows, err
 }
 
-// QueryRowContext runs a statement that returns at most one row. On a pool without Connector a statement other than a plain SELECT
-// leaves the events of the transaction to the poller on MySQL, MariaDB and SQLite, because nobody else sees the error that
-// Scan may return; QueryContext does not.
+// QueryRowContext runs a statement that returns at most one row.
 func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	t.settleRows()
+	if err := t.Before(ctx, query); err != nil {
+		return t.conn.QueryRowContext(Refusal(ctx, err), query, args...)
+	}
 	row := t.conn.QueryRowContext(ctx, query, args...)
-	t.observe(query, row.Err())
-	t.doubtRow(query)
+	t.doubtRow(ctx, query, row)
 	return row
 }
 
-// PrepareContext prepares a statement for use in the transaction. On a pool without Connector its executions cannot be seen, so
-// the events of the transaction are left to the poller.
+// PrepareContext prepares a statement for use in the transaction.
 func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	t.settleRows()
+	if err := t.Before(ctx, ""); err != nil {
+		return nil, err
+	}
 	stmt, err := t.conn.PrepareContext(ctx, query)
 	if err != nil {
-		t.observe("", err)
+		t.observe(ctx, "", err)
 	} else {
 		t.Taint()
 	}
 	return stmt, err
 }
 
-// Commit commits. When the connection was lost after COMMIT was sent and events depend on it, the error wraps
-// core.ErrCommitUnknown; an error wrapping sql.ErrTxDone means that the transaction had already ended.
+// Commit commits. The error wraps core.ErrCommitUnknown when the connection was lost after COMMIT was sent, or the transaction was ended by
+// a statement, and events depend on it; core.ErrTxAborted when the database had rolled back already, or would have answered COMMIT by
+// ROLLBACK; sql.ErrTxDone when the transaction had already ended.
 func (t *Tx) Commit() error {
-	if !t.watch {
-		return t.conn.Commit()
-	}
-	t.settleRows()
 	if cause := t.ended(); cause != nil {
 		// database/sql is rolling back, or is about to: make sure that no COMMIT is sent, so that nothing is in doubt.
 		t.expire()
 		return fmt.Errorf("%w: %w", sql.ErrTxDone, cause)
 	}
+	if !t.watch {
+		err := t.conn.Commit()
+		t.leave()
+		return err
+	}
+	ctx := context.Background()
+	t.settle(ctx)
+	if t.tracker.Doubt() != nil {
+		t.tracker.Settle(executor(t.run).ask(ctx, t.dialect))
+	}
 	t.stop()
 	if !t.ending.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
 	}
+	if _, gone := t.tracker.Before(""); gone != nil {
+		rollback := t.conn.Rollback()
+		t.tracker.RolledBack()
+		return notCommitted(gone, rollback)
+	}
 	return t.tracker.Commit(t.conn.Commit)
 }
 
+// notCommitted is what COMMIT returns where it was not sent.
+func notCommitted(cause, rollback error) error {
+	if rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
+		return fmt.Errorf("outbox: not committed: %w; roll back: %w", cause, rollback)
+	}
+	return fmt.Errorf("outbox: rolled back instead of committed: %w", cause)
+}
+
 func (t *Tx) expire() {
-	if t.ending.CompareAndSwap(false, true) {
+	if !t.watch {
+		_ = t.conn.Rollback()
+		t.leave()
+	} else if t.ending.CompareAndSwap(false, true) {
 		_ = t.conn.Rollback()
 		t.tracker.RolledBack()
+	}
+}
+
+// leave gives the connection back.
+func (t *Tx) leave() {
+	if t.giveBack != nil {
+		t.stop()
+		t.giveBack()
 	}
 }
 
 // Rollback rolls back. After the end of the transaction it returns sql.ErrTxDone, so it can be deferred.
 func (t *Tx) Rollback() error {
 	err := t.conn.Rollback()
-	if t.watch {
-		t.stop()
-		if t.ending.CompareAndSwap(false, true) {
-			t.tracker.RolledBack()
-		}
+	if !t.watch {
+		t.leave()
+		return err
+	}
+	t.stop()
+	if t.ending.CompareAndSwap(false, true) {
+		t.tracker.RolledBack()
 	}
 	return err
 }
@@ -186,49 +251,74 @@ func (t *Tx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
 // Err implements core.Tx.
 func (t *Tx) Err() error {
-	t.settleRows()
+	t.settle(context.Background())
 	return t.tracker.Err()
 }
 
 // Conn returns the transaction below, as Follow was given it. For authors of adapters: t does not see what is run through it.
 func (t *Tx) Conn() TxConn { return t.conn }
 
-// Observe shows t a statement of the transaction that did not pass through it, with its rows, if any, and its error. An error that
-// comes neither from the database nor from its driver (of a hook, say) makes the outcome unknown, but does not end the use of
-// the transaction. For authors of adapters; Observe does nothing when the connection itself is tracked.
-func (t *Tx) Observe(query string, rows *sql.Rows, err error) {
-	t.settleRows()
-	if err != nil && t.dialect != core.Postgres && !fromDatabase(err) {
-		t.Taint()
-		return
+// Watched reports whether t has to be shown the statements that do not pass through it: the connection itself is not tracked. For authors of
+// adapters.
+func (t *Tx) Watched() bool { return t.watch }
+
+// Before is asked before a statement that does not pass through t, which Observe is then shown. Its error wraps core.ErrTxAborted: the
+// server has rolled back, so do not run the statement. For authors of adapters. It does nothing when the connection itself is tracked.
+func (t *Tx) Before(ctx context.Context, query string) error {
+	if !t.watch {
+		return nil
 	}
-	t.observe(query, err)
-	t.keep(rows, err)
+	t.settle(ctx)
+	opaque, err := t.tracker.Before(query)
+	if err != nil || !opaque {
+		return err
+	}
+	if err := executor(t.run).setGuard(ctx); err != nil {
+		t.tracker.Observe("", err)
+		return err
+	}
+	t.mu.Lock()
+	t.guarded = true
+	t.mu.Unlock()
+	return nil
 }
 
-// ObserveRow is Observe for QueryRowContext. What QueryRowContext says about the error of Scan applies.
-func (t *Tx) ObserveRow(query string, row *sql.Row) {
-	t.Observe(query, nil, row.Err())
-	t.doubtRow(query)
+// Observe shows t a statement of the transaction that did not pass through it, with its rows, if any, and its error. An error that
+// comes neither from the database nor from its driver (of a hook, say) is none of the transaction. For authors of adapters;
+// Observe does nothing when the connection itself is tracked.
+func (t *Tx) Observe(query string, rows *sql.Rows, err error) {
+	t.keep(context.Background(), query, rows, err)
 }
 
-func (t *Tx) keep(rows *sql.Rows, err error) {
+// ObserveRow is Observe for QueryRowContext.
+func (t *Tx) ObserveRow(query string, row *sql.Row) { t.doubtRow(context.Background(), query, row) }
+
+func (t *Tx) keep(ctx context.Context, query string, rows *sql.Rows, err error) {
 	if err != nil || rows == nil || !t.watch {
+		t.observe(ctx, query, err)
 		return
 	}
 	t.mu.Lock()
 	t.open = append(t.open, rows)
+	guarded := t.guarded // until the rows have been read
 	t.mu.Unlock()
-}
-
-func (t *Tx) doubtRow(query string) {
-	if t.dialect != core.Postgres && !plainSelect(query) {
-		t.Taint()
+	if !guarded {
+		t.tracker.Observe(query, nil)
 	}
 }
 
-func fromDatabase(err error) bool {
-	return sqlerr.State(err) != "" || sqlerr.MySQL(err) != 0 || sqlerr.SQLite(err) != 0 || errors.Is(err, driver.ErrBadConn)
+// errUnseen: nobody but the application sees the error that Scan of a row returns.
+var errUnseen = errors.New("outbox: a row was read whose error only the application has seen")
+
+// doubtRow has the database asked, before the next statement or before COMMIT, whether a row came well.
+func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
+	if !t.watch {
+		return
+	}
+	err := row.Err()
+	if t.observe(ctx, query, err); err == nil {
+		t.tracker.Observe("", errUnseen)
+	}
 }
 
 // Taint makes the outcome unknown, unless the transaction is rolled back: something happened in it that t could not see. For
@@ -239,30 +329,53 @@ func (t *Tx) Taint() {
 	}
 }
 
-func (t *Tx) observe(query string, err error) {
-	if t.watch {
+// observe shows the tracker a statement that has ended.
+func (t *Tx) observe(ctx context.Context, query string, err error) {
+	if !t.watch {
+		return
+	}
+	t.mu.Lock()
+	guarded := t.guarded
+	t.guarded = false
+	t.mu.Unlock()
+	if guarded {
+		executor(t.run).releaseGuard(ctx, t.tracker, err)
+	} else {
 		t.tracker.Observe(query, err)
 	}
 }
 
-// settleRows looks for errors that came while rows were read.
-func (t *Tx) settleRows() {
+// run runs a statement of our own.
+func (t *Tx) run(ctx context.Context, query string) error {
+	_, err := t.conn.ExecContext(ctx, query)
+	return err
+}
+
+// settle looks for errors that came while rows were read, and finds out what has become of the transaction since the latest statement.
+func (t *Tx) settle(ctx context.Context) {
 	if !t.watch {
 		return
 	}
+	t.settleRows()
+	t.mu.Lock()
+	guarded := t.guarded
+	t.mu.Unlock()
+	if guarded {
+		t.observe(ctx, "", nil)
+	}
+	if t.dialect != core.Postgres && t.tracker.Doubt() != nil { // PostgreSQL refuses everything by itself, and is asked before COMMIT
+		t.tracker.Settle(executor(t.run).ask(ctx, t.dialect))
+	}
+}
+
+func (t *Tx) settleRows() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kept := t.open[:0]
 	for _, rows := range t.open {
 		if _, closed := rows.Columns(); closed == nil {
 			kept = append(kept, rows) // an error closes them; until then somebody may be reading, and Err would race with that
-			continue
-		}
-		err := rows.Err()
-		switch {
-		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-			t.tracker.Taint() // may also be the end of a context after the rows had been read
-		case err != nil:
+		} else if err := rows.Err(); err != nil { // of a context too, which may hide another
 			t.tracker.Observe("", err)
 		}
 	}
@@ -270,16 +383,20 @@ func (t *Tx) settleRows() {
 	t.open = kept
 }
 
-// plainSelect reports whether query only reads and takes no locks, so that its failure can roll nothing back.
-func plainSelect(query string) bool {
-	q := strings.ToUpper(strings.TrimSpace(query))
-	if !strings.HasPrefix(q, "SELECT") {
-		return false
-	}
-	for _, lock := range []string{"FOR UPDATE", "FOR SHARE", "LOCK IN", " INTO "} {
-		if strings.Contains(q, lock) {
-			return false
-		}
-	}
-	return true
+// Refusal returns a context that has ended with err: a method of database/sql that cannot return an error itself, as Tx.StmtContext, is
+// given it to make a result that has it. For authors of adapters.
+func Refusal(ctx context.Context, err error) context.Context { return refusal{ctx, err} }
+
+type refusal struct {
+	context.Context
+	err error
 }
+
+var over = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (r refusal) Done() <-chan struct{} { return over }
+func (r refusal) Err() error            { return r.err }

@@ -42,20 +42,30 @@ func TestBeginHearsTheOutcome(t *testing.T) {
 			d.fail["UPDATE t"] = lost
 			_, _ = tx.ExecContext(t.Context(), "UPDATE t")
 			return tx.Commit()
-		}, core.Unknown, nil},
+		}, core.RolledBack, core.ErrTxAborted},
+		"ignored error, and the transaction is still there": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+			d.fail["UPDATE t"], d.fail[askMySQL] = lost, inTransaction
+			_, _ = tx.ExecContext(t.Context(), "UPDATE t")
+			return tx.Commit()
+		}, core.Committed, nil},
 		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
 			d.rowsFail = lost
 			wantIs(t, readAll(tx.QueryContext(t.Context(), "SELECT n FROM t FOR UPDATE")), lost)
 			return tx.Commit()
-		}, core.Unknown, nil},
+		}, core.RolledBack, core.ErrTxAborted},
+		"ignored error of a row": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+			d.rowsFail = lost
+			wantIs(t, tx.QueryRowContext(t.Context(), "SELECT n FROM t FOR UPDATE").Scan(new(int)), lost)
+			return tx.Commit()
+		}, core.RolledBack, core.ErrTxAborted},
 		"a row that locks": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
 			_ = tx.QueryRowContext(ctx, "SELECT n FROM t FOR UPDATE").Scan(new(int))
-		}), core.Unknown, nil},
+		}), core.Committed, nil},
 		"a prepared statement": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
 			if stmt, err := tx.PrepareContext(ctx, "UPDATE t"); err == nil {
 				defer stmt.Close()
 			}
-		}), core.Unknown, nil},
+		}), core.Committed, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake()

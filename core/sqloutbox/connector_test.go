@@ -44,16 +44,17 @@ func TestConnectorHearsTheOutcome(t *testing.T) {
 			d.fail["COMMIT"] = driver.ErrBadConn
 			return tx.Commit()
 		}, core.Unknown, core.ErrCommitUnknown},
+		// PostgreSQL is asked, and says that it is not aborted.
 		"ignored error": {func(_ *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.fail["UPDATE t"] = refused
 			_, _ = tx.Exec("UPDATE t")
 			return tx.Commit()
-		}, core.Unknown, nil},
+		}, core.Committed, nil},
 		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.rowsFail = refused
 			wantIs(t, readAll(tx.Query("SELECT n FROM t FOR UPDATE")), refused)
 			return tx.Commit()
-		}, core.Unknown, nil},
+		}, core.Committed, nil},
 		"ignored error of a prepared statement": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.fail["UPDATE t"] = refused
 			stmt, err := tx.Prepare("UPDATE t")
@@ -61,19 +62,19 @@ func TestConnectorHearsTheOutcome(t *testing.T) {
 			defer stmt.Close()
 			_, _ = stmt.Exec()
 			return tx.Commit()
-		}, core.Unknown, nil},
+		}, core.Committed, nil},
 		"ignored error of Prepare": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.fail["PREPARE UPDATE t"] = refused
 			if _, err := tx.Prepare("UPDATE t"); err == nil { //nolint:sqlclosecheck // there is none
 				t.Error("no error")
 			}
 			return tx.Commit()
-		}, core.Unknown, nil},
+		}, core.Committed, nil},
 		"COMMIT as text": {func(t *testing.T, _ *fakeDriver, tx *sql.Tx) error {
 			_, err := tx.Exec("COMMIT")
 			must(t, err)
 			return tx.Commit()
-		}, core.Unknown, nil},
+		}, core.Unknown, core.ErrCommitUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, plain := range []bool{false, true} {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // trackingConn implements every optional interface of a driver.Conn and falls back to what database/sql does without it.
@@ -15,9 +14,10 @@ import (
 type trackingConn struct {
 	inner   driver.Conn
 	dialect core.Dialect
-	tracker *core.Tracker // of the open transaction, else nil
-	failed  error         // of the latest statement in it
-	vetoes  []*veto       // of it
+	tracker *core.Tracker  // of the open transaction, else nil
+	vetoes  []*veto        // of it
+	state   func() txState // of the driver, nil when it does not tell
+	asked   bool           // whether it does
 }
 
 var (
@@ -35,12 +35,58 @@ var (
 // Raw returns the driver's own connection.
 func (c *trackingConn) Raw() driver.Conn { return c.inner }
 
-func (c *trackingConn) observe(query string, err error) {
-	if c.tracker == nil || errors.Is(err, driver.ErrSkip) {
-		return
+// before is asked before each statement. guarded says that after must release what was set around it.
+func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, err error) {
+	if c.tracker == nil {
+		return false, nil
 	}
-	c.tracker.Observe(query, err)
-	c.failed = err
+	opaque, err := c.tracker.Before(query)
+	if err != nil || !opaque {
+		return false, err
+	}
+	if err := executor(c.exec).setGuard(ctx); err != nil {
+		c.after(ctx, "", err, false)
+		return false, err
+	}
+	return true, nil
+}
+
+// after shows the tracker a statement with its result, when its rows, if any, have been read.
+func (c *trackingConn) after(ctx context.Context, query string, err error, guarded bool) {
+	switch {
+	case c.tracker == nil:
+		return
+	case guarded:
+		executor(c.exec).releaseGuard(ctx, c.tracker, err)
+	case errors.Is(err, driver.ErrSkip):
+		return
+	default:
+		c.tracker.Observe(query, err)
+	}
+	if c.dialect != core.Postgres && c.tracker.Doubt() != nil {
+		c.tracker.Settle(executor(c.exec).ask(ctx, c.dialect))
+	}
+}
+
+// exec runs a statement of our own.
+func (c *trackingConn) exec(ctx context.Context, query string) (err error) {
+	switch e := c.inner.(type) {
+	case driver.ExecerContext:
+		_, err = e.ExecContext(ctx, query, nil)
+	case driver.Execer: //nolint:staticcheck // old drivers have only this
+		_, err = e.Exec(query, nil)
+	default:
+		err = driver.ErrSkip
+	}
+	if !errors.Is(err, driver.ErrSkip) {
+		return err
+	}
+	stmt, err := c.inner.Prepare(query)
+	if err != nil {
+		return err
+	}
+	_, err = stmt.Exec(nil) //nolint:staticcheck // every driver has it
+	return errors.Join(err, stmt.Close())
 }
 
 func (c *trackingConn) Begin() (driver.Tx, error) {
@@ -53,7 +99,7 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		return nil, err
 	}
 	c.lose()
-	c.tracker, c.failed, c.vetoes = core.NewTracker(c.dialect), nil, nil
+	c.tracker, c.vetoes = core.NewTracker(c.dialect), nil
 	if p, ok := ctx.Value(probeKey{}).(*probe); ok {
 		p.seen, p.tracker, p.dialect = true, c.tracker, c.dialect
 	}
@@ -85,10 +131,11 @@ func (c *trackingConn) ExecContext(ctx context.Context, query string, args []dri
 	if len(args) == 0 && c.answer(ctx, query) {
 		return driver.ResultNoRows, nil
 	}
-	var (
-		res driver.Result
-		err error
-	)
+	var res driver.Result
+	guarded, err := c.before(ctx, query)
+	if err != nil {
+		return nil, err
+	}
 	switch e := c.inner.(type) {
 	case driver.ExecerContext:
 		res, err = e.ExecContext(ctx, query, args)
@@ -98,17 +145,18 @@ func (c *trackingConn) ExecContext(ctx context.Context, query string, args []dri
 			res, err = e.Exec(query, values)
 		}
 	default:
-		return nil, driver.ErrSkip
+		err = driver.ErrSkip
 	}
-	c.observe(query, err)
-	return res, err
+	c.after(ctx, query, err, guarded)
+	return result(res, err)
 }
 
 func (c *trackingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	var (
-		rows driver.Rows
-		err  error
-	)
+	var rows driver.Rows
+	guarded, err := c.before(ctx, query)
+	if err != nil {
+		return nil, err
+	}
 	switch q := c.inner.(type) {
 	case driver.QueryerContext:
 		rows, err = q.QueryContext(ctx, query, args)
@@ -118,17 +166,21 @@ func (c *trackingConn) QueryContext(ctx context.Context, query string, args []dr
 			rows, err = q.Query(query, values)
 		}
 	default:
-		return nil, driver.ErrSkip
+		err = driver.ErrSkip
 	}
-	c.observe(query, err)
-	return c.wrapRows(rows, err)
+	return c.wrapRows(ctx, query, rows, err, guarded)
 }
 
-func (c *trackingConn) wrapRows(rows driver.Rows, err error) (driver.Rows, error) {
+// wrapRows is after for a statement that may have returned rows.
+func (c *trackingConn) wrapRows(ctx context.Context, query string, rows driver.Rows, err error, guarded bool) (driver.Rows, error) {
 	if err != nil || c.tracker == nil {
+		c.after(ctx, query, err, guarded)
 		return rows, err
 	}
-	return &trackingRows{inner: rows, conn: c, tracker: c.tracker}, nil
+	if !guarded { // else when they are closed
+		c.after(ctx, query, nil, false)
+	}
+	return &trackingRows{inner: rows, conn: c, tracker: c.tracker, guarded: guarded}, nil
 }
 
 func (c *trackingConn) Prepare(query string) (driver.Stmt, error) {
@@ -136,10 +188,11 @@ func (c *trackingConn) Prepare(query string) (driver.Stmt, error) {
 }
 
 func (c *trackingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	var (
-		stmt driver.Stmt
-		err  error
-	)
+	var stmt driver.Stmt
+	err := c.refusal()
+	if err != nil {
+		return nil, err
+	}
 	if p, ok := c.inner.(driver.ConnPrepareContext); ok {
 		stmt, err = p.PrepareContext(ctx, query)
 	} else if stmt, err = c.inner.Prepare(query); err == nil && ctx.Err() != nil {
@@ -147,7 +200,7 @@ func (c *trackingConn) PrepareContext(ctx context.Context, query string) (driver
 		err = ctx.Err()
 	}
 	if err != nil {
-		c.observe("", err)
+		c.after(ctx, "", err, false)
 		return nil, err
 	}
 	return &trackingStmt{inner: stmt, conn: c, query: query}, nil
@@ -213,27 +266,52 @@ func (t *trackingTx) Commit() error {
 	if err := t.conn.vetoed(); err != nil {
 		return t.refuse(err)
 	}
-	if aborted := t.conn.aborted(); aborted != nil {
-		err := t.inner.Commit()
-		if err == nil || errors.Is(err, driver.ErrBadConn) {
-			err = aborted
-		}
-		t.tracker.RolledBack()
-		return err
+	if err := t.conn.aborted(); err != nil {
+		return t.refuse(err)
 	}
 	return t.tracker.Commit(t.inner.Commit)
 }
 
-// aborted returns an error when PostgreSQL will answer COMMIT by ROLLBACK, which not every driver reports (pgdriver does not).
+// aborted returns an error when COMMIT would roll back, or has nothing to commit. PostgreSQL answers COMMIT by ROLLBACK then, which not every driver
+// reports (pgdriver does not), MySQL and MariaDB as if nothing had happened. It asks the database only where that is in doubt and the driver does
+// not know.
 func (c *trackingConn) aborted() error {
-	e, ok := c.inner.(driver.ExecerContext)
-	if !ok || c.failed == nil || c.dialect != core.Postgres {
-		return nil // after a statement that succeeded it is not aborted
+	if err := c.refusal(); err != nil || c.tracker == nil {
+		return err
 	}
-	if _, err := e.ExecContext(context.Background(), "SELECT 1", nil); sqlerr.State(err) == "25P02" {
-		return fmt.Errorf("%w: %w", core.ErrTxAborted, err)
+	state, doubt := c.driverState(), c.tracker.Doubt()
+	switch state {
+	case stateNone: // a statement that we did not recognise has ended it
+		c.tracker.Observe("COMMIT", nil)
+	case stateOpen:
+		c.tracker.Settle(true)
+	case stateFailed:
+		c.tracker.Settle(false)
+	case stateUnknown:
+		if doubt != nil {
+			c.tracker.Settle(executor(c.exec).ask(context.Background(), c.dialect))
+		}
 	}
-	return nil
+	return c.refusal()
+}
+
+// refusal returns why nothing more may be sent in the transaction, if so.
+func (c *trackingConn) refusal() error {
+	if c.tracker == nil {
+		return nil
+	}
+	_, err := c.tracker.Before("")
+	return err
+}
+
+func (c *trackingConn) driverState() txState {
+	if !c.asked {
+		c.asked, c.state = true, stateOf(c.inner)
+	}
+	if c.state == nil {
+		return stateUnknown
+	}
+	return c.state()
 }
 
 func (t *trackingTx) Rollback() error {
@@ -247,6 +325,14 @@ func (t *trackingTx) leave() {
 	if t.conn.tracker == t.tracker {
 		t.conn.tracker, t.conn.vetoes = nil, nil
 	}
+}
+
+// result fills in what some drivers return for a text that is a comment: nothing at all, over which database/sql stumbles.
+func result(res driver.Result, err error) (driver.Result, error) {
+	if res == nil && err == nil {
+		return driver.RowsAffected(0), nil
+	}
+	return res, err
 }
 
 // plainValues does for drivers without the context methods what database/sql does for them.

@@ -1,6 +1,7 @@
 package sqloutbox
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"io"
@@ -14,6 +15,9 @@ type trackingRows struct {
 	inner   driver.Rows
 	conn    *trackingConn
 	tracker *core.Tracker
+	guarded bool  // the guard of the statement is still set
+	failed  error // while they were read
+	closed  bool
 }
 
 var (
@@ -27,17 +31,25 @@ var (
 
 func (r *trackingRows) observe(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
+		r.failed = err
 		r.tracker.Observe("", err)
-		if r.conn.tracker == r.tracker {
-			r.conn.failed = err
-		}
 	}
 	return err
 }
 
 func (r *trackingRows) Columns() []string              { return r.inner.Columns() }
-func (r *trackingRows) Close() error                   { return r.observe(r.inner.Close()) }
 func (r *trackingRows) Next(dest []driver.Value) error { return r.observe(r.inner.Next(dest)) }
+
+// Close also asks what an error that came with the rows has left of the transaction: the connection is free again. database/sql closes rows
+// after an error.
+func (r *trackingRows) Close() error {
+	err := r.observe(r.inner.Close())
+	if !r.closed && r.conn.tracker == r.tracker && (r.guarded || r.failed != nil) {
+		r.conn.after(context.Background(), "", r.failed, r.guarded)
+	}
+	r.closed = true
+	return err
+}
 
 func (r *trackingRows) HasNextResultSet() bool {
 	n, ok := r.inner.(driver.RowsNextResultSet)

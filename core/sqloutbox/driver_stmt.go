@@ -32,10 +32,11 @@ func (s *trackingStmt) Query(args []driver.Value) (driver.Rows, error) {
 }
 
 func (s *trackingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	var (
-		res driver.Result
-		err error
-	)
+	var res driver.Result
+	guarded, err := s.conn.before(ctx, s.query)
+	if err != nil {
+		return nil, err
+	}
 	if e, ok := s.inner.(driver.StmtExecContext); ok {
 		res, err = e.ExecContext(ctx, args)
 	} else {
@@ -44,15 +45,16 @@ func (s *trackingStmt) ExecContext(ctx context.Context, args []driver.NamedValue
 			res, err = s.inner.Exec(values) //nolint:staticcheck // old drivers have only this
 		}
 	}
-	s.conn.observe(s.query, err)
-	return res, err
+	s.conn.after(ctx, s.query, err, guarded)
+	return result(res, err)
 }
 
 func (s *trackingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	var (
-		rows driver.Rows
-		err  error
-	)
+	var rows driver.Rows
+	guarded, err := s.conn.before(ctx, s.query)
+	if err != nil {
+		return nil, err
+	}
 	if q, ok := s.inner.(driver.StmtQueryContext); ok {
 		rows, err = q.QueryContext(ctx, args)
 	} else {
@@ -61,8 +63,7 @@ func (s *trackingStmt) QueryContext(ctx context.Context, args []driver.NamedValu
 			rows, err = s.inner.Query(values) //nolint:staticcheck // old drivers have only this
 		}
 	}
-	s.conn.observe(s.query, err)
-	return s.conn.wrapRows(rows, err)
+	return s.conn.wrapRows(ctx, s.query, rows, err, guarded)
 }
 
 func (s *trackingStmt) CheckNamedValue(nv *driver.NamedValue) error {

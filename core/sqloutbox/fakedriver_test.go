@@ -65,6 +65,19 @@ func (d *fakeDriver) open(t *testing.T, c driver.Connector) *sql.DB {
 	return db
 }
 
+// What MySQL is asked whether it still has the transaction, and the answer when it has. Without that it has not.
+const askMySQL = "SET TRANSACTION READ WRITE"
+
+var inTransaction = &mysqlError{Number: 1568, Message: "a transaction is in progress"}
+
+// mysqlError has the fields of the error of go-sql-driver/mysql.
+type mysqlError struct {
+	Number  uint16
+	Message string
+}
+
+func (e *mysqlError) Error() string { return e.Message }
+
 type fakeConn struct{ d *fakeDriver }
 
 func (c *fakeConn) Prepare(query string) (driver.Stmt, error) {

@@ -13,9 +13,11 @@ import (
 // too. Called with a context that carries a transaction of the same Transactor, RunInTx runs fn in a savepoint of it.
 // A panic rolls back and goes on.
 //
-// RunInTx does not commit a transaction that the database may have rolled back behind fn, because fn ignored a deadlock,
-// say: it returns an error wrapping core.ErrTxAborted. A nil db, or a dialect that is neither given nor told by the
-// driver, is reported by RunInTx. The result is safe for use by several goroutines.
+// RunInTx returns nil only when the transaction was heard to commit. It does not commit one that the database has rolled back behind fn,
+// because fn ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping core.ErrTxAborted. Where a
+// statement of fn ended the transaction (COMMIT as text), and where the answer to COMMIT was lost, the error wraps core.ErrCommitUnknown.
+// A nil db, or a dialect that is neither given nor told by the driver, is reported by RunInTx. The result is safe for use by
+// several goroutines.
 func NewTransactor(db *sql.DB, d core.Dialect) core.Transactor {
 	return &transactor{db: db, dialect: d}
 }
@@ -50,6 +52,7 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 		return err
 	}
 	t.owner = r
+	t.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
 	ended := false
 	defer func() {
 		if !ended { // fn panicked, or called runtime.Goexit

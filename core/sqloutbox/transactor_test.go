@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -56,17 +57,76 @@ func TestTransactor(t *testing.T) {
 		},
 		"does not commit what the database may have rolled back": {
 			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
-				_, _ = tx.Exec(ctx, "DEADLOCK")
+				_, _ = tx.Exec(ctx, "UPDATE deadlock")
 				return nil
 			},
 			core.ErrTxAborted,
-			[]string{"BEGIN", "DEADLOCK", "ROLLBACK"},
+			[]string{"BEGIN", "UPDATE deadlock", askMySQL, "ROLLBACK"},
 			core.RolledBack,
+		},
+		"sends nothing more after that": {
+			func(ctx context.Context, r core.Transactor, tx core.Tx) error {
+				_, _ = tx.Exec(ctx, "UPDATE deadlock")
+				for _, run := range []func() error{
+					func() error { _, err := tx.Exec(ctx, "UPDATE t"); return err },
+					func() error { _, err := tx.Query(ctx, "UPDATE t"); return err },
+					func() error { return tx.(*sqloutbox.Tx).QueryRowContext(ctx, "UPDATE t").Scan(new(int)) },
+					func() error { _, err := tx.(*sqloutbox.Tx).PrepareContext(ctx, "UPDATE t"); return err }, //nolint:sqlclosecheck // there is none
+					func() error { return r.RunInTx(ctx, func(context.Context, core.Tx) error { return nil }) },
+				} {
+					if err := run(); !errors.Is(err, core.ErrTxAborted) {
+						return fmt.Errorf("a further statement: %w", err)
+					}
+				}
+				return nil
+			},
+			core.ErrTxAborted,
+			[]string{"BEGIN", "UPDATE deadlock", askMySQL, "ROLLBACK"},
+			core.RolledBack,
+		},
+		"a statement that may do anything is guarded": {
+			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
+				_, err := tx.Exec(ctx, "CALL p()")
+				return err
+			},
+			nil,
+			[]string{"BEGIN", "SAVEPOINT outbox_guard", "CALL p()", "RELEASE SAVEPOINT outbox_guard", "COMMIT"},
+			core.Committed,
+		},
+		"a statement that committed": {
+			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
+				_, err := tx.Exec(ctx, "CALL commits()")
+				return err
+			},
+			core.ErrCommitUnknown,
+			[]string{"BEGIN", "SAVEPOINT outbox_guard", "CALL commits()", "RELEASE SAVEPOINT outbox_guard", "ROLLBACK"},
+			core.Unknown,
+		},
+		"COMMIT as text": {
+			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
+				_, err := tx.Exec(ctx, "COMMIT AND CHAIN")
+				return err
+			},
+			core.ErrCommitUnknown,
+			[]string{"BEGIN", "COMMIT AND CHAIN", "ROLLBACK"},
+			core.Unknown,
+		},
+		"COMMIT among other statements": {
+			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
+				_, err := tx.Exec(ctx, "UPDATE t; COMMIT")
+				return err
+			},
+			core.ErrCommitUnknown,
+			[]string{"BEGIN", "UPDATE t; COMMIT", "COMMIT"},
+			core.Unknown,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake()
-			d.fail["DEADLOCK"] = errors.New("deadlock")
+			d.fail["UPDATE deadlock"] = errors.New("deadlock")
+			if name == "a statement that committed" {
+				d.fail["RELEASE SAVEPOINT outbox_guard"] = &mysqlError{1305, "SAVEPOINT outbox_guard does not exist"}
+			}
 			r := sqloutbox.NewTransactor(d.open(t, d), core.MySQL)
 			var h heard
 			err := r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {

@@ -138,8 +138,5 @@ func (c *trackingConn) vetoed() error {
 func (t *trackingTx) refuse(cause error) error {
 	rollback := t.inner.Rollback()
 	t.tracker.RolledBack()
-	if rollback != nil {
-		return fmt.Errorf("outbox: not committed: %w; roll back: %w", cause, rollback)
-	}
-	return fmt.Errorf("outbox: rolled back instead of committed: %w", cause)
+	return notCommitted(cause, rollback)
 }

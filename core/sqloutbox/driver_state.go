@@ -1,0 +1,99 @@
+package sqloutbox
+
+import (
+	"database/sql/driver"
+	"reflect"
+)
+
+// txState is what a driver knows of the transaction on its connection.
+type txState byte
+
+const (
+	stateUnknown txState = iota
+	stateOpen
+	stateFailed // PostgreSQL refuses everything
+	stateNone
+)
+
+// stateOf returns how to ask a driver for the state of its transaction, without a round trip: pgx, lib/pq, go-sql-driver/mysql and
+// mattn/go-sqlite3 know it from the latest answer of the server. Nil for others. No driver is imported for that.
+func stateOf(conn driver.Conn) func() txState {
+	for {
+		inner, ok := conn.(interface{ Raw() driver.Conn }) // as decorators have it
+		if !ok {
+			break
+		}
+		conn = inner.Raw()
+	}
+	if c, ok := conn.(interface{ AutoCommit() bool }); ok { // mattn/go-sqlite3
+		return func() txState {
+			if c.AutoCommit() {
+				return stateNone
+			}
+			return stateOpen
+		}
+	}
+	if status := pgxStatus(conn); status != nil {
+		return func() txState { return postgresState(status()) }
+	}
+	v := reflect.ValueOf(conn)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return nil
+	}
+	v = v.Elem()
+	switch v.Type().PkgPath() {
+	case "github.com/lib/pq":
+		if f := v.FieldByName("txnStatus"); f.Kind() == reflect.Uint8 {
+			return func() txState { return postgresState(byte(f.Uint())) }
+		}
+	case "github.com/go-sql-driver/mysql":
+		if f := v.FieldByName("status"); f.Kind() == reflect.Uint16 {
+			return func() txState {
+				const inTransaction = 1 // SERVER_STATUS_IN_TRANS of the latest answer that was no error
+				if f.Uint()&inTransaction == 0 {
+					return stateNone
+				}
+				return stateUnknown
+			}
+		}
+	}
+	return nil
+}
+
+// pgxStatus finds PgConn.TxStatus behind pgx's connection for database/sql.
+func pgxStatus(conn driver.Conn) func() byte {
+	method := func(v reflect.Value, name string) reflect.Value {
+		if !v.IsValid() || v.Kind() != reflect.Pointer || v.IsNil() {
+			return reflect.Value{}
+		}
+		return v.MethodByName(name)
+	}
+	call := func(m reflect.Value) reflect.Value {
+		if !m.IsValid() || m.Type().NumIn() != 0 || m.Type().NumOut() != 1 {
+			return reflect.Value{}
+		}
+		return m.Call(nil)[0]
+	}
+	v := reflect.ValueOf(conn)
+	if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != "github.com/jackc/pgx/v5/stdlib" {
+		return nil
+	}
+	status := method(call(method(call(method(v, "Conn")), "PgConn")), "TxStatus")
+	if !status.IsValid() {
+		return nil
+	}
+	f, _ := status.Interface().(func() byte)
+	return f
+}
+
+func postgresState(status byte) txState {
+	switch status {
+	case 'T':
+		return stateOpen
+	case 'E':
+		return stateFailed
+	case 'I':
+		return stateNone
+	}
+	return stateUnknown
+}

@@ -53,7 +53,9 @@ func gormAdapter(t *testing.T, db testdb.DB, way gormWay, cfg core.Config) outbo
 		t.Fatal(err)
 	}
 	ob := newOutbox(t, db, cfg)
-	publish := func(ctx context.Context, tx *gorm.DB, events []core.Event) error { return gormoutbox.Publish(tx, events...) }
+	publish := func(ctx context.Context, tx *gorm.DB, events []core.Event) error {
+		return gormoutbox.Publish(tx, events...)
+	}
 	if way.noPlugin {
 		publish = func(ctx context.Context, _ *gorm.DB, events []core.Event) error {
 			_, err := ob.Publish(ctx, nil, events...) // the transaction is in the context

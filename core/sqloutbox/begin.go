@@ -388,8 +388,8 @@ func (t *Tx) settleRows() {
 func Refusal(ctx context.Context, err error) context.Context { return refusal{ctx, err} }
 
 type refusal struct {
-	context.Context
-	err error
+	context.Context //nolint:containedctx // it is one
+	err             error
 }
 
 var over = func() <-chan struct{} {

@@ -82,7 +82,7 @@ func pgxStatus(conn driver.Conn) func() byte {
 	if !status.IsValid() {
 		return nil
 	}
-	f, _ := status.Interface().(func() byte)
+	f, _ := reflect.TypeAssert[func() byte](status)
 	return f
 }
 

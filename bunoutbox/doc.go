@@ -1,10 +1,11 @@
 // Package bunoutbox makes events part of Bun's transactions: what a transaction stores and the events it causes commit
 // together, and after the commit the events leave through a publisher.
 //
-//	db := bun.NewDB(sql.OpenDB(sqloutbox.Connector(connector, "")), pgdialect.New())
-//	ob, err := bunoutbox.New(db, bunoutbox.Config{Publisher: publisher, AutoCreate: true})
-//	db = ob.DB() // captures events: work with this one
+//	db, ob, err := bunoutbox.Open(ctx, "pgx", dsn, pgdialect.New(), bunoutbox.Config{Publisher: publisher, AutoCreate: true})
 //	go ob.Run(ctx)
+//
+// Or, on a *bun.DB of your own, New, and then work with the *bun.DB that Outbox.DB returns. Its pool should be opened with
+// sqloutbox.Connector.
 //
 // There are three ways to say that something happened. A model records it, and the events are written when the model is
 // inserted, updated or deleted:

@@ -67,6 +67,40 @@ func ExampleNew() {
 	}
 }
 
+// One call from a driver and a DSN to a database whose events are captured, and its outbox.
+func ExampleOpen() {
+	publisher := bunoutbox.PublisherFunc(func(ctx context.Context, d bunoutbox.Delivery) error {
+		fmt.Println(d.Type, d.AggregateID)
+		return nil
+	})
+	db, ob, err := bunoutbox.Open(ctx, "pgx", "postgres://...", dialect, bunoutbox.Config{Publisher: publisher, AutoCreate: true})
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+	go ob.Run(ctx) // in each process that relays
+
+	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		order := &Order{}
+		order.Place()
+		_, err := tx.NewInsert().Model(order).Exec(ctx)
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// A driver that is configured by code is given as its connector.
+func ExampleOpenConnector() {
+	db, ob, err := bunoutbox.OpenConnector(ctx, connector, dialect, bunoutbox.Config{AutoCreate: true})
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+	_ = ob.Outbox()
+}
+
 // Events are derived from what was stored: generated keys are filled in.
 func ExampleOn() {
 	bunoutbox.On(ob, func(op bunoutbox.Op, o *Order) []bunoutbox.Event {

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
@@ -39,7 +38,9 @@ type Outbox struct {
 
 // New makes an Outbox on the database of db. It reports a wrong configuration, an unsupported database and failed migrations.
 // RunInTx works on db with the query hooks that it has now.
-func New(db *bun.DB, cfg Config) (*Outbox, error) {
+func New(db *bun.DB, cfg Config) (*Outbox, error) { return newOutbox(context.Background(), db, cfg) }
+
+func newOutbox(ctx context.Context, db *bun.DB, cfg Config) (*Outbox, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func New(db *bun.DB, cfg Config) (*Outbox, error) {
 	}
 	o := &Outbox{cfg: cfg, dialect: d, core: cfg.Outbox}
 	if o.core == nil {
-		if o.core, err = build(db, d, cfg); err != nil {
+		if o.core, err = build(ctx, db, d, cfg); err != nil {
 			return nil, err
 		}
 	} else if r, ok := o.core.Repository().(interface{ Dialect() core.Dialect }); ok && r.Dialect() != d {
@@ -61,7 +62,7 @@ func New(db *bun.DB, cfg Config) (*Outbox, error) {
 }
 
 // build makes the core.Outbox on the database of db.
-func build(db *bun.DB, d core.Dialect, cfg Config) (*core.Outbox, error) {
+func build(ctx context.Context, db *bun.DB, d core.Dialect, cfg Config) (*core.Outbox, error) {
 	repo, err := sqloutbox.New(db.DB, sqloutbox.Config{Dialect: d, Schema: cfg.Schema, Prefix: cfg.Prefix})
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func build(db *bun.DB, d core.Dialect, cfg Config) (*core.Outbox, error) {
 		return nil, err
 	}
 	if cfg.AutoCreate {
-		if err := repo.Migrate(context.Background()); err != nil {
+		if err := repo.Migrate(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -89,16 +90,7 @@ func dialectOf(db *bun.DB) (core.Dialect, error) {
 	if db == nil || db.DB == nil {
 		return "", errors.New("outbox: the *bun.DB is nil")
 	}
-	switch name := db.Dialect().Name(); name {
-	case dialect.PG:
-		return core.Postgres, nil
-	case dialect.MySQL:
-		return core.MySQL, nil
-	case dialect.SQLite:
-		return core.SQLite, nil
-	default:
-		return "", fmt.Errorf("outbox: Bun dialect %q is not supported: use pgdialect, mysqldialect or sqlitedialect", name)
-	}
+	return dialectNamed(db.Dialect())
 }
 
 // DB returns the *bun.DB to work with: that given to New, with the hook that captures the events of models. A *bun.DB without it

@@ -1,11 +1,12 @@
 // Package entoutbox makes events part of the transactions of Ent: what a transaction stores and the events it causes commit together, and after
 // the commit the events leave through a publisher.
 //
-//	drv, err := entsql.Open(dialect.Postgres, url)
-//	ob, err := entoutbox.New(drv, entoutbox.Config{Publisher: publisher, AutoCreate: true})
-//	client := ent.NewClient(ent.Driver(ob.Driver()))
+//	drv, ob, err := entoutbox.Open(ctx, "pgx", dsn, entoutbox.Config{Publisher: publisher, AutoCreate: true})
+//	client := ent.NewClient(ent.Driver(drv))
 //	client.Use(ob.Hook(entoutbox.On(func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) { ... })))
 //	go ob.Run(ctx)
+//
+// Or, on a driver that entsql.Open or entsql.OpenDB returned, New, and clients on the driver that Outbox.Driver returns.
 //
 // There are two ways to say that something happened: functions derive events from mutations (see On), or the code says it itself (see
 // Outbox.Publish). Generated entities have no room for a Recorder.

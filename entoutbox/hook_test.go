@@ -422,3 +422,30 @@ func ExampleResolveRows() {
 	}, entoutbox.ResolveRows())
 	_ = mapper // for Hook; then: tx.Order.Update().Where(order.Status("placed")).SetStatus("expired").Save(ctx)
 }
+
+// One call from a driver and a DSN to the driver that clients are made with, and its outbox.
+func ExampleOpen() {
+	ctx := context.Background()
+	publisher := entoutbox.PublisherFunc(func(_ context.Context, d entoutbox.Delivery) error {
+		fmt.Println(d.Type, d.AggregateID)
+		return nil
+	})
+	drv, ob, err := entoutbox.Open(ctx, "pgx", "postgres://...", entoutbox.Config{Publisher: publisher, AutoCreate: true})
+	if err != nil {
+		panic(err)
+	}
+	defer drv.Close()
+	// client := ent.NewClient(ent.Driver(drv))
+	// client.Use(ob.Hook(entoutbox.On(...)))
+	go ob.Run(ctx) // in each process that relays
+}
+
+func ExampleOpenConnector() {
+	var connector sqldriver.Connector // stdlib.GetConnector(cfg), mysql.NewConnector(cfg)
+	drv, ob, err := entoutbox.OpenConnector(context.Background(), connector, entoutbox.Config{AutoCreate: true})
+	if err != nil {
+		panic(err)
+	}
+	defer drv.Close()
+	_ = ob.Outbox()
+}

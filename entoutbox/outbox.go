@@ -45,6 +45,10 @@ type Outbox struct {
 // one (dialect.Debug, or any with a method DB() *sql.DB); another dialect.Driver needs Config.Outbox. It reports a wrong configuration, an
 // unsupported dialect and failed migrations. With AutoCreate it waits for the database, at most a minute.
 func New(drv dialect.Driver, cfg Config) (*Outbox, error) {
+	return newOutbox(context.Background(), drv, cfg)
+}
+
+func newOutbox(ctx context.Context, drv dialect.Driver, cfg Config) (*Outbox, error) {
 	if drv == nil {
 		return nil, errors.New("outbox: New was given a nil driver")
 	}
@@ -57,7 +61,7 @@ func New(drv dialect.Driver, cfg Config) (*Outbox, error) {
 	}
 	o := &Outbox{cfg: cfg, core: cfg.Outbox, driver: d}
 	if o.core == nil {
-		if o.core, err = cfg.build(d); err != nil {
+		if o.core, err = cfg.build(ctx, d); err != nil {
 			return nil, err
 		}
 	} else if r, ok := o.core.Repository().(interface{ Dialect() core.Dialect }); ok && r.Dialect() != d.dialect {
@@ -69,7 +73,7 @@ func New(drv dialect.Driver, cfg Config) (*Outbox, error) {
 const migrateTimeout = time.Minute
 
 // build makes the core.Outbox on the database of the driver.
-func (c Config) build(d *driver) (*core.Outbox, error) {
+func (c Config) build(ctx context.Context, d *driver) (*core.Outbox, error) {
 	pool := poolOf(d.Driver)
 	if pool == nil {
 		return nil, fmt.Errorf("outbox: the driver %T has no *sql.DB: give New the driver below it, or set Config.Outbox", d.Driver)
@@ -89,7 +93,7 @@ func (c Config) build(d *driver) (*core.Outbox, error) {
 		return nil, err
 	}
 	if c.AutoCreate {
-		ctx, cancel := context.WithTimeout(context.Background(), migrateTimeout)
+		ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 		defer cancel()
 		if err := repo.Migrate(ctx); err != nil {
 			return nil, err

@@ -1,0 +1,71 @@
+package entoutbox
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its database, with the driver of Ent that
+// clients are made with. The dialect is told by the driver.
+//
+//	drv, ob, err := entoutbox.Open(ctx, "pgx", dsn, entoutbox.Config{Publisher: publisher, AutoCreate: true})
+//	if err != nil { ... }
+//	client := ent.NewClient(ent.Driver(drv))
+//	defer client.Close() // closes the pool too
+//	client.Use(ob.Hook(entoutbox.On(...)))
+//	go ob.Run(ctx)
+//
+// It is short for sqloutbox.OpenPool, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs the database to be there: Open waits
+// for it until ctx ends, at most a minute. A wrong configuration, a driver whose dialect cannot be told, and a failed migration
+// are errors, and nothing is left open then. On SQLite the DSN must switch foreign keys on, as Ent requires it.
+func Open(ctx context.Context, driverName, dsn string, cfg Config) (dialect.Driver, *Outbox, error) {
+	pool, err := sqloutbox.OpenPool(driverName, dsn, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	return open(ctx, pool, cfg)
+}
+
+// OpenConnector is Open for a driver that is configured by code: stdlib.GetConnector of pgx, mysql.NewConnector.
+func OpenConnector(ctx context.Context, c sqldriver.Connector, cfg Config) (dialect.Driver, *Outbox, error) {
+	if c == nil {
+		return nil, nil, errors.New("outbox: OpenConnector was given a nil connector")
+	}
+	return open(ctx, sql.OpenDB(sqloutbox.Connector(c, "")), cfg)
+}
+
+func open(ctx context.Context, pool *sql.DB, cfg Config) (dialect.Driver, *Outbox, error) {
+	ob, err := openOn(ctx, pool, cfg)
+	if err != nil {
+		return nil, nil, errors.Join(err, pool.Close())
+	}
+	return ob.Driver(), ob, nil
+}
+
+func openOn(ctx context.Context, pool *sql.DB, cfg Config) (*Outbox, error) {
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{}) // which tells the dialect
+	if err != nil {
+		return nil, err
+	}
+	var name string
+	switch d := repo.Dialect(); d {
+	case core.Postgres:
+		name = dialect.Postgres
+	case core.MySQL:
+		name = dialect.MySQL
+	case core.SQLite:
+		name = dialect.SQLite
+	default:
+		return nil, fmt.Errorf("outbox: Ent has no dialect for %q", d)
+	}
+	return newOutbox(ctx, entsql.OpenDB(name, pool), cfg)
+}

@@ -45,10 +45,8 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 	})
 	if verr != nil {
 		c.settleAll(core.RolledBack)
-		if l := s.ob.cfg.Logger; l != nil {
-			l.ErrorContext(ctx, "outbox: the events of a statement could not be written; its transaction will not commit",
-				"component", "outbox", "table", s.table.Name, "op", s.op.String(), "error", verr)
-		}
+		s.ob.cfg.Logger.ErrorContext(ctx, "outbox: the events of a statement could not be written; its transaction will not commit",
+			"component", "outbox", "table", s.table.Name, "op", s.op.String(), "error", verr)
 	}
 }
 

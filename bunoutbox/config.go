@@ -21,7 +21,8 @@ type Config struct {
 	RejectUntracked bool
 	// Headers adds headers to every event: trace context and the like. It must not use the transaction.
 	Headers func(ctx context.Context) map[string]string
-	// Logger. Default: silent.
+	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is told what happens, for metrics. Default: none.
 	Observer *core.Observer

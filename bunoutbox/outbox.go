@@ -44,6 +44,9 @@ func newOutbox(ctx context.Context, db *bun.DB, cfg Config) (*Outbox, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = core.DefaultLogger()
+	}
 	d, err := dialectOf(db)
 	if err != nil {
 		return nil, err

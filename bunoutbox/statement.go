@@ -238,7 +238,7 @@ func (s *statement) refuse(ctx context.Context) error {
 		return s.unknown(s.why)
 	}
 	s.mappers = nil
-	if _, logged := s.ob.warned.LoadOrStore(s.table.Type, true); !logged && s.ob.cfg.Logger != nil {
+	if _, logged := s.ob.warned.LoadOrStore(s.table.Type, true); !logged {
 		s.ob.cfg.Logger.WarnContext(ctx, "outbox: a statement does not say which rows it changes and causes no events",
 			"component", "outbox", "table", s.table.Name, "op", s.op.String())
 	}

@@ -81,10 +81,12 @@ type Config struct {
 	Retention Retention
 	// DisableJanitor leaves retention and the collection of idle key rows to other processes.
 	DisableJanitor bool
-	// ShutdownTimeout is how long Run goes on publishing what it holds after its context ended. Default: 30 s.
+	// ShutdownTimeout is how long Run takes to return at most after its context ended: it publishes what it holds, and gives the rest back
+	// in time. It must be shorter than the time after which the process is killed, 30 s where Kubernetes decides. Default: 20 s.
 	ShutdownTimeout time.Duration
 
-	// Logger. Default: silent.
+	// Logger is told what somebody has to look at. Default: DefaultLogger, warnings and errors to slog.Default(). To silence it:
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is told what happens, for metrics. Default: none.
 	Observer *Observer
@@ -175,7 +177,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Retention.Keep, 7*24*time.Hour)
 	def(&c.Retention.CleanupInterval, time.Minute)
 	def(&c.Retention.CleanupBatch, 1000)
-	def(&c.ShutdownTimeout, 30*time.Second)
+	def(&c.ShutdownTimeout, 20*time.Second)
 	if c.Codec == nil {
 		c.Codec = JSON
 	}
@@ -183,7 +185,7 @@ func (c Config) withDefaults() Config {
 		c.Classifier = DefaultClassifier
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = DefaultLogger()
 	}
 	return c
 }

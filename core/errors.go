@@ -44,6 +44,13 @@ var (
 	// ErrNoPublisher: Run or Drain was called on an Outbox without a Publisher.
 	ErrNoPublisher = errors.New("outbox: no publisher configured")
 
+	// ErrNoTables: the tables, or columns of them, are not in the database. Create them: AutoCreate or Migrate of your adapter, or the
+	// migrations.
+	ErrNoTables = errors.New("outbox: tables or columns are missing")
+
+	// ErrTablesDiffer: the tables are there and not as this version makes them. They work, perhaps slowly.
+	ErrTablesDiffer = errors.New("outbox: tables differ")
+
 	// ErrRunning: Run was called while it already runs.
 	ErrRunning = errors.New("outbox: already running")
 

@@ -114,7 +114,7 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 			r.forget(it)
 		case out == Unknown:
 			r.giveBack(it, DropUnknown, true)
-		case r.stopPicks: // shutting down, and past the time to publish
+		case r.stopPicks, r.closing && r.lanes.busy(it.lane): // shutting down, and past the time to publish, or behind another one
 			r.giveBack(it, DropShutdown, false)
 		case it.deadline.Sub(now) < r.cfg.LeaseMargin:
 			r.dropped(it, DropLate)

@@ -50,6 +50,15 @@ func (c *laneCache) find(id Lane) *laneState {
 	return l
 }
 
+// busy reports whether an event of the lane is being published or waits.
+func (c *laneCache) busy(id Lane) bool {
+	if id.IsZero() {
+		return false
+	}
+	l := c.find(id)
+	return l != nil && l.inUse()
+}
+
 func (c *laneCache) get(id Lane) *laneState {
 	l := c.find(id)
 	if l == nil {

@@ -70,7 +70,7 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 func (r *relay) renew(items []*item) {
 	claims := r.claimRefs(items)
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
+	ctx, cancel := context.WithTimeout(r.writeCtx, dbTimeout)
 	held, err := r.repo.Renew(ctx, r.cfg.Node, r.cfg.ClaimLease, claims)
 	cancel()
 	locked, _ := errors.AsType[*LockedError](err)

@@ -72,13 +72,16 @@ type relay struct {
 
 	publishCtx    context.Context //nolint:containedctx // the lifetime of the relay's publishes, ended by shutdown
 	cancelPublish context.CancelFunc
+	writeCtx      context.Context //nolint:containedctx // the same for the statements that write what became of events
+	cancelWrites  context.CancelFunc
 	wg            sync.WaitGroup // workers, writer
 	stopRenew     chan struct{}
 	renewDone     chan struct{}
 	random        func() float64
 }
 
-// shutdownGrace is how long publishers get to notice that their context ended, and the last outcomes to be written.
+// shutdownGrace is how much of Config.ShutdownTimeout is left to publishers to notice that their context ended, and to the last
+// outcomes to be written: at most a quarter of it.
 const shutdownGrace = 5 * time.Second
 
 func newRelay(o *Outbox) *relay {
@@ -92,6 +95,7 @@ func newRelay(o *Outbox) *relay {
 	}
 	r.work = sync.NewCond(&r.mu)
 	r.publishCtx, r.cancelPublish = context.WithCancel(context.Background())
+	r.writeCtx, r.cancelWrites = context.WithCancel(context.Background())
 	return r
 }
 
@@ -105,13 +109,20 @@ func (r *relay) unlock() {
 	}
 }
 
-// Run relays events until ctx ends, then publishes what it holds, for at most Config.ShutdownTimeout, writes the outcomes, gives
-// the rest back and returns nil. It owns its goroutines: none is left when it returns nil. Errors of the database or of
-// the publisher do not end it. The fast path exists while Run runs: what was inserted before waits for the poller.
+// Run relays events until ctx ends, then publishes what it has begun and writes the outcomes, gives the rest back, and returns nil, after
+// Config.ShutdownTimeout at most. It owns its goroutines: none is left when it returns nil. Errors of the database or of
+// the publisher do not end it: before it works it looks at the tables, and waits while the database is away. The fast path exists while Run
+// runs: what was inserted before waits for the poller.
 //
-// It returns ErrNoPublisher without a Publisher, ErrRunning when it runs already, and ErrShutdownTimeout when a publisher did
-// not return although its context had ended.
-func (o *Outbox) Run(ctx context.Context) error {
+// It returns ErrNoPublisher without a Publisher, ErrRunning when it runs already, an error wrapping ErrNoTables when the tables are
+// missing, and ErrShutdownTimeout when a publisher did not return although its context had ended. What it returns is also logged, so that
+// "go ob.Run(ctx)" does not hide it.
+func (o *Outbox) Run(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			o.cfg.Logger.ErrorContext(ctx, "outbox: the relay has ended", "component", "outbox", "err", errorText(err))
+		}
+	}()
 	if o.cfg.Publisher == nil {
 		return ErrNoPublisher
 	}
@@ -122,6 +133,14 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 	o.running = true
 	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.running = false
+		o.mu.Unlock()
+	}()
+	if err := o.checkTables(ctx); err != nil {
+		return err
+	}
 
 	if foreign := o.foreignTopics(); len(foreign) > 0 {
 		o.cfg.Logger.WarnContext(ctx, "outbox: Routes name topics that this process does not relay: another one has to", "component", "outbox",
@@ -135,9 +154,6 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	wg.Wait()
-	o.mu.Lock()
-	o.running = false
-	o.mu.Unlock()
 	return o.giveUp(r)
 }
 
@@ -213,13 +229,24 @@ func (r *relay) start() {
 	go r.renewLeases()
 }
 
-// shutdown ends the relay in phases: no new work, publish what is held, cancel, write outcomes, give back.
+// shutdown ends the relay in phases: no new work, publish what is held, cancel, write outcomes, give back. All of it takes no longer than
+// Config.ShutdownTimeout.
 func (r *relay) shutdown() error {
+	abandon := time.AfterFunc(r.cfg.ShutdownTimeout, func() {
+		close(r.abandon)
+		r.cancelWrites()
+	})
+	defer abandon.Stop()
 	r.mu.Lock()
 	r.closing = true
+	for _, it := range r.sorted() { // what waits for another event of its key may wait for long, and others can have it
+		if it.state == itemWaiting {
+			r.release(it, DropShutdown, false)
+		}
+	}
 	r.unlock()
 
-	deadline := time.NewTimer(r.cfg.ShutdownTimeout)
+	deadline := time.NewTimer(r.cfg.ShutdownTimeout - min(shutdownGrace, r.cfg.ShutdownTimeout/4))
 	defer deadline.Stop()
 	select {
 	case <-r.idleChan():
@@ -242,7 +269,6 @@ func (r *relay) shutdown() error {
 	r.cancelPublish()
 
 	// Publishers were told to stop; outcomes are written as they come in. What is not written by then is published again.
-	grace := time.AfterFunc(shutdownGrace, func() { close(r.abandon) })
 	select {
 	case <-r.idleChan():
 	case <-r.abandon:
@@ -259,7 +285,6 @@ func (r *relay) shutdown() error {
 		return fmt.Errorf("%w: %d publishes have not returned", ErrShutdownTimeout, stuck)
 	}
 	r.wg.Wait()
-	grace.Stop()
 	return nil
 }
 

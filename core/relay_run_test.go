@@ -18,8 +18,8 @@ func TestShutdown(t *testing.T) {
 			w := newWorld(t, core.Config{Workers: 1})
 			w.pub.Block()
 			w.run()
-			for range 10 {
-				w.publish(core.Event{Type: "a", Key: "k"})
+			for i := range 10 {
+				w.publish(core.Event{Type: "a", Key: fmt.Sprint(i)})
 			}
 			synctest.Wait()
 			time.AfterFunc(2*time.Second, w.pub.Unblock)
@@ -52,6 +52,70 @@ func TestShutdown(t *testing.T) {
 			w.atRest(10)
 			inOrder(t, w.pub.Accepted())
 		})
+	})
+	t.Run("gives back at once what waits behind a slow event", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			slow := core.PublisherFunc(func(ctx context.Context, _ core.Delivery) error {
+				select {
+				case <-time.After(3 * time.Second):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			w := newWorld(t, core.Config{Publisher: slow})
+			w.run()
+			for range 50 {
+				w.publish(core.Event{Type: "a", Key: "k"})
+			}
+			time.Sleep(time.Second)
+			start := time.Now()
+			if err := w.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(start); d > 3*time.Second {
+				t.Errorf("Run returned after %s, want what the one publish takes", d)
+			}
+			if got := w.statuses(); got[outboxtest.StatusDone] != 1 || got[outboxtest.StatusNew] != 49 {
+				t.Errorf("rows by status: %v", got)
+			}
+			for _, r := range w.repo.Rows() {
+				if !r.LeaseUntil.IsZero() {
+					t.Fatalf("row was not given back: %+v", r)
+				}
+			}
+		})
+	})
+	t.Run("takes no longer than ShutdownTimeout", func(t *testing.T) {
+		for _, timeout := range []time.Duration{0, time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, core.Config{ShutdownTimeout: timeout})
+				w.pub.Block()
+				w.run()
+				for i := range 100 {
+					w.publish(core.Event{Type: "a", Key: fmt.Sprint(i)})
+				}
+				w.faulty.Hook(func(ctx context.Context, m outboxtest.Method) error { // the database hangs
+					if m == outboxtest.MethodMarkDone || m == outboxtest.MethodMarkFailed || m == outboxtest.MethodRelease || m == outboxtest.MethodRenew {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				})
+				time.Sleep(time.Second)
+				start := time.Now()
+				if err := w.stop(); err != nil {
+					t.Fatal(err)
+				}
+				most := timeout
+				if most == 0 {
+					most = 20 * time.Second
+				}
+				if d := time.Since(start); d > most+100*time.Millisecond {
+					t.Errorf("Run returned after %s, want %s", d, most)
+				}
+			})
+		}
 	})
 	t.Run("publisher that does not listen", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

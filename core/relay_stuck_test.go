@@ -158,13 +158,13 @@ func TestStuckPublishesAreBounded(t *testing.T) {
 func TestGoexitInPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
-		w := join(t, repo, pub, core.Config{Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 3},
-			Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-				if strings.HasPrefix(d.Key, "exit") {
-					runtime.Goexit()
-				}
-				return pub.Publish(ctx, d)
-			})})
+		exits := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+			if strings.HasPrefix(d.Key, "exit") {
+				runtime.Goexit()
+			}
+			return pub.Publish(ctx, d)
+		})
+		w := join(t, repo, pub, core.Config{Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 3}, Publisher: exits})
 		w.run()
 		for i := range 10 {
 			w.publish(core.Event{Type: "a", Key: fmt.Sprint("exit", i)}, core.Event{Type: "a", Key: fmt.Sprint("good", i)}, core.Event{Type: "a"})

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,9 @@ func join(t *testing.T, repo *outboxtest.Repository, pub *outboxtest.Publisher, 
 	t.Helper()
 	if cfg.Repository == nil {
 		cfg.Repository = repo
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	w := &world{t: t, repo: repo, pub: pub, faulty: outboxtest.NewFaultyRepository(cfg.Repository)}
 	cfg.Repository = w.faulty

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,7 @@ func (p *process) boot() {
 	inc.ctx, inc.crash = context.WithCancel(context.Background())
 	cfg := s.profile.config
 	cfg.Node = inc.name()
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Repository = &simRepository{Repository: s.repo, sim: s, inc: inc}
 	cfg.Publisher = &simPublisher{sim: s, inc: inc}
 	ob, err := core.New(cfg)

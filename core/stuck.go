@@ -117,10 +117,3 @@ func (r *relay) returned(it *item, p published) (goOn bool) {
 	}
 	return goOn
 }
-
-// stalled reports whether no worker is left.
-func (r *relay) stalled() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.crew.alive == 0
-}

@@ -220,7 +220,7 @@ func databaseAway(err error) bool {
 func (r *relay) attempt(kind outcomeKind, items []*item, texts bool) error {
 	slices.SortFunc(items, byID) // one lock order for all batches
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
+	ctx, cancel := context.WithTimeout(r.writeCtx, dbTimeout)
 	defer cancel()
 	changed, flags := 0, []bool(nil)
 	var err error

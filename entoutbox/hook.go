@@ -153,7 +153,7 @@ func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error 
 		return fmt.Errorf("%w: %s of %s %s, and On functions are registered for them: change entities one by one, register On with entoutbox.ResolveRows(), call Publish, or set Config.AllowKeyless",
 			ErrNoAggregateID, m.Op(), m.Type(), why)
 	}
-	if _, logged := o.warned.LoadOrStore(m.Type(), true); !logged && o.cfg.Logger != nil {
+	if _, logged := o.warned.LoadOrStore(m.Type(), true); !logged {
 		o.cfg.Logger.WarnContext(ctx, "outbox: a mutation "+why+" and causes no events",
 			"component", "outbox", "type", m.Type(), "op", m.Op().String())
 	}

@@ -55,6 +55,9 @@ func newOutbox(ctx context.Context, drv dialect.Driver, cfg Config) (*Outbox, er
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = core.DefaultLogger()
+	}
 	d, err := wrap(drv)
 	if err != nil {
 		return nil, err

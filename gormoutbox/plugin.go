@@ -42,6 +42,9 @@ func Plugin(cfg Config) *Outbox {
 	if cfg.Name == "" {
 		cfg.Name = defaultName
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = core.DefaultLogger()
+	}
 	if cfg.MaxResolvedRows == 0 {
 		cfg.MaxResolvedRows = defaultMaxResolvedRows
 	}

@@ -183,7 +183,7 @@ func (s *statement) selfNamed(events []core.Event) bool {
 func (s *statement) giveUp() {
 	s.mappers = nil
 	stmt := s.db.Statement
-	if _, logged := s.ob.warned.LoadOrStore(stmt.Schema.ModelType, true); !logged && s.ob.cfg.Logger != nil {
+	if _, logged := s.ob.warned.LoadOrStore(stmt.Schema.ModelType, true); !logged {
 		s.ob.cfg.Logger.WarnContext(stmt.Context, "outbox: a statement does not say which rows it changed and causes no events",
 			"component", "outbox", "table", stmt.Schema.Table, "op", s.op.String())
 	}

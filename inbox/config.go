@@ -100,7 +100,8 @@ type Config struct {
 
 	// Observer hears what happens. Default: nobody.
 	Observer *Observer
-	// Logger gets a line for each failed and each parked event. Default: silent.
+	// Logger gets a line for each failed and each parked event. Default: core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
@@ -204,7 +205,7 @@ func (c Config) withDefaults() Config {
 		c.Source = func(msg *message.Message) Source { return Source{Topic: message.SubscribeTopicFromCtx(msg.Context())} }
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = core.DefaultLogger()
 	}
 	return c
 }

@@ -52,7 +52,8 @@ type Config struct {
 	// OnLate is told how a call that was left behind ended. A late success is not the relay's business any more: the event is
 	// published again, and its consumers see a duplicate. Called by the goroutine of the call. Default: none.
 	OnLate func(l Late)
-	// Logger. Default: silent.
+	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
@@ -92,7 +93,7 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 		cfg.MaxStuck = 64
 	}
 	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+		cfg.Logger = core.DefaultLogger()
 	}
 	p := &Publisher{pub: pub, cfg: cfg, stuck: map[string]int{}, idle: make(chan struct{})}
 	p.pool.New = func() any { return &call{p: p, done: make(chan struct{}, 1)} }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -16,7 +18,7 @@ var ErrReadOnly = errors.New("sqloutbox: database is read-only")
 
 // Check compares the tables in the database with what this version needs and names everything that is missing or different:
 // tables, columns and their types, indexes, the engine and the collations on MySQL. What is there beyond that is not its business. It
-// also refuses a read-only database. Call it at start where Migrate is not called.
+// also refuses a read-only database. Run calls it; call it yourself in a process that only inserts. It implements core.Checker.
 func (r *Repository) Check(ctx context.Context) error {
 	readOnly, err := sqlkit.ReadOnly(ctx, r.db, r.dialect)
 	if err != nil {
@@ -36,7 +38,11 @@ func (r *Repository) Check(ctx context.Context) error {
 	if len(drift) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w (run Migrate, or apply the files that Migrations returns):\n%w", ErrDrift, errors.Join(drift...))
+	how := core.ErrTablesDiffer
+	if slices.ContainsFunc(drift, func(err error) bool { return errors.Is(err, sqlkit.ErrMissing) }) {
+		how = core.ErrNoTables
+	}
+	return fmt.Errorf("%w: %w (run Migrate, or apply the files that Migrations returns):\n%w", ErrDrift, how, errors.Join(drift...))
 }
 
 // diagnosticColumns are columns of text that is only read by people.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -27,7 +28,8 @@ type Config struct {
 	// more for every duplicate. Its claim has fence 0. It is the place to count, may look at key.Scope, and is called by many goroutines. It is
 	// not asked when the caller's context is over. Default: never; the work does not run.
 	FailOpen func(key once.Key, err error) bool
-	// Logger gets the warning of New. Default: slog.Default().
+	// Logger gets the warning of New. Default: core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
@@ -39,7 +41,7 @@ func (c Config) withDefaults() Config {
 		c.WaitTimeout = 500 * time.Millisecond
 	}
 	if c.Logger == nil {
-		c.Logger = slog.Default()
+		c.Logger = core.DefaultLogger()
 	}
 	return c
 }

@@ -22,10 +22,11 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &publisher{cfg: cfg, connecting: make(chan struct{}, 1), logger: watermill.NopLogger{}}
-	if cfg.Bridge.Logger != nil {
-		p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
+	p := &publisher{cfg: cfg, connecting: make(chan struct{}, 1)}
+	if cfg.Bridge.Logger == nil {
+		cfg.Bridge.Logger = core.DefaultLogger()
 	}
+	p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	return watermillbridge.NewPublisher(p, cfg.Bridge)
 }
 

@@ -38,12 +38,12 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 			Brokers: append([]string(nil), cfg.Brokers...), Marshaler: marshaler{}, OverwriteSaramaConfig: saramaConfig,
 		},
 		connecting: make(chan struct{}, 1),
-		logger:     watermill.NopLogger{},
 		leaderless: map[partition]bool{},
 	}
-	if cfg.Bridge.Logger != nil {
-		k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
+	if cfg.Bridge.Logger == nil {
+		cfg.Bridge.Logger = core.DefaultLogger()
 	}
+	k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	cfg.Bridge.Receipt = receipt
 	return watermillbridge.NewPublisher(k, cfg.Bridge)
 }

@@ -23,6 +23,9 @@ func ReadOnly(ctx context.Context, db Conn, d core.Dialect) (bool, error) {
 	return len(is) > 0 && is[0] != 0, err
 }
 
+// ErrMissing is wrapped by what Drift says of tables and columns that are not there.
+var ErrMissing = errors.New("is missing")
+
 // Drift compares the tables in the database with those that the steps of p create, and names everything that is missing or different:
 // tables, columns and their types, indexes, the engine and the collations on MySQL. Collations of diagnostic columns, texts that only
 // people read, do not matter.
@@ -50,7 +53,7 @@ type tableShape struct {
 
 func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift []error) {
 	if !got.exists {
-		return []error{fmt.Errorf("table %s is missing", t.name)}
+		return []error{fmt.Errorf("table %s %w", t.name, ErrMissing)}
 	}
 	if got.engine != "" && !strings.EqualFold(got.engine, "InnoDB") {
 		drift = append(drift, fmt.Errorf("table %s has engine %s, which has no transactions; want InnoDB", t.name, got.engine))
@@ -58,7 +61,7 @@ func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift 
 	for _, c := range t.order {
 		switch is, ok := got.columns[c]; {
 		case !ok:
-			drift = append(drift, fmt.Errorf("column %s.%s is missing; want %s", t.name, c, t.columns[c]))
+			drift = append(drift, fmt.Errorf("column %s.%s %w; want %s", t.name, c, ErrMissing, t.columns[c]))
 		case is != t.columns[c]:
 			drift = append(drift, fmt.Errorf("column %s.%s has type %s, want %s", t.name, c, is, t.columns[c]))
 		}

@@ -70,7 +70,8 @@ type Config struct {
 	ProblemType string
 	ProblemDocs string
 
-	// Logger is told of requests that failed for reasons of this side: the store, the transaction, the scope, a panic. Default: silent.
+	// Logger is told of requests that failed for reasons of this side: the store, the transaction, the scope, a panic. Default:
+	// core.DefaultLogger, warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is told how each request ended. Default: none.
 	Observer *Observer
@@ -109,6 +110,9 @@ func def[T comparable](v *T, d T) {
 
 // withDefaults returns c with every zero field set to its default.
 func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = core.DefaultLogger()
+	}
 	def(&c.Keys.Wait, defaultWait)
 	c.Keys.Wait = max(c.Keys.Wait, 0)
 	def(&c.Keys.MaxResult, 1<<20)

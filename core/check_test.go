@@ -1,0 +1,137 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// checked is a table that can be asked whether it is there.
+type checked struct {
+	core.Repository
+	check   func() error
+	backlog error
+}
+
+func (c *checked) Check(context.Context) error { return c.check() }
+
+func (c *checked) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
+	if c.backlog != nil {
+		return core.Backlog{}, c.backlog
+	}
+	return c.Repository.Backlog(ctx, limit)
+}
+
+// lines collects what is logged.
+type logLines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logLines) has(parts ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.buf.String()) {
+		all := true
+		for _, p := range parts {
+			all = all && strings.Contains(line, p)
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+// Run looks at the tables before it works, and says what it returns.
+func TestRunChecksTables(t *testing.T) {
+	missing := fmt.Errorf("schema drift: %w: table outbox_event is missing", core.ErrNoTables)
+	differ := fmt.Errorf("schema drift: %w: index x is missing", core.ErrTablesDiffer)
+	away := errors.New("connection refused")
+	for _, c := range []struct {
+		name    string
+		errs    []error // of the first checks
+		backlog error
+		want    error
+		logged  []string
+	}{
+		{"tables are there", nil, nil, nil, nil},
+		{"no tables", []error{missing}, nil, core.ErrNoTables, []string{"level=ERROR", "the relay has ended", "table outbox_event is missing"}},
+		{"an index is missing", []error{differ}, nil, nil, []string{"level=ERROR", "not as they should be", "index x is missing"}},
+		{"the database comes later", []error{away, away, away}, away, nil, []string{"level=WARN", "waits for the database", "connection refused"}},
+		{"the database comes later, without tables", []error{away, away, missing}, away, core.ErrNoTables, []string{"level=ERROR", "table outbox_event is missing"}},
+		{"the tables cannot be asked for", []error{away}, nil, nil, []string{"level=WARN", "cannot be checked"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log logLines
+				repo, pub, n := outboxtest.NewRepository(), &outboxtest.Publisher{}, 0
+				table := &checked{Repository: repo, backlog: c.backlog, check: func() error {
+					if n++; n > len(c.errs) {
+						return nil
+					}
+					return c.errs[n-1]
+				}}
+				ob, err := core.New(core.Config{Repository: table, Publisher: pub, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- ob.Run(ctx) }()
+				err = repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+					_, err := ob.Publish(ctx, tx, core.Event{Type: "a"})
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(30 * time.Second)
+				if n := len(pub.Accepted()); (n == 1) != (c.want == nil) {
+					t.Errorf("%d events were published", n)
+				}
+				cancel()
+				if err := <-done; !errors.Is(err, c.want) {
+					t.Errorf("Run: %v, want %v", err, c.want)
+				}
+				if !log.has(c.logged...) && len(c.logged) > 0 || len(c.logged) == 0 && log.has("level=") {
+					t.Errorf("logged %s", log.buf.String())
+				}
+			})
+		})
+	}
+}
+
+// What Run returns is logged by default: it is mostly called in a goroutine.
+func TestRunTellsWhatItReturns(t *testing.T) {
+	var log logLines
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ob.Run(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
+		t.Errorf("Run: %v", err)
+	}
+	if !log.has("level=ERROR", "no publisher configured") {
+		t.Errorf("logged %q", log.buf.String())
+	}
+}

@@ -5,16 +5,6 @@ import (
 	"time"
 )
 
-// killerLosses is how many lost leases make a row be published alone.
-const killerLosses = 3
-
-// A suspect that finds another one before it comes back after suspectTurn for each that was sent back since, so that many
-// innocent ones, such as all that a process held when it was killed again and again, are through in no time.
-const (
-	suspectTurn    = 20 * time.Millisecond
-	maxSuspectWait = 5 * time.Second
-)
-
 // claim runs a claim statement and hands what it returned to the dispatcher.
 func (r *relay) claim(ctx context.Context, ordered bool, fn func(context.Context) ([]Claimed, error)) ([]Claimed, error) {
 	start := time.Now()
@@ -63,7 +53,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		case it.dest.open && !r.probeWith(it, now):
 			r.release(it, DropStopped, false)
 			broken = true
-		case c.LostClaims >= killerLosses && !r.suspect(it, c):
+		case c.LostClaims >= Suspicious && !r.suspect(it, c):
 			broken = true
 		default:
 			r.enqueue(it)
@@ -99,42 +89,4 @@ func (r *relay) probeWith(it *item, now time.Time) bool {
 	}
 	r.startProbe(it)
 	return true
-}
-
-// suspect deals with a row whose holders vanished again and again. It is published alone, so that only its own
-// losses count from now on; one at a time, so that a killer takes no other suspect with it; and after too many it is
-// DEAD. It reports whether the row is to be published now.
-func (r *relay) suspect(it *item, c *Claimed) bool {
-	fail := func(f Failure) {
-		f.ClaimRef = ClaimRef{ID: it.id, ClaimNo: it.claimNo}
-		f.Code = "lost_claims"
-		it.failure, it.state = f, itemFailed
-		r.failed = append(r.failed, it)
-		r.unwritten++
-		r.kickWriter()
-	}
-	if c.LostClaims >= killerLosses+r.cfg.MaxLoneLosses {
-		f := Failure{Kind: FailDead, Message: "no outcome after repeated claims: publishing it seems to end the process"}
-		r.noteDead(it, f)
-		fail(f)
-		return false
-	}
-	if r.exclusive || r.lone.len() > 0 || r.suspectWaits(it) {
-		r.sentBack++
-		wait := min(time.Duration(r.sentBack)*suspectTurn, maxSuspectWait)
-		fail(Failure{Kind: FailUnavailable, Delay: jittered(wait, 0.5+r.random()/2), Message: "waits until another suspect is done"})
-		return false
-	}
-	it.lone = true
-	r.sentBack = 0
-	return true
-}
-
-func (r *relay) suspectWaits(except *item) bool {
-	for _, it := range r.items {
-		if it.lone && it != except && it.state != itemAcked && it.state != itemFailed && it.state != itemReleasing {
-			return true
-		}
-	}
-	return false
 }

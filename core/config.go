@@ -70,8 +70,9 @@ type Config struct {
 	Retry RetryPolicy
 	// Breaker says when a destination is stopped and how it is probed.
 	Breaker BreakerPolicy
-	// MaxLoneLosses is how many processes may die while they hold an event that is to be published alone (after three lost
-	// leases) before it is DEAD. A process that restarts again and again for another reason counts too. Default: 10.
+	// MaxLoneLosses is how many processes may die while they publish a suspicious event before it is DEAD. An event is suspicious after
+	// three lost leases: from then on it is published beside no other suspicious one, and only deaths during that publish count, which is
+	// written down before it begins. Default: 10.
 	MaxLoneLosses int
 	// DeadPolicy says what a DEAD event means for its lane. Default: BlockLane.
 	DeadPolicy DeadPolicy

@@ -15,7 +15,7 @@ func (r *relay) ready(it *item) {
 	it.state = itemReady
 	switch {
 	case it.lone:
-		r.lone.push(it)
+		r.suspects.queue.push(it)
 	case it.path == PathHot:
 		r.hot.push(it)
 	case it.dest.refusals.knows(it.id):
@@ -51,18 +51,11 @@ func (r *relay) next() (it *item, ok bool) {
 // what a crash can repeat.
 func (r *relay) pick() *item {
 	for {
-		if r.stopPicks || r.exclusive || r.unwritten >= r.cfg.MaxUnmarked {
+		if r.stopPicks || r.unwritten >= r.cfg.MaxUnmarked {
 			return nil
 		}
-		var it *item
-		var ok bool
-		if r.lone.len() > 0 {
-			// It may kill the process: what the others did must be in the table first, or they lose a claim with it.
-			if r.publishing+r.unwritten+r.releasing > 0 {
-				return nil
-			}
-			it, ok = r.lone.pop()
-		} else {
+		it, ok := r.suspects.next(r.hot.len() + r.cold.len() + r.again.len())
+		if !ok {
 			it, ok = r.next()
 		}
 		switch {
@@ -73,7 +66,9 @@ func (r *relay) pick() *item {
 			r.release(it, DropStopped, false)
 			r.stopLane(it.lane, DropStopped, false)
 		default:
-			r.exclusive = it.lone
+			if it.lone {
+				r.suspects.out = it
+			}
 			it.state = itemPublishing
 			r.publishing++
 			return it
@@ -95,9 +90,16 @@ func (r *relay) worker() {
 			return
 		}
 		var p published
-		if renew && !r.renewToPublish(next) {
+		ready := true
+		if next.lone { // its lease is looked at last: what comes before takes time
+			ready, renew = r.prepareLone(next)
+		}
+		switch {
+		case !ready:
+			p.unsent = true
+		case renew && !r.renewToPublish(next):
 			p.lost = true
-		} else {
+		default:
 			it = next
 			p = r.publish(next)
 			it = nil
@@ -114,6 +116,9 @@ func (r *relay) nextItem() (it *item, renew bool) {
 	defer r.unlock()
 	for {
 		if it = r.pick(); it != nil {
+			if it.lone { // see prepareLone
+				return it, false
+			}
 			now := time.Now()
 			if it.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
 				return it, true
@@ -156,6 +161,7 @@ type published struct {
 	receipt string
 	err     error
 	lost    bool // not sent: the lease was gone
+	unsent  bool // not sent: it could not be written down that it is
 	stopped bool // cancelled by shutdown
 	started time.Time
 	ended   time.Time
@@ -195,10 +201,6 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 		Duration: p.ended.Sub(p.started), Lag: it.age + p.ended.Sub(it.since), Err: p.err,
 	}
 	r.publishing--
-	if it.lone {
-		r.exclusive = false
-		r.work.Broadcast()
-	}
 	if it.probe {
 		it.dest.probing = false
 	}
@@ -208,6 +210,10 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 		r.dropped(it, DropLost)
 		r.stopLane(it.lane, DropLost, true)
 		r.forget(it)
+		return PublishInfo{}
+	case p.unsent:
+		r.stopLane(it.lane, DropStopped, true)
+		r.release(it, DropStopped, true)
 		return PublishInfo{}
 	case p.stopped:
 		r.stopLane(it.lane, DropShutdown, false)

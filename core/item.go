@@ -28,7 +28,7 @@ type item struct {
 	wake   bool  // the poller looks at its lane, or the table, once its outcome is written: there may be more
 
 	attempts int  // refusals so far
-	lone     bool // lost three times: published with nothing else beside it
+	lone     bool // lost so often that it is suspicious: published beside no other suspect
 	probe    bool // tries a stopped destination
 	since    time.Time
 	age      time.Duration // cold: age when it was claimed

@@ -40,12 +40,10 @@ type relay struct {
 	work       *sync.Cond
 	hot, cold  queue[*item]
 	again      queue[*item] // cold, and refused before: fresh events go first
-	lone       queue[*item]
-	sentBack   int // suspects, since the last one was let in
+	suspects   suspects
 	picks      uint
 	publishing int // not counting those that are stuck
 	crew       crew
-	exclusive  bool // a lone item is being published
 	stopPicks  bool
 
 	// outcomes
@@ -343,6 +341,13 @@ func (r *relay) forget(it *item) {
 		r.coldBytes -= it.size
 		if r.room() > 0 {
 			r.kickRoom()
+		}
+	}
+	if it.lone {
+		r.suspects.held--
+		if r.suspects.out == it {
+			r.suspects.out = nil
+			r.work.Signal()
 		}
 	}
 	if it.probe && mutant.Active != mutant.ProbeKept {

@@ -218,6 +218,18 @@ func (r *simRepository) MarkFailed(ctx context.Context, node string, failures []
 	return changed, errors.Join(err, held)
 }
 
+func (r *simRepository) BeginLone(ctx context.Context, node string, claims []core.ClaimRef) (held []bool, err error) {
+	dead, err := r.do(ctx, callDB, "BeginLone", r.refs(claims), func(ctx context.Context) (uint64, error) {
+		held, err = r.Repository.BeginLone(ctx, node, claims)
+		r.sim.truth.loneBegun(node, claims, held)
+		return digest(held), err
+	})
+	if dead {
+		return make([]bool, len(claims)), nil
+	}
+	return held, err
+}
+
 func (r *simRepository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) (held []bool, err error) {
 	var others error
 	dead, err := r.do(ctx, callDB, renewer(), r.refs(claims), func(ctx context.Context) (uint64, error) {

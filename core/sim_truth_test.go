@@ -42,6 +42,10 @@ type fact struct {
 	discarded bool // by a person
 	wasDead   bool
 
+	suspicious bool  // when it was claimed last
+	loneClaim  int64 // under which a lone publish was begun; 0: the latest has none
+	loneLosses int   // claims lost after that, since it was redriven
+
 	claims, publishes int // each claim is good for one publish
 	holder            string
 	claimNo           int64
@@ -157,6 +161,13 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 		}
 		if !f.lease.IsZero() {
 			f.expiries++
+			if f.holder != req.Node && f.loneClaim == f.claimNo && f.loneClaim > 0 {
+				f.loneLosses++
+			}
+		}
+		f.suspicious, f.loneClaim = rows[i].LostClaims >= core.Suspicious, 0
+		if lone := rows[i].LostClaims - core.Suspicious; lone > f.loneLosses {
+			t.wrong("I7", "%s has lost %d claims, but %d of them in lone publishes", f.name, rows[i].LostClaims, f.loneLosses)
 		}
 		f.holder, f.claimNo, f.lease = req.Node, rows[i].ClaimNo, now.Add(req.Lease)
 		f.claims++
@@ -219,6 +230,19 @@ func (t *truth) failed(node string, failures []core.Failure, changed []bool) {
 	}
 }
 
+func (t *truth) loneBegun(node string, claims []core.ClaimRef, held []bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, c := range claims {
+		if f := t.facts[c.ID]; i < len(held) && held[i] {
+			if f.holder != node || f.claimNo != c.ClaimNo {
+				t.wrong("I6", "%s: a lone publish of claim %d of %s was begun, but claim %d of %s holds", f.name, c.ClaimNo, node, f.claimNo, f.holder)
+			}
+			f.loneClaim = c.ClaimNo
+		}
+	}
+}
+
 func (t *truth) renewed(node string, lease time.Duration, claims []core.ClaimRef, held []bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,6 +271,9 @@ func (t *truth) begun(f *fact, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.publishes++
+	if !t.jumped && f.suspicious && f.holder == node && !f.done && f.loneClaim != f.claimNo {
+		t.wrong("I6", "%s is suspicious, and its publish by %s was not written down", f.name, node)
+	}
 	if f.publishes > f.claims {
 		t.wrong("I6", "%s: publish %d of %d claims", f.name, f.publishes, f.claims)
 	}
@@ -403,7 +430,7 @@ func (t *truth) administrated(id core.RowID, redrive bool) {
 	f.claimNo++
 	f.holder, f.lease = "", time.Time{}
 	if redrive {
-		f.refusals, f.forbidden = 0, false
+		f.refusals, f.forbidden, f.loneLosses = 0, false, 0
 		return
 	}
 	f.discarded = true

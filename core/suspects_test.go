@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
 // A process that was killed three times makes suspects of all it held. They go one at a time, and must not wait for seconds each.
@@ -37,5 +38,89 @@ func TestInnocentSuspectsAreSoonThrough(t *testing.T) {
 		if err := w.stop(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// loseClaims makes a process die with all that is due in its hands, so many times.
+func loseClaims(t *testing.T, w *world, times int) {
+	t.Helper()
+	for n := range times {
+		req := core.ClaimRequest{
+			Node: fmt.Sprint("gone", n), Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30, Run: 5000, Lanes: 5000,
+		}
+		if _, err := w.repo.ClaimUnordered(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := w.repo.ClaimHeads(t.Context(), req, core.Lane{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+	}
+}
+
+// However often a process was killed for another reason: the events it held are not accused, and are through soon.
+func TestCrashLoopAccusesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		for i := range 500 {
+			w.publish(core.Event{Type: "a", AggregateID: fmt.Sprint(i)}, core.Event{Type: "b", Unordered: true})
+		}
+		loseClaims(t, w, 40)
+		w.run()
+		time.Sleep(30 * time.Second)
+		w.atRest(1000)
+		if n := len(w.pub.Accepted()); n != 1000 {
+			t.Errorf("%d copies of 1000 events", n)
+		}
+		w.stop()
+	})
+}
+
+// Suspects at a destination that does not answer stop nobody else.
+func TestSuspectsStopNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slowest time.Duration
+		w := newWorld(t, core.Config{Observer: &core.Observer{Published: func(i core.PublishInfo) {
+			if i.Topic == "fine" {
+				slowest = max(slowest, i.Lag)
+			}
+		}}})
+		for i := range 20 {
+			w.publish(core.Event{Type: "stuck", AggregateID: fmt.Sprint(i)})
+		}
+		loseClaims(t, w, 4)
+		w.pub.HangFor(func(d core.Delivery) bool { return d.Topic == "stuck" })
+		w.run()
+		for range 600 {
+			w.publish(core.Event{Type: "fine"})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(w.pub.Accepted()); n != 600 {
+			t.Errorf("%d of 600 events of a healthy destination were published", n)
+		}
+		if slowest > 50*time.Millisecond {
+			t.Errorf("one of them took %s", slowest)
+		}
+		w.pub.HangFor(nil)
+		time.Sleep(time.Minute)
+		w.atRest(620)
+		w.stop()
+	})
+}
+
+// A lone publish that cannot be written down does not begin.
+func TestSuspectIsWrittenDownFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.publish(core.Event{Type: "a"})
+		loseClaims(t, w, 4)
+		w.faulty.Fail(outboxtest.Fault{Method: outboxtest.MethodBeginLone, Times: 3})
+		w.run()
+		time.Sleep(2 * time.Minute)
+		w.atRest(1)
+		if n := len(w.pub.Attempts()); n != 1 {
+			t.Errorf("published %d times, want once, after three failures to write it down", n)
+		}
+		w.stop()
 	})
 }

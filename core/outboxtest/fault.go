@@ -20,6 +20,7 @@ const (
 	MethodClaimLane      Method = "ClaimLane"
 	MethodMarkDone       Method = "MarkDone"
 	MethodMarkFailed     Method = "MarkFailed"
+	MethodBeginLone      Method = "BeginLone"
 	MethodRenew          Method = "Renew"
 	MethodRelease        Method = "Release"
 	MethodNextDue        Method = "NextDue"
@@ -197,6 +198,11 @@ func (f *FaultyRepository) MarkDone(ctx context.Context, done []core.Done, delet
 // MarkFailed implements core.Repository.
 func (f *FaultyRepository) MarkFailed(ctx context.Context, node string, failures []core.Failure) ([]bool, error) {
 	return value(ctx, f, MethodMarkFailed, func() ([]bool, error) { return f.next.MarkFailed(ctx, node, failures) })
+}
+
+// BeginLone implements core.Repository.
+func (f *FaultyRepository) BeginLone(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+	return value(ctx, f, MethodBeginLone, func() ([]bool, error) { return f.next.BeginLone(ctx, node, claims) })
 }
 
 // Renew implements core.Repository.

@@ -110,6 +110,26 @@ func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration
 	return renewed, lockedError(held)
 }
 
+// BeginLone implements core.Repository.
+func (r *Repository) BeginLone(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	begun := make([]bool, len(claims))
+	var held []core.RowID
+	for i, c := range claims {
+		switch row := r.table.rows[c.ID]; {
+		case row == nil || !row.heldBy(node, c.ClaimNo):
+		case r.locked(c.ID):
+			held = append(held, c.ID)
+		default:
+			begun[i], row.loneBegun = true, true
+		}
+	}
+	return begun, lockedError(held)
+}
+
 // Release implements core.Repository.
 func (r *Repository) Release(ctx context.Context, node string, claims []core.ClaimRef) (int, error) {
 	if err := r.begin(ctx); err != nil {

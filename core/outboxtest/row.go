@@ -52,6 +52,7 @@ type Row struct {
 	Status     Status
 	Attempts   int
 	LostClaims int
+	loneBegun  bool // under the latest claim
 	ClaimNo    int64
 	ClaimedBy  string
 	LeaseUntil time.Time
@@ -93,9 +94,11 @@ func (r *Row) heldBy(node string, claimNo int64) bool {
 }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
-	if !r.LeaseUntil.IsZero() && r.ClaimedBy != req.Node { // neither released nor settled by its holder; the caller itself is alive
+	lost := !r.LeaseUntil.IsZero() && r.ClaimedBy != req.Node // neither released nor settled by its holder; the caller itself is alive
+	if lost && (r.LostClaims < core.Suspicious || r.loneBegun) {
 		r.LostClaims++
 	}
+	r.loneBegun = false
 	r.ClaimNo++
 	r.ClaimedBy = req.Node
 	r.LeaseUntil = now.Add(req.Lease)

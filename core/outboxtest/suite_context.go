@@ -32,6 +32,7 @@ func contextEnded(f *fixture) {
 			_, err := f.Repository.MarkFailed(ctx, nodeA, []core.Failure{{ClaimRef: own, Kind: core.FailDead, Code: "c"}})
 			return err
 		},
+		"BeginLone":   func() error { _, err := f.Repository.BeginLone(ctx, nodeA, []core.ClaimRef{own}); return err },
 		"Renew":       func() error { _, err := f.Repository.Renew(ctx, nodeA, longLease, []core.ClaimRef{own}); return err },
 		"Release":     func() error { _, err := f.Repository.Release(ctx, nodeA, []core.ClaimRef{own}); return err },
 		"NextDue":     func() error { _, _, err := f.Repository.NextDue(ctx, request(nodeA)); return err },

@@ -237,6 +237,14 @@ func (f *fixture) renew(node string, lease time.Duration, claims ...core.ClaimRe
 	return held
 }
 
+func (f *fixture) beginLone(node string, claims ...core.ClaimRef) []bool {
+	f.Helper()
+	held, err := f.Repository.BeginLone(f.Context(), node, claims)
+	f.check(err)
+	f.must(len(held) == len(claims), "BeginLone returned %d results for %d claims", len(held), len(claims))
+	return held
+}
+
 func (f *fixture) release(node string, claims ...core.ClaimRef) int {
 	f.Helper()
 	changed, err := f.Repository.Release(f.Context(), node, claims)

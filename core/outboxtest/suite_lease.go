@@ -14,11 +14,13 @@ func leaseCases() []repositoryCase {
 		{"a lease that ran out can be renewed until another has it", leaseRenewedLate},
 		{"a released row is free at once", leaseReleased},
 		{"only leases that ran out count as lost", leaseLost},
+		{"a suspicious row loses claims only in lone publishes", leaseLone},
+		{"who lost a claim begins no lone publish", leaseLoneFenced},
 		{"an administrator's hand ends a claim", leaseAdmin},
 		{"each claim has its own answer", leaseEach},
 		{"the longest name of a node", leaseLongNode},
 		{"nothing", func(f *fixture) {
-			f.must(len(f.renew(nodeA, longLease)) == 0 && f.release(nodeA) == 0, "answers for nothing")
+			f.must(len(f.renew(nodeA, longLease)) == 0 && f.release(nodeA) == 0 && len(f.beginLone(nodeA)) == 0, "answers for nothing")
 		}},
 	}
 }
@@ -117,6 +119,72 @@ func leaseLost(f *fixture) {
 	f.kill(nodeB, f.next(nodeB))
 	dead := f.dead()
 	f.must(len(dead) == 1 && dead[0].LostClaims == 3 && dead[0].Attempts == 2, "listed as %+v", dead)
+}
+
+// leaseLone: up to core.Suspicious every lost claim counts, from then on only one whose lone publish had begun under that claim.
+func leaseLone(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		row := newRow("topic", key)
+		f.commit(row)
+		nodes := [2]string{nodeA, nodeB}
+		claim := func(n int) core.Claimed {
+			req := request(nodes[n%2])
+			req.Lease = 10 * time.Millisecond
+			var got []core.Claimed
+			f.eventually("the lease ends", func() bool {
+				got = f.claim(req)
+				return len(got) > 0
+			})
+			return got[0]
+		}
+		n, want := 0, 0
+		for ; n <= core.Suspicious+2; n++ {
+			c := claim(n)
+			f.must(c.LostClaims == min(n, core.Suspicious), "key %q: claimed %+v after %d lost claims", key, c, n)
+			want = c.LostClaims
+		}
+		for _, ending := range []string{"lost", "lost", "released", "lost", "failed", "renewed and lost"} {
+			c := claim(n)
+			f.must(c.LostClaims == want, "key %q: claimed %+v, want %d lost claims", key, c, want)
+			node := nodes[n%2]
+			f.must(f.beginLone(node, ref(c))[0], "the claim that was just made is not held")
+			f.must(f.beginLone(node, ref(c))[0], "begun twice")
+			want++
+			switch ending {
+			case "released":
+				f.must(f.release(node, ref(c)) == 1, "not released")
+				want--
+			case "failed":
+				f.must(f.fail(node, core.Failure{ClaimRef: ref(c), Kind: core.FailUnavailable, Code: "c"})[0], "not failed")
+				want--
+			case "renewed and lost":
+				f.must(f.renew(node, 10*time.Millisecond, ref(c))[0], "not renewed")
+			}
+			n++
+		}
+		c := claim(n) // nobody begins a lone publish under this one, and it is lost
+		f.must(c.LostClaims == want, "key %q: claimed %+v, want %d lost claims", key, c, want)
+		c = claim(n + 1)
+		f.must(c.LostClaims == want, "key %q: claimed %+v: a claim without a lone publish was counted, want %d", key, c, want)
+		f.must(f.beginLone(nodes[(n+1)%2], ref(c))[0], "not held")
+		f.eventually("it is dead", func() bool {
+			return f.fail(nodes[(n+1)%2], core.Failure{ClaimRef: ref(c), Kind: core.FailDead, Code: "lost_claims"})[0]
+		})
+		dead := f.dead()
+		f.must(len(dead) == 1 && dead[0].LostClaims == want, "listed as %+v, want %d lost claims", dead, want)
+		f.done(true, row.ID)
+	}
+}
+
+func leaseLoneFenced(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		old, current := f.stale(key)
+		f.must(!f.beginLone(nodeA, old)[0], "begun under a claim that somebody else has since")
+		f.must(!f.beginLone(nodeA, ref(current))[0], "begun under a claim of another node")
+		f.must(f.release(nodeB, ref(current)) == 1, "not released")
+		f.must(!f.beginLone(nodeB, ref(current))[0], "begun under a claim that was given back")
+		f.done(true, current.ID)
+	}
 }
 
 func leaseAdmin(f *fixture) {

@@ -35,7 +35,7 @@ SELECT (SELECT count(*) FROM pending),
     CROSS JOIN LATERAL (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
     ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint`
 
-	postgresListDead = `SELECT ` + eventColumns + `, e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
+	postgresListDead = `SELECT ` + eventColumns + `, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
 FROM {event} e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text = '' OR e.event_type = $3::text)
   AND ($4::text = '' OR e.tenant_id = $4::text) ORDER BY e.id LIMIT $5::bigint`
 

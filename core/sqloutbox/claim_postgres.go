@@ -18,7 +18,8 @@ const (
 
 	// postgresTake leases the rows of the list "take": an array, because a join might read the table to build a hash of it. Parameters: $1 node, $2 lease, $4 the longest lease.
 	postgresTake = `UPDATE {event} e SET claim_no = e.claim_no + 1,
-  lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text THEN 1 ELSE 0 END,
+  lost_claims = abs(e.lost_claims) +
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + `
 RETURNING ` + eventColumns + claimColumns

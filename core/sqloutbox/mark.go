@@ -59,6 +59,16 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	})
 }
 
+// BeginLone implements core.Repository. While it counts, lost_claims is negative: a claim makes it positive again.
+func (r *Repository) BeginLone(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+	return r.guess("begin lone", claims, func(order []int) (map[core.RowID]bool, error) {
+		if r.dialect == core.Postgres {
+			return r.fencedPostgres(ctx, "begin_lone", claims, order, node)
+		}
+		return r.fencedRows(ctx, "begin_lone", claims, order, node)
+	})
+}
+
 // Renew implements core.Repository.
 func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) ([]bool, error) {
 	return r.guess("renew", claims, func(order []int) (map[core.RowID]bool, error) {

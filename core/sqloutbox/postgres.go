@@ -22,6 +22,7 @@ var postgresTexts = map[string]string{
 	"unlocked":           postgresUnlocked,
 	"markable":           postgresMarkable,
 	"held":               postgresHeld,
+	"begin_lone":         postgresBeginLone,
 	"renew":              postgresRenew,
 	"release":            postgresRelease,
 	"backlog":            postgresBacklog,

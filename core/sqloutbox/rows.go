@@ -29,14 +29,15 @@ FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2)`,
 	"lane_head": `SELECT e.key_seq, e.id FROM {event} e{use:event_open} WHERE {live}{lane} = ? ORDER BY e.key_seq LIMIT 1`,
 	"lane_rows": `SELECT e.id, {lane} AS lane, e.key_seq, {octets} AS size, CASE WHEN ` + rowDue + ` AND ` + rowFree + ` THEN 1 ELSE 0 END AS ok
 FROM {event} e{use:event_open} WHERE {live}{lane} = ? ORDER BY e.key_seq LIMIT ?`,
-	"lock": `SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ? THEN 1 ELSE 0 END
+	"lock": `SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ? AND e.lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e.id{lock}`,
 	// The row before and the first dead row are read again here, in one view of the lane: what the statements before saw may be mixed.
-	"lock_lanes": `SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ? THEN 1 ELSE 0 END,
+	"lock_lanes": `SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ? AND e.lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END,
   (SELECT d.key_seq FROM {event} d{use:event_open} WHERE {openof} AND d.key_seq < e.key_seq ORDER BY d.key_seq DESC LIMIT 1),
   (SELECT d.key_seq FROM {event} d{use:event_open} WHERE {deadof} AND d.key_seq < e.key_seq ORDER BY d.key_seq LIMIT 1)
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e.id{lock}`,
-	"claim": `UPDATE {event}{use:primary} SET lost_claims = lost_claims + CASE WHEN lease_until <= {now} AND claimed_by <> ? THEN 1 ELSE 0 END, claim_no = claim_no + 1,
+	"claim": `UPDATE {event}{use:primary} SET lost_claims = ABS(lost_claims) +
+  CASE WHEN lease_until <= {now} AND claimed_by <> ? AND lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END, claim_no = claim_no + 1,
   claimed_by = ?, lease_until = {in} WHERE id IN ({ids})`,
 	"topic_due": `SELECT MIN(x.t) FROM (SELECT CASE WHEN ` + rowFree + ` OR e.lease_until < e.available_at THEN {us:e.available_at}
   ELSE {us:e.lease_until} END - {clock} AS t FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY e.available_at, e.id LIMIT 1000) x`,
@@ -56,8 +57,9 @@ WHERE id = ?`,
 	"dead": `UPDATE {event} SET status = 3, attempts = attempts + 1, lease_until = NULL, last_error_code = ?, last_error = ? WHERE id = ?`,
 	"unavailable": `UPDATE {event} SET available_at = {in}, lease_until = NULL, last_error_code = ?, last_error = ?
 WHERE id = ?`,
-	"renew":   `UPDATE {event}{use:primary} SET lease_until = {in} WHERE id IN ({ids})`,
-	"release": `UPDATE {event}{use:primary} SET lease_until = NULL WHERE id IN ({ids})`,
+	"begin_lone": `UPDATE {event}{use:primary} SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})`,
+	"renew":      `UPDATE {event}{use:primary} SET lease_until = {in} WHERE id IN ({ids})`,
+	"release":    `UPDATE {event}{use:primary} SET lease_until = NULL WHERE id IN ({ids})`,
 
 	"count_ready": `SELECT COUNT(*), MIN(x.created_at) FROM (SELECT {us:e.created_at} AS created_at FROM {event} e{use:event_ready}
   WHERE {ready}{topic} IS NOT NULL ORDER BY {topic} LIMIT ?) x`,
@@ -67,7 +69,7 @@ WHERE id = ?`,
 	"count_blocked": `SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM {event} e{use:event_ended} WHERE {ended3} AND e.lane IS NOT NULL LIMIT ?) x`,
 	"first_created": `SELECT {us:e.created_at} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY e.available_at, e.id LIMIT 1`,
 	"clock":         `SELECT {clock}`,
-	"list_dead": `SELECT ` + eventColumns + `, e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
+	"list_dead": `SELECT ` + eventColumns + `, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
 FROM {event} e{use:event_ended} WHERE {ended3} AND e.id > ? AND (? = '' OR {bin:e.topic} = ?) AND (? = '' OR {bin:e.event_type} = ?)
   AND (? = '' OR {bin:e.tenant_id} = ?) ORDER BY e.id LIMIT ?`,
 

@@ -111,6 +111,11 @@ func headersOf(text []byte) (map[string]string, error) {
 	return headers, nil
 }
 
+// suspicious is core.Suspicious: from there on a lost claim counts only when its lone publish had begun, which makes lost_claims negative.
+const suspicious = "3"
+
+var _ = [1]struct{}{}[core.Suspicious-3] // they are the same
+
 // scanRow reads a row into dest. When a column has something that does not belong there, the others are read all the same and damage
 // says which one it was; the columns in required must be readable.
 func scanRow(res core.Rows, dest []any, required ...int) (damage, err error) {
@@ -134,7 +139,7 @@ func scanRow(res core.Rows, dest []any, required ...int) (damage, err error) {
 }
 
 // claimColumns follow eventColumns when rows are claimed.
-const claimColumns = `, e.attempts, e.lost_claims, e.claim_no, e.replay_of, {us:e.created_at}, (SELECT {clock})`
+const claimColumns = `, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, {us:e.created_at}, (SELECT {clock})`
 
 // claimScan reads eventColumns and claimColumns.
 type claimScan struct {

@@ -25,5 +25,6 @@ const (
 	ProbeKept        = "probe_kept"        // a probe that was given back counts as under way
 	NoKeyLock        = "no_key_lock"       // producers do not wait for each other
 	OutageAttempts   = "outage_attempts"   // an outage costs attempts
+	UnwrittenLone    = "unwritten_lone"    // the lone publish of a suspect is not written down before it begins
 	CleanOpen        = "clean_open"        // the janitor deletes by age alone
 )

@@ -1,0 +1,97 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
+)
+
+const (
+	// maxSuspects is how many suspects are held at a time: the rest of the room is for the others.
+	maxSuspects = 64
+	// A suspect that finds no place comes back after suspectTurn for each that was sent back since one was let in, so that many
+	// innocent ones, such as all that a process held when it was killed again and again, are through in no time.
+	suspectTurn    = 10 * time.Millisecond
+	maxSuspectWait = 5 * time.Second
+)
+
+// suspects are the rows in hand whose holders vanished again and again (Suspicious times). They are published beside the others but one at
+// a time, and each lone publish is written down before it begins: only deaths during it count against the row. So a
+// process that ends for another reason accuses at most one of them, and a killer takes no other suspect with it. Guarded by relay.mu.
+type suspects struct {
+	queue    queue[*item]
+	held     int   // in hand, queued or not
+	out      *item // is being published, or its outcome is not written yet
+	turn     bool  // the last pick was one
+	sentBack int   // since the last one was let in
+}
+
+// next takes a suspect if none is out, but never twice in a row while others wait.
+func (s *suspects) next(others int) (it *item, ok bool) {
+	if s.out != nil || s.queue.len() == 0 || s.turn && others > 0 {
+		s.turn = false
+		return nil, false
+	}
+	s.turn = true
+	return s.queue.pop()
+}
+
+// suspect deals with a claimed row that was lost so often. It reports whether the row is to be published.
+func (r *relay) suspect(it *item, c *Claimed) bool {
+	s := &r.suspects
+	if c.LostClaims >= Suspicious+r.cfg.MaxLoneLosses {
+		r.giveUp(it, Failure{Code: codeLostClaims, Message: "the process ended again and again while it published this event"})
+		return false
+	}
+	if s.held >= min(maxSuspects, (r.cfg.ColdEvents+1)/2) {
+		s.sentBack++
+		wait := min(time.Duration(s.sentBack)*suspectTurn, maxSuspectWait)
+		it.failure = Failure{
+			ClaimRef: ClaimRef{ID: it.id, ClaimNo: it.claimNo}, Kind: FailUnavailable, Delay: jittered(wait, 0.5+r.random()/2),
+			Code: codeLostClaims, Message: "waits until other suspects are done",
+		}
+		it.state = itemFailed
+		r.failed = append(r.failed, it)
+		r.unwritten++
+		r.kickWriter()
+		return false
+	}
+	it.lone = true
+	s.held++
+	s.sentBack = 0
+	return true
+}
+
+// codeLostClaims is the error code of a row whose holders vanished.
+const codeLostClaims = "lost_claims"
+
+// prepareLone makes a suspect ready to be published. renew says that its lease has to be renewed before that.
+func (r *relay) prepareLone(it *item) (ready, renew bool) {
+	if mutant.Active != mutant.UnwrittenLone && !r.beginLone(it) {
+		return false, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if it.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
+		return true, true
+	}
+	it.started = now
+	return true, false
+}
+
+// beginLone writes down that the lone publish of an item begins. If it cannot be written it must not begin.
+func (r *relay) beginLone(it *item) bool {
+	r.mu.Lock()
+	ref := ClaimRef{ID: it.id, ClaimNo: it.claimNo}
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(r.publishCtx, dbTimeout)
+	defer cancel()
+	held, err := r.repo.BeginLone(ctx, r.cfg.Node, []ClaimRef{ref})
+	if err != nil {
+		r.cfg.Logger.Warn("outbox: cannot write down that a suspect is published", "component", "outbox", "event_id", it.delivery.ID,
+			"err", errorText(err))
+	}
+	return err == nil && len(held) == 1 && held[0]
+}

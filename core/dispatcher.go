@@ -262,6 +262,9 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 	f := Failure{ClaimRef: ClaimRef{ID: it.id, ClaimNo: it.claimNo}, Message: errorText(p.err)}
 	class := r.classify(it, p)
 	f.Code = class.String()
+	if class == ClassUnroutable && it.dest.lastAck.IsZero() {
+		class = ClassUnavailable
+	}
 	switch {
 	case errors.Is(p.err, errPanic):
 		f.Code = "panic"
@@ -274,6 +277,15 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 	}
 
 	switch class {
+	case ClassUnroutable: // this process has seen a route
+		if r.refused(it, p.err) == refusalOutage {
+			if it.probe {
+				r.probeFailed(it, p.err)
+			}
+			f.Kind, f.Delay = FailUnavailable, it.dest.pause()
+			break
+		}
+		f.Kind = FailDead
 	case ClassPermanent:
 		f.Kind = FailDead
 		if it.probe && it.dest.open { // that says nothing of the destination

@@ -87,7 +87,7 @@ const (
 	// ClassTransient: the destination refused this event, it may succeed later. Spends an attempt, unless nobody marked the
 	// error and the destination has acknowledged nothing since it refused the event first: then it may be an outage.
 	ClassTransient Class = iota
-	// ClassPermanent: it will never succeed (too large, unroutable, not serialisable). DEAD at once.
+	// ClassPermanent: it will never succeed (too large, not serialisable). DEAD at once.
 	ClassPermanent
 	// ClassUnavailable: the destination cannot be reached or refuses everybody. Spends no attempt and opens the
 	// destination's breaker.
@@ -95,6 +95,10 @@ const (
 	// ClassKeyUnavailable: only this event's part of the destination is unavailable (one leaderless partition).
 	// Spends no attempt and leaves the breaker closed.
 	ClassKeyUnavailable
+	// ClassUnroutable: nobody wants events of this topic: no queue is bound to it. As long as this process has seen no event of the
+	// topic accepted, that is an outage, as ClassUnavailable: a relay that starts before the first consumer must not give up what is written
+	// meanwhile. Once it has, the event goes where nobody listens, as ClassPermanent, unless Breaker.Failures of them come in a row.
+	ClassUnroutable
 )
 
 // String returns the name used in logs and metrics.
@@ -106,6 +110,8 @@ func (c Class) String() string {
 		return "unavailable"
 	case ClassKeyUnavailable:
 		return "key_unavailable"
+	case ClassUnroutable:
+		return "unroutable"
 	case ClassTransient:
 		return "transient"
 	}
@@ -152,3 +158,7 @@ func Unavailable(err error) error { return classify(err, ClassUnavailable) }
 // UnavailableForKey marks err as an outage of only a part of the destination, such as one partition without a leader: no
 // attempt is spent, and other events of the destination go on. UnavailableForKey(nil) is nil.
 func UnavailableForKey(err error) error { return classify(err, ClassKeyUnavailable) }
+
+// Unroutable marks err as the answer that nobody wants the event: an outage of its topic until this process has seen the topic accept
+// an event, and from then on for good, as Permanent. Unroutable(nil) is nil.
+func Unroutable(err error) error { return classify(err, ClassUnroutable) }

@@ -20,6 +20,7 @@ func TestClasses(t *testing.T) {
 	reason := errors.New("reason")
 	for want, mark := range map[core.Class]func(error) error{
 		core.ClassPermanent: core.Permanent, core.ClassTransient: core.Transient, core.ClassUnavailable: core.Unavailable, core.ClassKeyUnavailable: core.UnavailableForKey,
+		core.ClassUnroutable: core.Unroutable,
 	} {
 		if mark(nil) != nil {
 			t.Errorf("%s: nil became an error", want)
@@ -45,7 +46,7 @@ func TestClasses(t *testing.T) {
 func TestClassNames(t *testing.T) {
 	for class, want := range map[core.Class]string{
 		core.ClassTransient: "transient", core.ClassPermanent: "permanent", core.ClassUnavailable: "unavailable",
-		core.ClassKeyUnavailable: "key_unavailable", 9: "class(9)",
+		core.ClassKeyUnavailable: "key_unavailable", core.ClassUnroutable: "unroutable", 9: "class(9)",
 	} {
 		if class.String() != want {
 			t.Errorf("%q, want %q", class, want)

@@ -78,3 +78,6 @@ func Unavailable(err error) error { return core.Unavailable(err) }
 
 // UnavailableForKey marks an error of a publisher: a part of the destination is out of order, which costs this event no attempt.
 func UnavailableForKey(err error) error { return core.UnavailableForKey(err) }
+
+// Unroutable marks an error of a publisher: nobody wants events of this topic, which is an outage until one was accepted.
+func Unroutable(err error) error { return core.Unroutable(err) }

@@ -33,7 +33,7 @@ func recording(ctx context.Context) (context.Context, context.CancelFunc) {
 func (in *Inbox) judge(err error) core.Class {
 	class, ok := core.ClassOf(err)
 	switch {
-	case ok && class != core.ClassKeyUnavailable:
+	case ok && class != core.ClassKeyUnavailable && class != core.ClassUnroutable:
 		return class
 	case ok, becauseOfOthers(err):
 		return core.ClassUnavailable

@@ -182,7 +182,7 @@ func TestAMQPUnroutable(t *testing.T) {
 					}
 					continue
 				}
-				requireClass(t, err, core.ClassPermanent)
+				requireClass(t, err, core.ClassUnroutable)
 				if !errors.Is(err, amqpbridge.ErrUnroutable) {
 					t.Errorf("err = %v, want ErrUnroutable", err)
 				}

@@ -172,6 +172,8 @@ func (p *Publisher) classified(err error) error {
 		return core.Permanent(err)
 	case core.ClassUnavailable:
 		return core.Unavailable(err)
+	case core.ClassUnroutable:
+		return core.Unroutable(err)
 	case core.ClassKeyUnavailable:
 		return core.UnavailableForKey(err)
 	case core.ClassTransient:

@@ -12,8 +12,9 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrUnroutable: the broker returned the message because no queue wants it. Permanent. Declare and bind a queue (see
-	// Config.DeclareQueues) and redrive the event, or set Config.AllowUnroutable.
+	// ErrUnroutable: the broker returned the message because no queue wants it. Unroutable: the topic is stopped until its first
+	// consumer has declared a queue; an event that is returned after others of its topic were taken is DEAD. Declare and bind a queue
+	// (see Config.DeclareQueues), or set Config.AllowUnroutable.
 	ErrUnroutable = errors.New("amqpbridge: no queue wants the message")
 
 	// ErrNack: the broker did not take the message, for instance because a queue with overflow=reject-publish is full.
@@ -38,5 +39,5 @@ func marked(doing string, err error) error {
 
 // unroutable turns what the broker returned into an error.
 func unroutable(r amqp091.Return) error {
-	return core.Permanent(fmt.Errorf("%w: exchange %q, routing key %q: %d %s", ErrUnroutable, r.Exchange, r.RoutingKey, r.ReplyCode, r.ReplyText))
+	return core.Unroutable(fmt.Errorf("%w: exchange %q, routing key %q: %d %s", ErrUnroutable, r.Exchange, r.RoutingKey, r.ReplyCode, r.ReplyText))
 }

@@ -33,7 +33,7 @@ type Config struct {
 	// the right to configure queues.
 	DeclareQueues bool
 	// AllowUnroutable takes a message that no queue wants for published, though the broker drops it: for topics that may
-	// have no subscriber. Default: its event becomes DEAD.
+	// have no subscriber. Default: the topic waits for its first subscriber; see ErrUnroutable.
 	AllowUnroutable bool
 
 	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that this package does not know.

@@ -9,8 +9,9 @@
 //
 // # Outcomes
 //
-// A message that no queue wants is returned by the broker and permanent ([ErrUnroutable]): declare queues before publishing, or let
-// the publisher (Config.DeclareQueues). A nack ([ErrNack]) is a refusal of this one message. A connection or channel that breaks, an exchange
+// A message that no queue wants is returned by the broker ([ErrUnroutable]). Until the first event of the topic was taken that is an
+// outage of the topic: its events wait for the first consumer to declare its queue, and Backlog shows their age. After that the
+// event is DEAD. Declare queues before publishing, or let the publisher (Config.DeclareQueues). A nack ([ErrNack]) is a refusal of this one message. A connection or channel that breaks, an exchange
 // that cannot be declared, missing rights, and a broker that blocks publishers ([ErrBlocked]) stop the topic and cost its events
 // no attempt; the next publish connects again.
 //

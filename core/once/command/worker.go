@@ -256,7 +256,8 @@ func (w *Worker) execute(ctx context.Context, c once.EffectClaim, e Effect, atte
 		class = w.cfg.Classifier(failure)
 	}
 	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
-	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping || class == core.ClassUnavailable || class == core.ClassKeyUnavailable}
+	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping || class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
+		class == core.ClassUnroutable}
 	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && attempt >= w.cfg.MaxAttempts) {
 		return w.park(ctx, c, f)
 	}
@@ -275,6 +276,8 @@ func mark(class core.Class, err error) error {
 	switch class {
 	case core.ClassUnavailable:
 		return core.Unavailable(err)
+	case core.ClassUnroutable:
+		return core.Unroutable(err)
 	case core.ClassKeyUnavailable:
 		return core.UnavailableForKey(err)
 	case core.ClassPermanent:

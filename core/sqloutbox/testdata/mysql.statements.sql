@@ -5,8 +5,12 @@ SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), event_id, event_type, schema_ve
 -- audit
 INSERT INTO `outbox_audit` (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES (UTC_TIMESTAMP(6), ?, ?, ?, ?, ?, ?, ?)
 
+-- begin_lone
+UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})
+
 -- claim
-UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lost_claims = lost_claims + CASE WHEN lease_until <= UTC_TIMESTAMP(6) AND claimed_by <> ? THEN 1 ELSE 0 END, claim_no = claim_no + 1,
+UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lost_claims = ABS(lost_claims) +
+  CASE WHEN lease_until <= UTC_TIMESTAMP(6) AND claimed_by <> ? AND lost_claims < 3 THEN 1 ELSE 0 END, claim_no = claim_no + 1,
   claimed_by = ?, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id IN ({ids})
 
 -- cleanup
@@ -109,12 +113,12 @@ SELECT e.id, e.open_lane AS lane, e.key_seq, OCTET_LENGTH(e.payload) AS size, CA
 FROM `outbox_event` e FORCE INDEX (`outbox_event_open`) WHERE e.dead = 0 AND e.open_lane = ? ORDER BY e.key_seq LIMIT ?
 
 -- list_dead
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at)
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at)
 FROM `outbox_event` e FORCE INDEX (`outbox_event_ended`) WHERE e.ended = 3 AND e.done_at IS NULL AND e.id > ? AND (? = '' OR CAST(e.topic AS BINARY) = ?) AND (? = '' OR CAST(e.event_type AS BINARY) = ?)
   AND (? = '' OR CAST(e.tenant_id AS BINARY) = ?) ORDER BY e.id LIMIT ?
 
 -- lock
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, e.lost_claims, e.claim_no, e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), CASE WHEN e.lease_until <= UTC_TIMESTAMP(6) AND e.claimed_by <> ? THEN 1 ELSE 0 END
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), CASE WHEN e.lease_until <= UTC_TIMESTAMP(6) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END
 FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY e.id FOR UPDATE SKIP LOCKED
 
 -- lock_lanes

@@ -29,6 +29,10 @@ SELECT (SELECT count(*) FROM pending),
     CROSS JOIN LATERAL (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
     ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint
 
+-- begin_lone
+UPDATE "app"."outbox_event" e SET lost_claims = -abs(e.lost_claims)
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL RETURNING e.id
+
 -- claim_heads
 WITH RECURSIVE lanes AS (
   (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n, CASE WHEN e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') THEN (SELECT count(*) FROM (
@@ -70,10 +74,11 @@ WITH RECURSIVE lanes AS (
   SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
 ), taken AS (UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
-  lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text THEN 1 ELSE 0 END,
+  lost_claims = abs(e.lost_claims) +
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint))
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint))
 SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, CASE
     WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
@@ -109,10 +114,11 @@ WITH lanes AS (
     FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
 )
 UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
-  lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text THEN 1 ELSE 0 END,
+  lost_claims = abs(e.lost_claims) +
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), NULL::bytea, 0::bigint
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), NULL::bytea, 0::bigint
 
 -- claim_unordered
 WITH RECURSIVE all_topics AS (
@@ -132,15 +138,16 @@ WITH RECURSIVE all_topics AS (
     LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
     FOR UPDATE SKIP LOCKED) c
 ), take AS MATERIALIZED (
-  SELECT id, n FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
+  SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
-), taken AS (UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
-  lost_claims = e.lost_claims + CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text THEN 1 ELSE 0 END,
+)
+UPDATE "app"."outbox_event" e SET claim_no = e.claim_no + 1,
+  lost_claims = abs(e.lost_claims) +
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint))
-SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take ON take.id = taken.id ORDER BY take.n
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), NULL::bytea, (SELECT count(*) FROM topics)
 
 -- cleanup
 WITH c AS MATERIALIZED (
@@ -221,7 +228,7 @@ ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id,
 RETURNING last_seq
 
 -- list_dead
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), (extract(epoch from e.created_at)*1000000)::bigint
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), (extract(epoch from e.created_at)*1000000)::bigint
 FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text = '' OR e.event_type = $3::text)
   AND ($4::text = '' OR e.tenant_id = $4::text) ORDER BY e.id LIMIT $5::bigint
 

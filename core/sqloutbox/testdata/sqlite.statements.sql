@@ -5,8 +5,12 @@ SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime
 -- audit
 INSERT INTO "outbox_audit" (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ((CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?, ?, ?, ?, ?)
 
+-- begin_lone
+UPDATE "outbox_event" SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})
+
 -- claim
-UPDATE "outbox_event" SET lost_claims = lost_claims + CASE WHEN lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND claimed_by <> ? THEN 1 ELSE 0 END, claim_no = claim_no + 1,
+UPDATE "outbox_event" SET lost_claims = ABS(lost_claims) +
+  CASE WHEN lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND claimed_by <> ? AND lost_claims < 3 THEN 1 ELSE 0 END, claim_no = claim_no + 1,
   claimed_by = ?, lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id IN ({ids})
 
 -- cleanup
@@ -109,12 +113,12 @@ SELECT e.id, e.lane AS lane, e.key_seq, LENGTH(e.payload) AS size, CASE WHEN e.a
 FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane = ? ORDER BY e.key_seq LIMIT ?
 
 -- list_dead
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, e.lost_claims, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), e.created_at
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), e.created_at
 FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? AND (? = '' OR e.topic = ?) AND (? = '' OR e.event_type = ?)
   AND (? = '' OR e.tenant_id = ?) ORDER BY e.id LIMIT ?
 
 -- lock
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, e.lost_claims, e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? THEN 1 ELSE 0 END
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END
 FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.id
 
 -- lock_lanes

@@ -35,6 +35,10 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		if it := r.items[c.ID]; it != nil && it.state != itemFailed && it.state != itemReleasing {
 			// This process had it and lost the lease. An acknowledged row is only marked; one in hand goes on under the new claim.
 			it.claimNo, it.deadline, it.lost = c.ClaimNo, deadline, false
+			if c.LostClaims >= Suspicious && !it.lone { // others lost it meanwhile
+				it.lone = true
+				r.suspects.held++
+			}
 			before = c.ID
 			continue
 		}

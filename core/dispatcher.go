@@ -54,7 +54,8 @@ func (r *relay) pick() *item {
 		if r.stopPicks || r.unwritten >= r.cfg.MaxUnmarked {
 			return nil
 		}
-		it, ok := r.suspects.next(r.hot.len() + r.cold.len() + r.again.len())
+		it, lone := r.suspects.next(r.hot.len() + r.cold.len() + r.again.len())
+		ok := lone
 		if !ok {
 			it, ok = r.next()
 		}
@@ -62,6 +63,8 @@ func (r *relay) pick() *item {
 		case !ok:
 			return nil
 		case it.state != itemReady: // dropped meanwhile
+		case it.lone && !lone: // it has become a suspect
+			r.suspects.queue.push(it)
 		case it.dest.open && !it.probe:
 			r.release(it, DropStopped, false)
 			r.stopLane(it.lane, DropStopped, false)

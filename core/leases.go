@@ -113,6 +113,9 @@ func (r *relay) renewToPublish(it *item) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if it.lone && r.suspects.out != it { // it has become a suspect
+		return false
+	}
 	it.started = time.Now()
 	return true
 }

@@ -64,6 +64,10 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 1, done_at = UTC_TIMEST
 -- done_delete
 DELETE FROM `outbox_event` WHERE id IN ({ids}) AND status IN (0,2,3)
 
+-- done_receipts
+UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET receipt = CASE id{whens} ELSE receipt END, status = 1, done_at = UTC_TIMESTAMP(6), lease_until = NULL,
+  last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
+
 -- ended
 SELECT e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_ended`) WHERE e.ended = 1 AND e.done_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY e.done_at LIMIT ?
 
@@ -122,7 +126,7 @@ SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.agg
 FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY e.id FOR UPDATE SKIP LOCKED
 
 -- lock_lanes
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, e.lost_claims, e.claim_no, e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), CASE WHEN e.lease_until <= UTC_TIMESTAMP(6) AND e.claimed_by <> ? THEN 1 ELSE 0 END,
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), CASE WHEN e.lease_until <= UTC_TIMESTAMP(6) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   (SELECT d.key_seq FROM `outbox_event` d FORCE INDEX (`outbox_event_open`) WHERE d.open_lane = e.open_lane AND d.dead = 0 AND d.key_seq < e.key_seq ORDER BY d.key_seq DESC LIMIT 1),
   (SELECT d.key_seq FROM `outbox_event` d FORCE INDEX (`outbox_event_open`) WHERE d.open_lane = e.open_lane AND d.dead = 1 AND d.key_seq < e.key_seq ORDER BY d.key_seq LIMIT 1)
 FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY e.id FOR UPDATE SKIP LOCKED
@@ -138,9 +142,6 @@ SELECT e.ready_topic FROM `outbox_event` e FORCE INDEX (`outbox_event_ready`) WH
 
 -- open_page
 SELECT e.open_lane, e.key_seq, e.id, e.dead FROM `outbox_event` e FORCE INDEX (`outbox_event_open`) WHERE e.open_lane > ? ORDER BY e.open_lane, e.dead, e.key_seq LIMIT ?
-
--- receipt
-UPDATE `outbox_event` SET receipt = ? WHERE id = ? AND status IN (0,2,3)
 
 -- redrive
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no + 1, lease_until = NULL,

@@ -64,6 +64,10 @@ UPDATE "outbox_event" SET status = 1, done_at = (CAST(strftime('%s','now') AS IN
 -- done_delete
 DELETE FROM "outbox_event" WHERE id IN ({ids}) AND status IN (0,2,3)
 
+-- done_receipts
+UPDATE "outbox_event" SET receipt = CASE id{whens} ELSE receipt END, status = 1, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), lease_until = NULL,
+  last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
+
 -- ended
 SELECT e.id FROM "outbox_event" e WHERE e.status IN (1,4) AND e.done_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY e.done_at LIMIT ?
 
@@ -122,7 +126,7 @@ SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.agg
 FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.id
 
 -- lock_lanes
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, e.lost_claims, e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? THEN 1 ELSE 0 END,
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status IN (0,2) AND d.lane IS NOT NULL AND d.key_seq < e.key_seq ORDER BY d.key_seq DESC LIMIT 1),
   (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status = 3 AND d.lane IS NOT NULL AND d.key_seq < e.key_seq ORDER BY d.key_seq LIMIT 1)
 FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.id
@@ -138,9 +142,6 @@ SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL 
 
 -- open_page
 SELECT e.lane, e.key_seq, e.id, 0 FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
-
--- receipt
-UPDATE "outbox_event" SET receipt = ? WHERE id = ? AND status IN (0,2,3)
 
 -- redrive
 UPDATE "outbox_event" SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no + 1, lease_until = NULL,

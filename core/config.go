@@ -22,7 +22,8 @@ type Config struct {
 	Codec Codec
 	// Headers adds headers to every event at Publish: trace context and the like. An event's own headers win.
 	Headers func(ctx context.Context) map[string]string
-	// MaxPayload is the largest payload in bytes. Default: 1 MiB.
+	// MaxPayload is the largest payload in bytes. Default: 1 MiB. A Publisher that knows the limit of its destination is asked too (see
+	// SizeChecker): Kafka's and RabbitMQ's bridges are. In a process without Publisher this is the only limit.
 	MaxPayload int
 	// RejectUntracked makes Publish return ErrUntracked in a transaction whose end cannot be heard. Default: the rows are
 	// inserted and the poller finds them.

@@ -178,6 +178,10 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 			}
 			row := NewRow{Event: e}
 			row.Event.Topic = topic
+			if err := o.checkSize(row.Event); err != nil {
+				problems = append(problems, err)
+				continue
+			}
 			if row.ID, err = NewRowID(e.ID, topic); err != nil {
 				problems = append(problems, err)
 				continue
@@ -195,6 +199,16 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 		return nil, nil, err
 	}
 	return rows, ids, nil
+}
+
+// checkSize asks the publisher of this process whether it could ever publish e.
+func (o *Outbox) checkSize(e Event) error {
+	if sc, ok := o.cfg.Publisher.(SizeChecker); ok {
+		if err := sc.CheckSize(e); err != nil {
+			return fmt.Errorf("%w: type %q for topic %q: %w", ErrInvalidEvent, clip(e.Type, 64), clip(e.Topic, 64), err)
+		}
+	}
+	return nil
 }
 
 // distinct refuses the same event for the same topic twice in one call, which no database needs to be asked about.

@@ -24,6 +24,17 @@ type ReceiptPublisher interface {
 	PublishWithReceipt(ctx context.Context, d Delivery) (receipt string, err error)
 }
 
+// SizeChecker is implemented by publishers that know which events are too large for their destination, like those of kafkabridge
+// and amqpbridge, and Router. Outbox.Publish asks it before anything is written, and refuses such an event with ErrInvalidEvent; without it the
+// event would be DEAD when it is relayed. A publisher that wraps another one should pass the question on.
+//
+// A process without a Publisher cannot ask: set its Config.MaxPayload below what the relay's publisher takes.
+type SizeChecker interface {
+	// CheckSize returns nil, or an error that names the size, the limit and what to change. e is complete, its Topic included. It
+	// is called inside the caller's transaction, by many goroutines at once: it must be quick, do no I/O, and neither modify nor keep e.
+	CheckSize(e Event) error
+}
+
 // TopicLister is implemented by publishers that serve only certain topics, like Router. A relay claims only these.
 // A nil slice means every topic. The answer must not change once the publisher is in use.
 type TopicLister interface {

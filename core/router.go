@@ -61,10 +61,7 @@ func (r *Router) Publish(ctx context.Context, d Delivery) error {
 
 // PublishWithReceipt implements ReceiptPublisher.
 func (r *Router) PublishWithReceipt(ctx context.Context, d Delivery) (string, error) {
-	p := r.topics[d.Topic]
-	if p == nil {
-		p = r.fallback
-	}
+	p := r.publisher(d.Topic)
 	if p == nil { // never DEAD for that: another process may know the topic
 		return "", Unavailable(fmt.Errorf("%w for topic %q", ErrNoRoute, d.Topic))
 	}
@@ -72,6 +69,21 @@ func (r *Router) PublishWithReceipt(ctx context.Context, d Delivery) (string, er
 		return rp.PublishWithReceipt(ctx, d)
 	}
 	return "", p.Publish(ctx, d)
+}
+
+// CheckSize implements SizeChecker: it asks the publisher of the event's topic.
+func (r *Router) CheckSize(e Event) error {
+	if sc, ok := r.publisher(e.Topic).(SizeChecker); ok {
+		return sc.CheckSize(e)
+	}
+	return nil
+}
+
+func (r *Router) publisher(topic string) Publisher {
+	if p := r.topics[topic]; p != nil {
+		return p
+	}
+	return r.fallback
 }
 
 // check reports routes that lead nowhere.

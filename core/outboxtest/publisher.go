@@ -27,13 +27,17 @@ type Publisher struct {
 	hangFor  func(core.Delivery) bool
 	outages  map[string]error
 	receipt  func(core.Delivery) string
+	size     func(core.Event) error
 
 	inFlight int
 	lanes    map[core.Lane]int
 	overlaps int
 }
 
-var _ core.ReceiptPublisher = (*Publisher)(nil)
+var (
+	_ core.ReceiptPublisher = (*Publisher)(nil)
+	_ core.SizeChecker      = (*Publisher)(nil)
+)
 
 // Attempt is one call of Publish that has ended.
 type Attempt struct {
@@ -293,4 +297,22 @@ func (p *Publisher) Wait(t testing.TB, n int) []core.Delivery {
 			t.Fatalf("outboxtest: %d events were published within %s, want %d:%s", len(accepted), waitLimit, n, describe(accepted))
 		}
 	}
+}
+
+// CheckSize implements core.SizeChecker. See Sizes.
+func (p *Publisher) CheckSize(e core.Event) error {
+	p.mu.Lock()
+	fn := p.size
+	p.mu.Unlock()
+	if fn == nil {
+		return nil
+	}
+	return fn(e)
+}
+
+// Sizes makes CheckSize return what fn says. Default: every size is fine.
+func (p *Publisher) Sizes(fn func(core.Event) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.size = fn
 }

@@ -253,6 +253,17 @@ func adapterInvalid(a *adapterFixture) {
 	a.inTx(func(ctx context.Context) {
 		err := a.Publish(ctx, newEvent(), core.Event{Type: "t", Key: "\x00"}, newEvent())
 		a.must(errors.Is(err, core.ErrInvalidEvent), "Publish of an event that is not valid: %v", err)
+
+		large := errors.New("more than 100 bytes")
+		a.published.Sizes(func(e core.Event) error {
+			if len(e.Payload) > 100 {
+				return large
+			}
+			return nil
+		})
+		err = a.Publish(ctx, newEvent(), core.Event{Type: "t", Payload: make([]byte, 101)})
+		a.must(errors.Is(err, core.ErrInvalidEvent) && errors.Is(err, large), "Publish of an event too large for the publisher: %v", err)
+
 		id = a.publish(ctx) // nothing was written, so nothing is spoilt
 	})
 	a.wantStored(id)

@@ -136,3 +136,31 @@ func ExampleOutboxPublisher_InTx() {
 	// orders orders {}
 	// <nil>
 }
+
+// The publisher of the relay, as Watermill's middleware wants one: middleware.PoisonQueue(plain, "poison").
+func ExamplePublisher_MessagePublisher() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{}) // in tests only: it is lossy
+	messages, err := pubsub.Subscribe(ctx, "poison")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	publisher, err := watermillbridge.NewPublisher(pubsub, watermillbridge.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer publisher.Close(ctx)
+
+	plain := publisher.MessagePublisher(time.Second)
+	if err := plain.Publish("poison", message.NewMessage("id", []byte("cannot be handled"))); err != nil {
+		fmt.Println(err)
+		return
+	}
+	msg := <-messages
+	msg.Ack()
+	fmt.Println(msg.UUID, string(msg.Payload))
+	// Output: id cannot be handled
+}

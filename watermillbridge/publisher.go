@@ -46,6 +46,9 @@ type Config struct {
 	// Receipt reads out of a message that was published where the broker put it, if the publisher left that anywhere.
 	// Default: no receipts.
 	Receipt func(msg *message.Message) string
+	// CheckSize returns an error for an event that the broker would never take because of its size: it is refused when it is
+	// recorded then, see core.SizeChecker. kafkabridge and amqpbridge set it. Default: every size is taken.
+	CheckSize func(e core.Event) error
 	// MaxStuck is how many calls for one topic may be left behind without an answer before further ones fail with ErrStuck. Calls that
 	// are under way when the limit is reached may exceed it. Default: 64.
 	MaxStuck int
@@ -133,6 +136,14 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 		return "", nil
 	}
 	return p.cfg.Receipt(msg), nil
+}
+
+// CheckSize implements core.SizeChecker with Config.CheckSize.
+func (p *Publisher) CheckSize(e core.Event) error {
+	if p.cfg.CheckSize == nil {
+		return nil
+	}
+	return p.cfg.CheckSize(e)
 }
 
 func (p *Publisher) message(ctx context.Context, d core.Delivery) (*message.Message, error) {

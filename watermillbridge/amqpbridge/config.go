@@ -36,7 +36,20 @@ type Config struct {
 	// have no subscriber. Default: the topic waits for its first subscriber; see ErrUnroutable.
 	AllowUnroutable bool
 
-	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that this package does not know.
+	// MaxMessageBytes is the broker's max_message_size: an event whose payload is larger is refused when it is recorded. Default: 16 MiB,
+	// that of RabbitMQ 4.
+	MaxMessageBytes int
+
+	// Decorate wraps the Watermill publisher, for metrics, tracing and the like:
+	//
+	//	Decorate: func(p message.Publisher) message.Publisher { return traced{p} }
+	//
+	// The decorator gets one message per call. Classes of errors and limits stay as they are if it returns the errors that it gets,
+	// wrapped or not, and passes the message on, or a copy with its context. Default: none.
+	Decorate func(message.Publisher) message.Publisher
+
+	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that this package does not know. Its
+	// CheckSize, when it is nil, becomes one that knows MaxMessageBytes, unless Marshal is set.
 	Bridge watermillbridge.Config
 }
 
@@ -84,6 +97,12 @@ func (c *Config) validate() error {
 	}
 	if c.DeclareQueues && c.AMQP.Queue.GenerateName == nil {
 		return errors.New("amqpbridge: Config.DeclareQueues needs Config.AMQP.Queue.GenerateName")
+	}
+	if c.MaxMessageBytes < 0 {
+		return errors.New("amqpbridge: Config.MaxMessageBytes is negative")
+	}
+	if c.MaxMessageBytes == 0 {
+		c.MaxMessageBytes = 16 << 20
 	}
 	if c.Channels < 0 || c.AMQP.Publish.ChannelPoolSize < 0 || c.ConnectTimeout < 0 {
 		return errors.New("amqpbridge: Config.Channels, AMQP.Publish.ChannelPoolSize or ConnectTimeout is negative")

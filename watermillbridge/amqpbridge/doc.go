@@ -20,4 +20,10 @@
 // Prefer quorum queues: a mirrored classic queue can lose messages that it has confirmed. Watermill's subscriber refuses a message that has a
 // header other than text (x-death of a dead letter exchange) and gets it again at once, without end: let its Marshaler skip
 // such headers.
+//
+// # Beside the outbox
+//
+// [Config].Decorate adds metrics and tracing. The publisher's MessagePublisher is a plain message.Publisher of Watermill with the same settings
+// and connection: use it for a poison queue and for replies, because Watermill's own waits for no confirm. An event whose payload is larger
+// than [Config].MaxMessageBytes is refused when it is recorded.
 package amqpbridge

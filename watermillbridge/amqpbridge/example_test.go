@@ -3,8 +3,11 @@ package amqpbridge_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
@@ -51,4 +54,37 @@ func ExampleTopicConfig() {
 	// amqpbridge: unsafe AMQP configuration:
 	// Exchange.Durable is false: a restart of the broker removes it with its bindings; set true
 	// <nil>
+}
+
+// counted is a decorator: metrics and tracing libraries bring theirs.
+type counted struct {
+	message.Publisher
+	published *atomic.Int64
+}
+
+func (c counted) Publish(topic string, messages ...*message.Message) error {
+	err := c.Publisher.Publish(topic, messages...)
+	if err == nil {
+		c.published.Add(int64(len(messages)))
+	}
+	return err
+}
+
+// Metrics, tracing and the like see every message, and so does what else goes to the broker: MessagePublisher is the safe one for a
+// poison queue and for replies.
+func ExampleConfig_decorate() {
+	var published atomic.Int64
+	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{
+		AMQP:     amqpbridge.QueueConfig("amqp://guest:guest@localhost:5672/"),
+		Decorate: func(p message.Publisher) message.Publisher { return counted{p, &published} },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer publisher.Close(context.Background())
+
+	plain := publisher.MessagePublisher(5 * time.Second) // for middleware.PoisonQueue(plain, "orders.poison")
+	fmt.Println(plain.Publish("orders.poison"), published.Load(), "so far")
+	// Output: <nil> 0 so far
 }

@@ -27,7 +27,28 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		cfg.Bridge.Logger = core.DefaultLogger()
 	}
 	p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
-	return watermillbridge.NewPublisher(p, cfg.Bridge)
+	if cfg.Bridge.CheckSize == nil && cfg.Bridge.Marshal == nil { // whose messages nobody knows
+		cfg.Bridge.CheckSize = checkSize(cfg.MaxMessageBytes)
+	}
+	if cfg.Decorate == nil {
+		return watermillbridge.NewPublisher(p, cfg.Bridge)
+	}
+	decorated := cfg.Decorate(p)
+	if decorated == nil {
+		return nil, errors.New("amqpbridge: Config.Decorate returned nil")
+	}
+	return watermillbridge.NewPublisher(decorated, cfg.Bridge)
+}
+
+// checkSize returns the watermillbridge.Config.CheckSize of a broker that takes bodies of at most limit bytes.
+func checkSize(limit int) func(core.Event) error {
+	return func(e core.Event) error {
+		if len(e.Payload) <= limit {
+			return nil
+		}
+		return fmt.Errorf("amqpbridge: the payload has %d bytes, more than Config.MaxMessageBytes %d: store it elsewhere and send a reference, "+
+			"or raise Config.MaxMessageBytes together with max_message_size of the broker", len(e.Payload), limit)
+	}
 }
 
 // publisher is a message.Publisher that answers when the broker has confirmed the message and has not returned it. Watermill's own takes no

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -37,8 +38,16 @@ type Config struct {
 	// other producers of the topic put them, and a partitioner must be consistent for messages with a key.
 	AllowPartitioner bool
 
+	// Decorate wraps the Watermill publisher, for metrics, tracing and the like:
+	//
+	//	Decorate: func(p message.Publisher) message.Publisher { return traced{p} }
+	//
+	// The decorator gets one message per call. Classes of errors, receipts and limits stay as they are if it returns the errors that it gets,
+	// wrapped or not, and passes the message on, or a copy with its context. Default: none.
+	Decorate func(message.Publisher) message.Publisher
+
 	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that this package does not know,
-	// and its Receipt is not used.
+	// and its Receipt is not used. Its CheckSize, when it is nil, becomes one that knows Producer.MaxMessageBytes, unless Marshal is set.
 	Bridge watermillbridge.Config
 }
 

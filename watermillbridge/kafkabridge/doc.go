@@ -18,6 +18,15 @@
 // failures Sarama's own circuit breaker refuses everything for ten seconds, even when the broker is back: that is the time recovery can
 // take.
 //
+// An event that is too large for Producer.MaxMessageBytes, key and headers included, is refused when it is recorded. Keep that setting at or below
+// max.message.bytes of the topics, which nobody asks.
+//
+// # Beside the outbox
+//
+// [Config].Decorate adds metrics and tracing. The publisher's MessagePublisher is a plain message.Publisher of Watermill with the same settings
+// and connection: use it for a poison queue and for replies, because Watermill's own configuration waits for the leader only. The key of such a
+// message is its metadata partition_key.
+//
 // # Sarama
 //
 // [NewPublisher] refuses a Sarama below 1.48 (see [ErrSaramaLoses]): it loses messages when leaders change. Idempotence is on by default and may be

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
@@ -49,4 +51,48 @@ func ExampleNewPartitioner() {
 	n, err := p.Partition(&sarama.ProducerMessage{Key: sarama.StringEncoder("order/o-2")}, 12)
 	fmt.Println(n, err)
 	// Output: 1 <nil>
+}
+
+// counted is a decorator: metrics and tracing libraries bring theirs.
+type counted struct {
+	message.Publisher
+	published *atomic.Int64
+}
+
+func (c counted) Publish(topic string, messages ...*message.Message) error {
+	err := c.Publisher.Publish(topic, messages...)
+	if err == nil {
+		c.published.Add(int64(len(messages)))
+	}
+	return err
+}
+
+// Metrics, tracing and the like see every message, and receipts and the classes of errors stay as they are.
+func ExampleConfig_decorate() {
+	var published atomic.Int64
+	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{
+		Brokers:  []string{"kafka-1:9092"},
+		Decorate: func(p message.Publisher) message.Publisher { return counted{p, &published} },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer publisher.Close(context.Background())
+	fmt.Println(published.Load(), "so far")
+	// Output: 0 so far
+}
+
+// The relay's publisher is the safe one for a poison queue and for replies too: middleware.PoisonQueue(plain, "orders.poison").
+func Example_poisonQueue() {
+	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{"kafka-1:9092"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer publisher.Close(context.Background())
+
+	plain := publisher.MessagePublisher(5 * time.Second)
+	fmt.Println(plain.Publish("orders.poison")) // no message yet: nothing is connected
+	// Output: <nil>
 }

@@ -45,7 +45,29 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	}
 	k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	cfg.Bridge.Receipt = receipt
-	return watermillbridge.NewPublisher(k, cfg.Bridge)
+	if cfg.Bridge.CheckSize == nil && cfg.Bridge.Marshal == nil { // whose messages nobody knows
+		cfg.Bridge.CheckSize = checkSize(saramaConfig.Producer.MaxMessageBytes, cfg.Bridge.RowIDMetadata)
+	}
+	if cfg.Decorate == nil {
+		return watermillbridge.NewPublisher(k, cfg.Bridge)
+	}
+	decorated := cfg.Decorate(k)
+	if decorated == nil {
+		return nil, errors.New("kafkabridge: Config.Decorate returned nil")
+	}
+	return watermillbridge.NewPublisher(tracked{decorated}, cfg.Bridge)
+}
+
+// tracked gives every message what a receipt is read from before decorators see it, so that one that sends a copy with the message's context
+// does not lose it.
+type tracked struct{ message.Publisher }
+
+// Publish implements message.Publisher.
+func (t tracked) Publish(topic string, msgs ...*message.Message) error {
+	for _, msg := range msgs {
+		msg.SetContext(context.WithValue(msg.Context(), sentKey{}, &sent{}))
+	}
+	return t.Publisher.Publish(topic, msgs...)
 }
 
 // sent is what becomes known about a message on its way, found in its context.
@@ -107,8 +129,12 @@ func (k *publisher) Publish(topic string, msgs ...*message.Message) error {
 		if err != nil {
 			return err
 		}
-		s := &sent{}
-		msg.SetContext(context.WithValue(msg.Context(), sentKey{}, s))
+		s, ok := msg.Context().Value(sentKey{}).(*sent)
+		if !ok {
+			s = &sent{}
+			msg.SetContext(context.WithValue(msg.Context(), sentKey{}, s))
+		}
+		*s = sent{} // a decorator may try again
 		if err := k.judge(pub.Publish(topic, msg), s); err != nil {
 			return err
 		}

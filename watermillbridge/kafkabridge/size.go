@@ -1,0 +1,54 @@
+package kafkabridge
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// besidePayload is more than key, headers and fields of an event can have together in a message.
+const besidePayload = 32 << 10
+
+// checkSize returns the watermillbridge.Config.CheckSize of messages of at most limit bytes, as Sarama counts them. Events far below
+// the limit cost nothing.
+func checkSize(limit int, rowIDMetadata string) func(core.Event) error {
+	return func(e core.Event) error {
+		if len(e.Payload) <= limit-besidePayload {
+			return nil
+		}
+		size, err := messageSize(e, rowIDMetadata)
+		if err == nil && size > limit { // an error is for the relay to see
+			return tooLarge(size, limit)
+		}
+		return nil
+	}
+}
+
+func tooLarge(size, limit int) error {
+	return fmt.Errorf("kafkabridge: the message would have %d bytes with key and headers, more than Producer.MaxMessageBytes %d: "+
+		"store the payload elsewhere and send a reference, or raise Producer.MaxMessageBytes in Config.Sarama together with "+
+		"max.message.bytes of the topic", size, limit)
+}
+
+// messageSize returns how large the message of an event can become: with later attempts, and as a replay.
+func messageSize(e core.Event, rowIDMetadata string) (int, error) {
+	payload := len(e.Payload)
+	e.Payload = nil
+	id := core.RowID{1}
+	d := core.Delivery{Event: e, RowID: id, KeySeq: math.MaxInt64, Attempt: math.MaxInt32, ReplayOf: id}
+	msg := watermillbridge.NewMessage(context.Background(), d)
+	if rowIDMetadata != "" {
+		msg.Metadata.Set(rowIDMetadata, id.String())
+	}
+	km, err := marshaler{}.Marshal(e.Topic, msg)
+	if err != nil {
+		return 0, err
+	}
+	return km.ByteSize(recordVersion) + payload, nil
+}
+
+// recordVersion is the version of Kafka's format of messages since 0.11, which idempotence and headers need.
+const recordVersion = 2

@@ -1,0 +1,70 @@
+package watermillbridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+const defaultMessageTimeout = 5 * time.Second
+
+// MessagePublisher returns p as a message.Publisher of Watermill: for a poison queue, replies, and whatever else is published beside the outbox
+// through the same connection and with the same safe settings. Messages are sent as they are: Config.Topic, Marshal and Receipt are not used.
+//
+// Publish returns nil when the broker has all messages. It sends one after the other and stops at the first error; errors say what
+// they mean, see core.ClassOf. Each message may take timeout (0: 5 s), or until its context ends; ErrNoAnswer means that its outcome
+// is unknown then. It is safe for use by several goroutines. Its Close does nothing: close p.
+func (p *Publisher) MessagePublisher(timeout time.Duration) message.Publisher {
+	if timeout <= 0 {
+		timeout = defaultMessageTimeout
+	}
+	return &messagePublisher{p: p, timeout: timeout}
+}
+
+type messagePublisher struct {
+	p       *Publisher
+	timeout time.Duration
+}
+
+// Publish implements message.Publisher.
+func (m *messagePublisher) Publish(topic string, messages ...*message.Message) error {
+	if topic == "" {
+		return core.Permanent(errors.New("watermillbridge: no topic"))
+	}
+	for i, msg := range messages {
+		if msg == nil {
+			return core.Permanent(fmt.Errorf("watermillbridge: message %d is nil", i))
+		}
+		if err := m.publish(topic, msg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *messagePublisher) publish(topic string, msg *message.Message) error {
+	ctx, cancel := context.WithTimeout(msg.Context(), m.timeout)
+	defer cancel()
+	if ctx.Err() != nil {
+		return fmt.Errorf("watermillbridge: not published to %q: %w", topic, ended(ctx))
+	}
+	own := msg.Copy() // a call that is left behind goes on using it
+	own.Payload = bytes.Clone(msg.Payload)
+	own.SetContext(ctx)
+	if err := m.p.enter(topic); err != nil {
+		return err
+	}
+	if err := m.p.call(ctx, topic, core.Delivery{Event: core.Event{ID: msg.UUID}}, own); err != nil {
+		return m.p.classified(err)
+	}
+	return nil
+}
+
+// Close implements message.Publisher.
+func (m *messagePublisher) Close() error { return nil }

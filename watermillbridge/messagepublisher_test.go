@@ -1,0 +1,154 @@
+package watermillbridge_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// scripted is a Watermill publisher that answers as it is told.
+type scripted struct {
+	mu     sync.Mutex
+	got    []*message.Message
+	answer func(msg *message.Message) error
+	closed bool
+}
+
+func (s *scripted) Publish(_ string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		if s.answer != nil {
+			if err := s.answer(msg); err != nil {
+				return err
+			}
+		}
+		s.mu.Lock()
+		s.got = append(s.got, msg)
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+func (s *scripted) Close() error { s.closed = true; return nil }
+
+func TestMessagePublisherSendsMessagesAsTheyAre(t *testing.T) {
+	t.Parallel()
+	inner := &scripted{}
+	p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{
+		Topic: func(core.Delivery) string { return "elsewhere" },
+		Marshal: func(context.Context, core.Delivery) (*message.Message, error) {
+			return nil, errors.New("only for deliveries")
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mp := p.MessagePublisher(0)
+	a, b := message.NewMessage("a", []byte("1")), message.NewMessage("b", []byte("2"))
+	a.Metadata.Set("reason_poisoned", "x")
+	if err := mp.Publish("poison", a, b); err != nil {
+		t.Fatal(err)
+	}
+	if len(inner.got) != 2 || !inner.got[0].Equals(a) || !inner.got[1].Equals(b) {
+		t.Errorf("sent %v", inner.got)
+	}
+	if err := mp.Close(); err != nil || inner.closed {
+		t.Errorf("Close: %v, closed what it does not own: %v", err, inner.closed)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := mp.Publish("poison", a); !errors.Is(err, watermillbridge.ErrClosed) {
+		t.Errorf("after Close: %v, want ErrClosed", err)
+	}
+}
+
+func TestMessagePublisherStopsAtTheFirstError(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	inner := &scripted{answer: func(msg *message.Message) error {
+		if msg.UUID == "b" {
+			return refused
+		}
+		return nil
+	}}
+	p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{Classifier: func(error) core.Class { return core.ClassPermanent }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mp := p.MessagePublisher(0)
+	err = mp.Publish("t", message.NewMessage("a", nil), message.NewMessage("b", nil), message.NewMessage("c", nil))
+	if class, _ := core.ClassOf(err); !errors.Is(err, refused) || class != core.ClassPermanent {
+		t.Errorf("err = %v, class %v; want the publisher's, permanent", err, class)
+	}
+	if len(inner.got) != 1 {
+		t.Errorf("%d messages were sent, want the one before the error", len(inner.got))
+	}
+	if err := mp.Publish("", message.NewMessage("a", nil)); err == nil {
+		t.Error("no topic was accepted")
+	}
+	if err := mp.Publish("t", nil); err == nil {
+		t.Error("a nil message was accepted")
+	}
+}
+
+// A publisher that hangs costs its caller the timeout, and may go on using its message.
+func TestMessagePublisherIsBounded(t *testing.T) {
+	t.Parallel()
+	release, seen := make(chan struct{}), make(chan string, 1)
+	inner := &scripted{answer: func(msg *message.Message) error {
+		<-release
+		seen <- string(msg.Payload)
+		return nil
+	}}
+	p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{MaxStuck: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := message.NewMessage("a", []byte("before"))
+	err = p.MessagePublisher(20*time.Millisecond).Publish("t", msg)
+	if !errors.Is(err, watermillbridge.ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v, want ErrNoAnswer and DeadlineExceeded", err)
+	}
+	if err := p.MessagePublisher(0).Publish("t", msg); !errors.Is(err, watermillbridge.ErrStuck) {
+		t.Errorf("err = %v, want ErrStuck", err)
+	}
+	copy(msg.Payload, "after!")
+	close(release)
+	if got := <-seen; got != "before" {
+		t.Errorf("the call that was left behind sent %q", got)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	msg.SetContext(ended)
+	if err := p.MessagePublisher(0).Publish("other", msg); !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v, want Canceled", err)
+	}
+}
+
+func TestPublisherPassesTheSizeOn(t *testing.T) {
+	t.Parallel()
+	large := errors.New("too large")
+	p, err := watermillbridge.NewPublisher(&scripted{}, watermillbridge.Config{CheckSize: func(e core.Event) error {
+		if len(e.Payload) > 3 {
+			return large
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sc core.SizeChecker = p
+	if err := sc.CheckSize(core.Event{Payload: []byte("123")}); err != nil {
+		t.Error(err)
+	}
+	if err := sc.CheckSize(core.Event{Payload: []byte("1234")}); !errors.Is(err, large) {
+		t.Errorf("err = %v", err)
+	}
+}

@@ -22,7 +22,10 @@ const (
 	HeaderContentType      = "content-type"
 	HeaderAttempt          = "outbox_attempt"
 	HeaderReplayOf         = "outbox_replay_of"
-	HeaderRowID            = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
+	// HeaderFirstKeySeq is a header of an event that was redriven to the end of its key under policy SkipDead: the key_seq that it had at first, which says
+	// how old its state is.
+	HeaderFirstKeySeq = "outbox_first_key_seq"
+	HeaderRowID       = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
 
 	// HeaderMessage is a header that the Watermill bridge writes: what a message carries and a header cannot, as JSON. It is the
 	// one name with HeaderReservedPrefix that an event may have.

@@ -83,7 +83,8 @@ type Config struct {
 	Park ParkMode
 	// OnlyNewer names handlers that want no event that is older than one they have processed of the same tenant, topic and key, because
 	// each event has the whole state. Such an event is skipped for good, also one that was never processed: because it failed, say, and a newer
-	// one was faster. It takes the metadata partition_key and key_seq of a watermillbridge; events without are processed.
+	// one was faster. It takes the metadata partition_key and key_seq of a watermillbridge; events without are processed. An event
+	// that the outbox published late, because a person redrove it under policy SkipDead, counts by the key_seq that it had at first.
 	OnlyNewer []string
 	// Cache in front of the table. Default: none.
 	Cache Cache

@@ -35,6 +35,9 @@ func (in *Inbox) Event(msg *message.Message) (Event, error) {
 		Offset:        src.Offset,
 		Located:       src.Located,
 	}
+	if first := number(md[core.HeaderFirstKeySeq], 63); first > 0 { // it was overtaken, and its state is as old as ever
+		e.KeySeq = first
+	}
 	if e.Handler == "" {
 		return e, fmt.Errorf("%w: its handler has no name: outside of a Router set Config.Handler", ErrInvalidMessage)
 	}

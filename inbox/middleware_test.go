@@ -564,3 +564,22 @@ func TestProcessWithoutWatermill(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// An event that was redriven after newer ones had passed it comes with a new number: it is as old as it was.
+func TestOnlyNewerAfterARedrive(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
+	lane := func(id, seq string, more ...string) *message.Message {
+		return event(t.Context(), id, append([]string{core.HeaderPartitionKey, "k", core.HeaderKeySeq, seq}, more...)...)
+	}
+	for _, msg := range []*message.Message{
+		lane("6", "6"), lane("5 redriven", "7", core.HeaderFirstKeySeq, "5"), lane("8", "8"), lane("9 redriven, nothing had passed it", "10", core.HeaderFirstKeySeq, "9"),
+	} {
+		if err := w.deliver(w.handler, msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.effect("5 redriven", 0)
+	w.effect("9 redriven, nothing had passed it", 1)
+	w.hears("stale", 1)
+	w.hears("processed", 3)
+}

@@ -2,7 +2,9 @@ package outboxtest
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -139,6 +141,13 @@ func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminReques
 		}
 		event := row.Event
 		event.Delay = 0
+		event.Headers = maps.Clone(event.Headers)
+		if event.Headers == nil {
+			event.Headers = map[string]string{}
+		}
+		if _, overtakenBefore := event.Headers[core.HeaderFirstKeySeq]; !overtakenBefore {
+			event.Headers[core.HeaderFirstKeySeq] = strconv.FormatInt(row.KeySeq, 10)
+		}
 		if _, err := tx.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, Lane: row.Lane}}}, now); err != nil {
 			return 0, err
 		}

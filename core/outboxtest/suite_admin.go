@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -189,6 +190,7 @@ func redriveAppends(f *fixture) {
 	first.Event.Headers = map[string]string{"h": "v"}
 	f.addDead(first)
 	last := f.commit(second)[0]
+	firstSeq := last.KeySeq - 1
 	req := adminOf(first.ID)
 	req.SkipDead = true
 	f.must(f.redrive(req) == 1, "not redriven")
@@ -203,12 +205,26 @@ func redriveAppends(f *fixture) {
 	again := got[1]
 	f.must(again.KeySeq == last.KeySeq+1 && again.Lane == first.Lane && again.ID != first.ID, "appended as %+v after %+v", again, last)
 	f.must(again.Attempts == 0 && again.LostClaims == 0 && again.ClaimNo == 1, "appended as %+v", again)
-	f.must(diffEvent(again.Event, first.Event) == "", "appended with %s", diffEvent(again.Event, first.Event))
+	// The copy says how old its state is, also when it is overtaken once more.
+	wantCopy := func(got core.Claimed) {
+		want := first.Event
+		want.Headers = map[string]string{"h": "v", core.HeaderFirstKeySeq: strconv.FormatInt(firstSeq, 10)}
+		f.must(diffEvent(got.Event, want) == "", "appended with %s", diffEvent(got.Event, want))
+	}
+	wantCopy(again)
 	from, to, err := core.RowIDRange(first.Event.ID)
 	f.check(err)
 	f.must(bytes.Compare(again.ID[:], from[:]) >= 0 && bytes.Compare(again.ID[:], to[:]) <= 0, "row id %s is not one of the event", again.ID)
 	next := newRow("topic", "k")
 	f.chain([]core.NewRow{next}, f.commit(next), &core.Inserted{KeySeq: again.KeySeq}, again.ID)
+	f.fail(nodeA, core.Failure{ClaimRef: core.ClaimRef{ID: again.ID, ClaimNo: 1}, Kind: core.FailDead, Code: "c"})
+	req = adminOf(again.ID)
+	req.SkipDead = true
+	f.must(f.redrive(req) == 1, "not redriven again")
+	f.done(false, second.ID, next.ID)
+	got = f.heads(claim)
+	f.must(len(got) == 1, "claimed %s, want the copy of the copy", idsOf(got))
+	wantCopy(got[0])
 }
 
 func redriveUnordered(f *fixture) {

@@ -55,8 +55,15 @@ WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e
 	copiedColumns = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ` +
 		`lane, payload, content_type, headers, occurred_at, replay_of`
 
+	// The copy of an event that was overtaken tells its first number, or a consumer would take it for the newest.
+	postgresCopied = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ` +
+		`lane, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' ` +
+		`THEN jsonb_build_object('` + core.HeaderFirstKeySeq + `', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, replay_of`
+	copiedRow = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ` +
+		`lane, payload, content_type, {first_seq:` + core.HeaderFirstKeySeq + `}, occurred_at, replay_of`
+
 	postgresAppend = `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
-SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), ` + copiedColumns + ` FROM {event} WHERE id = $3::uuid`
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), ` + postgresCopied + ` FROM {event} WHERE id = $3::uuid`
 
 	postgresDiscardDead = `UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = clock_timestamp()
 WHERE id = $1::uuid AND status = 3`

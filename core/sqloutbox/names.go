@@ -90,7 +90,7 @@ func fixed(s string) word { return func(names, string) string { return s } }
 const sqliteNow = "(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)"
 
 // vocabulary: now is the time of the statement by the database's clock; in and ago are now plus and minus a parameter
-// in microseconds; us is a time in microseconds since 1970 and clock the time now in them; lock is the row lock of a SELECT.
+// in microseconds; us is a time in microseconds since 1970 and clock the time now in them; first_seq is the headers with the key_seq of the row under the name arg, unless it is there; lock is the row lock of a SELECT.
 var vocabulary = map[core.Dialect]map[string]word{
 	core.Postgres: {
 		"now":   fixed("statement_timestamp()"),
@@ -104,6 +104,9 @@ var vocabulary = map[core.Dialect]map[string]word{
 		"clock": fixed("TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))"),
 		"us": func(_ names, arg string) string {
 			return "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + arg + ")"
+		},
+		"first_seq": func(_ names, arg string) string {
+			return "CASE WHEN headers IS NULL OR JSON_TYPE(headers) = 'OBJECT' THEN JSON_INSERT(COALESCE(headers, '{}'), '$." + arg + "', CAST(key_seq AS CHAR)) ELSE headers END"
 		},
 		"lock": fixed(" FOR UPDATE SKIP LOCKED"),
 		"wait": fixed(" FOR UPDATE"),
@@ -133,11 +136,14 @@ var vocabulary = map[core.Dialect]map[string]word{
 		"ago":   fixed(sqliteNow + "-?"),
 		"clock": fixed(sqliteNow),
 		"us":    func(_ names, arg string) string { return arg },
-		"lock":  fixed(""),
-		"wait":  fixed(""),
-		"use":   fixed(""),
-		"max":   fixed("MAX"),
-		"bin":   func(_ names, arg string) string { return arg },
+		"first_seq": func(_ names, arg string) string {
+			return "CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN json_insert(COALESCE(headers, '{}'), '$." + arg + "', CAST(key_seq AS TEXT)) ELSE headers END"
+		},
+		"lock": fixed(""),
+		"wait": fixed(""),
+		"use":  fixed(""),
+		"max":  fixed("MAX"),
+		"bin":  func(_ names, arg string) string { return arg },
 
 		"topic":  fixed("e.topic"),
 		"ready":  fixed("e.status IN (0,2) AND e.lane IS NULL AND "),

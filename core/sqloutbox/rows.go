@@ -83,7 +83,7 @@ ORDER BY e.id{wait}`,
 	"discard_dead":    `UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = {now} WHERE id = ? AND status = 3`,
 	"dead_for_append": `SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id{wait}`,
 	"append": `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
-SELECT ?, ?, {now}, {now}, ` + copiedColumns + ` FROM {event} WHERE id = ?`,
+SELECT ?, ?, {now}, {now}, ` + copiedRow + ` FROM {event} WHERE id = ?`,
 	"audit": `INSERT INTO {audit} (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ({now}, ?, ?, ?, ?, ?, ?, ?)`,
 
 	"ended":          `SELECT e.id FROM {event} e{use:event_ended} WHERE {ended1} AND e.done_at < {ago} ORDER BY e.done_at LIMIT ?`,

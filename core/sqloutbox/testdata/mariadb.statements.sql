@@ -1,6 +1,6 @@
 -- append
 INSERT INTO `outbox_event` (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
-SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of FROM `outbox_event` WHERE id = ?
+SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, CASE WHEN headers IS NULL OR JSON_TYPE(headers) = 'OBJECT' THEN JSON_INSERT(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS CHAR)) ELSE headers END, occurred_at, replay_of FROM `outbox_event` WHERE id = ?
 
 -- audit
 INSERT INTO `outbox_audit` (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES (UTC_TIMESTAMP(6), ?, ?, ?, ?, ?, ?, ?)

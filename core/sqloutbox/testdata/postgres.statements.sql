@@ -1,6 +1,6 @@
 -- append
 INSERT INTO "app"."outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
-SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of FROM "app"."outbox_event" WHERE id = $3::uuid
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' THEN jsonb_build_object('outbox_first_key_seq', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, replay_of FROM "app"."outbox_event" WHERE id = $3::uuid
 
 -- audit
 INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic, new_id)

@@ -1,6 +1,6 @@
 -- append
 INSERT INTO "outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
-SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of FROM "outbox_event" WHERE id = ?
+SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN json_insert(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS TEXT)) ELSE headers END, occurred_at, replay_of FROM "outbox_event" WHERE id = ?
 
 -- audit
 INSERT INTO "outbox_audit" (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ((CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?, ?, ?, ?, ?)

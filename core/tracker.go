@@ -86,7 +86,7 @@ func (t *Tracker) Err() error {
 		return fmt.Errorf("%w: this one has ended already", ErrNoTransaction)
 	case t.gone != nil:
 		return t.gone
-	case t.aborted == nil && t.doubt != nil && !t.likely && t.dialect != Postgres: // there it would refuse everything by itself
+	case t.aborted == nil && t.doubt != nil && !t.likely && (t.dialect == MySQL || t.dialect == SQLite): // PostgreSQL refuses by itself
 		return fmt.Errorf("%w: %w", ErrTxAborted, t.doubt)
 	}
 	return t.aborted
@@ -138,13 +138,17 @@ func (t *Tracker) Settle(open bool) {
 		if cause == nil {
 			cause = errors.New("the database no longer has it")
 		}
+		if t.blind && !errors.Is(cause, ErrCommitUnknown) { // by COMMIT, perhaps
+			cause = fmt.Errorf("%w: %w", ErrCommitUnknown, cause)
+		}
 		t.abort(cause)
 		t.gone = t.aborted
 	}
 	t.doubt, t.likely = nil, false
 }
 
-// Taint makes every outcome that is still open Unknown unless it is rolled back.
+// Taint makes every outcome that is still open Unknown unless it is rolled back: there may have been savepoints that nobody saw. It does not
+// doubt the transaction.
 func (t *Tracker) Taint() {
 	t.mu.Lock()
 	t.tainted = true
@@ -219,9 +223,6 @@ func (t *Tracker) fail(query string, err error) {
 	case SQLite:
 		likely = sqlerr.SQLiteConstraint(err) && !strings.Contains(strings.ToUpper(query), "OR ROLLBACK")
 	case Postgres:
-	default:
-		t.tainted = true
-		return
 	}
 	if t.doubt == nil || t.likely {
 		t.doubt, t.likely = err, likely
@@ -315,11 +316,13 @@ func (t *Tracker) Commit(commit func() error) error {
 		if waiting {
 			err = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
 		}
-	case t.tainted, t.doubt != nil && !t.likely:
+	case t.blind, t.aborted != nil, t.doubt != nil && !t.likely:
 		outcome = Unknown
 		if waiting {
 			err = t.reason()
 		}
+	case t.tainted: // it committed, but perhaps without what somebody waits for
+		outcome = Unknown
 	}
 	t.end(outcome)
 	t.mu.Unlock()

@@ -307,8 +307,8 @@ func (t *Tx) keep(ctx context.Context, query string, rows *sql.Rows, err error) 
 	}
 }
 
-// errUnseen: nobody but the application sees the error that Scan of a row returns.
-var errUnseen = errors.New("outbox: a row was read whose error only the application has seen")
+// errUnseen: nobody but the application sees the error that Scan of a row returns, or a statement that it prepared.
+var errUnseen = errors.New("outbox: a statement was run whose error only the application has seen")
 
 // doubtRow has the database asked, before the next statement or before COMMIT, whether a row came well.
 func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
@@ -321,11 +321,13 @@ func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
 	}
 }
 
-// Taint makes the outcome unknown, unless the transaction is rolled back: something happened in it that t could not see. For
-// authors of adapters; it does nothing when the connection itself is tracked.
+// Taint makes the outcome unknown, unless the transaction is rolled back: something happened in it that t could not see. The database is
+// asked before the next statement, or before COMMIT, whether it still has the transaction. For authors of adapters; Taint does
+// nothing when the connection itself is tracked.
 func (t *Tx) Taint() {
 	if t.watch {
 		t.tracker.Taint()
+		t.tracker.Observe("", errUnseen)
 	}
 }
 

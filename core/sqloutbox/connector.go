@@ -14,7 +14,14 @@ import (
 
 // Connector wraps c so that every transaction of a pool opened with it is tracked, whoever begins it: database/sql itself, sqlx,
 // sqlc, Bun, GORM, Ent. It sees statements, prepared statements, savepoints, errors and rollbacks on the driver's
-// connection, adds nothing to what is sent, and is found again by TxOf.
+// connection, and is found again by TxOf.
+//
+// It sends nothing of its own while all goes well. After an error after which the server may have rolled back, it asks (MySQL, MariaDB: after
+// anything but a violated constraint; SQLite: after every error; PostgreSQL: before COMMIT, when the driver does not know). When the
+// transaction is gone, every further statement and COMMIT return an error wrapping core.ErrTxAborted and are not sent: they would stand for
+// themselves. Around statements of which nobody can tell what they do (CALL and EXECUTE on MySQL and MariaDB, and what it does not know) it
+// sets and releases the savepoint outbox_guard. A transaction that a statement ended (COMMIT as text) is an error of
+// Commit, wrapping core.ErrCommitUnknown, when somebody waits for its outcome.
 //
 //	pool := sql.OpenDB(sqloutbox.Connector(connector, core.Postgres))
 //

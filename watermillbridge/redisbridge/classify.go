@@ -2,6 +2,7 @@ package redisbridge
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -40,10 +41,8 @@ func Classify(err error) core.Class {
 	}
 	text := answer.Error()
 	word, rest, _ := strings.Cut(text, " ")
-	for _, w := range unavailable {
-		if word == w {
-			return core.ClassUnavailable
-		}
+	if slices.Contains(unavailable, word) {
+		return core.ClassUnavailable
 	}
 	rest = strings.ToLower(rest)
 	for _, t := range permanentTexts {

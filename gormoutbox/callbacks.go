@@ -118,6 +118,9 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 	}
 	o.noteAssociation(stmt)
 	if inTransaction(stmt.ConnPool) {
+		if hooksMayRecord(stmt) { // hooks publish through what finds the transaction in their context
+			stmt.Context = Context(db)
+		}
 		return
 	}
 	has, err := o.hasRecorder(stmt.Schema)

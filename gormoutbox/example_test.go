@@ -143,3 +143,20 @@ func ExampleTransactor() {
 		panic(err)
 	}
 }
+
+// What finds a transaction in a context, such as an event bus of Watermill on the outbox, joins that of GORM.
+func ExampleContext() {
+	publish := func(ctx context.Context, event any) error { // bus.Publish, say
+		_, ok := core.TxFromContext(ctx)
+		fmt.Println(ok)
+		return nil
+	}
+	err := db.Transaction(func(tx *gorm.DB) error {
+		order := &Order{}
+		if err := tx.Create(order).Error; err != nil {
+			return err
+		}
+		return publish(gormoutbox.Context(tx), OrderPlaced{Order: order})
+	})
+	fmt.Println(err)
+}

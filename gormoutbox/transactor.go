@@ -31,6 +31,26 @@ func FromContext(ctx context.Context) (*gorm.DB, error) {
 	return tx.Session(&gorm.Session{NewDB: true, Context: ctx}), nil
 }
 
+// Context returns the context of tx with its transaction in it, for what finds the transaction there: a Watermill bus or publisher
+// on the outbox, a Transactor. The context of tx in a model's own hooks (tx.Statement.Context) has it already, where the plugin is in
+// use. Outside a transaction it is the plain context of tx, so that a publisher of an outbox answers ErrNoTransaction.
+//
+//	err := db.Transaction(func(tx *gorm.DB) error {
+//		...
+//		return eventBus.Publish(gormoutbox.Context(tx), OrderPlaced{...})
+//	})
+func Context(tx *gorm.DB) context.Context {
+	if tx == nil {
+		return context.Background()
+	}
+	ctx := contextOf(tx)
+	t, err := TxOf(tx)
+	if err != nil {
+		return ctx
+	}
+	return contextWith(ctx, tx, t)
+}
+
 type ctxKey struct{}
 
 func contextWith(ctx context.Context, db *gorm.DB, tx core.Tx) context.Context {

@@ -131,7 +131,7 @@ func (r *relay) settleDone(items []*item, changed int) {
 	for _, it := range items {
 		switch {
 		case !it.wake:
-		case wakes > maxDoneWakes: // one look at all lanes is cheaper
+		case wakes > maxDoneWakes && !r.sweep.resting(now): // one look at all lanes is cheaper
 			r.pollBy(now)
 		default:
 			r.wakeLane(it.lane, now)

@@ -348,8 +348,11 @@ func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 		return stepResult{}, nil
 	}
 	r.mu.Lock()
-	after := r.cursor
+	after, resting := r.cursor, r.drains == 0 && r.sweep.resting(time.Now())
 	r.mu.Unlock()
+	if resting {
+		return stepResult{}, nil
+	}
 	var next Lane
 	rows, err := r.claim(ctx, true, func(ctx context.Context) (rows []Claimed, err error) {
 		rows, next, err = r.repo.ClaimHeads(ctx, req, after)
@@ -359,10 +362,10 @@ func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 		return stepResult{}, err
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.cursor = next
-	r.mu.Unlock()
-	// A scan that began in the middle has not seen all.
-	return stepResult{asked: true, rows: len(rows), more: !next.IsZero() || !after.IsZero()}, nil
+	more := r.sweep.page(after, next, len(rows), time.Now(), r.cfg.MaxPollInterval)
+	return stepResult{asked: true, rows: len(rows), more: more}, nil
 }
 
 // claimWoken looks at the lanes that asked for it and are due.

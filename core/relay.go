@@ -63,6 +63,8 @@ type relay struct {
 	roomKick  chan struct{}
 	laneWakes []laneWake
 	cursor    Lane // where the head scan resumes
+	sweep     sweep
+	drains    int // Drain calls: they see everything, so sweeps do not rest
 	rounds    uint
 
 	db         recovery
@@ -168,6 +170,8 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 			err = e
 		}
 	}()
+	r.drain(1)
+	defer r.drain(-1)
 	for {
 		res, err := r.round(ctx, &idleKinds{})
 		if err != nil {
@@ -187,6 +191,13 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: %s", ErrStopped, strings.Join(topics, ", "))
 	}
 	return nil
+}
+
+// drain counts calls of Drain.
+func (r *relay) drain(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drains += n
 }
 
 // acquire returns the running relay, or starts one.

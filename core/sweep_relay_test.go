@@ -1,0 +1,81 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// Thousands of blocked keys are not looked at again and again: neither while nothing happens, nor for each event of another key.
+func TestBlockedKeysAreLeftAlone(t *testing.T) {
+	const keys = 5500 // six pages
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{ColdEvents: 20_000, ClaimBatch: 5000})
+		producer := join(t, w.repo, w.pub, core.Config{})
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Topic == "bad" {
+				return core.Permanent(errors.New("no"))
+			}
+			return nil
+		})
+		for i := range keys {
+			producer.publish(core.Event{Type: "bad", Key: fmt.Sprint(i)}, core.Event{Type: "bad", Key: fmt.Sprint(i)})
+		}
+		w.run()
+		time.Sleep(2 * time.Minute)
+		if got := w.statuses(); got[outboxtest.StatusDead] != keys || got[outboxtest.StatusNew] != keys {
+			t.Fatalf("rows by status: %v", got)
+		}
+
+		before := w.faulty.Calls(outboxtest.MethodClaimHeads)
+		time.Sleep(time.Minute)
+		idle := w.faulty.Calls(outboxtest.MethodClaimHeads) - before
+		if idle > 150 { // twelve polls of six pages, and some
+			t.Errorf("%d head scans in an idle minute", idle)
+		}
+
+		before = w.faulty.Calls(outboxtest.MethodClaimHeads)
+		for i := range 600 { // committed where nobody publishes: found by the poller alone, some of them in keys
+			producer.publish(core.Event{Type: "good", Key: fmt.Sprint(i % 3)}, core.Event{Type: "good"})
+			w.publish(core.Event{Type: "good", Key: fmt.Sprint("own", i%3)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		if got := w.statuses()[outboxtest.StatusDone]; got != 1800 {
+			t.Errorf("%d events are done, want 1800", got)
+		}
+		if busy := w.faulty.Calls(outboxtest.MethodClaimHeads) - before; busy > 1200 {
+			t.Errorf("%d head scans while 600 events came for other keys", busy)
+		}
+		inOrder(t, w.pub.Accepted())
+
+		// Nothing is forgotten: what a person redrives leaves.
+		w.pub.FailFor(nil)
+		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := make([]core.RowID, len(dead))
+		for i, d := range dead {
+			ids[i] = d.ID
+		}
+		if n, err := w.ob.Redrive(t.Context(), core.AdminRequest{IDs: ids, Actor: "me", Reason: "mended"}); n != len(ids) || err != nil {
+			t.Fatal(n, err)
+		}
+		time.Sleep(30 * time.Second)
+		if got := w.statuses()[outboxtest.StatusDone]; got != 1800+2*len(ids) {
+			t.Errorf("%d events are done after %d were redriven, want %d", got, len(ids), 1800+2*len(ids))
+		}
+		if err := w.ob.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -113,6 +113,25 @@ func ExamplePublish() {
 	}
 }
 
+// A function that runs only after the real commit, from wherever the transaction is at hand.
+func ExampleAfterCommit() {
+	var wake chan struct{} // of a worker that looks for open orders
+	err := db.Transaction(func(tx *gorm.DB) error {
+		if err := tx.Create(&Order{Status: "open"}).Error; err != nil {
+			return err
+		}
+		return gormoutbox.AfterCommit(tx, func() {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		})
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
 // TxOf hands GORM's transaction to what knows nothing of GORM.
 func ExampleTxOf() {
 	var ob *core.Outbox // made with core.New

@@ -39,6 +39,21 @@ func (o *Outbox) Publish(tx *gorm.DB, events ...core.Event) error {
 	return o.publish(contextOf(tx), ctx, events)
 }
 
+// AfterCommit runs fn after the commit of tx, and never when it, or the savepoint around this call, is rolled back or nobody knows; see
+// core.AfterCommit for what fn may do. tx may be that of a model's own hook. Outside a transaction the error is
+// ErrNoTransaction, in one whose commit cannot be heard ErrUntracked; then fn never runs. It works without the plugin too where
+// the pool was opened with sqloutbox.Connector.
+func AfterCommit(tx *gorm.DB, fn func()) error {
+	if tx != nil && tx.Error != nil {
+		return tx.Error
+	}
+	t, err := TxOf(tx)
+	if err != nil {
+		return err
+	}
+	return core.AfterCommit(t, fn)
+}
+
 func (o *Outbox) publish(ctx context.Context, tx core.Tx, events []core.Event) error {
 	ob, err := o.installed()
 	if err != nil {

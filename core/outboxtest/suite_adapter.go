@@ -76,6 +76,7 @@ type adapterCase struct {
 //   - Trouble: contexts that end, statements that fail, duplicates, lost connections
 //   - Deadlock: the victim, with its error returned and ignored
 //   - End: what the application's own rows are worth after an error that it swallows
+//   - AfterCommit: functions that run after the commit, and never else
 //   - Relay: what leaves, when, and how often
 //   - Random: programs of savepoints; what is reported is compared with the table, and what is published too
 func TestAdapter(t *testing.T, h AdapterHarness) {
@@ -90,6 +91,7 @@ func TestAdapter(t *testing.T, h AdapterHarness) {
 		{"Trouble", adapterTroubleCases()},
 		{"Deadlock", adapterDeadlockCases()},
 		{"End", adapterEndCases()},
+		{"AfterCommit", adapterAfterCommitCases()},
 		{"Relay", adapterRelayCases()},
 		{"Random", adapterRandomCases()},
 	} {

@@ -1,0 +1,76 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// trackedTx is a transaction of a Tracker alone.
+type trackedTx struct {
+	*core.Tracker
+	untracked bool
+}
+
+func (t trackedTx) Exec(context.Context, string, ...any) (int64, error) { return 0, nil }
+func (t trackedTx) Query(context.Context, string, ...any) (core.Rows, error) {
+	return nil, errors.ErrUnsupported
+}
+func (t trackedTx) Dialect() core.Dialect { return core.Postgres }
+func (t trackedTx) Tracked() bool         { return !t.untracked }
+
+// Adapters are asked for the rest by their suite.
+func TestAfterCommitRefuses(t *testing.T) {
+	aborted := core.NewTracker(core.MySQL)
+	aborted.Abort(errors.New("deadlock"))
+	over := core.NewTracker(core.Postgres)
+	over.RolledBack()
+	for name, tc := range map[string]struct {
+		tx   core.Tx
+		want error
+	}{
+		"nil":       {nil, core.ErrNoTransaction},
+		"untracked": {trackedTx{core.NewTracker(core.Postgres), true}, core.ErrUntracked},
+		"aborted":   {trackedTx{Tracker: aborted}, core.ErrTxAborted},
+		"over":      {trackedTx{Tracker: over}, core.ErrNoTransaction},
+	} {
+		if err := core.AfterCommit(tc.tx, func() { t.Errorf("%s: it ran", name) }); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+}
+
+func TestAfterCommitLogsPanics(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	tx := trackedTx{Tracker: core.NewTracker(core.Postgres)}
+	if err := core.AfterCommit(tx, func() { panic("oh no") }); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if s := log.String(); !strings.Contains(s, "oh no") || !strings.Contains(s, "aftercommit_test.go") {
+		t.Errorf("logged %q", s)
+	}
+}
+
+// What may be lost need not be an event.
+func ExampleAfterCommit() {
+	var transactor core.Transactor // that of your adapter
+	cache := map[string]string{}
+	placeOrder := func(ctx context.Context) error {
+		return transactor.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+			// store the order
+			return core.AfterCommit(tx, func() { delete(cache, "open orders") })
+		})
+	}
+	_ = placeOrder
+}

@@ -140,9 +140,12 @@ func TestMissingTable(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	for _, err := range []error{
 		driver.ErrBadConn, sql.ErrConnDone, errors.New("invalid connection"), fmt.Errorf("commit: %w", errors.New("conn closed")),
-		&pgx{"08006"}, &pgx{"57P01"}, &pgx{"57P03"}, &pgx{"53300"}, &pgx{"53100"}, &pgx{"25006"}, &pgx{"28P01"}, pgdriver{"57P02"},
+		&pgx{"08006"}, &pgx{"57P01"}, &pgx{"57P03"}, &pgx{"53300"}, &pgx{"53100"}, &pgx{"25006"}, &pgx{"28P01"},
+		pgdriver{"57P02"},
 		&mysql{Number: 1040}, &mysql{Number: 1053}, &mysql{Number: 1290}, fmt.Errorf("x: %w", &mysql{Number: 1927}),
-		&modernc{10}, &modernc{13}, mattn{14, 0}, &modernc{522},
+		&modernc{10}, &modernc{13},
+		mattn{14, 0},
+		&modernc{522},
 	} {
 		if !sqlerr.Unavailable(err) {
 			t.Errorf("%T %v is not unavailable", err, err)

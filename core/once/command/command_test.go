@@ -165,7 +165,7 @@ func TestCommandStalePolicy(t *testing.T) {
 			if _, err := store.Acquire(t.Context(), once.Request{Key: key, Owner: "died", Lease: time.Minute, TTL: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
-			c := newCommands(t, once.Config{Store: store, RefuseStale: refuse})
+			c := newCommands(t, once.Config{Store: store, RefuseStale: refuse, Wait: -1})
 			fn := func(context.Context) (int, error) { return 7, nil }
 			if _, _, err := command.Run(t.Context(), c, create, fn); !errors.Is(err, once.ErrInProgress) {
 				t.Errorf("held: %v", err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,8 +71,13 @@ func TestFlappingDestination(t *testing.T) {
 // when the destination has acknowledged another one, its attempts are over soon.
 func TestRefusedAloneAtSilentDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var probes []core.ProbeInfo
-		w := newWorld(t, core.Config{Observer: &core.Observer{ProbeFailed: func(i core.ProbeInfo) { probes = append(probes, i) }}})
+		w := newWorld(t, core.Config{Observer: &core.Observer{ProbeFailed: func(i core.ProbeInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			probes = append(probes, i)
+		}}})
 		w.pub.FailFor(func(d core.Delivery) error {
 			if d.Key == "poison" {
 				return errService
@@ -84,12 +90,14 @@ func TestRefusedAloneAtSilentDestination(t *testing.T) {
 		if n := w.statuses()[outboxtest.StatusDead]; n != 0 {
 			t.Fatal("dead, although its destination has acknowledged nothing")
 		}
+		mu.Lock()
 		if len(probes) < 1200 || len(probes) > 2300 {
 			t.Errorf("%d failed probes in an hour, want one each 2 s", len(probes))
 		}
 		if p := probes[len(probes)-1]; p.EventID != poison || p.Topic != "a" || p.Failures != len(probes) || p.Stopped < 59*time.Minute || !errors.Is(p.Err, errService) {
 			t.Errorf("the last failed probe: %+v", p)
 		}
+		mu.Unlock()
 
 		w.publish(core.Event{Type: "a", Key: "fine"})
 		time.Sleep(5 * time.Second)
@@ -189,9 +197,12 @@ func TestMarkedRefusalNeedsNoWitness(t *testing.T) {
 // Events that are refused again and again do not hold up those that are not.
 func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var stopped time.Duration
 		var since time.Time
 		w := newWorld(t, core.Config{Observer: &core.Observer{BreakerChanged: func(_ string, open bool, _ error) {
+			mu.Lock()
+			defer mu.Unlock()
 			if open {
 				since = time.Now()
 			} else {
@@ -216,14 +227,18 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 			t.Errorf("%d of 200 events that nobody refuses were published in 100 s", n)
 		}
 		// From here on, while others are acknowledged, the old refusals stop nothing.
+		mu.Lock()
 		stopped, since = 0, time.Now()
+		mu.Unlock()
 		for range 600 {
 			w.publish(core.Event{Type: "a"})
 			time.Sleep(time.Second)
 		}
+		mu.Lock()
 		if stopped > 5*time.Second {
 			t.Errorf("stopped for %s of 10 min although an event was acknowledged each second", stopped)
 		}
+		mu.Unlock()
 		time.Sleep(10 * time.Second)
 		if got := w.statuses(); got[outboxtest.StatusDead] != 60 || got[outboxtest.StatusDone] != 800 {
 			t.Errorf("rows by status: %v, want 60 dead and 800 done", got)

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,8 +80,11 @@ func TestCrashLoopAccusesNobody(t *testing.T) {
 // Suspects at a destination that does not answer stop nobody else.
 func TestSuspectsStopNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var slowest time.Duration
 		w := newWorld(t, core.Config{Observer: &core.Observer{Published: func(i core.PublishInfo) {
+			mu.Lock()
+			defer mu.Unlock()
 			if i.Topic == "fine" {
 				slowest = max(slowest, i.Lag)
 			}
@@ -98,9 +102,11 @@ func TestSuspectsStopNobodyElse(t *testing.T) {
 		if n := len(w.pub.Accepted()); n != 600 {
 			t.Errorf("%d of 600 events of a healthy destination were published", n)
 		}
+		mu.Lock()
 		if slowest > 50*time.Millisecond {
 			t.Errorf("one of them took %s", slowest)
 		}
+		mu.Unlock()
 		w.pub.HangFor(nil)
 		time.Sleep(time.Minute)
 		w.atRest(620)

@@ -242,7 +242,7 @@ func TestEntWithoutExecQuery(t *testing.T) {
 	})
 }
 
-// RunInTx does not commit what the database may have rolled back behind the function.
+// An error that the function ignores: RunInTx commits only what the database still has. PostgreSQL has aborted it.
 func TestEntTransactorAborted(t *testing.T) {
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		err := entoutbox.Transactor(e.Tx).RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
@@ -253,13 +253,15 @@ func TestEntTransactorAborted(t *testing.T) {
 			_, _ = ent.ExecContext(ctx, "SELECT * FROM there_is_no_such_table")
 			return nil
 		})
-		if err == nil {
-			t.Fatal("committed")
+		if e.db.Dialect == core.Postgres {
+			if err == nil {
+				t.Fatal("committed")
+			}
+			e.wantRows(t)
+		} else {
+			noError(t, err)
+			e.wantRows(t, "x -")
 		}
-		if e.db.Dialect != core.Postgres { // which refuses COMMIT itself
-			wantError(t, err, entoutbox.ErrTxAborted)
-		}
-		e.wantRows(t)
 		for _, nothing := range []func() error{
 			func() error { return entoutbox.Transactor[*entclient.Tx](nil).RunInTx(t.Context(), nil) },
 			func() error { return entoutbox.Transactor(e.Tx).RunInTx(t.Context(), nil) },
@@ -272,7 +274,7 @@ func TestEntTransactorAborted(t *testing.T) {
 	})
 }
 
-// An error that comes while rows are read may have rolled the transaction back.
+// After an error that comes while rows are read the database is asked whether it still has the transaction.
 func TestEntErrorsWhileReading(t *testing.T) {
 	e := openEnt(t, testdb.SQLite(t))
 	e.run(t)
@@ -289,7 +291,7 @@ func TestEntErrorsWhileReading(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	wantError(t, e.ob.Publish(t.Context(), tx, ev("late")), entoutbox.ErrTxAborted)
+	noError(t, e.ob.Publish(t.Context(), tx, ev("late"))) // this error rolls nothing back
 	noError(t, tx.Rollback())
 	e.wantRows(t)
 	e.wantHot(t)

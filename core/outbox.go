@@ -9,6 +9,7 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type Outbox struct {
 	obs    Observer
 	topics map[string]bool // that the publisher serves; nil: all
 	known  map[string]bool // that the publisher serves or Routes name; nil: all
+	served []string        // topics of ServedTopicPrefix that the publisher names beside all others
 
 	relay    atomic.Pointer[relay] // nil: this process does not relay now
 	mu       sync.Mutex            // guards users and running, and changes of relay
@@ -46,6 +48,13 @@ func New(cfg Config) (*Outbox, error) {
 	rand.Read(incarnation[:])
 	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
 	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), random: mathrand.Float64}
+	if n, ok := cfg.Publisher.(TopicNamer); ok {
+		for _, t := range n.NamedTopics() {
+			if strings.HasPrefix(t, ServedTopicPrefix) {
+				o.served = append(o.served, t)
+			}
+		}
+	}
 	if l, ok := cfg.Publisher.(TopicLister); ok {
 		if topics := l.Topics(); topics != nil {
 			o.topics, o.known = map[string]bool{}, map[string]bool{}
@@ -239,4 +248,9 @@ func (o *Outbox) foreignTopics() []string {
 }
 
 // relays reports whether the publisher of this process serves topic.
-func (o *Outbox) relays(topic string) bool { return o.topics == nil || o.topics[topic] }
+func (o *Outbox) relays(topic string) bool {
+	if o.topics == nil {
+		return ClaimRequest{Served: o.served}.Wants(topic)
+	}
+	return o.topics[topic]
+}

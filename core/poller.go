@@ -299,7 +299,7 @@ func (r *relay) claimRequest() (req ClaimRequest, ok bool) {
 	req = ClaimRequest{
 		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
 		MaxBytes: max(r.cfg.ColdBytes-r.coldBytes, 1), Run: r.cfg.LaneRun, Lanes: headLanes,
-		SkipDead: r.cfg.DeadPolicy == SkipDead,
+		SkipDead: r.cfg.DeadPolicy == SkipDead, Served: r.o.served,
 	}
 	for t := range r.o.topics {
 		if d := r.dests[t]; d == nil || !d.open {

@@ -36,9 +36,15 @@ type SizeChecker interface {
 }
 
 // TopicLister is implemented by publishers that serve only certain topics, like Router. A relay claims only these.
-// A nil slice means every topic. The answer must not change once the publisher is in use.
+// A nil slice means every topic but those of ServedTopicPrefix. The answer must not change once the publisher is in use.
 type TopicLister interface {
 	Topics() []string
+}
+
+// TopicNamer is implemented by publishers that serve every topic and name some of them, like a Router with HandleOther. What it names is
+// claimed also if it has ServedTopicPrefix. The answer must not change once the publisher is in use.
+type TopicNamer interface {
+	NamedTopics() []string
 }
 
 // PublisherFunc makes a Publisher of a function: the way to handle events in the same process.

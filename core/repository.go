@@ -2,6 +2,8 @@ package core
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -120,13 +122,30 @@ type ClaimRequest struct {
 	MaxBytes int64         // payload bytes; at least one row is returned however large
 	Run      int           // rows of one lane
 	Lanes    int           // lanes a head scan looks at
-	Only     []string      // topics; nil: all
+	Only     []string      // topics; nil: all but those of ServedTopicPrefix that Served does not name
+	Served   []string      // topics of ServedTopicPrefix that are wanted beside the others when Only is nil
 	Except   []string      // topics that are stopped
 	SkipDead bool          // a dead row does not block its lane
 }
 
 // Suspicious is how many lost claims make a row one that may end the process that publishes it.
 const Suspicious = 3
+
+// ServedTopicPrefix starts the topics that are served in a process and mean nothing to a broker: those of the effects of package command.
+// A relay takes events of such a topic only when its publisher names it: a relay with a plain bridge leaves them to the process that
+// executes them.
+const ServedTopicPrefix = "effect."
+
+// Wants reports whether the request asks for rows of the topic.
+func (r ClaimRequest) Wants(topic string) bool {
+	switch {
+	case slices.Contains(r.Except, topic):
+		return false
+	case r.Only != nil:
+		return slices.Contains(r.Only, topic)
+	}
+	return !strings.HasPrefix(topic, ServedTopicPrefix) || slices.Contains(r.Served, topic)
+}
 
 // Claimed is a row that was leased to the caller.
 type Claimed struct {

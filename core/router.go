@@ -37,7 +37,8 @@ func (r *Router) HandleFunc(topic string, fn func(ctx context.Context, d Deliver
 	r.Handle(topic, PublisherFunc(fn))
 }
 
-// HandleOther sends the events of all other topics to p. Without it, a relay leaves them to other processes.
+// HandleOther sends the events of all other topics to p, but for those of ServedTopicPrefix, which are left to the process that names
+// them. Without it, a relay leaves all others to other processes.
 func (r *Router) HandleOther(p Publisher) { r.fallback = p }
 
 // Topics implements TopicLister.
@@ -45,6 +46,11 @@ func (r *Router) Topics() []string {
 	if r.fallback != nil {
 		return nil
 	}
+	return r.NamedTopics()
+}
+
+// NamedTopics implements TopicNamer: the topics given to Handle, sorted.
+func (r *Router) NamedTopics() []string {
 	topics := make([]string, 0, len(r.topics))
 	for t := range r.topics {
 		topics = append(topics, t)

@@ -207,7 +207,7 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 
 // serves reports whether the request wants rows of the topic.
 func serves(req core.ClaimRequest, topic string) bool {
-	return (req.Only == nil || slices.Contains(req.Only, topic)) && !slices.Contains(req.Except, topic)
+	return req.Wants(topic)
 }
 
 // head returns the index of the first row of a lane that is not passed over.

@@ -17,6 +17,7 @@ func claimUnorderedCases() []repositoryCase {
 		{"up to the limit", claimLimit},
 		{"up to the bytes, but at least one", claimBytes},
 		{"only certain topics", claimTopics},
+		{"topics that a process serves are for those who name them", claimServed},
 		{"a topic is a value, whatever it contains", claimHostileTopics},
 		{"many topics, most of them stopped", claimManyTopics},
 		{"what small topics leave goes to the others", claimUnequalTopics},
@@ -118,6 +119,37 @@ func claimManyTopics(f *fixture) {
 	}
 	f.commit(rows...)
 	f.wantSet(f.claim(req), rows[25], rows[75], rows[125])
+}
+
+// A relay with a plain bridge asks for all topics: what is served in another process must not come to it.
+func claimServed(f *fixture) {
+	mail, hook := core.ServedTopicPrefix+"mail", core.ServedTopicPrefix+"webhook"
+	plain, ordered := newRow("orders", ""), newRow("orders", "k")
+	near := newRow("effect", "") // only its name is like theirs
+	m, h, lane := newRow(mail, ""), newRow(hook, ""), newRow(mail, "k")
+	f.commit(plain, ordered, near, m, h, lane)
+	probe := func(only, except, served []string, want ...core.NewRow) {
+		f.Helper()
+		req := request(nodeA)
+		req.Only, req.Except, req.Served = only, except, served
+		got := f.claimAny(req)
+		f.wantSet(got, want...)
+		f.must(f.release(nodeA, refsOf(got)...) == len(got), "not released")
+	}
+	probe(nil, nil, nil, plain, ordered, near)
+	probe(nil, []string{"orders"}, nil, near)
+	probe(nil, nil, []string{mail}, plain, ordered, near, m, lane)
+	probe(nil, []string{mail}, []string{mail, hook}, plain, ordered, near, h)
+	probe([]string{mail}, nil, nil, m, lane)
+	probe([]string{hook, "orders"}, []string{"orders"}, nil, h)
+	req := request(nodeA)
+	f.must(len(f.lane(req, lane.Lane)) == 0, "claimed a lane of a topic that was not named")
+	req.Served = []string{mail}
+	f.wantIDs(f.lane(req, lane.Lane), lane)
+	f.done(false, plain.ID, ordered.ID, near.ID, lane.ID)
+	_, due, err := f.Repository.NextDue(f.Context(), request(nodeA))
+	f.check(err)
+	f.must(!due, "a row of a topic that was not named is said to be due")
 }
 
 func claimOldestFirst(f *fixture) {

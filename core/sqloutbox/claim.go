@@ -16,11 +16,12 @@ import (
 // only is set.
 type filter struct {
 	only, except []string
+	served       []string // of core.ServedTopicPrefix; the others of it are not wanted when only is nil
 }
 
 func newFilter(req core.ClaimRequest) filter {
 	if req.Only == nil {
-		return filter{except: req.Except}
+		return filter{except: req.Except, served: req.Served}
 	}
 	only := make([]string, 0, len(req.Only))
 	for _, t := range req.Only {
@@ -29,6 +30,11 @@ func newFilter(req core.ClaimRequest) filter {
 		}
 	}
 	return filter{only: only}
+}
+
+// wants reports whether rows of the topic are wanted.
+func (f filter) wants(topic string) bool {
+	return core.ClaimRequest{Only: f.only, Except: f.except, Served: f.served}.Wants(topic)
 }
 
 // nothing reports whether no topic is wanted.

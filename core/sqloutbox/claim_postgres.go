@@ -29,6 +29,9 @@ RETURNING ` + eventColumns + claimColumns
 const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ` +
 	`''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint`
 
+// postgresServed leaves out the topics that are served in some process, unless they are named: by $6, or by $14.
+const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix + `%' OR e.topic = ANY ($14::text[]))`
+
 // postgresTopics lists the wanted topics: those of $6, or all that have open rows, found by jumping from one to the next, without
 // those of $7.
 const postgresTopics = `WITH RECURSIVE all_topics AS (
@@ -37,18 +40,18 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
   SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
 ), topics AS MATERIALIZED (
-  SELECT topic FROM all_topics WHERE topic <> ALL ($7::text[])
+  SELECT e.topic FROM all_topics e WHERE e.topic <> ALL ($7::text[])` + postgresServed + `
   UNION ALL SELECT unnest($6::text[]) COLLATE "C"
 )`
 
 // postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more. The rows are locked in the order of the index, so that claims at the same time share
 // the table instead of wanting the same rows. They are returned oldest due first, topics in turns: what is tried again comes
 // after what waits longer, whatever its id.
-const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
+var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
   FROM topics t CROSS JOIN LATERAL (
     SELECT e.id, e.available_at, octet_length(e.payload) AS size FROM {event} e
-    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND ` + postgresDue + ` AND ` + postgresFree + `
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND `+postgresDue+` AND `+postgresFree+`
     ORDER BY e.available_at, e.id
     LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
     FOR UPDATE SKIP LOCKED) c
@@ -56,8 +59,8 @@ const postgresClaimUnordered = postgresTopics + `, cand AS MATERIALIZED (
   SELECT id, n FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
-), taken AS (` + postgresTake + `)
-SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`
+), taken AS (`+postgresTake+`)
+SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`, 1, 2, 3, 4, 5, 6, 7, 8, 14)
 
 // postgresShort is how long runs at least are while there are more lanes than the limit allows whole runs: a claim then takes rows of
 // some 64 lanes, which are as many as are published at once, and looks up fewer lanes than one row of each of 500 would need.
@@ -118,7 +121,7 @@ const postgresHeads = `SELECT e.lane, d.dead FROM lanes e
     WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
     ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE ` + postgresDue + ` AND ` + postgresFree + `
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)`
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed + ` AND (d.dead IS NULL OR d.dead > e.key_seq)`
 
 var postgresClaimHeads = `WITH RECURSIVE ` + postgresClaimLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` + postgresRun + `, taken AS (` + postgresTake + `)
 SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, CASE
@@ -133,7 +136,7 @@ var postgresClaimLane = renumber(`WITH lanes AS (
   SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
   ORDER BY e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
-`+postgresTake+`, NULL::bytea, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13)
+`+postgresTake+`, NULL::bytea, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14)
 
 // postgresNextDue: the least time at which a row that is open now may be claimed, in microseconds from now.
 var postgresNextDue = renumber(postgresTopics+`, unordered AS (
@@ -147,10 +150,10 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
   LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM {event} x
     WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
     ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
-  WHERE ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])
+  WHERE ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])`+postgresServed+`
     AND (d.dead IS NULL OR d.dead > e.key_seq)
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o`,
-	4, 6, 7, 9, 10, 11, 12, 13)
+	4, 6, 7, 9, 10, 11, 12, 13, 14)
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
@@ -169,20 +172,20 @@ func renumber(text string, used ...int) string {
 func (r *Repository) claimTopicsPostgres(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 ) (rows []core.Claimed, topics int, err error) {
 	rows, _, topics, err = r.claimPostgres(ctx, "claim_unordered", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
-		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize)
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize, textArray(f.served))
 	return rows, topics, err
 }
 
 func (r *Repository) claimHeadsPostgres(ctx context.Context, req core.ClaimRequest, f filter, after core.Lane) ([]core.Claimed, core.Lane, error) {
 	rows, next, _, err := r.claimPostgres(ctx, "claim_heads", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Lanes), f.onlyPrefixes(),
-		textArray(prefixes(f.except)), req.SkipDead)
+		textArray(prefixes(f.except)), req.SkipDead, textArray(f.served))
 	return rows, next, err
 }
 
 func (r *Repository) claimLanePostgres(ctx context.Context, req core.ClaimRequest, f filter, lane core.Lane) ([]core.Claimed, error) {
 	rows, _, _, err := r.claimPostgres(ctx, "claim_lane", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
-		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead)
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead, textArray(f.served))
 	return rows, err
 }
 
@@ -221,7 +224,7 @@ func (r *Repository) nextDuePostgres(ctx context.Context, q querier, req core.Cl
 	var zero core.Lane
 	err := queryRow(ctx, q, r.sql.text("next_due"), []any{
 		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
-		int64(max(req.Lanes, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead,
+		int64(max(req.Lanes, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
 	}, &us)
 	if err != nil || us == nil {
 		return 0, false, err

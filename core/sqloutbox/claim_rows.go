@@ -54,7 +54,7 @@ func (r *Repository) topics(ctx context.Context, q querier, f filter) ([]string,
 		if err != nil || !found {
 			return all, err
 		}
-		if !slices.Contains(f.except, last) {
+		if f.wants(last) {
 			all = append(all, last)
 		}
 	}
@@ -224,7 +224,7 @@ func (r *Repository) headsOf(ctx context.Context, q querier, req core.ClaimReque
 			}
 			c := byID[core.RowID(id)]
 			h.id, h.lane, h.keySeq = c.id, c.lane, c.keySeq
-			if h.keySeq < h.dead && !slices.Contains(f.except, h.topic) && (f.only == nil || slices.Contains(f.only, h.topic)) {
+			if h.keySeq < h.dead && f.wants(h.topic) {
 				heads = append(heads, h)
 			}
 			return nil

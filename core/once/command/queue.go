@@ -27,7 +27,7 @@ type Outbox interface {
 	Publish(ctx context.Context, tx core.Tx, events ...core.Event) (ids []string, err error)
 }
 
-const topicPrefix = "effect."
+const topicPrefix = core.ServedTopicPrefix
 
 // Topic is the topic of the outbox events of a channel: "effect." and the channel. Outbox and Router of a process that relays must know it;
 // Worker.AddTo sees to that.

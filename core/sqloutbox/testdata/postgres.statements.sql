@@ -56,7 +56,7 @@ WITH RECURSIVE lanes AS (
     WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
     ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)), cand AS MATERIALIZED (
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($14::text[])) AND (d.dead IS NULL OR d.dead > e.key_seq)), cand AS MATERIALIZED (
   SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane, dead FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
     SELECT e.id, e.key_seq, octet_length(e.payload) AS size,
@@ -95,7 +95,7 @@ WITH lanes AS (
     WHERE NOT $10::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
     ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND (d.dead IS NULL OR d.dead > e.key_seq)), cand AS MATERIALIZED (
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($11::text[])) AND (d.dead IS NULL OR d.dead > e.key_seq)), cand AS MATERIALIZED (
   SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane, dead FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
     SELECT e.id, e.key_seq, octet_length(e.payload) AS size,
@@ -127,7 +127,7 @@ WITH RECURSIVE all_topics AS (
   SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
 ), topics AS MATERIALIZED (
-  SELECT topic FROM all_topics WHERE topic <> ALL ($7::text[])
+  SELECT e.topic FROM all_topics e WHERE e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
   UNION ALL SELECT unnest($6::text[]) COLLATE "C"
 ), cand AS MATERIALIZED (
   SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
@@ -242,7 +242,7 @@ WITH RECURSIVE all_topics AS (
   SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
 ), topics AS MATERIALIZED (
-  SELECT topic FROM all_topics WHERE topic <> ALL ($3::text[])
+  SELECT e.topic FROM all_topics e WHERE e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
   UNION ALL SELECT unnest($2::text[]) COLLATE "C"
 ), unordered AS (
   SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
@@ -270,7 +270,7 @@ WITH RECURSIVE all_topics AS (
   LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM "app"."outbox_event" x
     WHERE NOT $8::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
     ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
-  WHERE ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[])
+  WHERE ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
     AND (d.dead IS NULL OR d.dead > e.key_seq)
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o
 

@@ -1,0 +1,89 @@
+package core_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// Effects are executed by the process that names their topic, whoever else relays the same table, wherever they were published, and
+// also when they have to be tried again.
+func TestServedTopicsAreLeftToThoseWhoNameThem(t *testing.T) {
+	for name, serving := range map[string]func(r *core.Router, other core.Publisher){
+		"a router alone":             func(*core.Router, core.Publisher) {},
+		"a router with other topics": (*core.Router).HandleOther,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const mails = 40
+				const topic = core.ServedTopicPrefix + "mail"
+				ctx, stop := context.WithCancel(context.Background())
+				var mu sync.Mutex
+				sent, bridged, failed := map[string]int{}, []string{}, false
+				bridge := core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+					mu.Lock()
+					defer mu.Unlock()
+					bridged = append(bridged, d.Topic)
+					return nil
+				})
+				router := core.NewRouter()
+				router.HandleFunc(topic, func(_ context.Context, d core.Delivery) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if len(sent) == 3 && !failed { // one error of the mail server
+						failed = true
+						return core.Unavailable(context.DeadlineExceeded)
+					}
+					sent[d.ID]++
+					return nil
+				})
+				serving(router, bridge)
+				repo := outboxtest.NewRepository()
+				var relays sync.WaitGroup
+				var plain *core.Outbox
+				for _, p := range []core.Publisher{bridge, router} {
+					ob, err := core.New(core.Config{Repository: repo, Publisher: p})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if plain == nil {
+						plain = ob
+					}
+					relays.Go(func() {
+						if err := ob.Run(ctx); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				synctest.Wait()
+				for range mails {
+					err := repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+						_, err := plain.Publish(ctx, tx, core.Event{Type: "t", Topic: topic, Unordered: true}, core.Event{Type: "order.placed"})
+						return err
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(5 * time.Minute) // of the bubble
+				stop()
+				relays.Wait()
+				if len(sent) != mails {
+					t.Errorf("%d of %d mails were sent", len(sent), mails)
+				}
+				if slices.Contains(bridged, topic) {
+					t.Error("a bridge got an effect")
+				}
+				if len(bridged) != mails {
+					t.Errorf("the bridge got %d of %d other events", len(bridged), mails)
+				}
+			})
+		})
+	}
+}

@@ -27,7 +27,7 @@ func (busBook) TableName() string { return "bus_books" }
 var busOf sync.Map // gorm.Plugin -> *cqrs.EventBus
 
 func (b *busBook) AfterCreate(tx *gorm.DB) error {
-	for _, plugin := range tx.Config.Plugins {
+	for _, plugin := range tx.Plugins {
 		if bus, ok := busOf.Load(plugin); ok {
 			return bus.(*cqrs.EventBus).Publish(tx.Statement.Context, busEvent{b.Title})
 		}

@@ -4,6 +4,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,9 +36,7 @@ func TestInboxMiddleware(t *testing.T) {
 			return inboxSQL(db.Open(t), db.Dialect)
 		},
 	}
-	for name, open := range inboxORMs {
-		orms[name] = open
-	}
+	maps.Copy(orms, inboxORMs)
 	for name, open := range orms {
 		t.Run(name, func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {

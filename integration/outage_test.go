@@ -203,7 +203,7 @@ func TestDatabaseIsBack(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				defer tx.Rollback() //nolint:errcheck // after a commit
+				defer tx.Rollback() // does nothing after Commit
 				if _, err := producer.Publish(t.Context(), tx, core.Event{Type: "t"}); err != nil {
 					return err
 				}

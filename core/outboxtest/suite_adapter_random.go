@@ -36,10 +36,11 @@ func adapterRandomTexts(a *adapterFixture) {
 	ran, harmless := 0, 0
 	for n := range cmp.Or(a.Programs, 300) {
 		rng := rand.New(rand.NewPCG(seed, uint64(n)))
-		text := []string{"", "SELECT 1", "SELECT 1;", "SELECT '", "/*", "--"}[rng.IntN(6)]
+		parts := []string{[]string{"", "SELECT 1", "SELECT 1;", "SELECT '", "/*", "--"}[rng.IntN(6)]}
 		for range 1 + rng.IntN(7) {
-			text += tokens[rng.IntN(len(tokens))] + []string{"", " "}[rng.IntN(2)]
+			parts = append(parts, tokens[rng.IntN(len(tokens))], []string{"", " "}[rng.IntN(2)])
 		}
+		text := strings.Join(parts, "")
 		var before string
 		after, published := newEvent(), false
 		var failed error

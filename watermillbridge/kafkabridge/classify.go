@@ -40,7 +40,8 @@ func markKafka(err error, k sarama.KError) error {
 		return core.Permanent(err)
 
 	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch,
-		sarama.ErrReplicaNotAvailable, sarama.ErrKafkaStorageError:
+		sarama.ErrReplicaNotAvailable, sarama.ErrKafkaStorageError, sarama.ErrLogDirNotFound, sarama.ErrListenerNotFound,
+		sarama.ErrPreferredLeaderNotAvailable, sarama.ErrEligibleLeadersNotAvailable:
 		return core.UnavailableForKey(err) // one partition
 
 	case sarama.ErrOutOfOrderSequenceNumber, sarama.ErrUnknownProducerID, sarama.ErrInvalidProducerEpoch, sarama.ErrInvalidProducerIDMapping:
@@ -50,11 +51,15 @@ func markKafka(err error, k sarama.KError) error {
 
 	case sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
 		sarama.ErrRequestTimedOut, sarama.ErrThrottlingQuotaExceeded, sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable,
-		sarama.ErrNotController, sarama.ErrUnsupportedVersion, sarama.ErrPolicyViolation:
+		sarama.ErrNotController, sarama.ErrStaleControllerEpochCode, sarama.ErrStaleBrokerEpoch, sarama.ErrUnsupportedVersion, sarama.ErrPolicyViolation,
+		// The brokers do not take what every event is sent with.
+		sarama.ErrInvalidRequiredAcks, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedCompressionType, sarama.ErrInvalidConfig:
 		return core.Unavailable(err)
 
 	case sarama.ErrTopicAuthorizationFailed, sarama.ErrClusterAuthorizationFailed, sarama.ErrSASLAuthenticationFailed,
-		sarama.ErrUnsupportedSASLMechanism, sarama.ErrIllegalSASLState, sarama.ErrSecurityDisabled:
+		sarama.ErrUnsupportedSASLMechanism, sarama.ErrIllegalSASLState, sarama.ErrSecurityDisabled,
+		sarama.ErrDelegationTokenExpired, sarama.ErrDelegationTokenNotFound, sarama.ErrDelegationTokenAuthorizationFailed,
+		sarama.ErrTransactionalIDAuthorizationFailed:
 		return core.Unavailable(fmt.Errorf("not allowed: %w", err))
 
 	case sarama.ErrUnknownTopicOrPartition:

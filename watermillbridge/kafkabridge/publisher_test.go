@@ -115,6 +115,11 @@ func TestErrorsOfTheBrokerAreClassified(t *testing.T) {
 		sarama.ErrTopicAuthorizationFailed:     core.ClassUnavailable,
 		sarama.ErrClusterAuthorizationFailed:   core.ClassUnavailable,
 		sarama.ErrUnknownTopicOrPartition:      core.ClassUnavailable,
+		sarama.ErrUnsupportedCompressionType:   core.ClassUnavailable,
+		sarama.ErrUnsupportedForMessageFormat:  core.ClassUnavailable,
+		sarama.ErrDelegationTokenExpired:       core.ClassUnavailable,
+		sarama.ErrLogDirNotFound:               core.ClassKeyUnavailable,
+		sarama.ErrListenerNotFound:             core.ClassKeyUnavailable,
 		sarama.ErrInvalidMessage:               core.ClassTransient, // CORRUPT_MESSAGE: Kafka says that it may be sent again
 		sarama.ErrUnknown:                      core.ClassTransient,
 	} {

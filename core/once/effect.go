@@ -160,6 +160,17 @@ type EffectQuery struct {
 	Limit           int          // default 100, at most 1000
 }
 
+// EffectBacklog says how the effects of one channel stand. Counts stop at the limit that was asked for.
+type EffectBacklog struct {
+	Channel string
+	Pending int64 // pending, failed or being executed; also those whose delay is not over
+	Parked  int64 // wait for a person
+	// OldestAge is how long the oldest of the pending ones has been due, by the clock of the store: since the end of its delay, or since it
+	// was enqueued when it has failed. Of more than Limit it looks at those that have been due for longest.
+	OldestAge time.Duration
+	Limit     int64 // a count that equals it may be larger in truth
+}
+
 // ErrNoEffect: there is no such effect. Was it deleted, or is it in another table?
 var ErrNoEffect = errors.New("once: no such effect")
 
@@ -184,6 +195,12 @@ type EffectStore interface {
 	Find(ctx context.Context, tenant, channel, key string) (EffectRecord, error)
 	// List returns effects by their age.
 	List(ctx context.Context, q EffectQuery) ([]EffectRecord, error)
+	// Overdue returns at most limit effects of the channel that have been due for longer than grace and are neither completed, parked nor held; of those
+	// that a holder lost, the lease ended longer than grace ago. Those that have been due for longest come first.
+	Overdue(ctx context.Context, channel string, grace time.Duration, limit int) ([]EffectRecord, error)
+	// Backlog says how each channel stands that has effects that are not completed, by the name of the channel. Every count stops at
+	// limit, the parked ones of all channels together; at most 1000 channels are looked at.
+	Backlog(ctx context.Context, limit int) ([]EffectBacklog, error)
 	// Cleanup deletes at most limit effects that were completed longer than keep ago. It returns how many.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 }

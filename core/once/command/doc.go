@@ -16,6 +16,9 @@
 //
 //	worker, err := command.NewWorker(command.WorkerConfig{Store: store.Commands(), Handlers: map[string]command.Handler{"webhook": post}})
 //	worker.AddTo(router) // the core.Router that the relay publishes to
+//	go worker.Run(ctx)   // executes effects that no event wakes up
+//
+// Alert on Queue.Backlog: how many effects of each channel are pending and parked, and for how long the oldest has been due.
 //
 // An effect is executed at least once, and once when nothing fails: a process that dies between the call and its record leaves a lease that
 // ends, and then the handler is called again with the same Effect.IdempotencyKey. Give that to the other side.

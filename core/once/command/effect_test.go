@@ -31,6 +31,7 @@ type memoryRow struct {
 	owner string
 	fence int64
 	until time.Time
+	due   time.Time
 }
 
 func newMemory() *memory { return &memory{rows: map[string]*memoryRow{}, calls: map[string]int{}} }
@@ -61,7 +62,7 @@ func (m *memory) EnqueueTx(_ context.Context, tx core.Tx, e once.Effect) (once.E
 			return r.EffectRecord, false, nil
 		}
 	}
-	m.rows[e.ID] = &memoryRow{EffectRecord: once.EffectRecord{Effect: e}}
+	m.rows[e.ID] = &memoryRow{EffectRecord: once.EffectRecord{Effect: e}, due: time.Now().Add(e.Delay)}
 	tx.OnOutcome(func(out core.Outcome) {
 		if out == core.RolledBack {
 			delete(m.rows, e.ID)
@@ -89,6 +90,7 @@ func (m *memory) Claim(_ context.Context, id, owner string, lease time.Duration)
 	}
 	r.Status, r.owner, r.until = once.EffectProcessing, owner, time.Now().Add(lease)
 	r.fence++
+	r.UpdatedAt = time.Now()
 	return once.EffectClaimed{EffectRecord: r.EffectRecord, Fresh: true, Fence: r.fence}, nil
 }
 
@@ -117,7 +119,7 @@ func (m *memory) Complete(_ context.Context, c once.EffectClaim, ref string) err
 
 func (m *memory) Fail(_ context.Context, c once.EffectClaim, f once.EffectFailure) error {
 	return m.end("fail", c, func(r *memoryRow) {
-		r.Status, r.ErrorCode, r.Error = once.EffectFailed, f.Code, f.Text
+		r.Status, r.ErrorCode, r.Error, r.due = once.EffectFailed, f.Code, f.Text, time.Now()
 		if f.Park {
 			r.Status = once.EffectParked
 		}
@@ -155,6 +157,32 @@ func (m *memory) List(_ context.Context, q once.EffectQuery) (list []once.Effect
 		}
 	}
 	return list, nil
+}
+
+func (m *memory) Overdue(_ context.Context, channel string, grace time.Duration, limit int) (list []once.EffectRecord, err error) {
+	leave, err := m.enter("overdue")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	over := func(t time.Time) bool { return time.Since(t) > grace }
+	for _, r := range m.rows {
+		open := r.Status == once.EffectPending || r.Status == once.EffectFailed || r.Status == once.EffectProcessing && over(r.until)
+		if r.Channel == channel && open && over(r.due) {
+			list = append(list, r.EffectRecord)
+		}
+	}
+	slices.SortFunc(list, func(a, b once.EffectRecord) int { return strings.Compare(a.ID, b.ID) })
+	return list[:min(limit, len(list))], nil
+}
+
+func (m *memory) Backlog(_ context.Context, limit int) ([]once.EffectBacklog, error) {
+	leave, err := m.enter("backlog")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return []once.EffectBacklog{{Channel: "mail", Pending: int64(len(m.rows)), Limit: int64(limit)}}, nil
 }
 
 func (m *memory) Cleanup(context.Context, time.Duration, int) (int, error) {
@@ -437,8 +465,8 @@ func TestEffectConfigs(t *testing.T) {
 	}
 	_, err := command.NewQueue(command.QueueConfig{Retention: -1, CleanupInterval: -1, CleanupBatch: -1})
 	names(err, "Store", "Outbox", "Retention", "CleanupInterval", "CleanupBatch")
-	_, err = command.NewWorker(command.WorkerConfig{MaxAttempts: -1, Lease: time.Millisecond, StoreTimeout: time.Minute, Node: strings.Repeat("n", 129)})
-	names(err, "Store", "Handlers", "MaxAttempts", "Lease", "StoreTimeout", "Node")
+	_, err = command.NewWorker(command.WorkerConfig{MaxAttempts: -1, Lease: time.Millisecond, StoreTimeout: time.Minute, Node: strings.Repeat("n", 129), OverdueAfter: -1, SweepInterval: -1, SweepTimeout: -1})
+	names(err, "Store", "Handlers", "MaxAttempts", "Lease", "StoreTimeout", "Node", "OverdueAfter", "SweepInterval", "SweepTimeout")
 	_, err = command.NewWorker(command.WorkerConfig{Store: newMemory(), Handlers: map[string]command.Handler{"mail": nil, strings.Repeat("c", 129): nil}})
 	names(err, `"mail" is nil`, "129 bytes")
 

@@ -16,6 +16,8 @@ type (
 	Effect = once.Effect
 	// Record is an effect as it is stored.
 	Record = once.EffectRecord
+	// Backlog says how the effects of one channel stand.
+	Backlog = once.EffectBacklog
 	// Query selects effects.
 	Query = once.EffectQuery
 	// Store keeps effects: sqlonce.Store.Commands returns one.
@@ -161,8 +163,22 @@ func (q *Queue) Parked(ctx context.Context, channel string) ([]Record, error) {
 	return q.cfg.Store.List(ctx, Query{Status: once.EffectParked, Channel: channel, Limit: 1000})
 }
 
-// Release has an effect executed again that is parked, with fresh attempts, in the transaction. It also helps one that is not completed but
-// that no event will wake up again, because the outbox gave that event up. A nil tx stands for the one that ctx carries. Who and why are kept
+// backlogLimit is where the counts of Backlog stop.
+const backlogLimit = 100_000
+
+// Backlog says how each channel stands that has effects that are not completed, by the name of the channel: how many are pending and parked, and
+// for how long the oldest of them has been due. Counts stop at 100,000. Alert on OldestAge, and on Parked: the backlog of the outbox does not show an
+// effect that no event wakes up.
+func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
+	list, err := q.cfg.Store.Backlog(ctx, backlogLimit)
+	if err != nil {
+		return nil, fmt.Errorf("command: backlog: %w", err)
+	}
+	return list, nil
+}
+
+// Release has an effect executed again that is parked, with fresh attempts, in the transaction. It also has one executed at once that is not
+// completed but that no event will wake up again, for which Worker.Run waits for OverdueAfter. A nil tx stands for the one that ctx carries. Who and why are kept
 // with the effect. It reports false for one that is completed or is being executed, and changes nothing then.
 func (q *Queue) Release(ctx context.Context, tx core.Tx, id, actor, reason string) (released bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {

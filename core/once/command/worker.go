@@ -20,7 +20,7 @@ import (
 
 // Handler executes an effect and returns the id that the other side gave it, if any. It gives Effect.IdempotencyKey to the other side, because
 // it is called again when a process died before it could record the success. It stops when ctx ends, which carries the outbox's
-// PublishTimeout and has the cause once.ErrLeaseLost when another worker may have begun.
+// PublishTimeout, or SweepTimeout, and has the cause once.ErrLeaseLost when another worker may have begun.
 //
 // An error says what to do, as that of a core.Publisher: core.Permanent parks the effect at once, core.Unavailable stops the channel until
 // the other side is back and costs no attempt, everything else spends an attempt. The text of the error is stored: keep secrets out of it.
@@ -40,6 +40,15 @@ type WorkerConfig struct {
 	// StoreTimeout bounds the recording of an outcome, which goes on when the handler's context has ended. Default: 5 s, or half of a Lease that
 	// is not longer.
 	StoreTimeout time.Duration
+	// OverdueAfter is how long an effect may be due, or left alone by a process that died, before Run and Sweep execute it without an event. It
+	// should be longer than Retry.MaxDelay of the outbox, whose pauses it cuts short. Default: 5 min, at least 1 ms.
+	OverdueAfter time.Duration
+	// SweepInterval is the pause between two sweeps in Run, changed by up to a fifth, so that several processes do not sweep at once.
+	// Default: 1 min.
+	SweepInterval time.Duration
+	// SweepTimeout bounds a handler that Run or Sweep calls, as PublishTimeout of the outbox bounds one that the relay calls: give it the same. It
+	// costs the effect no attempt. Default: 5 s, as there.
+	SweepTimeout time.Duration
 	// Classifier says what an error means that does not say it itself. Default: core.DefaultClassifier.
 	Classifier func(error) core.Class
 	// Node names this process in the effects it holds. Default: host name and process id. At most 128 bytes.
@@ -64,7 +73,7 @@ const (
 type ExecInfo struct {
 	Tenant, Channel, Key, ID string
 	Outcome                  ExecOutcome
-	Attempt                  int // of the event that woke the worker up; from 1
+	Attempt                  int // of the event that woke the worker up, or of the effect when Run or Sweep found it; from 1
 	Duration                 time.Duration
 	Err                      error
 }
@@ -73,6 +82,9 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	def(&c.MaxAttempts, 10)
 	def(&c.Lease, 30*time.Second)
 	def(&c.StoreTimeout, min(5*time.Second, c.Lease/2))
+	def(&c.OverdueAfter, 5*time.Minute)
+	def(&c.SweepInterval, time.Minute)
+	def(&c.SweepTimeout, 5*time.Second)
 	if c.Classifier == nil {
 		c.Classifier = core.DefaultClassifier
 	}
@@ -116,14 +128,23 @@ func (c WorkerConfig) Validate() error {
 	if c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease {
 		bad("StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)
 	}
+	if c.OverdueAfter < time.Millisecond || c.OverdueAfter > once.MaxTTL {
+		bad("OverdueAfter %s is not between 1ms and %s", c.OverdueAfter, once.MaxTTL)
+	}
+	if c.SweepInterval < 0 {
+		bad("SweepInterval %s is negative", c.SweepInterval)
+	}
+	if c.SweepTimeout < 0 {
+		bad("SweepTimeout %s is negative", c.SweepTimeout)
+	}
 	if len(c.Node) > 128 {
 		bad("Node has %d bytes, more than 128", len(c.Node))
 	}
 	return errors.Join(problems...)
 }
 
-// Worker executes effects for the relay: it is a core.Publisher of the topics of its channels. Make it with NewWorker; it is safe for use by
-// several goroutines.
+// Worker executes effects for the relay: it is a core.Publisher of the topics of its channels. Its Run executes those that no event wakes up any
+// more. Make it with NewWorker; it is safe for use by several goroutines.
 type Worker struct {
 	cfg  WorkerConfig
 	node string
@@ -173,20 +194,26 @@ func (w *Worker) Publish(ctx context.Context, d core.Delivery) error {
 // PublishWithReceipt executes the effect that the event names, unless that is done, parked or in other hands. Nil means that this event has
 // nothing left to do: the effect is completed, or parked, in which case Release writes another event.
 func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (receipt string, err error) {
-	start := time.Now()
 	channel := strings.TrimPrefix(d.Topic, topicPrefix)
-	info := ExecInfo{Tenant: d.TenantID, Channel: channel, ID: d.AggregateID, Attempt: d.Attempt}
 	handler := w.cfg.Handlers[channel]
 	if handler == nil { // another process may know it
 		return "", core.Unavailable(fmt.Errorf("%w: no handler for effects of channel %q", core.ErrNoRoute, channel))
 	}
-	claim := once.EffectClaim{ID: d.AggregateID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
+	receipt, _, err = w.perform(ctx, ExecInfo{Tenant: d.TenantID, Channel: channel, ID: d.AggregateID, Attempt: max(1, d.Attempt)}, handler)
+	return receipt, err
+}
+
+// perform executes the effect that info names; an Attempt of 0 stands for the next one of the effect. The outcome is empty when the
+// effect could not be claimed for want of a store.
+func (w *Worker) perform(ctx context.Context, info ExecInfo, handler Handler) (receipt string, outcome ExecOutcome, err error) {
+	start := time.Now()
+	claim := once.EffectClaim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
 	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
 	switch {
 	case errors.Is(err, once.ErrNoEffect): // DEAD and visible: a worker with the wrong table must not lose effects
-		return "", core.Permanent(fmt.Errorf("command: effect %s: %w", claim.ID, err))
+		return "", "", core.Permanent(fmt.Errorf("command: effect %s: %w", claim.ID, err))
 	case err != nil: // of our own store, not of the other side
-		return "", core.UnavailableForKey(fmt.Errorf("command: claim: %w", err))
+		return "", "", core.UnavailableForKey(fmt.Errorf("command: claim: %w", err))
 	}
 	claim.Fence, info.Key = got.Fence, got.Key
 	if !got.Fresh {
@@ -194,24 +221,38 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 		w.cfg.Observer(info)
 		switch got.Status {
 		case once.EffectCompleted:
-			return got.ExternalRef, nil
+			return got.ExternalRef, Skipped, nil
 		case once.EffectParked:
-			return "parked", nil
+			return "parked", Skipped, nil
 		case once.EffectPending, once.EffectProcessing, once.EffectFailed:
 		}
-		return "", core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress, claim.ID, got.RetryAfter))
+		return "", Skipped, core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress, claim.ID, got.RetryAfter))
 	}
 	if got.LostLeases >= w.cfg.MaxAttempts {
 		err = fmt.Errorf("command: %d processes disappeared while they executed it", got.LostLeases)
 		ref, outcome, end := w.park(ctx, claim, once.EffectFailure{Free: true, Code: "lost", Text: err.Error()})
 		info.Outcome, info.Err = outcome, errors.Join(err, end)
 		w.cfg.Observer(info)
-		return ref, end
+		return ref, outcome, end
 	}
-	receipt, info.Outcome, err = w.execute(ctx, claim, got.Effect, d.Attempt, start, handler, &info.Err)
+	run := execution{claim: claim, effect: got.Effect, attempt: info.Attempt, held: start, swept: info.Attempt == 0}
+	if run.swept {
+		run.attempt = got.Attempts + 1
+		info.Attempt = run.attempt
+	}
+	receipt, info.Outcome, err = w.execute(ctx, run, handler, &info.Err)
 	info.Duration = time.Since(start)
 	w.cfg.Observer(info)
-	return receipt, err
+	return receipt, info.Outcome, err
+}
+
+// execution is one execution of an effect, under a claim that was asked for at the instant held.
+type execution struct {
+	claim   once.EffectClaim
+	effect  Effect
+	attempt int
+	held    time.Time
+	swept   bool // not asked for by the relay
 }
 
 func (w *Worker) park(ctx context.Context, c once.EffectClaim, f once.EffectFailure) (string, ExecOutcome, error) {
@@ -223,19 +264,20 @@ func (w *Worker) park(ctx context.Context, c once.EffectClaim, f once.EffectFail
 }
 
 // execute calls the handler under the lease and records how that ended. The error is for the relay; cause is told to the observer.
-func (w *Worker) execute(ctx context.Context, c once.EffectClaim, e Effect, attempt int, held time.Time, handler Handler, cause *error) (ref string, outcome ExecOutcome, err error) {
+func (w *Worker) execute(ctx context.Context, run execution, handler Handler, cause *error) (ref string, outcome ExecOutcome, err error) {
+	c := run.claim
 	runCtx, cancel := context.WithCancelCause(ctx)
-	stop := w.keepAlive(runCtx, cancel, c, held)
+	stop := w.keepAlive(runCtx, cancel, c, run.held)
 	finished := false
 	defer func() {
 		stop()
 		cancel(nil)
 		if !finished { // it panicked: the relay counts that as a refusal
-			f := once.EffectFailure{Park: attempt >= w.cfg.MaxAttempts, Code: "panic", Text: "the handler panicked"}
+			f := once.EffectFailure{Park: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: "the handler panicked"}
 			_ = w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
 		}
 	}()
-	ref, failure := handler(runCtx, e)
+	ref, failure := handler(runCtx, run.effect)
 	finished = true
 	stop()
 	*cause = failure
@@ -255,10 +297,13 @@ func (w *Worker) execute(ctx context.Context, c once.EffectClaim, e Effect, atte
 	if !marked {
 		class = w.cfg.Classifier(failure)
 	}
+	if run.swept && errors.Is(ctx.Err(), context.DeadlineExceeded) { // whether the channel is stuck as a whole, nobody knows here
+		class, marked = core.ClassUnavailable, false
+	}
 	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
 	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping || class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
 		class == core.ClassUnroutable}
-	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && attempt >= w.cfg.MaxAttempts) {
+	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && run.attempt >= w.cfg.MaxAttempts) {
 		return w.park(ctx, c, f)
 	}
 	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {

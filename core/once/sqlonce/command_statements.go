@@ -16,6 +16,15 @@ const (
 	commandClaimIs = "id = ? AND owner = ? AND fence = ? AND status = 1"
 	// A lease much further ahead than any can be is one of a clock that jumped.
 	commandStale = "status = 1 AND (lease_until <= {now} OR lease_until > {in})"
+
+	// What is to be run of a channel, where the index of what is due has it, and in its order.
+	commandOpen      = "channel = ? AND status IN (0, 1, 3)"
+	commandOpenMySQL = "due_channel = ?"
+	commandOverdue   = " AND available_at < {ago} AND (status <> 1 OR lease_until < {ago} OR lease_until > {in}) ORDER BY available_at, id LIMIT ?"
+	// Since when it waits: a failure makes it due anew, and it is no younger for that.
+	commandPending = "SELECT COUNT(*), COALESCE(MIN({left:since}),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'released') = 'released' " +
+		"THEN available_at ELSE created_at END AS since FROM {command} WHERE "
+	commandPendingEnd = " ORDER BY available_at, id LIMIT ?) open_commands"
 )
 
 // commandTexts are the statements about {command}, in the words of names.expand. MySQL sets columns from left to right: status comes last where
@@ -33,7 +42,8 @@ var commandTexts = map[string]string{
 		"done_at = {now} WHERE " + commandClaimIs,
 	"fail": "UPDATE {command} SET status = ?, attempts = attempts + ?, last_error_code = ?, last_error = ?, lease_until = NULL, available_at = {now}, " +
 		"updated_at = {now} WHERE " + commandClaimIs,
-	"who": "SELECT status, COALESCE(owner,''), fence FROM {command} WHERE id = ?",
+	"parked": "SELECT channel, COUNT(*) FROM (SELECT channel FROM {command} WHERE status = 4 LIMIT ?) parked_commands GROUP BY channel",
+	"who":    "SELECT status, COALESCE(owner,''), fence FROM {command} WHERE id = ?",
 	"release": "UPDATE {command} SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = ?, " +
 		"available_at = {now}, updated_at = {now} WHERE id = ? AND (status IN (0, 3, 4) OR " + commandStale + ")",
 }
@@ -41,17 +51,26 @@ var commandTexts = map[string]string{
 // commandDialects are those that differ in more than words; see keyDialects.
 var commandDialects = map[core.Dialect]map[string]string{
 	core.Postgres: {
-		"insert": commandHead + "VALUES (" + commandRow + ")" + commandConflict,
+		"insert":  commandHead + "VALUES (" + commandRow + ")" + commandConflict,
+		"overdue": commandRead + commandOpen + commandOverdue,
+		"pending": commandPending + commandOpen + commandPendingEnd,
+		"channel": "SELECT channel FROM {command} WHERE status IN (0, 1, 3) AND channel > ? ORDER BY channel LIMIT 1",
 		"cleanup": "DELETE FROM {command} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {command} WHERE status = 2 AND done_at < {ago} " +
 			"ORDER BY done_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))",
 	},
 	core.MySQL: {
 		"insert":         commandHead + "VALUES (" + commandRow + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
 		"insert_mariadb": commandHead + "SELECT " + commandRow + " FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE KEY UPDATE seen = seen + 1",
+		"overdue":        commandRead + commandOpenMySQL + commandOverdue,
+		"pending":        commandPending + commandOpenMySQL + commandPendingEnd,
+		"channel":        "SELECT due_channel FROM {command} WHERE due_channel > ? ORDER BY due_channel LIMIT 1",
 		"old":            "SELECT id FROM {command} WHERE status = 2 AND done_at < {ago} ORDER BY done_at LIMIT ?{skip}",
 	},
 	core.SQLite: {
-		"insert": commandHead + "VALUES (" + commandRow + ")" + commandConflict,
+		"insert":  commandHead + "VALUES (" + commandRow + ")" + commandConflict,
+		"overdue": commandRead + commandOpen + commandOverdue,
+		"pending": commandPending + commandOpen + commandPendingEnd,
+		"channel": "SELECT channel FROM {command} WHERE status IN (0, 1, 3) AND channel > ? ORDER BY channel LIMIT 1",
 		"cleanup": "DELETE FROM {command} WHERE rowid IN (SELECT rowid FROM {command} WHERE status = 2 AND done_at < {ago} " +
 			"ORDER BY done_at LIMIT ?)",
 	},

@@ -1,3 +1,6 @@
+-- channel
+SELECT due_channel FROM `my_side_effect_command` WHERE due_channel > ? ORDER BY due_channel LIMIT 1
+
 -- claim
 UPDATE `my_side_effect_command` SET lost_leases = lost_leases + CASE WHEN status = 1 THEN 1 ELSE 0 END, owner = ?, fence = fence + 1, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6), status = 1 WHERE id = ? AND (status IN (0, 3) OR status = 1 AND (lease_until <= UTC_TIMESTAMP(6) OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND))
 
@@ -30,6 +33,15 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 
 -- old
 SELECT id FROM `my_side_effect_command` WHERE status = 2 AND done_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY done_at LIMIT ? FOR UPDATE SKIP LOCKED
+
+-- overdue
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE due_channel = ? AND available_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND (status <> 1 OR lease_until < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY available_at, id LIMIT ?
+
+-- parked
+SELECT channel, COUNT(*) FROM (SELECT channel FROM `my_side_effect_command` WHERE status = 4 LIMIT ?) parked_commands GROUP BY channel
+
+-- pending
+SELECT COUNT(*), COALESCE(MIN(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),since)),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'released') = 'released' THEN available_at ELSE created_at END AS since FROM `my_side_effect_command` WHERE due_channel = ? ORDER BY available_at, id LIMIT ?) open_commands
 
 -- release
 UPDATE `my_side_effect_command` SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = ?, available_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= UTC_TIMESTAMP(6) OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND))

@@ -1,3 +1,6 @@
+-- channel
+SELECT channel FROM "app"."side_effect_command" WHERE status IN (0, 1, 3) AND channel > $1 ORDER BY channel LIMIT 1
+
 -- claim
 UPDATE "app"."side_effect_command" SET lost_leases = lost_leases + CASE WHEN status = 1 THEN 1 ELSE 0 END, owner = $1, fence = fence + 1, lease_until = statement_timestamp() + $2::bigint * interval '1 microsecond', updated_at = statement_timestamp(), status = 1 WHERE id = $3 AND (status IN (0, 3) OR status = 1 AND (lease_until <= statement_timestamp() OR lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond'))
 
@@ -27,6 +30,15 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 
 -- look
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE tenant_id = $1 AND channel = $2 AND idempotency_key = $3
+
+-- overdue
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE channel = $1 AND status IN (0, 1, 3) AND available_at < statement_timestamp() - $2::bigint * interval '1 microsecond' AND (status <> 1 OR lease_until < statement_timestamp() - $3::bigint * interval '1 microsecond' OR lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') ORDER BY available_at, id LIMIT $5
+
+-- parked
+SELECT channel, COUNT(*) FROM (SELECT channel FROM "app"."side_effect_command" WHERE status = 4 LIMIT $1) parked_commands GROUP BY channel
+
+-- pending
+SELECT COUNT(*), COALESCE(MIN((extract(epoch from since - statement_timestamp())*1000000)::bigint),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'released') = 'released' THEN available_at ELSE created_at END AS since FROM "app"."side_effect_command" WHERE channel = $1 AND status IN (0, 1, 3) ORDER BY available_at, id LIMIT $2) open_commands
 
 -- release
 UPDATE "app"."side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = $1, available_at = statement_timestamp(), updated_at = statement_timestamp() WHERE id = $2 AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= statement_timestamp() OR lease_until > statement_timestamp() + $3::bigint * interval '1 microsecond'))

@@ -1,3 +1,6 @@
+-- channel
+SELECT channel FROM "side_effect_command" WHERE status IN (0, 1, 3) AND channel > ? ORDER BY channel LIMIT 1
+
 -- claim
 UPDATE "side_effect_command" SET lost_leases = lost_leases + CASE WHEN status = 1 THEN 1 ELSE 0 END, owner = ?, fence = fence + 1, lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), status = 1 WHERE id = ? AND (status IN (0, 3) OR status = 1 AND (lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?))
 
@@ -27,6 +30,15 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 
 -- look
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE tenant_id = ? AND channel = ? AND idempotency_key = ?
+
+-- overdue
+SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE channel = ? AND status IN (0, 1, 3) AND available_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? AND (status <> 1 OR lease_until < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? OR lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY available_at, id LIMIT ?
+
+-- parked
+SELECT channel, COUNT(*) FROM (SELECT channel FROM "side_effect_command" WHERE status = 4 LIMIT ?) parked_commands GROUP BY channel
+
+-- pending
+SELECT COUNT(*), COALESCE(MIN(since-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'released') = 'released' THEN available_at ELSE created_at END AS since FROM "side_effect_command" WHERE channel = ? AND status IN (0, 1, 3) ORDER BY available_at, id LIMIT ?) open_commands
 
 -- release
 UPDATE "side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = ?, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?))

@@ -1,0 +1,166 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+)
+
+// An effect that no event wakes up is executed by Run, once however many processes run it, and what fails is treated as if the relay had asked.
+func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
+	odd := errors.New("odd")
+	for name, c := range map[string]struct {
+		handle  func(ctx context.Context) (string, error)
+		after   time.Duration // in which the handler is called so often
+		calls   int
+		status  once.EffectStatus
+		spent   int
+		outcome command.ExecOutcome // the last one
+	}{
+		"not overdue": {func(context.Context) (string, error) { return "ref", nil }, 5 * time.Minute, 0, once.EffectPending, 0, ""},
+		"done":        {func(context.Context) (string, error) { return "ref", nil }, time.Hour, 1, once.EffectCompleted, 0, command.Executed},
+		"fails":       {func(context.Context) (string, error) { return "", odd }, 3 * time.Hour, 10, once.EffectParked, 10, command.Parked},
+		"for good":    {func(context.Context) (string, error) { return "", core.Permanent(odd) }, time.Hour, 1, once.EffectParked, 1, command.Parked},
+		"panics":      {func(context.Context) (string, error) { panic("oh no") }, 3 * time.Hour, 10, once.EffectParked, 10, command.Retried},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newEffects(t)
+				calls := 0
+				var last command.ExecInfo
+				ctx, cancel := context.WithTimeout(t.Context(), c.after)
+				defer cancel()
+				done := make(chan error)
+				for range 3 { // processes
+					worker := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
+						calls++
+						return c.handle(ctx)
+					}, func(cfg *command.WorkerConfig) {
+						cfg.Observer = func(i command.ExecInfo) {
+							if i.Outcome != command.Skipped {
+								last = i
+							}
+						}
+					})
+					go func() { done <- worker.Run(ctx) }()
+				}
+				for range 3 {
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+				}
+				rec, _ := w.queue.Find(context.WithoutCancel(ctx), "acme", "mail", "1")
+				if calls != c.calls || rec.Status != c.status || rec.Attempts != c.spent || last.Outcome != c.outcome || last.Attempt != c.calls {
+					t.Errorf("%d calls, %+v, %+v", calls, rec, last)
+				}
+			})
+		})
+	}
+}
+
+// An outage, said or by a handler that hangs, ends the sweep of its channel, spends no attempt, and holds up no other channel.
+func TestSweepStopsForOutages(t *testing.T) {
+	for name, fail := range map[string]func(ctx context.Context) error{
+		"down":   func(context.Context) error { return core.Unavailable(errors.New("down")) },
+		"hangs":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"hangs!": func(ctx context.Context) error { <-ctx.Done(); return core.Transient(ctx.Err()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newEffects(t)
+				w.inTx(func(ctx context.Context) error {
+					for i := range 4 {
+						_, _, err1 := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Key: fmt.Sprint("more", i)})
+						_, _, err2 := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "fax", Key: fmt.Sprint(i)})
+						if err := errors.Join(err1, err2); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				calls, back := 0, false
+				var called command.Effect
+				worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+					calls++
+					called = e
+					if back {
+						return "ref", nil
+					}
+					return "", fail(ctx)
+				}, func(c *command.WorkerConfig) {
+					c.MaxAttempts = 1
+					c.Handlers["fax"] = func(context.Context, command.Effect) (string, error) { return "faxed", nil }
+				})
+				time.Sleep(6 * time.Minute)
+				start := time.Now()
+				n, err := worker.Sweep(t.Context())
+				if n != 4 || err != nil || calls != 1 || time.Since(start) > 5*time.Second {
+					t.Errorf("%d executed, %d calls, %v after %s", n, calls, err, time.Since(start))
+				}
+				if rec, _ := w.queue.Find(t.Context(), called.Tenant, "mail", called.Key); rec.Status != once.EffectFailed || rec.Attempts != 0 {
+					t.Errorf("%+v", rec)
+				}
+				back = true
+				time.Sleep(6 * time.Minute)
+				if n, err = worker.Sweep(t.Context()); n != 5 || err != nil {
+					t.Errorf("after the outage %d, %v", n, err)
+				}
+			})
+		})
+	}
+}
+
+// Without its store a sweep does nothing, says so, and Run goes on.
+func TestSweepWithoutStore(t *testing.T) {
+	for _, call := range []string{"overdue", "claim"} {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newEffects(t)
+				down := errors.New("database is down")
+				w.store.fail = func(c string) error {
+					if c == call {
+						return down
+					}
+					return nil
+				}
+				worker := w.worker(func(context.Context, command.Effect) (string, error) { return "ref", nil })
+				time.Sleep(6 * time.Minute)
+				if n, err := worker.Sweep(t.Context()); n != 0 || !errors.Is(err, down) {
+					t.Errorf("%d, %v", n, err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				time.AfterFunc(30*time.Minute, func() {
+					w.store.mu.Lock()
+					defer w.store.mu.Unlock()
+					w.store.fail = nil
+				})
+				if err := worker.Run(ctx); err != nil {
+					t.Error(err)
+				}
+				if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectCompleted {
+					t.Errorf("%+v", rec)
+				}
+			})
+		})
+	}
+}
+
+func TestQueueBacklog(t *testing.T) {
+	w := newEffects(t)
+	if list, err := w.queue.Backlog(t.Context()); err != nil || len(list) != 1 || list[0] != (command.Backlog{Channel: "mail", Pending: 1, Limit: 100_000}) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	down := errors.New("database is down")
+	w.store.fail = func(string) error { return down }
+	if _, err := w.queue.Backlog(t.Context()); !errors.Is(err, down) {
+		t.Errorf("%v", err)
+	}
+}

@@ -51,6 +51,7 @@ func Example_command() {
 	}
 	var relay sync.WaitGroup
 	relay.Go(func() { _ = outbox.Run(ctx) })
+	relay.Go(func() { _ = worker.Run(ctx) }) // executes what no event wakes up
 
 	for range 2 {
 		err := sqloutbox.NewTransactor(pool, "").RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
@@ -67,9 +68,12 @@ func Example_command() {
 	relay.Wait() // which records what was done
 	rec, err := queue.Find(context.Background(), "acme", "webhook", "order-placed:7")
 	fmt.Println(rec.Status, rec.ExternalRef, err)
+	backlog, err := queue.Backlog(context.Background()) // to alert on: by channel, with the age of the oldest
+	fmt.Println(len(backlog), err)
 	// Output:
 	// added: true
 	// added: false
 	// POST {"order":7}, Idempotency-Key of 64 digits
 	// completed wh_1 <nil>
+	// 0 <nil>
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -101,10 +102,16 @@ func (w *effectWorld) relay(worker *command.Worker) {
 	w.t.Helper()
 	router := core.NewRouter()
 	worker.AddTo(router)
-	ob, err := core.New(core.Config{
-		Repository: w.repo, Publisher: router, PollInterval: 20 * time.Millisecond, MaxPollInterval: 50 * time.Millisecond,
-		Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}, Breaker: core.BreakerPolicy{ProbeInterval: 50 * time.Millisecond},
-	})
+	w.runRelay(core.Config{Publisher: router})
+}
+
+// runRelay runs the relay of a process with short pauses until the test ends.
+func (w *effectWorld) runRelay(cfg core.Config) *core.Outbox {
+	w.t.Helper()
+	cfg.Repository, cfg.PollInterval, cfg.MaxPollInterval = w.repo, 20*time.Millisecond, 50*time.Millisecond
+	cfg.Retry = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
+	cfg.Breaker = core.BreakerPolicy{ProbeInterval: 50 * time.Millisecond}
+	ob, err := core.New(cfg)
 	noError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -117,6 +124,27 @@ func (w *effectWorld) relay(worker *command.Worker) {
 		cancel()
 		wg.Wait()
 	})
+	return ob
+}
+
+// ago sets an instant of effects back, by the clock of the database.
+func (w *effectWorld) ago(column string, d time.Duration, keys ...string) {
+	w.t.Helper()
+	at := map[core.Dialect]string{
+		core.Postgres: "now() - interval '%d seconds'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL %d SECOND", core.SQLite: "(unixepoch() - %d) * 1000000",
+	}[w.db.Dialect]
+	mustExec(w.t, w.pool, "UPDATE side_effect_command SET "+column+" = "+fmt.Sprintf(at, int(d.Seconds()))+
+		" WHERE idempotency_key IN ('"+strings.Join(keys, "', '")+"')")
+}
+
+func (w *effectWorld) eventually(what string, good func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !good(); {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not in 30s: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // delivery is what a relay gives to the worker for an effect.

@@ -299,7 +299,9 @@ func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
 			r.probeFailed(it, p.err)
 		}
 		f.Kind = FailUnavailable
-		f.Delay = jittered(r.cfg.Breaker.ProbeInterval, 0.5+r.random()/2)
+		if f.Delay = putOff(p.err); f.Delay == 0 {
+			f.Delay = jittered(r.cfg.Breaker.ProbeInterval, 0.5+r.random()/2)
+		}
 	case ClassUnavailable:
 		if !it.dest.open {
 			r.stopDestination(it.dest, it, p.err)

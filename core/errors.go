@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors that callers branch on with errors.Is.
@@ -121,6 +122,7 @@ func (c Class) String() string {
 type classified struct {
 	class Class
 	err   error
+	delay time.Duration // until the event is tried again; 0: as usual
 }
 
 func (e *classified) Error() string { return e.err.Error() }
@@ -158,6 +160,27 @@ func Unavailable(err error) error { return classify(err, ClassUnavailable) }
 // UnavailableForKey marks err as an outage of only a part of the destination, such as one partition without a leader: no
 // attempt is spent, and other events of the destination go on. UnavailableForKey(nil) is nil.
 func UnavailableForKey(err error) error { return classify(err, ClassKeyUnavailable) }
+
+// PutOff marks err as UnavailableForKey does, and has the event tried again after d, at most a day, at the pace that the publisher chooses
+// for this part of its destination. With d below 1 ms it is UnavailableForKey. PutOff(nil, d) is nil.
+func PutOff(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	if d < time.Millisecond {
+		d = 0
+	}
+	return &classified{class: ClassKeyUnavailable, err: err, delay: min(d, 24*time.Hour)}
+}
+
+// putOff returns how long the publisher wants the event to wait; 0: it did not say.
+func putOff(err error) time.Duration {
+	var c *classified
+	if !errors.As(err, &c) {
+		return 0
+	}
+	return c.delay
+}
 
 // Unroutable marks err as the answer that nobody wants the event: an outage of its topic until this process has seen the topic accept
 // an event, and from then on for good, as Permanent. Unroutable(nil) is nil.

@@ -465,8 +465,8 @@ func TestEffectConfigs(t *testing.T) {
 	}
 	_, err := command.NewQueue(command.QueueConfig{Retention: -1, CleanupInterval: -1, CleanupBatch: -1})
 	names(err, "Store", "Outbox", "Retention", "CleanupInterval", "CleanupBatch")
-	_, err = command.NewWorker(command.WorkerConfig{MaxAttempts: -1, Lease: time.Millisecond, StoreTimeout: time.Minute, Node: strings.Repeat("n", 129), OverdueAfter: -1, SweepInterval: -1, SweepTimeout: -1})
-	names(err, "Store", "Handlers", "MaxAttempts", "Lease", "StoreTimeout", "Node", "OverdueAfter", "SweepInterval", "SweepTimeout")
+	_, err = command.NewWorker(command.WorkerConfig{MaxAttempts: -1, Lease: time.Millisecond, StoreTimeout: time.Minute, Node: strings.Repeat("n", 129), OverdueAfter: -1, SweepInterval: -1, SweepTimeout: -1, PerDestination: -1})
+	names(err, "Store", "Handlers", "MaxAttempts", "Lease", "StoreTimeout", "Node", "OverdueAfter", "SweepInterval", "SweepTimeout", "PerDestination")
 	_, err = command.NewWorker(command.WorkerConfig{Store: newMemory(), Handlers: map[string]command.Handler{"mail": nil, strings.Repeat("c", 129): nil}})
 	names(err, `"mail" is nil`, "129 bytes")
 

@@ -62,7 +62,7 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 		if err != nil {
 			return executed, err
 		}
-		before := executed
+		moved := false
 		for _, rec := range list {
 			if ctx.Err() != nil {
 				return executed, nil
@@ -72,6 +72,7 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 			}
 			outcome, err := w.performSwept(ctx, rec)
 			class, _ := core.ClassOf(err)
+			moved = moved || outcome != Skipped
 			switch {
 			case outcome == Executed:
 				executed++
@@ -82,7 +83,7 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 				return executed, nil
 			}
 		}
-		if len(list) < sweepBatch || executed == before {
+		if len(list) < sweepBatch || !moved {
 			return executed, nil
 		}
 	}

@@ -22,8 +22,8 @@ import (
 // it is called again when a process died before it could record the success. It stops when ctx ends, which carries the outbox's
 // PublishTimeout, or SweepTimeout, and has the cause once.ErrLeaseLost when another worker may have begun.
 //
-// An error says what to do, as that of a core.Publisher: core.Permanent parks the effect at once, core.Unavailable stops the channel until
-// the other side is back and costs no attempt, everything else spends an attempt. The text of the error is stored: keep secrets out of it.
+// An error says what to do, as that of a core.Publisher: core.Permanent parks the effect at once, core.Unavailable stops the channel, or its
+// destination (see WorkerConfig.Destination), until the other side is back and costs no attempt, everything else spends an attempt. The text of the error is stored: keep secrets out of it.
 type Handler func(ctx context.Context, e Effect) (externalRef string, err error)
 
 // WorkerConfig says how effects are executed.
@@ -32,6 +32,13 @@ type WorkerConfig struct {
 	Store Store
 	// Handlers of the channels. At least one.
 	Handlers map[string]Handler
+	// Destination says where an effect goes, if the effects of a channel go to places that fail apart from each other: the host of a
+	// webhook's subscriber, say. An outage then stops that destination and no other one of the channel; see PerDestination. It must be quick and not
+	// panic. Default: none, a channel is one destination.
+	Destination func(e Effect) string
+	// PerDestination is how many effects of one Destination are executed at once in this process, so that one that hangs does not take all workers of
+	// the relay: keep it at a quarter of core.Config.Workers, or less. Default: 8. Without Destination it means nothing.
+	PerDestination int
 	// MaxAttempts is after how many failed attempts an effect is parked, or after how many processes that died with it. It must not be more than
 	// Retry.MaxAttempts of the outbox, which would give the event up first. Default: 10, as there.
 	MaxAttempts int
@@ -67,6 +74,7 @@ const (
 	Parked   ExecOutcome = "parked"   // waits for a person
 	Lost     ExecOutcome = "lost"     // its end could not be recorded: it will be executed again, unless another worker has done so
 	Skipped  ExecOutcome = "skipped"  // completed or parked before, or another worker is at it
+	PutOff   ExecOutcome = "put_off"  // not executed: its destination is stopped, or has PerDestination effects
 )
 
 // ExecInfo describes the execution of an effect.
@@ -82,6 +90,7 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	def(&c.MaxAttempts, 10)
 	def(&c.Lease, 30*time.Second)
 	def(&c.StoreTimeout, min(5*time.Second, c.Lease/2))
+	def(&c.PerDestination, 8)
 	def(&c.OverdueAfter, 5*time.Minute)
 	def(&c.SweepInterval, time.Minute)
 	def(&c.SweepTimeout, 5*time.Second)
@@ -119,6 +128,9 @@ func (c WorkerConfig) Validate() error {
 			bad("Handlers: %w", err)
 		}
 	}
+	if c.PerDestination < 1 {
+		bad("PerDestination %d is less than 1", c.PerDestination)
+	}
 	if c.MaxAttempts < 1 {
 		bad("MaxAttempts %d is less than 1", c.MaxAttempts)
 	}
@@ -149,6 +161,7 @@ type Worker struct {
 	cfg  WorkerConfig
 	node string
 	runs atomic.Uint64
+	away *destinations // nil without WorkerConfig.Destination
 }
 
 var (
@@ -165,7 +178,11 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	cfg.Handlers = maps.Clone(cfg.Handlers)
 	var incarnation [8]byte
 	_, _ = rand.Read(incarnation[:]) // never fails
-	return &Worker{cfg: cfg, node: cfg.Node + "/" + hex.EncodeToString(incarnation[:])}, nil
+	w := &Worker{cfg: cfg, node: cfg.Node + "/" + hex.EncodeToString(incarnation[:])}
+	if cfg.Destination != nil {
+		w.away = newDestinations(cfg.PerDestination)
+	}
+	return w, nil
 }
 
 // Topics implements core.TopicLister.
@@ -199,7 +216,15 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 	if handler == nil { // another process may know it
 		return "", core.Unavailable(fmt.Errorf("%w: no handler for effects of channel %q", core.ErrNoRoute, channel))
 	}
-	receipt, _, err = w.perform(ctx, ExecInfo{Tenant: d.TenantID, Channel: channel, ID: d.AggregateID, Attempt: max(1, d.Attempt)}, handler)
+	info := ExecInfo{Tenant: d.TenantID, Channel: channel, ID: d.AggregateID, Attempt: max(1, d.Attempt)}
+	if w.away != nil {
+		if wait, yes := w.away.turnedAway(info.ID); yes {
+			info.Outcome, info.Err = PutOff, errStopped
+			w.cfg.Observer(info)
+			return "", core.PutOff(errStopped, wait)
+		}
+	}
+	receipt, _, err = w.perform(ctx, info, handler)
 	return receipt, err
 }
 
@@ -236,9 +261,22 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo, handler Handler) (r
 		return ref, outcome, end
 	}
 	run := execution{claim: claim, effect: got.Effect, attempt: info.Attempt, held: start, swept: info.Attempt == 0}
-	if run.swept {
+	if run.swept || w.away != nil { // the relay counts the refusals of one destination for each channel
 		run.attempt = got.Attempts + 1
 		info.Attempt = run.attempt
+	}
+	if w.away != nil {
+		at := place{info.Channel, w.cfg.Destination(got.Effect)}
+		var wait time.Duration
+		if run.visit, wait = w.away.enter(at, claim.ID); run.visit == nil {
+			info.Outcome, info.Err = PutOff, stoppedError(at)
+			f := once.EffectFailure{Free: true, Code: "put_off", Text: errorText(info.Err)}
+			if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, claim, f) }); err != nil {
+				info.Err = errors.Join(info.Err, err) // the lease will end
+			}
+			w.cfg.Observer(info)
+			return "", PutOff, core.PutOff(info.Err, wait)
+		}
 	}
 	receipt, info.Outcome, err = w.execute(ctx, run, handler, &info.Err)
 	info.Duration = time.Since(start)
@@ -252,7 +290,8 @@ type execution struct {
 	effect  Effect
 	attempt int
 	held    time.Time
-	swept   bool // not asked for by the relay
+	swept   bool   // not asked for by the relay
+	visit   *visit // of its destination; nil without WorkerConfig.Destination
 }
 
 func (w *Worker) park(ctx context.Context, c once.EffectClaim, f once.EffectFailure) (string, ExecOutcome, error) {
@@ -273,6 +312,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 		stop()
 		cancel(nil)
 		if !finished { // it panicked: the relay counts that as a refusal
+			w.leave(run, visitRefused)
 			f := once.EffectFailure{Park: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: "the handler panicked"}
 			_ = w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
 		}
@@ -282,6 +322,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 	stop()
 	*cause = failure
 	if failure == nil {
+		w.leave(run, visitGood)
 		err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Complete(ctx, c, ref) })
 		if err == nil || errors.Is(err, once.ErrAlreadyDone) {
 			return ref, Executed, nil
@@ -290,6 +331,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 		return "", Lost, core.UnavailableForKey(*cause)
 	}
 	if errors.Is(context.Cause(runCtx), once.ErrLeaseLost) {
+		w.leave(run, visitUnclear)
 		*cause = fmt.Errorf("%w: %w", once.ErrLeaseLost, failure)
 		return "", Lost, core.UnavailableForKey(*cause)
 	}
@@ -297,10 +339,11 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 	if !marked {
 		class = w.cfg.Classifier(failure)
 	}
-	if run.swept && errors.Is(ctx.Err(), context.DeadlineExceeded) { // whether the channel is stuck as a whole, nobody knows here
+	if (run.swept || run.visit != nil) && errors.Is(ctx.Err(), context.DeadlineExceeded) { // whether the channel is stuck as a whole, nobody knows here
 		class, marked = core.ClassUnavailable, false
 	}
 	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
+	class, pause := w.judge(run, class, stopping)
 	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping || class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
 		class == core.ClassUnroutable}
 	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && run.attempt >= w.cfg.MaxAttempts) {
@@ -309,7 +352,10 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
 		*cause = errors.Join(failure, err) // the lease will end
 	}
-	if marked {
+	switch {
+	case run.visit != nil:
+		return "", Retried, core.PutOff(failure, pause)
+	case marked:
 		return "", Retried, failure
 	}
 	return "", Retried, mark(class, failure)

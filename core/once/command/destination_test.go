@@ -1,0 +1,205 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+)
+
+// deadSubscriber is how a subscriber can be dead: what a call returns, and how many attempts its effects may spend in all.
+var deadSubscriber = map[string]struct {
+	call  func(ctx context.Context) error
+	spent int
+}{
+	"hangs":   {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 0},
+	"refuses": {func(context.Context) error { return fmt.Errorf("dial: %w", syscall.ECONNREFUSED) }, 0},
+	"says so": {func(context.Context) error { return core.Unavailable(errors.New("503")) }, 0},
+	"fails":   {func(context.Context) error { return errors.New("500") }, 4}, // the fifth says that it is the destination
+	"fails!":  {func(context.Context) error { return core.Transient(errors.New("500")) }, 4},
+}
+
+// One dead subscriber among eleven holds up none of the others, takes few calls and no workers, and its effects wait until it is back.
+func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
+	for name, c := range deadSubscriber {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const each, live = 25, 10
+				w := newEffects(t) // its effect goes to the tenant acme, which is alive
+				var mu sync.Mutex
+				calls, running, most := map[string]int{}, 0, 0
+				back := false
+				worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+					mu.Lock()
+					calls[e.Tenant]++
+					dead := e.Tenant == "dead" && !back
+					if dead {
+						running++
+						most = max(most, running)
+					}
+					mu.Unlock()
+					if !dead {
+						time.Sleep(20 * time.Millisecond)
+						return "ref", nil
+					}
+					defer func() {
+						mu.Lock()
+						defer mu.Unlock()
+						running--
+					}()
+					return "", c.call(ctx)
+				}, func(cfg *command.WorkerConfig) {
+					cfg.Destination = func(e command.Effect) string { return e.Tenant }
+				})
+				router := core.NewRouter()
+				worker.AddTo(router)
+				var opened atomic.Int64
+				outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router, Observer: &core.Observer{
+					BreakerChanged: func(string, bool, error) { opened.Add(1) },
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.inTx(func(ctx context.Context) error {
+					for i := range each {
+						for s := range live + 2 {
+							tenant := fmt.Sprint("live", s)
+							if s >= live { // twice as many, before the last of the others
+								tenant = "dead"
+							}
+							if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(s, ":", i)}); err != nil {
+								return err
+							}
+						}
+					}
+					return nil
+				})
+				ctx, stop := context.WithCancel(context.Background())
+				done := make(chan error)
+				go func() { done <- outbox.Run(ctx) }()
+				time.Sleep(10 * time.Second)
+				count := func(tenant string) int {
+					mu.Lock()
+					defer mu.Unlock()
+					return calls[tenant]
+				}
+				for s := range live {
+					if n := count(fmt.Sprint("live", s)); n != each {
+						t.Errorf("live subscriber %d got %d of %d in 10s", s, n, each)
+					}
+				}
+				time.Sleep(5 * time.Minute)
+				spent, waiting := 0, 0
+				w.store.mu.Lock()
+				for _, r := range w.store.rows {
+					if r.Tenant == "dead" {
+						spent += r.Attempts
+						if r.Status != once.EffectCompleted && r.Status != once.EffectParked {
+							waiting++
+						}
+					}
+				}
+				w.store.mu.Unlock()
+				if waiting != 2*each || spent > c.spent {
+					t.Errorf("%d of %d wait, %d attempts spent", waiting, 2*each, spent)
+				}
+				// At most the first eight, then one each 1, 2, 4, 8, 10, 10, ... seconds.
+				mu.Lock()
+				if n := calls["dead"]; n < 10 || n > 8+40 || most > 8 {
+					t.Errorf("the dead one got %d calls in five minutes, %d at once", n, most)
+				}
+				back = true
+				mu.Unlock()
+				time.Sleep(25 * time.Second)
+				w.store.mu.Lock()
+				for _, r := range w.store.rows {
+					if r.Status != once.EffectCompleted {
+						t.Errorf("after 25s with all back: %s of %s is %s", r.Key, r.Tenant, r.Status)
+						break
+					}
+				}
+				w.store.mu.Unlock()
+				if n := opened.Load(); n != 0 {
+					t.Errorf("the channel was stopped %d times", n)
+				}
+				stop()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// With destinations an effect that fails alone is tried again at growing pauses, counted in its row, and parked; a panic counts too.
+func TestEffectOfADestinationIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEffects(t)
+		calls := 0
+		worker := w.worker(func(context.Context, command.Effect) (string, error) {
+			if calls++; calls == 2 {
+				panic("oh no")
+			}
+			return "", errors.New("odd")
+		}, func(c *command.WorkerConfig) {
+			c.MaxAttempts, c.Destination = 4, func(command.Effect) string { return "there" }
+		})
+		router := core.NewRouter()
+		worker.AddTo(router)
+		outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer stop()
+		if err := outbox.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
+		if rec.Status != once.EffectParked || rec.Attempts != 4 || calls != 4 {
+			t.Errorf("%d calls, %+v", calls, rec)
+		}
+	})
+}
+
+// A sweep passes over what waits for a dead destination, and tries that once in a while.
+func TestSweepPassesOverADeadDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEffects(t)
+		w.inTx(func(ctx context.Context) error {
+			for i := range 250 {
+				if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "dead", Key: fmt.Sprint(i)}); err != nil {
+					return err
+				}
+			}
+			time.Sleep(time.Second) // the others are due later
+			for i := range 20 {
+				if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "live", Key: fmt.Sprint(i)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		dead := 0
+		worker := w.worker(func(_ context.Context, e command.Effect) (string, error) {
+			if e.Tenant != "dead" {
+				return "ref", nil
+			}
+			dead++
+			return "", syscall.ECONNREFUSED
+		}, func(c *command.WorkerConfig) { c.Destination = func(e command.Effect) string { return e.Tenant } })
+		time.Sleep(6 * time.Minute)
+		if n, err := worker.Sweep(t.Context()); n != 21 || err != nil || dead != 1 {
+			t.Errorf("%d executed, %v, %d calls to the dead one", n, err, dead)
+		}
+	})
+}

@@ -139,9 +139,9 @@ func (w *effectWorld) ago(column string, d time.Duration, keys ...string) {
 
 func (w *effectWorld) eventually(what string, good func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !good(); {
+	for deadline := time.Now().Add(90 * time.Second); !good(); {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("not in 30s: %s", what)
+			w.t.Fatalf("not in 90s: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -65,7 +65,7 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 		moved := false
 		for _, rec := range list {
 			if ctx.Err() != nil {
-				return executed, nil
+				return executed, nil //nolint:nilerr // the caller has it end; the next sweep goes on
 			}
 			if now, err := w.cfg.Store.Find(ctx, rec.Tenant, rec.Channel, rec.Key); err == nil && !now.UpdatedAt.Equal(rec.UpdatedAt) {
 				continue // somebody else was at it: if that failed, another try at once would spend an attempt

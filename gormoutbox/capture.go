@@ -136,7 +136,7 @@ func (s *statement) captureElement(e *element) (string, error) {
 			return "", s.doubt
 		}
 	}
-	if s.mappers != nil && s.rows == nil && !e.same && s.doubt == nil {
+	if s.mappers != nil && s.rows == nil && !e.same && !e.again && s.doubt == nil {
 		if err := s.mapped(e.op, e.model, key); err != nil {
 			return "", err
 		}

@@ -47,6 +47,7 @@ type element struct {
 	pending  bool // the recorder has events
 	skip     bool // the row was there, and the model is not stored
 	same     bool // the row was there with the same values
+	again    bool // an earlier element has the same row
 }
 
 type statementKey struct {
@@ -201,6 +202,7 @@ func (s *statement) unknown(why string) error {
 // planChange decides what an update or a delete will tell.
 func (s *statement) planChange() {
 	stmt := s.db.Statement
+	s.bindConditions()
 	full, partial := s.returning()
 	conditions := stmt.Clauses["WHERE"].Expression != nil || stmt.Clauses["LIMIT"].Expression != nil
 	unkeyed := slices.ContainsFunc(s.elements, func(e element) bool { return e.key == "" || s.op == core.OpUpdate && s.partialKey(e.model) })
@@ -236,16 +238,53 @@ func (s *statement) planChange() {
 	}
 }
 
-// distinct counts the rows that the elements stand for.
+// distinct counts the rows that the elements stand for, and marks those whose row is that of an earlier one.
 func (s *statement) distinct() int {
 	if len(s.elements) == 1 {
 		return 1
 	}
 	keys := make(map[string]bool, len(s.elements))
-	for _, e := range s.elements {
+	for i := range s.elements {
+		e := &s.elements[i]
+		e.again = keys[e.key]
 		keys[e.key] = true
 	}
 	return len(keys)
+}
+
+// bindConditions puts parentheses round the conditions that are given as text. GORM does so only where OR stands between two blanks;
+// where it stands on a line of its own, say, the key binds the last part of the condition alone, and the statement changes
+// rows of other keys.
+func (s *statement) bindConditions() {
+	stmt := s.db.Statement
+	c, ok := stmt.Clauses["WHERE"]
+	if where, isWhere := c.Expression.(clause.Where); ok && isWhere {
+		c.Expression = clause.Where{Exprs: inParentheses(where.Exprs)}
+		stmt.Clauses["WHERE"] = c
+	}
+}
+
+func inParentheses(exprs []clause.Expression) []clause.Expression {
+	bound := make([]clause.Expression, len(exprs))
+	for i, e := range exprs {
+		switch e := e.(type) {
+		case clause.Expr: // the line ends, because the text may end in a comment
+			e.SQL = "(" + e.SQL + "\n)"
+			bound[i] = e
+		case clause.NamedExpr:
+			e.SQL = "(" + e.SQL + "\n)"
+			bound[i] = e
+		case clause.AndConditions:
+			bound[i] = clause.AndConditions{Exprs: inParentheses(e.Exprs)}
+		case clause.OrConditions:
+			bound[i] = clause.OrConditions{Exprs: inParentheses(e.Exprs)}
+		case clause.NotConditions:
+			bound[i] = clause.NotConditions{Exprs: inParentheses(e.Exprs)}
+		default:
+			bound[i] = e
+		}
+	}
+	return bound
 }
 
 // partialKey reports whether a part of a composite key is zero: GORM leaves it out of an update's conditions.
@@ -304,6 +343,9 @@ func (s *statement) staleModels(full bool) error {
 		changes, ok = *p, true
 	}
 	if !ok {
+		if s.ob.mappers.resolves(stmt.Schema.ModelType) && s.leavesOut() {
+			return s.unknown("leaves out columns that the model shows")
+		}
 		if !stmt.ReflectValue.CanAddr() && !reflect.DeepEqual(stmt.Model, stmt.Dest) {
 			return s.unknown("is given its model by value, which then does not show the changes (give a pointer)")
 		}
@@ -322,6 +364,17 @@ func (s *statement) staleModels(full bool) error {
 		return s.unknown("is given its model by value, which then does not show the changes (give a pointer)")
 	}
 	return nil
+}
+
+// leavesOut reports whether an update may store less than its model shows: without fields that are zero, or that Select and Omit
+// leave out.
+func (s *statement) leavesOut() bool {
+	stmt := s.db.Statement
+	model, dest := reflect.ValueOf(stmt.Model), reflect.ValueOf(stmt.Dest)
+	if model.Kind() != reflect.Pointer || dest.Kind() != reflect.Pointer || model.Pointer() != dest.Pointer() {
+		return false // GORM puts what it stores into the model
+	}
+	return len(stmt.Omits) > 0 || !slices.Contains(stmt.Selects, "*")
 }
 
 // computed reports whether the database makes the value of v.

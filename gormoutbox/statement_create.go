@@ -136,7 +136,9 @@ func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 		}
 	}
 	if slices.Contains(stmt.BuildClauses, "RETURNING") {
-		if !full && (s.ob.dialect == core.MySQL || !s.targetsKey(conflict)) {
+		if !full && s.mappers != nil {
+			s.nameColumns() // the row keeps what the statement does not set
+		} else if !full && (s.ob.dialect == core.MySQL || !s.targetsKey(conflict)) {
 			s.returnKeys()
 		}
 		return nil

@@ -321,3 +321,77 @@ func TestGORMReturningPartsIntoSlice(t *testing.T) {
 		g.wantRows(t)
 	})
 }
+
+// A condition of several lines is one condition: GORM's own text would change rows of other keys, and report the model's.
+func TestGORMConditionOfSeveralLines(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		all := products(t, g, "a", "b", "c")
+		noError(t, g.Exec("UPDATE g_products SET stock = 90 WHERE id = 3").Error)
+		mapProducts(g)
+		names := 0
+		for _, condition := range []string{"stock = 90\nOR\nstock = 1", "stock = 90\tor stock = 1 -- either", "stock = 90 OR\nstock = 1"} {
+			for _, model := range []any{&gProduct{ID: 1}, &all[0]} {
+				names++ // MariaDB counts rows that had other values
+				tx := g.Model(model).Where(condition).Update("name", fmt.Sprint("changed", names))
+				noError(t, tx.Error)
+				if tx.RowsAffected != 1 {
+					t.Errorf("%q changed %d rows, want 1", condition, tx.RowsAffected)
+				}
+			}
+		}
+		noError(t, g.Unscoped().Where("stock = 90\nOR stock = 1").Delete(&all[1]).Error)
+		gormCompare(t, "products", g.names(t), []string{"changed6", "c"})
+		var others int64
+		noError(t, g.Table("outbox_event").Where("aggregate_id = '3'").Count(&others).Error)
+		if others != 0 {
+			t.Errorf("%d events of a row that nobody changed", others)
+		}
+	})
+}
+
+// The same row twice in a slice is one row, and one event of the function.
+func TestGORMSliceWithTheSameRowTwice(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		products(t, g, "a")
+		mapProducts(g)
+		twice := []*gProduct{{ID: 1}, {ID: 1}}
+		noError(t, g.Model(&twice).Update("name", "b").Error)
+		g.wantRows(t, "product.b.update")
+	})
+}
+
+// An upsert that sets some columns shows the function the row as it is, with those that it left alone.
+func TestGORMUpsertOfSomeColumns(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		products(t, g, "a")
+		var seen []gProduct
+		gormoutbox.On(g.ob, func(_ gormoutbox.Op, p *gProduct) []gormoutbox.Event {
+			seen = append(seen, gProduct{ID: p.ID, Name: p.Name, Stock: p.Stock})
+			return []gormoutbox.Event{{Type: "product", Data: p}}
+		})
+		for _, set := range []clause.Set{clause.AssignmentColumns([]string{"name"}), clause.Assignments(map[string]any{"name": "b"})} {
+			p := gProduct{ID: 1, Name: "b", Stock: 777}
+			err := g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoUpdates: set}).Create(&p).Error
+			noError(t, err)
+		}
+		if len(seen) != 2 || seen[0].Stock != 1 || seen[1].Stock != 1 || seen[1].Name != "b" {
+			t.Errorf("the function saw %+v, want the stock of the row, 1", seen)
+		}
+	})
+}
+
+// Updates of a model stores what is not zero. With ResolveRows the function sees the row as it was stored.
+func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		products(t, g, "a")
+		var seen []int64
+		gormoutbox.On(g.ob, func(_ gormoutbox.Op, p *gProduct) []gormoutbox.Event {
+			seen = append(seen, int64(p.Stock))
+			return []gormoutbox.Event{{Type: "product", Data: p}}
+		}, gormoutbox.ResolveRows())
+		noError(t, g.Updates(&gProduct{ID: 1, Name: "b"}).Error)
+		if len(seen) != 1 || seen[0] != 1 {
+			t.Errorf("the function saw the stock %v, want 1", seen)
+		}
+	})
+}

@@ -10,7 +10,7 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
 
 TESTFLAGS  ?=
-TIMEOUT    ?= 20m
+TIMEOUT    ?= 45m
 BENCHFLAGS ?=
 MODEL      ?= small
 BENCH      ?= .

@@ -87,6 +87,27 @@ func rowOf(t *testing.T, repo *outboxtest.Repository, eventID string) outboxtest
 }
 
 // A table that cannot store an error text takes the outcome without it, and every other outcome.
+// An event that is done is written once, and not released as well.
+func TestEachOutcomeIsWrittenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var marked atomic.Int64
+		w := newWorld(t, core.Config{Observer: &core.Observer{Marked: func(rows int, _ time.Duration, _ error) { marked.Add(int64(rows)) }}})
+		w.run()
+		for i := range 300 {
+			w.publish(core.Event{Type: "a"}, core.Event{Type: "b", Key: fmt.Sprint(i % 10)})
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.atRest(600)
+		if n := w.faulty.Calls(outboxtest.MethodRelease); n != 0 || marked.Load() != 600 {
+			t.Errorf("%d outcomes written for 600 events, %d releases", marked.Load(), n)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestTextThatCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := outboxtest.NewRepository()

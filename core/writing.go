@@ -151,8 +151,12 @@ func (r *relay) written(it *item) {
 // write writes outcomes and finds out which of them cannot be: first all of a kind at once, then without the texts for people,
 // then in smaller and smaller parts.
 func (r *relay) write(items []*item) (b batchResult) {
+	parts := map[outcomeKind][]*item{} // before anything is written: an item that is settled has no outcome any more
+	for _, it := range items {
+		parts[it.outcome()] = append(parts[it.outcome()], it)
+	}
 	for _, kind := range outcomeKinds {
-		part := slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.outcome() != kind })
+		part := parts[kind]
 		switch {
 		case len(part) == 0:
 		case b.away:

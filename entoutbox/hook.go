@@ -123,6 +123,9 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, m.Type(), err)
 	}
+	if err := t.core.Err(); err != nil { // what is stored after the end of the transaction would stay without its event
+		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, m.Type(), err)
+	}
 	return c.run(ctx, t, func(ctx context.Context) (ent.Value, error) { return next.Mutate(ctx, m) })
 }
 

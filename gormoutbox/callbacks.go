@@ -118,8 +118,12 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 	}
 	o.noteAssociation(stmt)
 	if inTransaction(stmt.ConnPool) {
-		if hooksMayRecord(stmt) { // hooks publish through what finds the transaction in their context
+		hooks := hooksMayRecord(stmt)
+		if hooks { // hooks publish through what finds the transaction in their context
 			stmt.Context = Context(db)
+		}
+		if err := o.ended(db, hooks); err != nil {
+			_ = db.AddError(err)
 		}
 		return
 	}
@@ -131,6 +135,21 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 	if o.mappers.of(stmt.Schema.ModelType) != nil || (has && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
 		_ = db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off", ErrNoTransaction, stmt.Schema.Table))
 	}
+}
+
+// ended returns why the transaction of a statement that may cause events is over, or nil. A text such as TRUNCATE ends it on MySQL
+// and MariaDB, and COMMIT or ROLLBACK everywhere: what follows would be stored by itself, and its event refused.
+func (o *Outbox) ended(db *gorm.DB, hooks bool) error {
+	stmt := db.Statement
+	conn, _ := unprepared(stmt.ConnPool)
+	tx, ok := conn.(*txPool)
+	if !ok || tx.pool.ob != o {
+		return nil
+	}
+	if has, err := o.hasRecorder(stmt.Schema); err != nil || !has && !hooks && o.mappers.of(stmt.Schema.ModelType) == nil {
+		return nil // what is wrong with the type is said where it matters
+	}
+	return tx.Err()
 }
 
 func inTransaction(p gorm.ConnPool) bool {

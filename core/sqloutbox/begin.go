@@ -30,7 +30,8 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect)
 	} else if err := checkDialect(d); err != nil {
 		return nil, err
 	}
-	for tries := 3; ; tries-- { // as database/sql does it with connections that died while nobody used them
+	// As database/sql does it with connections that died while nobody used them. It ends with a new one; here all idle ones come first.
+	for tries := 3 + db.Stats().Idle; ; tries-- {
 		t, err := beginOn(ctx, db, opts, d)
 		if err == nil || tries == 1 || !errors.Is(err, driver.ErrBadConn) {
 			return t, err

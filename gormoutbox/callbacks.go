@@ -146,8 +146,9 @@ func (o *Outbox) ended(db *gorm.DB, hooks bool) error {
 	if !ok || tx.pool.ob != o {
 		return nil
 	}
-	if has, err := o.hasRecorder(stmt.Schema); err != nil || !has && !hooks && o.mappers.of(stmt.Schema.ModelType) == nil {
-		return nil // what is wrong with the type is said where it matters
+	has, err := o.hasRecorder(stmt.Schema)
+	if err != nil || !has && !hooks && o.mappers.of(stmt.Schema.ModelType) == nil {
+		return err
 	}
 	return tx.Err()
 }

@@ -18,6 +18,7 @@ type trackingConn struct {
 	vetoes  []*veto        // of it
 	state   func() txState // of the driver, nil when it does not tell
 	asked   bool           // whether it does
+	dead    bool           // the driver found its connection dead when a transaction was to begin
 }
 
 var (
@@ -96,6 +97,7 @@ func (c *trackingConn) Begin() (driver.Tx, error) {
 func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	tx, err := beginInner(ctx, c.inner, opts)
 	if err != nil {
+		c.dead = c.dead || errors.Is(err, driver.ErrBadConn)
 		return nil, err
 	}
 	c.lose()

@@ -119,7 +119,11 @@ func (c lentConn) Close() error {
 	}
 	t := c.tracker
 	if t == nil {
-		c.giveBack(nil)
+		var err error
+		if c.dead { // not every driver tells its pool
+			err = driver.ErrBadConn
+		}
+		c.giveBack(err)
 		return nil
 	}
 	c.tracker = nil

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"net"
 	"strings"
@@ -177,7 +178,9 @@ func TestInboxDatabaseRestart(t *testing.T) {
 			eventually(t.Context(), t, "failures while it is down", func() bool { return w.heardSoFar("failed") > 5*events })
 			server.up(t)
 			wait()
-			pool.SetMaxIdleConns(0) // some died unused, and what looks at the tables does not try again
+			for _, p := range []*sql.DB{pool, w.pool} { // some died unused, and what looks at the tables does not try again
+				p.SetMaxIdleConns(0)
+			}
 			w.wantAll(events, &dlt)
 		})
 	}

@@ -254,7 +254,7 @@ func TestA22BrokerRefuses(t *testing.T) {
 				return nil
 			}
 			refusals++
-			return errors.New("the queue is full")
+			return core.Transient(errors.New("not this one")) // of an error that nobody knows it would be for the relay to find out
 		})
 		stop := p.run()
 		p.publish(core.Event{ID: id, Type: "a", Key: "k"})
@@ -310,12 +310,13 @@ func TestA22BrokerRefusesRabbitMQ(t *testing.T) {
 	p.run()
 	p.awaitDone(1)
 	second := p.publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
+	// Refused alone at a destination that takes nothing else: that is an outage after the first few, and spends no more attempts.
 	awaitThat(t, "attempts grow", func() bool {
 		row := p.row(second)
 		if row.Status != statusNew && row.Status != statusRetry {
 			t.Fatalf("refused by the broker: %+v", row)
 		}
-		return row.Attempts >= 5 && row.ErrorCode == "transient"
+		return row.Attempts >= 3
 	})
 	if got := take(); got != first {
 		t.Fatalf("the queue held %s, want %s", got, first)
@@ -324,7 +325,7 @@ func TestA22BrokerRefusesRabbitMQ(t *testing.T) {
 	if got := take(); got != second {
 		t.Fatalf("the queue held %s, want %s", got, second)
 	}
-	if row := p.row(second); row.Attempts < 5 {
+	if row := p.row(second); row.Attempts < 3 || row.Attempts > 5 {
 		t.Errorf("row %+v", row)
 	}
 }

@@ -371,15 +371,19 @@ func (t *Tx) settle(ctx context.Context) {
 	}
 }
 
+// rowsAreClosed is what Rows.Columns says of closed rows without an error; otherwise it returns the error that closed them. Rows.Err
+// would race with Rows.Next of a reader on another goroutine, also at its end: Next writes what Err reads after it has closed the rows.
+const rowsAreClosed = "sql: Rows are closed"
+
 func (t *Tx) settleRows() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kept := t.open[:0]
 	for _, rows := range t.open {
-		if _, closed := rows.Columns(); closed == nil {
-			kept = append(kept, rows) // an error closes them; until then somebody may be reading, and Err would race with that
-		} else if err := rows.Err(); err != nil { // of a context too, which may hide another
-			t.tracker.Observe("", err)
+		if _, err := rows.Columns(); err == nil {
+			kept = append(kept, rows) // open
+		} else if err.Error() != rowsAreClosed {
+			t.tracker.Observe("", err) // of a context too, which may hide another
 		}
 	}
 	clear(t.open[len(kept):])

@@ -1,0 +1,70 @@
+package brokers_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
+)
+
+// A refused publish is tried again, with a broker: a full queue of RabbitMQ refuses what is published to it.
+func TestA22BrokerRefusesRabbitMQ(t *testing.T) {
+	t.Parallel()
+	topic := fixture.UniqueTopic("narrow")
+	var queue *amqp091.Channel
+	conn, err := amqp091.Dial(topics.RabbitURI(t))
+	if err == nil {
+		queue, err = conn.Channel()
+	}
+	if err == nil {
+		_, err = queue.QueueDeclare(topic, true, false, false, false, amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { queue.QueueDelete(topic, false, false, false); conn.Close() })
+	take := func() string {
+		var id string
+		fixture.Await(t, "a message is in the queue", func() bool {
+			d, ok, err := queue.Get(topic, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, _ = d.Headers[core.HeaderEventID].(string)
+			return ok
+		})
+		return id
+	}
+
+	p := fixture.NewProcess(t, testdb.Postgres(t), core.Config{
+		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}), Retry: core.RetryPolicy{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 10_000},
+	})
+	first := p.Publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
+	p.Run()
+	p.AwaitDone(1)
+	second := p.Publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
+	// Refused alone at a destination that takes nothing else: that is an outage after the first few, and spends no more attempts.
+	fixture.Await(t, "attempts grow", func() bool {
+		row := p.Row(second)
+		if row.Status != fixture.StatusNew && row.Status != fixture.StatusRetry {
+			t.Fatalf("refused by the broker: %+v", row)
+		}
+		return row.Attempts >= 3
+	})
+	if got := take(); got != first {
+		t.Fatalf("the queue held %s, want %s", got, first)
+	}
+	p.AwaitDone(2)
+	if got := take(); got != second {
+		t.Fatalf("the queue held %s, want %s", got, second)
+	}
+	if row := p.Row(second); row.Attempts < 3 || row.Attempts > 5 {
+		t.Errorf("row %+v", row)
+	}
+}

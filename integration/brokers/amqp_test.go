@@ -1,0 +1,438 @@
+package brokers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	amqpv2 "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
+)
+
+// rabbitChannel returns a channel for what a test does beside the publisher.
+func rabbitChannel(t testing.TB) *amqp091.Channel {
+	t.Helper()
+	conn, err := amqp091.Dial(topics.RabbitURI(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+// rabbitMessages subscribes with Watermill.
+func rabbitMessages(t testing.TB, cfg amqp.Config, topic string) <-chan *message.Message {
+	t.Helper()
+	sub, err := amqp.NewSubscriber(cfg, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		_ = sub.Close()
+	})
+	messages, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+func TestAMQPRoundTrip(t *testing.T) {
+	t.Parallel()
+	quorum := amqpbridge.QueueConfig(topics.RabbitURI(t))
+	quorum.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
+	for name, cfg := range map[string]amqp.Config{
+		"queue":        amqpbridge.QueueConfig(topics.RabbitURI(t)),
+		"quorum queue": quorum,
+		"pub sub":      amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := topics.Rabbit(t)
+			p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
+			d := brokerDelivery(t, topic, "order/o-1")
+			if err := publishWithin(t, p, d, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			msg := receive(t, rabbitMessages(t, cfg, topic)) // it waited in the queue
+			requireDelivery(t, msg, d)
+			if msg.UUID != d.ID {
+				t.Errorf("UUID = %q, want the event's id", msg.UUID)
+			}
+		})
+	}
+}
+
+func TestAMQPTopicExchange(t *testing.T) {
+	t.Parallel()
+	topic := topics.Rabbit(t)
+	cfg := amqpbridge.TopicConfig(topics.RabbitURI(t), topic, topic)
+	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
+	d := brokerDelivery(t, "order.placed", "")
+	if err := publishWithin(t, p, d, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	requireDelivery(t, receive(t, rabbitMessages(t, cfg, "order.placed")), d)
+}
+
+func TestAMQPProperties(t *testing.T) {
+	t.Parallel()
+	topic := topics.Rabbit(t)
+	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t)), DeclareQueues: true})
+	d := brokerDelivery(t, topic, "")
+	if err := publishWithin(t, p, d, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	raw, ok, err := rabbitChannel(t).Get(topic, true)
+	if err != nil || !ok {
+		t.Fatalf("no message: %v", err)
+	}
+	if raw.DeliveryMode != amqp091.Persistent || raw.MessageId != d.RowID.String() || raw.ContentType != "application/json" {
+		t.Errorf("delivery mode %d, message id %q, content type %q", raw.DeliveryMode, raw.MessageId, raw.ContentType)
+	}
+	for k, v := range raw.Headers {
+		if _, text := v.(string); !text {
+			t.Errorf("header %s is a %T: Watermill's subscriber refuses it without end", k, v)
+		}
+	}
+}
+
+func TestAMQPUnroutable(t *testing.T) {
+	t.Parallel()
+	uri := topics.RabbitURI(t)
+	for name, tc := range map[string]struct {
+		cfg     amqpbridge.Config
+		refused bool
+	}{
+		"no queue":             {amqpbridge.Config{AMQP: amqpbridge.QueueConfig(uri)}, true},
+		"no binding":           {amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil)}, true},
+		"no binding, allowed":  {amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil), AllowUnroutable: true}, false},
+		"mandatory turned off": {amqpbridge.Config{AMQP: amqp.NewDurablePubSubConfig(uri, nil)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := topics.RabbitPublisher(t, tc.cfg)
+			topic := topics.Rabbit(t)
+			for range 3 {
+				err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second)
+				if !tc.refused {
+					if err != nil {
+						t.Error(err)
+					}
+					continue
+				}
+				requireClass(t, err, core.ClassUnroutable)
+				if !errors.Is(err, amqpbridge.ErrUnroutable) {
+					t.Errorf("err = %v, want ErrUnroutable", err)
+				}
+			}
+		})
+	}
+}
+
+// A message that was returned must not stain the next one on the same channel.
+func TestAMQPReturnedMessagesAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	routable, unroutable := topics.Rabbit(t), topics.Rabbit(t)
+	if _, err := rabbitChannel(t).QueueDeclare(routable, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t)), Channels: 3})
+	var wg sync.WaitGroup
+	for worker := range 6 {
+		wg.Go(func() {
+			for n := range 40 {
+				bad := (worker+n)%2 == 0
+				topic := routable
+				if bad {
+					topic = unroutable
+				}
+				if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 20*time.Second); errors.Is(err, amqpbridge.ErrUnroutable) != bad || !bad && err != nil {
+					t.Errorf("unroutable %v: err = %v", bad, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	q, err := rabbitChannel(t).QueueDeclarePassive(routable, true, false, false, false, nil)
+	if err != nil || q.Messages != 120 {
+		t.Errorf("the queue has %d messages, err %v; want 120", q.Messages, err)
+	}
+}
+
+func TestAMQPNack(t *testing.T) {
+	t.Parallel()
+	topic := topics.Rabbit(t)
+	cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
+	cfg.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
+	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second)
+	requireClass(t, err, core.ClassTransient)
+	if !errors.Is(err, amqpbridge.ErrNack) {
+		t.Errorf("err = %v, want ErrNack", err)
+	}
+	if _, _, err := rabbitChannel(t).Get(topic, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+		t.Errorf("with room in the queue: %v", err)
+	}
+}
+
+func TestAMQPTopologyTrouble(t *testing.T) {
+	t.Parallel()
+	deleted, other, healthy := topics.Rabbit(t), topics.Rabbit(t), topics.Rabbit(t)
+	ch := rabbitChannel(t)
+	if err := ch.ExchangeDeclare(other, "direct", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	p := topics.RabbitPublisher(t, amqpbridge.Config{
+		AMQP: amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName), DeclareQueues: true, Channels: 1,
+	})
+	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+
+	// An exchange of another kind has the name.
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, other, ""), 10*time.Second), core.ClassUnavailable)
+	if err := publishWithin(t, p, brokerDelivery(t, healthy, ""), 10*time.Second); err != nil {
+		t.Errorf("another topic: %v", err)
+	}
+
+	// Somebody deletes the exchange: one failure, then it is declared again.
+	if err := ch.ExchangeDelete(deleted, false, false); err != nil {
+		t.Fatal(err)
+	}
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second), core.ClassUnavailable)
+	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second); err != nil {
+		t.Errorf("after the exchange was deleted: %v", err)
+	}
+}
+
+func TestAMQPWrongPassword(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(topics.RabbitURI(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("guest", "wrong")
+	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(u.String())})
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, "orders", ""), 10*time.Second), core.ClassUnavailable)
+}
+
+// rabbitThroughProxy returns a publisher for a queue that exists.
+func rabbitThroughProxy(t *testing.T, cfg amqpbridge.Config) (*watermillbridge.Publisher, *brokerProxy, string) {
+	t.Helper()
+	u, err := url.Parse(topics.RabbitURI(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newBrokerProxy(t, u.Host)
+	u.Host = proxy.Addr()
+	cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(u.String()), true
+	return topics.RabbitPublisher(t, cfg), proxy, topics.Rabbit(t)
+}
+
+func TestAMQPConnectionsBreak(t *testing.T) {
+	t.Parallel()
+	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{Channels: 4})
+	const workers, each = 4, 25
+	var published atomic.Int32
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range each {
+				d := brokerDelivery(t, topic, "")
+				for {
+					err := publishWithin(t, p, d, 10*time.Second)
+					if err == nil {
+						break
+					}
+					requireClass(t, err, core.ClassUnavailable)
+					if t.Failed() {
+						return
+					}
+				}
+				if published.Add(1)%20 == 0 {
+					proxy.Cut()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	ids := map[string]bool{}
+	messages := rabbitMessages(t, amqpbridge.QueueConfig(topics.RabbitURI(t)), topic)
+	for len(ids) < workers*each { // more than once is allowed, never is not
+		ids[receive(t, messages).UUID] = true
+	}
+}
+
+func TestAMQPHangs(t *testing.T) {
+	t.Parallel()
+	var late atomic.Int32
+	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{Channels: 2, Bridge: watermillbridge.Config{
+		OnLate: func(l watermillbridge.Late) {
+			if l.Err == nil {
+				late.Add(1)
+			}
+		},
+	}})
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Freeze()
+	const timeout = 200 * time.Millisecond
+	began := time.Now()
+	for range 4 { // twice as many as there are channels
+		err := publishWithin(t, p, brokerDelivery(t, topic, ""), timeout)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("err = %v, want DeadlineExceeded", err)
+		}
+	}
+	if took := time.Since(began); took > 8*timeout {
+		t.Errorf("four publishes took %s, want %s", took, 4*timeout)
+	}
+	proxy.Thaw()
+	fixture.Await(t, "what was sent is confirmed", func() bool { return p.Stuck() == 0 && late.Load() >= 1 })
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+		t.Errorf("after the hang: %v", err)
+	}
+}
+
+// amqpFrame is a method without arguments but one short string, on channel 0.
+func amqpFrame(class, method byte, text string) []byte {
+	payload := append([]byte{0, class, 0, method}, append([]byte{byte(len(text))}, text...)...)
+	if text == "" {
+		payload = payload[:4]
+	}
+	return append(append([]byte{1, 0, 0, 0, 0, 0, byte(len(payload))}, payload...), 0xce)
+}
+
+// A broker that is short of memory blocks its publishers and reads no more from them.
+func TestAMQPBlocked(t *testing.T) {
+	t.Parallel()
+	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{})
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Tell(t, amqpFrame(10, 60, "low on memory")) // connection.blocked
+	fixture.Await(t, "the publisher notices", func() bool {
+		return errors.Is(publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second), amqpbridge.ErrBlocked)
+	})
+	proxy.Freeze() // nothing is even tried
+	began := time.Now()
+	err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second)
+	requireClass(t, err, core.ClassUnavailable)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+	proxy.Thaw()
+	proxy.Tell(t, amqpFrame(10, 61, "")) // connection.unblocked
+	fixture.Await(t, "publishing goes on", func() bool {
+		return publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second) == nil
+	})
+}
+
+// Watermill's own publishers, of both major versions, work through the plain bridge.
+func TestAMQPWatermillPublishers(t *testing.T) {
+	t.Parallel()
+	v2 := amqpv2.NewDurableQueueConfig(topics.RabbitURI(t))
+	v2.Publish.ConfirmDelivery, v2.Publish.ChannelPoolSize = true, 4
+	v3 := amqp.NewDurableQueueConfig(topics.RabbitURI(t))
+	v3.Publish.ConfirmDelivery, v3.Publish.ChannelPoolSize = true, 4
+	for name, open := range map[string]func() (message.Publisher, error){
+		"v2": func() (message.Publisher, error) { return amqpv2.NewPublisher(v2, watermill.NopLogger{}) },
+		"v3": func() (message.Publisher, error) { return amqp.NewPublisher(v3, watermill.NopLogger{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pub, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			topics.CloseAtEnd(t, p)
+			topic := topics.Rabbit(t)
+			messages := rabbitMessages(t, v3, topic) // declares the queue
+			d := brokerDelivery(t, topic, "k")
+			if err := publishWithin(t, p, d, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			requireDelivery(t, receive(t, messages), d)
+		})
+	}
+}
+
+// As many workers as channels, 500 bytes; Watermill's own publisher for comparison.
+func BenchmarkAMQPPublish(b *testing.B) {
+	own := func(b *testing.B, channels int) core.Publisher {
+		b.Helper()
+		return topics.RabbitPublisher(b, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(b)), DeclareQueues: true, Channels: channels})
+	}
+	watermills := func(b *testing.B, channels int) core.Publisher {
+		b.Helper()
+		cfg := amqpbridge.QueueConfig(topics.RabbitURI(b))
+		cfg.Publish.ChannelPoolSize = channels
+		pub, err := amqp.NewPublisher(cfg, watermill.NopLogger{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		p, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		topics.CloseAtEnd(b, p)
+		return p
+	}
+	for name, open := range map[string]func(*testing.B, int) core.Publisher{"amqpbridge": own, "watermill": watermills} {
+		for _, channels := range []int{1, 16, 64} {
+			b.Run(fmt.Sprintf("%s/channels=%d", name, channels), func(b *testing.B) {
+				topic := topics.Rabbit(b)
+				if _, err := rabbitChannel(b).QueueDeclare(topic, true, false, false, false, nil); err != nil {
+					b.Fatal(err)
+				}
+				p := open(b, channels)
+				d := brokerDelivery(b, topic, "")
+				d.Payload = make([]byte, 500)
+				if channels > 1 {
+					b.SetParallelism(channels / 2)
+				}
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if err := publishWithin(b, p, d, 20*time.Second); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			})
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package brokers_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
+)
+
+// classOf says how a relay takes an error of a publisher.
+func classOf(err error) core.Class {
+	if class, ok := core.ClassOf(err); ok {
+		return class
+	}
+	return core.DefaultClassifier(err)
+}
+
+// publishUntil publishes d until the answer is of the class, or nil for "", and fails the test when that takes too long.
+func publishUntil(t *testing.T, p core.Publisher, d core.Delivery, want string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err := p.Publish(ctx, d)
+		cancel()
+		got := ""
+		if err != nil {
+			got = classOf(err).String()
+		}
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("topic %s: %v is %q, want %q", d.Topic, err, got, want)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+func publishOnce(t *testing.T, p core.Publisher, d core.Delivery, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := p.Publish(ctx, d)
+	got := ""
+	if err != nil {
+		got = classOf(err).String()
+	}
+	if got != want {
+		t.Errorf("topic %s: %v is %q, want %q", d.Topic, err, got, want)
+	}
+}
+
+func bridged(t *testing.T, pub message.Publisher, cfg watermillbridge.Config) *watermillbridge.Publisher {
+	t.Helper()
+	p, err := watermillbridge.NewPublisher(pub, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = p.Close(ctx)
+	})
+	return p
+}
+
+// What NATS answers, and does not answer, is told apart: only what can never be stored is against the event.
+func TestNATSClasses(t *testing.T) {
+	t.Parallel()
+	server := fixture.StartPrivate(t, "nats")
+	url := server.Address
+	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, MaxMsgSize: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "FULL", Subjects: []string{"full.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	pub, err := wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
+		Marshaler: &wmnats.NATSMarshaler{}, SubjectCalculator: wmnats.DefaultSubjectCalculator,
+	}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := bridged(t, pub, watermillbridge.Config{Classifier: natsbridge.Classify, RowIDMetadata: natsbridge.RowIDMetadata})
+
+	// One event with two destinations in one stream, each published twice.
+	a := brokerDelivery(t, "s.a", "order/o-1")
+	b := a
+	b.Topic = "s.b"
+	if b.RowID, err = core.NewRowID(b.ID, b.Topic); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []core.Delivery{a, b, a, b} {
+		publishOnce(t, p, d, "")
+	}
+	if info, err := stream.Info(t.Context()); err != nil || info.State.Msgs != 2 {
+		t.Errorf("the stream has %+v (%v), want one message for each destination", info.State, err)
+	}
+
+	large := brokerDelivery(t, "s.large", "k")
+	large.Payload = []byte(strings.Repeat("x", 8192))
+	publishOnce(t, p, large, "permanent")
+	large.Payload = []byte(strings.Repeat("x", 2<<20)) // beyond what the server takes at all
+	publishOnce(t, p, large, "permanent")
+	publishOnce(t, p, brokerDelivery(t, "nobody", "k"), "unavailable") // no stream
+	publishOnce(t, p, brokerDelivery(t, "full.a", "k"), "")
+	publishOnce(t, p, brokerDelivery(t, "full.a", "k"), "unavailable")
+
+	server.Kill(t)
+	publishOnce(t, p, brokerDelivery(t, "s.a", "k"), "unavailable")
+	server.Up(t)
+	publishUntil(t, p, brokerDelivery(t, "s.a", "k"), "")
+}
+
+// The same for Redis.
+func TestRedisStreamClasses(t *testing.T) {
+	t.Parallel()
+	server := fixture.StartPrivate(t, "redis")
+	client := fixture.RedisAt(t, server.Address)
+	pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: client}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := bridged(t, pub, watermillbridge.Config{Classifier: redisbridge.Classify})
+	d := brokerDelivery(t, "orders", "k")
+	publishOnce(t, p, d, "")
+	if err := client.Set(t.Context(), "text", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	publishOnce(t, p, brokerDelivery(t, "text", "k"), "unavailable")
+
+	set := func(name, value string) {
+		t.Helper()
+		if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("maxmemory-policy", "noeviction")
+	set("maxmemory", "1")
+	publishOnce(t, p, d, "unavailable")
+	set("maxmemory", "0")
+	set("min-replicas-to-write", "1")
+	publishOnce(t, p, d, "unavailable")
+	set("min-replicas-to-write", "0")
+	publishOnce(t, p, d, "")
+
+	server.Kill(t)
+	publishOnce(t, p, d, "unavailable")
+	server.Up(t)
+	publishUntil(t, p, d, "")
+}

@@ -1,0 +1,332 @@
+package brokers_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
+)
+
+const clusterPartitions = 4
+
+// Three brokers, every topic on all of them, an acknowledgement means that two have the event. While many events are on their way, leaders
+// move from broker to broker and each broker is restarted cleanly. Afterwards Kafka holds every event whose row is DONE, at the partition and
+// offset that its receipt names, no two rows share a receipt, and the first copies of each key are in order.
+//
+// Versions of Sarama before 1.48 fail this test: with idempotence on they report messages as stored that no broker has.
+func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
+	t.Parallel()
+	brokers := fixture.StartPrivateSet(t, "kafka1", "kafka2", "kafka3")
+	var addresses []string
+	for _, b := range brokers {
+		addresses = append(addresses, b.Address)
+	}
+	admin, err := sarama.NewClusterAdmin(addresses, kafkabridge.SaramaConfig(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.Close() })
+
+	pipelined := kafkabridge.SaramaConfig(0)
+	pipelined.Producer.Idempotent, pipelined.Net.MaxOpenRequests = false, 5
+	flows := []*clusterFlow{
+		newClusterFlow(t, "idempotent", kafkabridge.Config{Brokers: addresses}),
+		newClusterFlow(t, "pipelined", kafkabridge.Config{Brokers: addresses, Sarama: pipelined}),
+	}
+	c := &kafkaCluster{t: t, admin: admin}
+	for _, f := range flows {
+		f.start(t)
+		// The events are there before the topic is: its first messages come all at once.
+		fixture.Await(t, "events wait for their topic", func() bool { return f.count("SELECT COUNT(*) FROM outbox_event") >= 200 })
+		detail := &sarama.TopicDetail{NumPartitions: clusterPartitions, ReplicationFactor: 3}
+		if err := admin.CreateTopic(f.topic, detail, false); err != nil {
+			t.Fatal(err)
+		}
+		c.topics = append(c.topics, f.topic)
+	}
+	progress := func() {
+		t.Helper()
+		for _, f := range flows {
+			before := f.done()
+			fixture.AwaitIn(t, time.Minute, f.name+": events are published", func() bool { return f.done() > before+20 })
+		}
+	}
+	progress()
+	for range 10 {
+		c.moveLeaders()
+		progress()
+	}
+	for _, b := range brokers {
+		c.awaitReplicas()
+		b.Run(t, "down")
+		progress()
+		b.Up(t)
+		c.awaitReplicas()
+		c.moveLeaders()
+		progress()
+	}
+	for _, f := range flows {
+		f.stop()
+	}
+	for _, f := range flows {
+		f.compare(t, addresses)
+	}
+}
+
+// kafkaCluster moves leaders about.
+type kafkaCluster struct {
+	t      *testing.T
+	admin  sarama.ClusterAdmin
+	topics []string
+	moves  int
+}
+
+// moveLeaders gives every partition another preferred leader and has it elected.
+func (c *kafkaCluster) moveLeaders() {
+	c.t.Helper()
+	c.moves++
+	assignment, want := make([][]int32, clusterPartitions), make([]int32, clusterPartitions)
+	partitions := map[string][]int32{}
+	for p := range clusterPartitions {
+		for i := range 3 {
+			assignment[p] = append(assignment[p], int32((c.moves+p+i)%3+1))
+		}
+		want[p] = assignment[p][0]
+	}
+	for _, topic := range c.topics {
+		if err := c.admin.AlterPartitionReassignments(topic, assignment); err != nil {
+			c.t.Fatalf("reassign %s: %v", topic, err)
+		}
+		for p := range int32(clusterPartitions) {
+			partitions[topic] = append(partitions[topic], p)
+		}
+	}
+	fixture.Await(c.t, "the leaders have moved", func() bool {
+		_, err := c.admin.ElectLeaders(sarama.PreferredElection, partitions)
+		return err == nil && !slices.ContainsFunc(c.describe(), func(p *sarama.PartitionMetadata) bool { return p.Leader != want[p.ID] })
+	})
+}
+
+// awaitReplicas waits until every partition is on all brokers, as whoever restarts them one after the other has to.
+func (c *kafkaCluster) awaitReplicas() {
+	c.t.Helper()
+	fixture.Await(c.t, "every partition is in sync on three brokers", func() bool {
+		return !slices.ContainsFunc(c.describe(), func(p *sarama.PartitionMetadata) bool { return len(p.Isr) != 3 })
+	})
+}
+
+func (c *kafkaCluster) describe() []*sarama.PartitionMetadata {
+	c.t.Helper()
+	var all []*sarama.PartitionMetadata
+	topics, err := c.admin.DescribeTopics(c.topics)
+	if err != nil {
+		return []*sarama.PartitionMetadata{{Leader: -1}} // the broker that was asked is on its way down
+	}
+	for _, topic := range topics {
+		all = append(all, topic.Partitions...)
+	}
+	return all
+}
+
+// clusterFlow is a service that writes events and relays them to a topic of its own.
+type clusterFlow struct {
+	*fixture.Process
+	name, topic string
+	stop        func() // ends the producers and waits until all is published
+}
+
+func newClusterFlow(t *testing.T, name string, cfg kafkabridge.Config) *clusterFlow {
+	t.Helper()
+	pub, err := kafkabridge.NewPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topics.CloseAtEnd(t, pub)
+	return &clusterFlow{name: name, topic: fixture.UniqueTopic(name), Process: fixture.NewProcess(t, testdb.Postgres(t), core.Config{
+		Publisher: pub, Workers: 64, PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
+		Breaker: core.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
+	})}
+}
+
+// start runs the relay and three producers.
+func (f *clusterFlow) start(t *testing.T) {
+	t.Helper()
+	f.Run()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for n := range 3 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				events := make([]core.Event, 20)
+				for k := range events {
+					events[k] = core.Event{Type: "moved", Topic: f.topic, Key: fmt.Sprintf("%d-%d", n, (i*7+k)%200), Payload: []byte(`{}`)}
+				}
+				if err := f.Tx.RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) error {
+					_, err := f.Outbox.Publish(ctx, tx, events...)
+					return err
+				}); err != nil {
+					t.Errorf("%s: %v", f.name, err)
+					return
+				}
+				for open := 400; open >= 400 && ctx.Err() == nil; { // not faster than the relay
+					text := "SELECT COUNT(*) FROM outbox_event WHERE status <> 1"
+					if err := f.Pool.QueryRowContext(context.Background(), text).Scan(&open); err != nil {
+						t.Errorf("%s: %v", f.name, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	f.stop = sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+		fixture.AwaitIn(t, time.Minute, f.name+": everything is published", func() bool {
+			return f.count("SELECT COUNT(*) FROM outbox_event WHERE status <> 1") == 0
+		})
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+func (f *clusterFlow) count(text string) int {
+	f.T.Helper()
+	return fixture.Query(f.T, f.Pool, text, func(r *sql.Rows) (n int, err error) { return n, r.Scan(&n) })[0]
+}
+
+func (f *clusterFlow) done() int {
+	return f.count("SELECT COUNT(*) FROM outbox_event WHERE status = 1")
+}
+
+type clusterRow struct {
+	eventID, key, receipt string
+	keySeq                int64
+}
+
+// compare holds the table against what Kafka has.
+func (f *clusterFlow) compare(t *testing.T, addresses []string) {
+	t.Helper()
+	held, positions := f.held(t, addresses)
+	rows := fixture.Query(t, f.Pool, `SELECT event_id, partition_key, COALESCE(receipt, ''), key_seq FROM outbox_event WHERE status = 1`,
+		func(r *sql.Rows) (x clusterRow, err error) {
+			return x, r.Scan(&x.eventID, &x.key, &x.receipt, &x.keySeq)
+		})
+	receipts, lost, misplaced := map[string]string{}, 0, 0
+	told := map[string]clusterRow{}
+	for _, row := range rows {
+		told[row.eventID] = row
+		switch found, ok := positions[row.receipt]; {
+		case len(held[row.eventID]) == 0:
+			lost++
+			t.Logf("%s is DONE with receipt %s and not in Kafka", row.eventID, row.receipt)
+		case !ok || found != row.eventID:
+			misplaced++
+			t.Logf("%s is at %v, its receipt says %s where %q is", row.eventID, held[row.eventID], row.receipt, found)
+		}
+		if other, ok := receipts[row.receipt]; ok {
+			t.Errorf("%s and %s share the receipt %s", row.eventID, other, row.receipt)
+		}
+		receipts[row.receipt] = row.eventID
+	}
+	t.Logf("%s: %d rows, %d messages", f.name, len(rows), len(positions))
+	if lost > 0 || misplaced > 0 {
+		t.Errorf("%s: of %d DONE events %d are lost, %d receipts name another place", f.name, len(rows), lost, misplaced)
+	}
+	last := map[string]clusterRow{} // by key: of the first copies
+	for _, receipt := range sortedPositions(positions) {
+		row, ok := told[positions[receipt]]
+		if !ok {
+			t.Fatalf("%s has %q, which no row knows", receipt, positions[receipt])
+		}
+		if held[row.eventID][0] != receipt {
+			continue // a further copy
+		}
+		if before, ok := last[row.key]; ok && row.keySeq != before.keySeq+1 {
+			t.Errorf("key %s: %d follows %d at %s", row.key, row.keySeq, before.keySeq, receipt)
+		}
+		last[row.key] = row
+	}
+}
+
+// held reads the whole topic: the places of each event in the order of their offsets, and the event at each place.
+func (f *clusterFlow) held(t *testing.T, addresses []string) (held map[string][]string, positions map[string]string) {
+	t.Helper()
+	client, err := sarama.NewClient(addresses, kafkabridge.SaramaConfig(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	consumer, err := sarama.NewConsumerFromClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	held, positions = map[string][]string{}, map[string]string{}
+	for p := range int32(clusterPartitions) {
+		end, err := client.GetOffset(f.topic, p, sarama.OffsetNewest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pc, err := consumer.ConsumePartition(f.topic, p, sarama.OffsetOldest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for next := int64(0); next < end; {
+			select {
+			case m := <-pc.Messages():
+				at, id := place(f.topic, p, m.Offset), eventIDOf(m)
+				held[id] = append(held[id], at)
+				positions[at] = id
+				next = m.Offset + 1
+			case <-time.After(30 * time.Second):
+				t.Fatalf("partition %d: no message at offset %d, the end is %d", p, next, end)
+			}
+		}
+		_ = pc.Close()
+	}
+	return held, positions
+}
+
+func place(topic string, partition int32, offset int64) string {
+	return fmt.Sprintf("%s/%d@%d", topic, partition, offset)
+}
+
+func eventIDOf(m *sarama.ConsumerMessage) string {
+	for _, h := range m.Headers {
+		if string(h.Key) == core.HeaderEventID {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// sortedPositions returns the places of one topic by partition and offset.
+func sortedPositions(positions map[string]string) []string {
+	type at struct {
+		partition, offset int64
+		text              string
+	}
+	var all []at
+	for text := range positions {
+		a := at{text: text}
+		_, _ = fmt.Sscanf(text[strings.LastIndexByte(text, '/'):], "/%d@%d", &a.partition, &a.offset)
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(a, b at) int { return int(a.partition-b.partition)<<40 + int(a.offset-b.offset) })
+	sorted := make([]string, len(all))
+	for i := range all {
+		sorted[i] = all[i].text
+	}
+	return sorted
+}

@@ -1,0 +1,337 @@
+package brokers_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
+)
+
+// kafkaMessages subscribes to a topic from its beginning.
+func kafkaMessages(t testing.TB, topic string) <-chan *message.Message {
+	t.Helper()
+	cfg := kafka.DefaultSaramaSubscriberConfig()
+	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Brokers: []string{topics.KafkaAddress(t)}, Unmarshaler: kafka.DefaultMarshaler{}, OverwriteSaramaConfig: cfg,
+	}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		_ = sub.Close()
+	})
+	messages, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+func TestKafkaRoundTrip(t *testing.T) {
+	t.Parallel()
+	topic := topics.Kafka(t, "", 3, nil)
+	p := topics.KafkaPublisher(t, kafkabridge.Config{})
+	d := brokerDelivery(t, topic, "order/o-2")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	receipt, err := p.PublishWithReceipt(ctx, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := receive(t, kafkaMessages(t, topic))
+	requireDelivery(t, msg, d)
+	if msg.UUID != d.ID {
+		t.Errorf("UUID = %q, want the event's id", msg.UUID)
+	}
+	if key, _ := kafka.MessageKeyFromCtx(msg.Context()); string(key) != "order/o-2" {
+		t.Errorf("key = %q", key)
+	}
+	partition, _ := kafka.MessagePartitionFromCtx(msg.Context())
+	offset, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
+	if want := fmt.Sprintf("%s/%d@%d", topic, partition, offset); receipt != want {
+		t.Errorf("receipt = %q, want %q", receipt, want)
+	}
+}
+
+// The partitions are those of the Java client, for a topic of 3 partitions.
+func TestKafkaPartitionsLikeJava(t *testing.T) {
+	t.Parallel()
+	topic := topics.Kafka(t, "", 3, nil)
+	p := topics.KafkaPublisher(t, kafkabridge.Config{})
+	want := map[string]int32{
+		"a": 1, "ab": 2, "abc": 0, "abcd": 2, "21": 0, "foobar": 0, "a-little-bit-longer-string": 2,
+		"order/o-1": 0, "order/o-2": 1, "order/o-3": 1, "Grüße/ß": 1, "kunde-7": 1,
+	}
+	const withoutKey = 30
+	for key := range want {
+		if err := publishWithin(t, p, brokerDelivery(t, topic, key), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range withoutKey {
+		if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	messages := kafkaMessages(t, topic)
+	spread := map[int32]int{}
+	for range len(want) + withoutKey {
+		msg := receive(t, messages)
+		key, hasKey := kafka.MessageKeyFromCtx(msg.Context())
+		partition, _ := kafka.MessagePartitionFromCtx(msg.Context())
+		switch {
+		case len(key) == 0:
+			if hasKey && key != nil {
+				t.Error("no key became an empty one")
+			}
+			spread[partition]++
+		case partition != want[string(key)]:
+			t.Errorf("key %q is on partition %d, the Java client puts it on %d", key, partition, want[string(key)])
+		}
+	}
+	if len(spread) != 3 {
+		t.Errorf("messages without a key are on %v, want all 3 partitions", spread)
+	}
+}
+
+func TestKafkaRefusesForGood(t *testing.T) {
+	t.Parallel()
+	limit := "1024"
+	topic := topics.Kafka(t, "", 1, map[string]*string{"max.message.bytes": &limit})
+	p := topics.KafkaPublisher(t, kafkabridge.Config{})
+	d := brokerDelivery(t, topic, "k")
+	d.Payload = make([]byte, 4096)
+	err := publishWithin(t, p, d, 10*time.Second)
+	requireClass(t, err, core.ClassPermanent)
+	if !errors.Is(err, sarama.ErrMessageSizeTooLarge) {
+		t.Errorf("err = %v, want ErrMessageSizeTooLarge", err)
+	}
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, "no/topic name", "k"), 10*time.Second), core.ClassPermanent)
+	if err := publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second); err != nil {
+		t.Errorf("the next message: %v", err)
+	}
+}
+
+func TestKafkaTopicIsCreatedLater(t *testing.T) {
+	t.Parallel()
+	s := kafkabridge.SaramaConfig(0)
+	s.Metadata.AllowAutoTopicCreation = false
+	p := topics.KafkaPublisher(t, kafkabridge.Config{Sarama: s})
+	topic := topics.KafkaName()
+	err := publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second)
+	requireClass(t, err, core.ClassUnavailable)
+	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		t.Errorf("err = %v, want ErrUnknownTopicOrPartition", err)
+	}
+	topics.Kafka(t, topic, 1, nil)
+	fixture.Await(t, "a publish to the new topic", func() bool {
+		return publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second) == nil
+	})
+}
+
+// kafkaThroughProxy returns a publisher whose connections all go through a proxy.
+func kafkaThroughProxy(t *testing.T, timeout time.Duration, bridge watermillbridge.Config) (*watermillbridge.Publisher, *brokerProxy) {
+	t.Helper()
+	proxy := newBrokerProxy(t, topics.KafkaAddress(t))
+	s := kafkabridge.SaramaConfig(timeout)
+	s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, proxy
+	return topics.KafkaPublisher(t, kafkabridge.Config{Sarama: s, PublishTimeout: timeout, Bridge: bridge}), proxy
+}
+
+// A broker that hangs costs a publish its timeout and no more; what was on the way arrives when it goes on.
+func TestKafkaHangs(t *testing.T) {
+	t.Parallel()
+	topic := topics.Kafka(t, "", 1, nil)
+	const timeout = time.Second
+	var late atomic.Int32
+	p, proxy := kafkaThroughProxy(t, timeout, watermillbridge.Config{MaxStuck: 2, OnLate: func(watermillbridge.Late) { late.Add(1) }})
+	if err := publishWithin(t, p, brokerDelivery(t, topic, "before"), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+
+	proxy.Freeze()
+	began := time.Now()
+	for range 2 {
+		err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), timeout/4)
+		if !errors.Is(err, watermillbridge.ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("err = %v, want ErrNoAnswer and DeadlineExceeded", err)
+		}
+		if _, marked := core.ClassOf(err); marked {
+			t.Errorf("err = %v is marked: a timeout is for the relay to judge", err)
+		}
+	}
+	if took := time.Since(began); took > timeout {
+		t.Errorf("took %s, want the timeouts of two publishes, %s", took, timeout/2)
+	}
+	err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), timeout)
+	requireClass(t, err, core.ClassUnavailable)
+	if !errors.Is(err, watermillbridge.ErrStuck) {
+		t.Errorf("err = %v, want ErrStuck", err)
+	}
+
+	proxy.Thaw()
+	fixture.Await(t, "the calls return", func() bool { return p.Stuck() == 0 && late.Load() == 2 })
+	fixture.Await(t, "a publish after the hang", func() bool {
+		return publishWithin(t, p, brokerDelivery(t, topic, "after"), timeout) == nil
+	})
+}
+
+// While connections break, each event is tried until it is acknowledged: every one arrives, and in the order of its key when
+// only the first copy of each counts.
+func TestKafkaConnectionsBreak(t *testing.T) {
+	t.Parallel()
+	topic := topics.Kafka(t, "", 3, nil)
+	p, proxy := kafkaThroughProxy(t, 2*time.Second, watermillbridge.Config{})
+	const keys, each = 6, 20
+	var published atomic.Int32
+	var wg sync.WaitGroup
+	for k := range keys {
+		wg.Go(func() {
+			for n := range each {
+				d := brokerDelivery(t, topic, fmt.Sprint("key-", k))
+				d.KeySeq = int64(n + 1)
+				for {
+					err := publishWithin(t, p, d, 2*time.Second)
+					if err == nil {
+						break
+					}
+					if class, marked := core.ClassOf(err); marked && class != core.ClassUnavailable && class != core.ClassKeyUnavailable {
+						t.Errorf("err = %v, class %v; want an outage", err, class)
+					}
+					if t.Context().Err() != nil {
+						return
+					}
+					time.Sleep(20 * time.Millisecond) // as the relay's breaker would
+				}
+				if published.Add(1)%30 == 0 {
+					proxy.Cut()
+				}
+			}
+		})
+	}
+	wg.Wait()
+
+	messages := kafkaMessages(t, topic)
+	last := map[string]int64{}
+	for seen := 0; seen < keys*each; {
+		d, err := watermillbridge.EventFromMessage(receive(t, messages))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.KeySeq <= last[d.Key] {
+			continue // a copy
+		}
+		if d.KeySeq != last[d.Key]+1 {
+			t.Fatalf("key %s: %d follows %d", d.Key, d.KeySeq, last[d.Key])
+		}
+		last[d.Key] = d.KeySeq
+		seen++
+	}
+}
+
+// What docs/operations.md says about rows that share a receipt finds them, and brings the event back that the broker does not have.
+func TestRowsThatShareAReceipt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{})
+		var ids []string
+		for n := range 3 {
+			e := core.Event{Type: "order.placed", Topic: "orders", Key: "k", Payload: fmt.Append(nil, n)}
+			if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				got, err := p.Outbox.Publish(ctx, tx, e)
+				ids = append(ids, got...)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Outbox.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for n, id := range ids { // the second has the place of the first
+			fixture.MustExec(t, p.Pool, fmt.Sprintf(`UPDATE outbox_event SET receipt = 'orders/0@%d' WHERE event_id = '%s'`, n/2, id))
+		}
+		page, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", "operations.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(string(page), "## Kafka: rows that share a receipt")
+		_, text, _ = strings.Cut(text, "```sql\n")
+		text, _, _ = strings.Cut(text, "```")
+		type row struct {
+			id      any
+			eventID string
+		}
+		found := fixture.Query(t, p.Pool, text, func(r *sql.Rows) (x row, err error) {
+			var rest any
+			return x, r.Scan(&x.id, &x.eventID, &rest, &rest, &rest, &rest)
+		})
+		if len(found) != 2 || found[0].eventID != ids[0] || found[1].eventID != ids[1] {
+			t.Fatalf("found %v, want the first two of %v", found, ids)
+		}
+
+		fixture.MustExec(t, p.Pool, `UPDATE outbox_event SET status = 3, last_error_code = 'not_in_kafka', receipt = NULL WHERE event_id = '`+ids[1]+`'`)
+		id, err := core.NewRowID(ids[1], "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Outbox.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{id}, Actor: "ada", Reason: "lost by the producer"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Outbox.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var published []string
+		for _, d := range p.Publisher.Accepted() {
+			published = append(published, d.ID)
+		}
+		if want := append(slices.Clone(ids), ids[1]); !slices.Equal(published, want) {
+			t.Errorf("published %v, want %v", published, want)
+		}
+	})
+}
+
+// 64 workers, 500 bytes, distinct keys.
+func BenchmarkKafkaPublish(b *testing.B) {
+	topic := topics.Kafka(b, "", 6, nil)
+	p := topics.KafkaPublisher(b, kafkabridge.Config{})
+	if err := publishWithin(b, p, brokerDelivery(b, topic, "first"), 10*time.Second); err != nil {
+		b.Fatal(err)
+	}
+	var n atomic.Int64
+	b.SetParallelism(64 / 2)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		d := brokerDelivery(b, topic, fmt.Sprint("key-", n.Add(1)))
+		d.Payload = make([]byte, 500)
+		for pb.Next() {
+			if err := publishWithin(b, p, d, 10*time.Second); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}

@@ -1,0 +1,235 @@
+package brokers_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
+)
+
+// outage is a relay on a table in memory that publishes to a real broker, and tells what failed.
+type outage struct {
+	t        *testing.T
+	repo     *outboxtest.Repository
+	ob       *core.Outbox
+	failures chan core.PublishInfo
+}
+
+func newOutage(t *testing.T, cfg core.Config) *outage {
+	t.Helper()
+	o := &outage{t: t, repo: outboxtest.NewRepository(), failures: make(chan core.PublishInfo, 10_000)}
+	cfg.Repository = o.repo
+	cfg.Observer = &core.Observer{Published: func(i core.PublishInfo) {
+		if i.Outcome != core.PublishDone {
+			select {
+			case o.failures <- i:
+			default:
+			}
+		}
+	}}
+	ob, err := core.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.ob = ob
+	relayUntilEnd(t, ob)
+	return o
+}
+
+// relayUntilEnd runs the relay until the test ends.
+func relayUntilEnd(t *testing.T, ob *core.Outbox) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- ob.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func (o *outage) publish(events ...core.Event) {
+	o.t.Helper()
+	err := o.repo.Transactor().RunInTx(o.t.Context(), func(ctx context.Context, tx core.Tx) error {
+		_, err := o.ob.Publish(ctx, tx, events...)
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// awaitFailures waits until so many publishes failed.
+func (o *outage) awaitFailures(n int) {
+	o.t.Helper()
+	limit := time.After(2 * time.Minute)
+	for range n {
+		select {
+		case <-o.failures:
+		case <-limit:
+			o.t.Fatalf("fewer than %d publishes failed", n)
+		}
+	}
+}
+
+func (o *outage) wantStatus(want outboxtest.Status, what string, limit time.Duration) {
+	o.t.Helper()
+	fixture.AwaitIn(o.t, limit, what, func() bool {
+		for _, r := range o.repo.Rows() {
+			if r.Status == outboxtest.StatusDead {
+				o.t.Fatalf("%s: dead after %d attempts: %s %s", what, r.Attempts, r.ErrorCode, r.Error)
+			}
+			if r.Status != want {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// eager spends its attempts in no time, so that a refusal that is wrongly held against an event shows.
+var eager = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 3}
+
+// A relay that starts before the first consumer waits for it.
+func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
+	t.Parallel()
+	topic := topics.Rabbit(t)
+	o := newOutage(t, core.Config{
+		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}), Retry: eager,
+	})
+	for range 10 {
+		o.publish(core.Event{Type: topic, Key: "k"}, core.Event{Type: topic})
+	}
+	o.awaitFailures(4)
+	fixture.Await(t, "the backlog tells how old the 20 events are that wait", func() bool {
+		backlog, err := o.ob.Backlog(t.Context())
+		return err == nil && backlog.Pending == 20 && backlog.Dead == 0 && backlog.OldestAge > time.Second
+	})
+	if _, err := rabbitChannel(t).QueueDeclare(topic, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	o.wantStatus(outboxtest.StatusDone, "events leave once there is a queue", 10*time.Second)
+}
+
+// A full queue nacks what comes: with one key in flight as well, that costs no event its life.
+func TestAMQPFullQueueWithOneKey(t *testing.T) {
+	t.Parallel()
+	topic := topics.Rabbit(t)
+	cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
+	cfg.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
+	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil { // which fills it
+		t.Fatal(err)
+	}
+	o := newOutage(t, core.Config{Publisher: p, Retry: eager})
+	o.publish(core.Event{Type: topic, Key: "k"})
+	o.awaitFailures(8)
+	if _, _, err := rabbitChannel(t).Get(topic, true); err != nil {
+		t.Fatal(err)
+	}
+	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room", 10*time.Second)
+}
+
+// When a broker is back after an outage that was long compared with all pauses, the first event leaves within five seconds, which are given the
+// load of the machine on top.
+func TestBrokerIsBack(t *testing.T) {
+	t.Parallel()
+	server := fixture.StartPrivate(t, "rabbitmq")
+	topic := "back-" + core.NewEventID()
+	o := newOutage(t, core.Config{
+		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(server.Address), DeclareQueues: true}), Retry: eager,
+	})
+	o.publish(core.Event{Type: topic, Key: "k"})
+	o.wantStatus(outboxtest.StatusDone, "the first event leaves", 30*time.Second)
+	server.Kill(t)
+	for range 3 {
+		o.publish(core.Event{Type: topic, Key: "k"})
+	}
+	o.awaitFailures(12) // some 20 s
+	server.Up(t)
+	o.wantStatus(outboxtest.StatusDone, "events leave once the broker is back", 10*time.Second)
+}
+
+// After a database was away, publishing goes on within two seconds, which are given the load of the machine on top.
+func TestDatabaseIsBack(t *testing.T) {
+	for name, tt := range map[string]struct {
+		variable string
+		open     func(t *testing.T) testdb.DB
+	}{
+		"postgres": {"OUTBOX_TEST_POSTGRES", testdb.Postgres},
+		"mariadb":  {"OUTBOX_TEST_MARIADB", testdb.MariaDB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := fixture.StartPrivate(t, name)
+			t.Setenv(tt.variable, server.Address)
+			db := tt.open(t)
+			pool := db.Open(t)
+			repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := repo.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			pub := &outboxtest.Publisher{}
+			failed := make(chan struct{}, 1000)
+			relay, err := core.New(core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{Claimed: func(i core.ClaimInfo) {
+				if i.Err != nil {
+					select {
+					case failed <- struct{}{}:
+					default:
+					}
+				}
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			relayUntilEnd(t, relay)
+			producer, err := core.New(core.Config{Repository: repo}) // without a relay: its rows wait for the poller
+			if err != nil {
+				t.Fatal(err)
+			}
+			write := func() error {
+				tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+				if err != nil {
+					return err
+				}
+				defer tx.Rollback() // does nothing after Commit
+				if _, err := producer.Publish(t.Context(), tx, core.Event{Type: "t"}); err != nil {
+					return err
+				}
+				return tx.Commit()
+			}
+			if err := write(); err != nil {
+				t.Fatal(err)
+			}
+			fixture.Await(t, "the first event", func() bool { return len(pub.Accepted()) == 1 })
+			server.Kill(t)
+			for range 8 * 4 { // pauses that only double would be 25 s long by then
+				select {
+				case <-failed:
+				case <-time.After(30 * time.Second):
+					t.Fatal("the relay does not try")
+				}
+			}
+			server.Up(t)
+			if err := write(); err != nil {
+				if err = write(); err != nil { // a connection from before
+					t.Fatal(err)
+				}
+			}
+			fixture.AwaitIn(t, 8*time.Second, "events leave once the database is back", func() bool { return len(pub.Accepted()) == 2 })
+		})
+	}
+}

@@ -1,0 +1,200 @@
+package brokers_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// brokerDelivery is a delivery with everything that metadata can carry.
+func brokerDelivery(t testing.TB, topic, key string) core.Delivery {
+	t.Helper()
+	e := core.Event{
+		ID: core.NewEventID(), Type: "order.placed", AggregateType: "order", AggregateID: "o-1", AggregateVersion: 3,
+		TenantID: "acme", SchemaVersion: 2, Topic: topic, Key: key, OccurredAt: time.Now().UTC().Truncate(time.Microsecond),
+		ContentType: "application/json", Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "note": "grün"},
+		Payload: []byte(`{"total":7}`),
+	}
+	row, err := core.NewRowID(e.ID, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay, err := core.FreshRowID(e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return core.Delivery{Event: e, RowID: row, KeySeq: 1042, Attempt: 2, ReplayOf: replay}
+}
+
+// requireDelivery checks that a consumer gets out of msg what was put in.
+func requireDelivery(t testing.TB, msg *message.Message, want core.Delivery) {
+	t.Helper()
+	got, err := watermillbridge.EventFromMessage(msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got.Payload) != string(want.Payload) || !maps.Equal(got.Headers, want.Headers) || !got.OccurredAt.Equal(want.OccurredAt) {
+		t.Errorf("payload %q, headers %v, occurred at %s\nwant %q, %v, %s", got.Payload, got.Headers, got.OccurredAt, want.Payload, want.Headers, want.OccurredAt)
+	}
+	for _, f := range []struct {
+		name      string
+		got, want any
+	}{
+		{"id", got.ID, want.ID},
+		{"type", got.Type, want.Type},
+		{"aggregate type", got.AggregateType, want.AggregateType},
+		{"aggregate id", got.AggregateID, want.AggregateID},
+		{"aggregate version", got.AggregateVersion, want.AggregateVersion},
+		{"tenant", got.TenantID, want.TenantID},
+		{"schema version", got.SchemaVersion, want.SchemaVersion},
+		{"key", got.Key, want.Key},
+		{"content type", got.ContentType, want.ContentType},
+		{"row id", got.RowID, want.RowID},
+		{"key seq", got.KeySeq, want.KeySeq},
+		{"attempt", got.Attempt, want.Attempt},
+		{"replay of", got.ReplayOf, want.ReplayOf},
+	} {
+		if f.got != f.want {
+			t.Errorf("%s = %v, want %v", f.name, f.got, f.want)
+		}
+	}
+}
+
+// receive takes one message and acknowledges it.
+func receive(t testing.TB, messages <-chan *message.Message) *message.Message {
+	t.Helper()
+	select {
+	case msg, ok := <-messages:
+		if !ok {
+			t.Fatal("the subscription ended")
+		}
+		msg.Ack()
+		return msg
+	case <-time.After(20 * time.Second):
+		t.Fatal("no message within 20 s")
+		return nil
+	}
+}
+
+// publishWithin publishes with a timeout as the relay does.
+func publishWithin(t testing.TB, p core.Publisher, d core.Delivery, timeout time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return p.Publish(ctx, d)
+}
+
+func requireClass(t testing.TB, err error, want core.Class) {
+	t.Helper()
+	if class, _ := core.ClassOf(err); err == nil || class != want {
+		t.Errorf("err = %v, class %v; want %v", err, class, want)
+	}
+}
+
+type orderPlaced struct{ ID string }
+
+// A CQRS event bus publishes into the outbox by a change of its publisher, the relay publishes through Watermill, and the CQRS
+// processor on the other side handles the event.
+func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	logger := watermill.NopLogger{}
+	pubsub := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, logger)
+	marshaler := cqrs.JSONMarshaler{GenerateName: cqrs.StructName}
+
+	relayPublisher, err := watermillbridge.NewPublisher(pubsub, watermillbridge.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	topics.CloseAtEnd(t, relayPublisher)
+	repository := outboxtest.NewRepository()
+	outbox, err := core.New(core.Config{Repository: repository, Publisher: relayPublisher})
+	if err != nil {
+		t.Fatal(err)
+	}
+	toOutbox, err := watermillbridge.NewOutboxPublisher(outbox, watermillbridge.OutboxConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus, err := cqrs.NewEventBusWithConfig(toOutbox, cqrs.EventBusConfig{
+		GeneratePublishTopic: func(p cqrs.GenerateEventPublishTopicParams) (string, error) { return "events." + p.EventName, nil },
+		Marshaler:            marshaler,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	router, err := message.NewRouter(message.RouterConfig{}, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type handled struct {
+		event orderPlaced
+		read  core.Delivery
+	}
+	got := make(chan handled, 10)
+	processor, err := cqrs.NewEventProcessorWithConfig(router, cqrs.EventProcessorConfig{
+		GenerateSubscribeTopic: func(p cqrs.EventProcessorGenerateSubscribeTopicParams) (string, error) {
+			return "events." + p.EventName, nil
+		},
+		SubscriberConstructor: func(cqrs.EventProcessorSubscriberConstructorParams) (message.Subscriber, error) { return pubsub, nil },
+		Marshaler:             marshaler,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = processor.AddHandlers(cqrs.NewEventHandler("billing", func(ctx context.Context, e *orderPlaced) error {
+		d, err := watermillbridge.EventFromMessage(cqrs.OriginalMessageFromCtx(ctx))
+		got <- handled{*e, d}
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = router.Run(ctx) }()
+	<-router.Running()
+	defer router.Close()
+
+	if err := bus.Publish(ctx, orderPlaced{ID: "outside"}); !errors.Is(err, core.ErrNoTransaction) {
+		t.Errorf("outside a transaction: err = %v, want ErrNoTransaction", err)
+	}
+	undo := errors.New("undo")
+	err = repository.Transactor().RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+		if err := bus.Publish(ctx, orderPlaced{ID: "rolled back"}); err != nil {
+			return err
+		}
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
+	err = repository.Transactor().RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+		return bus.Publish(ctx, orderPlaced{ID: "o-1"})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := outbox.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h := <-got
+	if h.event.ID != "o-1" || h.read.Type != "orderPlaced" || h.read.Topic != "events.orderPlaced" || h.read.ID == "" {
+		t.Errorf("handled %+v", h)
+	}
+	if len(got) != 0 {
+		t.Errorf("%d more events were handled: %+v", len(got), <-got)
+	}
+}

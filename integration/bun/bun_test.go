@@ -1,0 +1,299 @@
+package bun_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// bunEnv is a database opened with Bun and the hook, and what the outbox was seen to do. Its relay has one worker, so that
+// events on the fast path are published in the order of their commits.
+type bunEnv struct {
+	*bun.DB
+	bare  *bun.DB // without the hook
+	db    testdb.DB
+	way   adapters.BunWay
+	ob    *bunoutbox.Outbox
+	plain *sql.DB // for looking at the tables from outside
+
+	mu        sync.Mutex
+	published []string // types of the events that went the fast path
+	warm      bool
+	untracked int
+}
+
+// eachBunEnv runs fn on each database and in each way to open it that only lets pass.
+func eachBunEnv(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, b *bunEnv), options ...func(*bunoutbox.Config)) {
+	t.Helper()
+	eachBun(t, only, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
+		t.Parallel()
+		fn(t, newBunEnv(t, db, way, options...))
+	})
+}
+
+// withConnector lets only pools opened with the connector pass.
+func withConnector(way adapters.BunWay) bool { return way.Connector }
+
+// withoutConnector lets only the others pass.
+func withoutConnector(way adapters.BunWay) bool { return !way.Connector }
+
+func newBunEnv(t *testing.T, db testdb.DB, way adapters.BunWay, options ...func(*bunoutbox.Config)) *bunEnv {
+	t.Helper()
+	b := &bunEnv{db: db, way: way, plain: db.Open(t), bare: adapters.OpenBun(t, db, way)}
+	for _, model := range []any{(*bOrder)(nil), (*bProduct)(nil), (*bCoupon)(nil), (*bPair)(nil), (*bStrict)(nil)} {
+		if _, err := b.bare.NewCreateTable().Model(model).Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := bunoutbox.Config{
+		AutoCreate: true,
+		Publisher:  core.PublisherFunc(func(context.Context, core.Delivery) error { return nil }),
+		Observer: &core.Observer{
+			Published: func(info core.PublishInfo) {
+				if info.Path == core.PathHot {
+					b.note(func() { b.published = append(b.published, info.Type) })
+				}
+			},
+			Inserted:  func(_ string, hot bool) { b.note(func() { b.warm = b.warm || hot }) },
+			Untracked: func(rows int) { b.note(func() { b.untracked += rows }) },
+		},
+		Configure: func(c *core.Config) {
+			c.Workers = 1
+			c.PollInterval, c.MaxPollInterval = time.Hour, time.Hour
+			c.HotLease = time.Minute
+		},
+	}
+	for _, set := range options {
+		set(&config)
+	}
+	var err error
+	if b.ob, err = bunoutbox.New(b.bare, config); err != nil {
+		t.Fatal(err)
+	}
+	b.DB = b.bare.WithQueryHook(b.ob.Hook())
+	return b
+}
+
+func (b *bunEnv) note(fn func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fn()
+}
+
+// run starts the relay and returns when its fast path is open.
+func (b *bunEnv) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.ob.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	fixture.Await(t, "the fast path to open", func() bool {
+		b.sentinel(t)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.warm
+	})
+}
+
+// sentinel commits an event that goes the fast path.
+func (b *bunEnv) sentinel(t *testing.T) {
+	t.Helper()
+	tx, err := sqloutbox.Begin(t.Context(), b.plain, nil, b.db.Dialect)
+	fixture.NoError(t, err)
+	defer tx.Rollback()
+	_, err = b.ob.Outbox().Publish(t.Context(), tx, core.Event{Type: fixture.SentinelType})
+	fixture.NoError(t, err)
+	fixture.NoError(t, tx.Commit())
+}
+
+// wantHot waits until everything that is on the fast path has been published and compares it.
+func (b *bunEnv) wantHot(t *testing.T, want ...string) {
+	t.Helper()
+	seen := func() (all []string, sentinels int) {
+		b.note(func() {
+			for _, typ := range b.published {
+				if typ == fixture.SentinelType {
+					sentinels++
+				} else {
+					all = append(all, typ)
+				}
+			}
+		})
+		return all, sentinels
+	}
+	_, before := seen()
+	b.sentinel(t)
+	fixture.Await(t, "the sentinel to be published", func() bool { _, n := seen(); return n > before })
+	got, _ := seen()
+	fixture.SameSet(t, "published on the fast path", got, want)
+}
+
+// wantRows compares what type says of each event in the table, with its aggregate id where there is one.
+func (b *bunEnv) wantRows(t *testing.T, want ...string) {
+	t.Helper()
+	rows, err := b.plain.QueryContext(t.Context(), "SELECT event_type, aggregate_id FROM outbox_event WHERE event_type <> '"+fixture.SentinelType+"'")
+	fixture.NoError(t, err)
+	defer rows.Close()
+	var got []string
+	for rows.Next() {
+		var typ string
+		var id sql.NullString
+		fixture.NoError(t, rows.Scan(&typ, &id))
+		if id.String != "" {
+			typ += " " + id.String
+		}
+		got = append(got, typ)
+	}
+	fixture.NoError(t, rows.Err())
+	fixture.SameSet(t, "events in the table", got, want)
+}
+
+// wantCount compares the number of rows of one of the business tables.
+func (b *bunEnv) wantCount(t *testing.T, table string, want int) {
+	t.Helper()
+	var n int
+	fixture.NoError(t, b.plain.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n))
+	if n != want {
+		t.Fatalf("%d rows in %s, want %d", n, table, want)
+	}
+}
+
+// bunQuery is what all queries of Bun have.
+type bunQuery interface {
+	Exec(ctx context.Context, dest ...any) (sql.Result, error)
+}
+
+// exec runs a query of Bun and requires that it succeeds.
+func (b *bunEnv) exec(t *testing.T, ctx context.Context, q bunQuery) {
+	t.Helper()
+	if _, err := q.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inTx runs fn in a transaction that must commit.
+func (b *bunEnv) inTx(t *testing.T, fn func(ctx context.Context, tx bun.Tx)) {
+	t.Helper()
+	fixture.NoError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error { fn(ctx, tx); return nil }))
+}
+
+func (b *bunEnv) publish(ctx context.Context, tx bun.IDB, types ...string) error {
+	for _, typ := range types {
+		if err := b.ob.Publish(ctx, tx, core.Event{Type: typ}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errReason = errors.New("reason")
+
+// bOrder records its events.
+type bOrder struct {
+	bun.BaseModel `bun:"table:b_orders,alias:o"`
+	ID            int64 `bun:",pk,autoincrement"`
+	Status        string
+	Version       int
+
+	bunoutbox.Recorder `bun:"-" json:"-"`
+}
+
+// newBOrder returns an order with one recorded event for each name.
+func newBOrder(names ...string) *bOrder {
+	o := &bOrder{Status: "placed"}
+	for _, n := range names {
+		o.Record(fixture.Happened{Name: n, Of: o})
+	}
+	return o
+}
+
+// bProduct is mapped by On functions.
+type bProduct struct {
+	bun.BaseModel `bun:"table:b_products"`
+	ID            int64 `bun:",pk,autoincrement"`
+	Name          string
+	Stock         int
+	DeletedAt     time.Time `bun:",soft_delete,nullzero"`
+}
+
+// bCoupon has a key of its own making and records its events.
+type bCoupon struct {
+	bun.BaseModel `bun:"table:b_coupons"`
+	Code          string `bun:"type:varchar(64),pk"`
+	Percent       int
+
+	*bunoutbox.Recorder `bun:"-" json:"-"`
+}
+
+func (*bCoupon) AggregateType() string { return "coupon" }
+
+// bPair has a key of two columns.
+type bPair struct {
+	bun.BaseModel `bun:"table:b_pairs"`
+	A             int    `bun:",pk"`
+	B             string `bun:"type:varchar(64),pk"`
+	N             int
+}
+
+// bStrict fails its statements when their events cannot be written.
+type bStrict struct {
+	bun.BaseModel `bun:"table:b_stricts"`
+	ID            int64 `bun:",pk,autoincrement"`
+	Name          string
+}
+
+func (*bStrict) BeforeInsert(ctx context.Context, q *bun.InsertQuery) error {
+	return bunoutbox.BeforeInsert(ctx, q)
+}
+
+func (*bStrict) AfterInsert(ctx context.Context, q *bun.InsertQuery) error {
+	return bunoutbox.AfterInsert(ctx, q)
+}
+
+func (*bStrict) BeforeUpdate(ctx context.Context, q *bun.UpdateQuery) error {
+	return bunoutbox.BeforeUpdate(ctx, q)
+}
+
+func (*bStrict) AfterUpdate(ctx context.Context, q *bun.UpdateQuery) error {
+	return bunoutbox.AfterUpdate(ctx, q)
+}
+
+func (*bStrict) BeforeDelete(ctx context.Context, q *bun.DeleteQuery) error {
+	return bunoutbox.BeforeDelete(ctx, q)
+}
+
+func (*bStrict) AfterDelete(ctx context.Context, q *bun.DeleteQuery) error {
+	return bunoutbox.AfterDelete(ctx, q)
+}
+
+// mapBun registers functions that name what was done to which row.
+func mapBun(b *bunEnv) {
+	bunoutbox.On(b.ob, func(op core.Op, p *bProduct) []core.Event {
+		return []core.Event{{Type: fmt.Sprintf("product.%s.%s", p.Name, op), Data: p}}
+	})
+	bunoutbox.On(b.ob, func(op core.Op, p *bPair) []core.Event { return []core.Event{{Type: "pair." + op.String(), Data: p}} })
+	bunoutbox.OnContext(b.ob, func(_ context.Context, op core.Op, s *bStrict) ([]core.Event, error) {
+		if s.Name == "bad" {
+			return nil, errReason
+		}
+		return []core.Event{{Type: "strict." + op.String(), Data: s}}, nil
+	})
+}

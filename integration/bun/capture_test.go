@@ -1,0 +1,557 @@
+package bun_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/feature"
+
+	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+)
+
+// What is captured of which statement. Each case runs in one transaction of RunInTx and names the events that are in the table after it.
+func TestBunCaptures(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx)
+		want []string
+	}{
+		"recorded events of an insert": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(newBOrder("a", "b")))
+		}, []string{"a 1", "b 1"}},
+		"recorded events of a batch, element by element": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			orders := []*bOrder{newBOrder("a"), newBOrder(), newBOrder("c")}
+			b.exec(t, ctx, tx.NewInsert().Model(&orders))
+		}, []string{"a 1", "c 3"}},
+		"recorded events of a batch of values": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			orders := []bOrder{*newBOrder("a"), *newBOrder("b")}
+			for i := range orders {
+				orders[i].Adopt() // they moved here
+			}
+			b.exec(t, ctx, tx.NewInsert().Model(&orders))
+		}, []string{"a 1", "b 2"}},
+		"recorded events of an update and a delete": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			o := newBOrder()
+			b.exec(t, ctx, tx.NewInsert().Model(o))
+			o.Record(fixture.Happened{Name: "paid"})
+			b.exec(t, ctx, tx.NewUpdate().Model(o).Set("status = 'paid'").WherePK())
+			o.Record(fixture.Happened{Name: "gone"})
+			b.exec(t, ctx, tx.NewDelete().Model(o).WherePK())
+		}, []string{"paid 1", "gone 1"}},
+		"recorded events with a foreign context": {func(t *testing.T, _ context.Context, b *bunEnv, tx bun.Tx) {
+			b.exec(t, context.Background(), tx.NewInsert().Model(newBOrder("a")))
+		}, []string{"a 1"}},
+		"an update without effect": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			o := newBOrder("never")
+			o.ID = 99
+			b.exec(t, ctx, tx.NewUpdate().Model(o).WherePK())
+			if n := len(o.Recorded()); n != 1 {
+				t.Errorf("%d events are recorded, want 1", n)
+			}
+		}, nil},
+		"a key of the application's": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			c := &bCoupon{Code: "SUMMER", Percent: 10, Recorder: &bunoutbox.Recorder{}}
+			c.Record(fixture.Happened{Name: "issued"})
+			b.exec(t, ctx, tx.NewInsert().Model(c))
+		}, []string{"issued SUMMER"}},
+		"On of an insert has the generated key": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "x"}))
+		}, []string{"product.x.create 1"}},
+		"On of an insert without RETURNING": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			if b.HasFeature(feature.Returning) { // then Bun does not learn the key, and neither does the event
+				b.exec(t, ctx, tx.NewInsert().Model(&bProduct{ID: 1, Name: "x"}).Returning(""))
+				b.exec(t, ctx, tx.NewInsert().Model(&[]*bProduct{{ID: 2, Name: "y"}, {ID: 3, Name: "z"}}).Returning(""))
+				return
+			}
+			p := &bProduct{Name: "x"}
+			b.exec(t, ctx, tx.NewInsert().Model(p).Returning(""))
+			if p.ID != 1 {
+				t.Errorf("the key is %d", p.ID)
+			}
+			b.exec(t, ctx, tx.NewInsert().Model(&[]*bProduct{{Name: "y"}, {Name: "z"}}).Returning(""))
+		}, []string{"product.x.create 1", "product.y.create 2", "product.z.create 3"}},
+		"On of a batch": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&[]bProduct{{Name: "x"}, {Name: "y"}}))
+		}, []string{"product.x.create 1", "product.y.create 2"}},
+		"On of an update by key": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			p := &bProduct{Name: "x"}
+			b.exec(t, ctx, tx.NewInsert().Model(p))
+			p.Stock = 1
+			b.exec(t, ctx, tx.NewUpdate().Model(p).WherePK())
+			b.exec(t, ctx, tx.NewUpdate().Model(p).Set("stock = 2").Where("id = ?", p.ID))
+		}, []string{"product.x.create 1", "product.x.update 1", "product.x.update 1"}},
+		"On of a bulk update": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			ps := []*bProduct{{Name: "x"}, {Name: "y"}}
+			b.exec(t, ctx, tx.NewInsert().Model(&ps))
+			if !b.HasFeature(feature.WithValues) { // Bun has no bulk update there
+				for _, p := range ps {
+					p.Stock = 5
+					b.exec(t, ctx, tx.NewUpdate().Model(p).Column("stock").WherePK())
+				}
+				return
+			}
+			ps[0].Stock, ps[1].Stock = 5, 6
+			b.exec(t, ctx, tx.NewUpdate().Model(&ps).Column("stock").Bulk())
+		}, []string{"product.x.create 1", "product.y.create 2", "product.x.update 1", "product.y.update 2"}},
+		"On of a soft delete": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			ps := []*bProduct{{Name: "x"}, {Name: "y"}, {Name: "z"}}
+			b.exec(t, ctx, tx.NewInsert().Model(&ps))
+			b.exec(t, ctx, tx.NewDelete().Model(ps[0]).WherePK())
+			rest := ps[1:]
+			b.exec(t, ctx, tx.NewDelete().Model(&rest).WherePK())
+			b.exec(t, ctx, tx.NewDelete().Model(ps[0]).WherePK().ForceDelete())
+		}, []string{
+			"product.x.create 1", "product.y.create 2", "product.z.create 3",
+			"product.x.delete 1", "product.y.delete 2", "product.z.delete 3", "product.x.delete 1",
+		}},
+		"On of a composite key": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			pairs := []bPair{{A: 0, B: "x"}, {A: 1, B: "it's"}}
+			b.exec(t, ctx, tx.NewInsert().Model(&pairs))
+			b.exec(t, ctx, tx.NewUpdate().Model(&pairs[1]).Set("n = 1").WherePK())
+			b.exec(t, ctx, tx.NewDelete().Model(&pairs).WherePK())
+		}, []string{"pair.create 0,x", "pair.create 1,it's", "pair.update 1,it's", "pair.delete 0,x", "pair.delete 1,it's"}},
+		"an upsert is never a create": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			for range 2 {
+				q := tx.NewInsert().Model(&bPair{A: 1, B: "x", N: 1})
+				if b.db.Dialect == core.MySQL {
+					q = q.On("DUPLICATE KEY UPDATE").Set("n = n + 1")
+				} else {
+					q = q.On("CONFLICT (a, b) DO UPDATE").Set("n = EXCLUDED.n + 1")
+				}
+				b.exec(t, ctx, q)
+			}
+		}, []string{"pair.upsert 1,x", "pair.upsert 1,x"}},
+		"a conflict that does nothing": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			for range 2 {
+				b.exec(t, ctx, tx.NewInsert().Model(&bPair{A: 1, B: "ON CONFLICT"}).Ignore())
+			}
+		}, []string{"pair.upsert 1,ON CONFLICT"}},
+		"data that looks like an upsert": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&bPair{A: 1, B: `\' ON CONFLICT DO NOTHING`}))
+		}, []string{`pair.create 1,\' ON CONFLICT DO NOTHING`}},
+		"two events of one model in one transaction": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			o := newBOrder("a")
+			b.exec(t, ctx, tx.NewInsert().Model(o))
+			b.exec(t, ctx, tx.NewUpdate().Model(o).WherePK().Set("version = 1")) // hands nothing over again
+		}, []string{"a 1"}},
+		"what has no model is not seen": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&map[string]any{"name": "m", "stock": 1}).Table("b_products"))
+			_, err := tx.ExecContext(ctx, "UPDATE b_products SET stock = ?", 3)
+			fixture.NoError(t, err)
+			b.exec(t, ctx, tx.NewDelete().Table("b_products").Where("1 = 1"))
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+				mapBun(b)
+				b.inTx(t, func(ctx context.Context, tx bun.Tx) { tc.do(t, ctx, b, tx) })
+				b.wantRows(t, tc.want...)
+			})
+		})
+	}
+}
+
+// Statements that would have to write events and cannot are refused before they are executed.
+func TestBunRefusesBeforeItExecutes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		only func(adapters.BunWay) bool
+		do   func(ctx context.Context, b *bunEnv) error
+		want error
+	}{
+		"On outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
+			_, err := b.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
+			return err
+		}, core.ErrNoTransaction},
+		"recorded events outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
+			_, err := b.NewInsert().Model(newBOrder("a")).Exec(ctx)
+			return err
+		}, core.ErrNoTransaction},
+		"a connection outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
+			conn, err := b.Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = conn.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
+			return err
+		}, nil}, // the driver may report the end of the context in its own words
+		"a pool without the connector": {withoutConnector, func(ctx context.Context, b *bunEnv) error {
+			_, err := b.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
+			return err
+		}, core.ErrUntracked},
+		"a transaction of a pool without the connector": {withoutConnector, func(ctx context.Context, b *bunEnv) error {
+			return b.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
+				return err
+			})
+		}, core.ErrUntracked},
+		"a strict model without the hook": {nil, func(ctx context.Context, b *bunEnv) error {
+			return b.bare.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
+				return err
+			})
+		}, bunoutbox.ErrNoHook},
+		"a strict model outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
+			_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
+			return err
+		}, core.ErrNoTransaction},
+		"a strict model on a pool without the connector": {withoutConnector, func(ctx context.Context, b *bunEnv) error {
+			_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
+			return err
+		}, core.ErrUntracked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachBunEnv(t, tc.only, func(t *testing.T, b *bunEnv) {
+				mapBun(b)
+				err := tc.do(t.Context(), b)
+				if err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+					t.Fatalf("error %v, want one wrapping %v", err, tc.want)
+				}
+				for _, table := range []string{"b_products", "b_orders", "b_stricts", "outbox_event"} {
+					b.wantCount(t, table, 0)
+				}
+			})
+		})
+	}
+}
+
+// A statement that does not say which rows it changes is refused, unless AllowKeyless is set.
+func TestBunKeyless(t *testing.T) {
+	statements := map[string]func(ctx context.Context, tx bun.Tx) error{
+		"update of a nil model": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model((*bProduct)(nil)).Set("stock = 9").Where("name = ?", "x").Exec(ctx)
+			return err
+		},
+		"update by another column": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(&bProduct{ID: 1, Stock: 9}).Column("stock").Where("name = ?", "x").Exec(ctx)
+			return err
+		},
+		"update by a key that is not the model's": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(&bProduct{ID: 2, Stock: 9}).Column("stock").Where("id = ?", 1).Exec(ctx)
+			return err
+		},
+		"update by the key or something else": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(&bProduct{ID: 1, Stock: 9}).Column("stock").Where("id = ?", 1).WhereOr("name = ?", "x").Exec(ctx)
+			return err
+		},
+		"update of data that looks like a key": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(&bProduct{ID: 1, Stock: 9}).Set("stock = 9").Where("name <> ? AND stock < 9", " WHERE (id = 1)").Exec(ctx)
+			return err
+		},
+		"delete": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model((*bProduct)(nil)).Where("name = ?", "x").Exec(ctx)
+			return err
+		},
+	}
+	for name, statement := range statements {
+		t.Run(name, func(t *testing.T) {
+			for _, allow := range []bool{false, true} {
+				t.Run(fmt.Sprintf("allow %v", allow), func(t *testing.T) {
+					eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+						b.inTx(t, func(ctx context.Context, tx bun.Tx) { b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "x"})) })
+						mapBun(b)
+						err := b.ob.RunInTx(t.Context(), statement)
+						live := "SELECT COUNT(*) FROM b_products WHERE stock = 0 AND deleted_at IS NULL"
+						var untouched int
+						fixture.NoError(t, b.plain.QueryRowContext(t.Context(), live).Scan(&untouched))
+						if allow {
+							fixture.NoError(t, err)
+							if untouched != 0 {
+								t.Error("the statement was not executed")
+							}
+						} else {
+							fixture.WantError(t, err, bunoutbox.ErrNoAggregateID)
+							if untouched != 1 {
+								t.Error("the statement was executed")
+							}
+						}
+						b.wantRows(t)
+					}, func(c *bunoutbox.Config) { c.AllowKeyless = allow })
+				})
+			}
+		})
+	}
+}
+
+// A key that is only one of the conditions names nothing when another may hold in its place.
+func TestBunKeyOrSomethingElse(t *testing.T) {
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		mapBun(b)
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&[]*bStrict{{Name: "x"}, {Name: "y"}}))
+			b.exec(t, ctx, tx.NewUpdate().Model(&bStrict{ID: 1, Name: "z"}).Where("id = ?", 1).Where("name = ?", "x"))
+		})
+		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(&bStrict{ID: 1}).Set("name = 'all'").Where("id = ?", 1).WhereOr("name = ?", "y").Exec(ctx)
+			return err
+		}), bunoutbox.ErrNoAggregateID)
+		b.wantRows(t, "strict.create 1", "strict.create 2", "strict.update 1")
+	})
+}
+
+// Bun reads the rows that a batch has stored over the first models of it, whichever they are.
+func TestBunBatchOfWhichSomeAreThere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		returning string
+		want      error
+		rows      []string
+	}{
+		"all columns":   {"*", nil, []string{"pair.upsert 2,y"}},
+		"the key":       {"a, b", nil, []string{"pair.upsert 2,y"}},
+		"other columns": {"n", bunoutbox.ErrNoAggregateID, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+				b.inTx(t, func(ctx context.Context, tx bun.Tx) { b.exec(t, ctx, tx.NewInsert().Model(&bPair{A: 1, B: "x"})) })
+				mapBun(b)
+				err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+					_, err := tx.NewInsert().Model(&[]bPair{{A: 1, B: "x", N: 1}, {A: 2, B: "y", N: 2}}).Ignore().Returning(tc.returning).Exec(ctx)
+					return err
+				})
+				if tc.want == nil {
+					fixture.NoError(t, err)
+					b.wantCount(t, "b_pairs", 2)
+				} else {
+					fixture.WantError(t, err, tc.want)
+					b.wantCount(t, "b_pairs", 1)
+				}
+				b.wantRows(t, tc.rows...)
+			})
+		})
+	}
+}
+
+// What is recorded on the models of such a batch leaves for those that were stored.
+func TestBunRecordedEventsOfABatchOfWhichSomeAreThere(t *testing.T) {
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		coupon := func(code string) *bCoupon {
+			c := &bCoupon{Code: code, Recorder: &bunoutbox.Recorder{}}
+			c.Record(fixture.Happened{Name: "issued"})
+			return c
+		}
+		old, fresh := coupon("old"), coupon("new")
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&bCoupon{Code: "old"}))
+			batch := []*bCoupon{old, fresh}
+			b.exec(t, ctx, tx.NewInsert().Model(&batch).Ignore().Returning("*"))
+		})
+		b.wantRows(t, "issued new")
+		if n := len(old.Recorded()); n != 1 {
+			t.Errorf("%d events are recorded on the model that was there, want 1", n)
+		}
+		if n := len(fresh.Recorded()); n != 0 {
+			t.Errorf("%d events are recorded on the model that was stored, want none", n)
+		}
+	})
+}
+
+// What an On function returns and what a model records is checked only after the statement: then the COMMIT fails.
+func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(ctx context.Context, tx bun.IDB) error
+		want error
+	}{
+		"On fails": {func(ctx context.Context, tx bun.IDB) error {
+			_, err := tx.NewInsert().Model(&bCoupon{Code: "x"}).Exec(ctx)
+			return err
+		}, errReason},
+		"an event that is not valid": {func(ctx context.Context, tx bun.IDB) error {
+			o := newBOrder()
+			o.Record(struct{}{}) // has no type
+			_, err := tx.NewInsert().Model(o).Exec(ctx)
+			return err
+		}, core.ErrInvalidEvent},
+		"an event that is there": {func(ctx context.Context, tx bun.IDB) error {
+			o := newBOrder()
+			o.Record(core.Event{ID: "01a1fba3-cb86-7391-a0f4-64679995f198", Type: "t"})
+			_, err := tx.NewInsert().Model(o).Exec(ctx)
+			return err
+		}, core.ErrDuplicateEvent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+				bunoutbox.OnContext(b.ob, func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
+				b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+					fixture.NoError(t, b.ob.Publish(ctx, tx, core.Event{ID: "01a1fba3-cb86-7391-a0f4-64679995f198", Type: "t"}))
+				})
+				b.run(t)
+				err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+					if err := b.publish(ctx, tx, "before"); err != nil {
+						return err
+					}
+					return tc.do(ctx, tx) // the statement itself succeeds
+				})
+				fixture.WantError(t, err, tc.want)
+				b.wantCount(t, "b_orders", 0)
+				b.wantCount(t, "b_coupons", 0)
+				b.wantRows(t, "t")
+				b.wantHot(t)
+				if !b.way.Connector {
+					return
+				}
+				tx, err := b.BeginTx(t.Context(), nil) // Bun's own transactions too
+				fixture.NoError(t, err)
+				fixture.NoError(t, tc.do(t.Context(), tx))
+				fixture.WantError(t, tx.Commit(), tc.want)
+				b.wantCount(t, "b_orders", 0)
+				b.wantCount(t, "b_coupons", 0)
+				b.wantRows(t, "t")
+			})
+		})
+	}
+}
+
+// A failed capture that is rolled back with its savepoint costs nothing else.
+func TestBunFailedCaptureInASavepoint(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		mapBun(b)
+		bunoutbox.OnContext(b.ob, func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
+		b.run(t)
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			fixture.NoError(t, b.publish(ctx, tx, "outer"))
+			err := tx.RunInTx(ctx, nil, func(ctx context.Context, sp bun.Tx) error {
+				b.exec(t, ctx, sp.NewInsert().Model(&bCoupon{Code: "x"}))
+				return errReason
+			})
+			fixture.WantError(t, err, errReason)
+		})
+		b.wantCount(t, "b_coupons", 0)
+		b.wantRows(t, "outer")
+		b.wantHot(t, "outer")
+	})
+}
+
+// Model hooks make the statement fail, so that nobody works on in vain.
+func TestBunStrictModels(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		mapBun(b)
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			s := &bStrict{Name: "good"}
+			b.exec(t, ctx, tx.NewInsert().Model(s))
+			b.exec(t, ctx, tx.NewUpdate().Model(s).Set("name = 'better'").WherePK())
+			b.exec(t, ctx, tx.NewDelete().Model(s).WherePK())
+			b.exec(t, ctx, tx.NewInsert().Model(&[]*bStrict{{Name: "x"}, {Name: "y"}}))
+		})
+		b.wantRows(t, "strict.create 1", "strict.update 1", "strict.delete 1", "strict.create 2", "strict.create 3")
+		for name, statement := range map[string]func(ctx context.Context, tx bun.Tx) error{
+			"insert": func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewInsert().Model(&bStrict{Name: "bad"}).Exec(ctx)
+				return err
+			},
+			"update": func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewUpdate().Model(&bStrict{ID: 2, Name: "bad"}).WherePK().Exec(ctx)
+				return err
+			},
+			"delete": func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewDelete().Model(&bStrict{ID: 2, Name: "bad"}).WherePK().Exec(ctx)
+				return err
+			},
+		} {
+			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+				err := statement(ctx, tx)
+				if !errors.Is(err, errReason) {
+					t.Errorf("%s: the statement returned %v", name, err)
+				}
+				return err
+			})
+			fixture.WantError(t, err, errReason)
+		}
+		b.wantCount(t, "b_stricts", 2)
+	})
+}
+
+// A closure that is run again publishes its recorded events once, with the ids that they got when they were recorded.
+func TestBunRecordedEventsOfARetriedClosure(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		o := newBOrder("placed")
+		id := o.Recorded()[0].ID
+		for attempt := range 3 {
+			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+				o.ID = 0
+				if _, err := tx.NewInsert().Model(o).Exec(ctx); err != nil {
+					return err
+				}
+				if attempt < 2 {
+					return errReason
+				}
+				return nil
+			})
+			if attempt < 2 {
+				fixture.WantError(t, err, errReason)
+				if n := len(o.Recorded()); n != 1 {
+					t.Fatalf("%d events are recorded after a rollback, want 1", n)
+				}
+				continue
+			}
+			fixture.NoError(t, err)
+		}
+		if n := len(o.Recorded()); n != 0 {
+			t.Fatalf("%d events are recorded after the commit, want none", n)
+		}
+		var stored string
+		fixture.NoError(t, b.plain.QueryRowContext(t.Context(), "SELECT event_id FROM outbox_event").Scan(&stored))
+		if stored != id {
+			t.Fatalf("the event has the id %s, was recorded as %s", stored, id)
+		}
+	})
+}
+
+// A *bun.DB that has the hook twice captures once.
+func TestBunHookTwice(t *testing.T) {
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		mapBun(b)
+		twice := b.WithQueryHook(b.ob.Hook())
+		fixture.NoError(t, twice.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
+			return err
+		}))
+		b.wantRows(t, "product.x.create 1")
+	})
+}
+
+// An On function can read in the transaction of its statement.
+func TestBunOnReadsInTheTransaction(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		bunoutbox.OnContext(b.ob, func(ctx context.Context, _ core.Op, p *bProduct) ([]core.Event, error) {
+			tx, err := bunoutbox.FromContext(ctx)
+			if err != nil {
+				return nil, err
+			}
+			n, err := tx.NewSelect().Model((*bProduct)(nil)).Count(ctx)
+			return []core.Event{{Type: fmt.Sprintf("%d products", n)}}, err
+		})
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "x"}))
+			b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "y"}))
+		})
+		b.wantRows(t, "1 products 1", "2 products 2")
+	})
+}
+
+// The end of a statement's own context does not separate a row from its event.
+func TestBunContextOfTheStatementEnds(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		bunoutbox.On(b.ob, func(core.Op, *bProduct) []core.Event {
+			cancel()
+			return []core.Event{{Type: "t"}}
+		})
+		err := b.ob.RunInTx(t.Context(), func(_ context.Context, tx bun.Tx) error {
+			_, _ = tx.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
+			return nil
+		})
+		if err == nil {
+			b.wantCount(t, "b_products", 1)
+			b.wantRows(t, "t 1")
+			return
+		}
+		b.wantCount(t, "b_products", 0)
+		b.wantRows(t)
+	})
+}

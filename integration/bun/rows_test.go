@@ -1,0 +1,470 @@
+package bun_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/feature"
+
+	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// The cases here are about one question: which rows did this statement change? An event is written if,
+// and only if, the database said that its row was.
+
+// bDoc has a key of its own making, another unique column, and one that the database fills.
+type bDoc struct {
+	bun.BaseModel `bun:"table:b_docs,alias:d"`
+	ID            string `bun:"type:varchar(64),pk"`
+	Slug          string `bun:"type:varchar(64),unique"`
+	Title         string
+	Stars         int64 `bun:",nullzero,default:7"`
+
+	bunoutbox.Recorder `bun:"-" json:"-"`
+}
+
+func doc(id string) *bDoc { return &bDoc{ID: id, Slug: "slug of " + id, Title: "title of " + id} }
+
+// recordedDoc has an event that is named after it.
+func recordedDoc(id string) *bDoc {
+	d := doc(id)
+	d.Record(fixture.Happened{Name: "recorded " + id})
+	return d
+}
+
+// docs is an environment with these documents stored, and an On function.
+func eachDocs(t *testing.T, stored []string, fn func(t *testing.T, b *bunEnv), options ...bunoutbox.OnOption) {
+	t.Helper()
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		_, err := b.bare.NewCreateTable().Model((*bDoc)(nil)).Exec(t.Context())
+		fixture.NoError(t, err)
+		for _, id := range stored {
+			b.exec(t, t.Context(), b.bare.NewInsert().Model(doc(id)))
+		}
+		bunoutbox.On(b.ob, func(op core.Op, d *bDoc) []core.Event {
+			return []core.Event{{Type: fmt.Sprintf("%s %s/%d", op, d.Title, d.Stars)}}
+		}, options...)
+		fn(t, b)
+	}, func(c *bunoutbox.Config) { c.MaxResolvedRows = 3 })
+}
+
+// fails requires that a transaction fails with ErrNoAggregateID and changes nothing.
+func (b *bunEnv) unknown(t *testing.T, fn func(ctx context.Context, tx bun.Tx) error) {
+	t.Helper()
+	before := b.docs(t)
+	fixture.WantError(t, b.ob.RunInTx(t.Context(), fn), bunoutbox.ErrNoAggregateID)
+	fixture.SameSet(t, "documents", b.docs(t), before)
+	b.wantRows(t)
+}
+
+func (b *bunEnv) docs(t *testing.T) []string {
+	t.Helper()
+	var all []bDoc
+	fixture.NoError(t, b.bare.NewSelect().Model(&all).Order("id").Scan(t.Context()))
+	rows := []string{}
+	for _, d := range all {
+		rows = append(rows, fmt.Sprintf("%s %s/%d", d.ID, d.Title, d.Stars))
+	}
+	return rows
+}
+
+func docsOf(ids ...string) []*bDoc {
+	var all []*bDoc
+	for _, id := range ids {
+		all = append(all, doc(id))
+	}
+	return all
+}
+
+// A batch of which some rows are there already, with keys from the start: Bun reads what RETURNING gives over the first models,
+// whichever rows it is of.
+func TestBunRowsOfABatchThatSkips(t *testing.T) {
+	insert := func(docs *[]*bDoc, returning string) func(ctx context.Context, tx bun.Tx) error {
+		return func(ctx context.Context, tx bun.Tx) error {
+			q := tx.NewInsert().Model(docs).Ignore()
+			if returning != "default" {
+				q = q.Returning(returning)
+			}
+			_, err := q.Exec(ctx)
+			return err
+		}
+	}
+	for _, returning := range []string{"default", "", "title"} { // the default is that of the column that the database fills
+		t.Run("returning "+returning, func(t *testing.T) {
+			eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
+				docs := docsOf("d1", "d2", "d3")
+				b.unknown(t, insert(&docs, returning))
+				fresh := docsOf("d4", "d5")
+				fixture.NoError(t, b.ob.RunInTx(t.Context(), insert(&fresh, returning)))
+				stars := 7
+				if returning != "default" || !b.HasFeature(feature.InsertReturning) {
+					stars = 0 // Bun was not told
+				}
+				b.wantRows(t, fmt.Sprintf("upsert title of d4/%d d4", stars), fmt.Sprintf("upsert title of d5/%d d5", stars))
+			})
+		})
+	}
+	for _, returning := range []string{"*", "id"} {
+		t.Run("returning "+returning, func(t *testing.T) {
+			eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
+				docs := docsOf("d1", "d2", "d3")
+				if b.HasFeature(feature.InsertReturning) {
+					fixture.NoError(t, b.ob.RunInTx(t.Context(), insert(&docs, returning)))
+					b.wantRows(t, "upsert title of d2/7 d2", "upsert title of d3/7 d3")
+				}
+			})
+		})
+	}
+}
+
+// What is recorded on models of such a batch leaves for those that were stored, or the transaction fails.
+func TestBunRowsRecordedInABatchThatSkips(t *testing.T) {
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		_, err := b.bare.NewCreateTable().Model((*bDoc)(nil)).Exec(t.Context())
+		fixture.NoError(t, err)
+		b.exec(t, t.Context(), b.bare.NewInsert().Model(doc("d1")))
+		insert := func(docs []*bDoc, returning string) error {
+			return b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewInsert().Model(&docs).Ignore().Returning(returning).Exec(ctx)
+				return err
+			})
+		}
+		for _, returning := range []string{"", "stars", "*"} {
+			d2 := recordedDoc("d2")
+			fixture.WantError(t, insert([]*bDoc{doc("d1"), d2, recordedDoc("d3")}, returning), bunoutbox.ErrNoAggregateID)
+			if n := len(d2.Recorded()); n != 1 {
+				t.Errorf("%d events are recorded after the rollback, want 1", n)
+			}
+		}
+		b.wantCount(t, "b_docs", 1)
+		b.wantRows(t)
+		fixture.NoError(t, insert([]*bDoc{recordedDoc("d2"), recordedDoc("d3")}, "stars"))
+		b.wantRows(t, "recorded d2 d2", "recorded d3 d3")
+	})
+}
+
+// Keys and a further condition: some of the models are changed, and only RETURNING tells which.
+func TestBunRowsOfKeysAndAFurtherCondition(t *testing.T) {
+	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
+		all := docsOf("d1", "d2", "d3")
+		b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model(&all).WherePK().Where("title = ?", "title of d2").Exec(ctx)
+			return err
+		})
+		b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(&all).Set("title = 'x'").WherePK().Where("title <> ?", "title of d2").Exec(ctx)
+			return err
+		})
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) { // one model is, or is not
+			b.exec(t, ctx, tx.NewUpdate().Model(all[0]).Set("title = 'x'").WherePK().Where("title = ?", "title of d2"))
+			b.exec(t, ctx, tx.NewDelete().Model(all[0]).WherePK().Where("title = ?", "title of d1"))
+		})
+		want := []string{"delete title of d1/0 d1"}
+		b.wantRows(t, want...)
+		if b.HasFeature(feature.Returning) {
+			rest := docsOf("d2", "d3")
+			b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+				b.exec(t, ctx, tx.NewUpdate().Model(&rest).Set("stars = stars + 1").WherePK().Where("title = ?", "title of d3").Returning("*"))
+			})
+			want = append(want, "update title of d3/8 d3")
+			b.wantRows(t, want...)
+			rest = docsOf("d2", "d3")
+			b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+				b.exec(t, ctx, tx.NewUpdate().Model(&rest).Set("stars = stars + 1").WherePK().Where("title = ?", "title of d3").Returning("id"))
+			})
+			want = append(want, "update title of d3/9 d3")
+			b.wantRows(t, want...)
+		}
+		rest := docsOf("d2", "d3")
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) { b.exec(t, ctx, tx.NewDelete().Model(&rest).WherePK()) })
+		b.wantRows(t, append(want, "delete title of d2/0 d2", "delete title of d3/0 d3")...)
+	})
+}
+
+// Conditions that only look as if they named the row, and RETURNING that is read over the wrong models, are refused before
+// anything is changed.
+func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
+	for name, statement := range map[string]func(ctx context.Context, tx bun.Tx) error{
+		"the WHERE of a subquery": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(doc("d1")).Set("title = 'x'").
+				Where("stars = (SELECT MAX(o.stars) FROM (SELECT * FROM b_docs) AS o WHERE (id = ?))", "d1").Exec(ctx)
+			return err
+		},
+		"the subquery of a SET": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(doc("d1")).Set("title = (SELECT 'x' FROM (SELECT 1 AS id) AS o WHERE (id = 'd1'))").Where("stars = 7").Exec(ctx)
+			return err
+		},
+		"RETURNING of one column into a slice": func(ctx context.Context, tx bun.Tx) error {
+			all := docsOf("d1", "d2", "d3")
+			_, err := tx.NewUpdate().Model(&all).Set("stars = stars + 1").WherePK().Where("title <> 'title of d2'").Returning("title").Exec(ctx)
+			return err
+		},
+		"RETURNING of something that is called like the key": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model(&bDoc{}).Set("stars = stars + 1").Where("id = ?", "d1").Returning("'d2' AS id").Exec(ctx)
+			return err
+		},
+		"another key": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model(doc("d2")).Where("id = ?", "d1").Exec(ctx)
+			return err
+		},
+		"a comment": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model(doc("d1")).Where("stars = 7 OR /* (id = 'd1') */ id = ?", "d1").Exec(ctx)
+			return err
+		},
+		"recorded events of a statement that does not name their model": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model(recordedDoc("d1")).Where("stars = 7").Exec(ctx)
+			return err
+		},
+		"OR": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model(recordedDoc("d1")).Where("id = ?", "d1").WhereOr("id = ?", "d2").Exec(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
+				b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
+					err := statement(ctx, tx)
+					if err == nil && !strings.HasPrefix(name, "RETURNING") { // MariaDB has none there, and counts
+						t.Error("the statement was executed")
+					}
+					return err
+				})
+			})
+		})
+	}
+}
+
+// Recorded events are not left behind by AllowKeyless either; those that name their aggregate need no row.
+func TestBunRowsOfRecordedEvents(t *testing.T) {
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		_, err := b.bare.NewCreateTable().Model((*bDoc)(nil)).Exec(t.Context())
+		fixture.NoError(t, err)
+		b.exec(t, t.Context(), b.bare.NewInsert().Model(doc("d1")))
+		o := recordedDoc("d1")
+		b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model(o).Where("stars = 7").Exec(ctx)
+			return err
+		})
+		named := doc("d1")
+		named.Record(core.Event{Type: "named", AggregateID: "all"})
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewUpdate().Model(named).Set("title = 'x'").Where("stars = 99"))
+			b.exec(t, ctx, tx.NewUpdate().Model(named).Set("title = 'x'").Where("stars = 7"))
+		})
+		b.wantRows(t, "named all")
+	}, func(c *bunoutbox.Config) { c.AllowKeyless = true })
+}
+
+// What the database computes is read back: by an update, and by an upsert.
+func TestBunRowsAreReadBack(t *testing.T) {
+	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			d := doc("d1")
+			b.exec(t, ctx, tx.NewUpdate().Model(d).Set("stars = stars + 1").WherePK())
+			d.Stars = 20
+			b.exec(t, ctx, tx.NewUpdate().Model(d).Set("stars = 20").Where("id = ?", "d1")) // as the model has it
+			all := docsOf("d1", "d2")
+			b.exec(t, ctx, tx.NewUpdate().Model(&all).Set("stars = stars + 1").WherePK())
+			q := tx.NewInsert().Model(&bDoc{ID: "d1", Slug: "slug of d1", Title: "given", Stars: 5})
+			if b.db.Dialect == core.MySQL {
+				q = q.On("DUPLICATE KEY UPDATE").Set("stars = stars + VALUES(stars)")
+			} else {
+				q = q.On("CONFLICT (id) DO UPDATE").Set("stars = d.stars + EXCLUDED.stars")
+			}
+			b.exec(t, ctx, q)
+		})
+		b.wantRows(t, "update title of d1/8 d1", "update title of d1/20 d1", "update title of d1/21 d1", "update title of d2/8 d2", "upsert title of d1/26 d1")
+	})
+}
+
+// An upsert that meets another row than that of its key says nothing about its key.
+func TestBunRowsOfAnUpsertThatMeetsAnotherRow(t *testing.T) {
+	for _, kind := range []string{"On", "recorded"} {
+		t.Run(kind, func(t *testing.T) {
+			eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
+				b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
+					d := &bDoc{ID: "other", Slug: "slug of d1", Title: "new", Stars: 1}
+					if kind == "recorded" {
+						d.Record(fixture.Happened{Name: "recorded"})
+					}
+					q := tx.NewInsert().Model(d)
+					if b.db.Dialect == core.MySQL {
+						q = q.On("DUPLICATE KEY UPDATE").Set("title = VALUES(title)")
+					} else {
+						q = q.On("CONFLICT (slug) DO UPDATE").Set("title = EXCLUDED.title")
+					}
+					_, err := q.Exec(ctx)
+					return err
+				})
+			})
+		})
+	}
+}
+
+// An update that sets what is there: MySQL and MariaDB do not count it. That is no event, and no error.
+func TestBunRowsThatAreAsTheyShallBe(t *testing.T) {
+	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
+		d := recordedDoc("d1")
+		d.Stars = 7
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) { b.exec(t, ctx, tx.NewUpdate().Model(d).WherePK()) })
+		if b.db.Dialect != core.MySQL {
+			b.wantRows(t, "update title of d1/7 d1", "recorded d1 d1")
+			return
+		}
+		b.wantRows(t)
+		if n := len(d.Recorded()); n != 1 {
+			t.Errorf("%d events are recorded, want 1", n)
+		}
+		all := docsOf("d1", "d2")
+		b.unknown(t, func(ctx context.Context, tx bun.Tx) error { // of several nobody can tell which was counted
+			_, err := tx.NewUpdate().Model(&all).Set("title = 'title of d1'").WherePK().Exec(ctx)
+			return err
+		})
+	})
+}
+
+// With ResolveRows statements that do not name their rows are captured row by row.
+func TestBunResolveRows(t *testing.T) {
+	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = stars + 1").Where("title <> ?", "title of d2"))
+		})
+		want := []string{"update title of d1/8 d1", "update title of d3/8 d3"}
+		b.wantRows(t, want...)
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			b.exec(t, ctx, tx.NewDelete().Model((*bDoc)(nil)).Where("stars = ?", 99)) // none
+			d := recordedDoc("d3")
+			b.exec(t, ctx, tx.NewDelete().Model(d).Where("stars = ?", 8)) // the recorded one among them
+		})
+		want = append(want, "delete title of d1/8 d1", "delete title of d3/8 d3", "recorded d3 d3")
+		b.wantRows(t, want...)
+		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model(recordedDoc("d9")).Where("stars = ?", 7).Exec(ctx)
+			return err
+		}), bunoutbox.ErrNoAggregateID)
+		all := docsOf("d2", "d5")
+		b.exec(t, t.Context(), b.bare.NewInsert().Model(doc("d5")))
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) { // of which one is as it shall be
+			b.exec(t, ctx, tx.NewUpdate().Model(&all).Set("title = 'title of d2'").WherePK())
+		})
+		want = append(want, "update title of d2/7 d2", "update title of d2/7 d5")
+		b.wantRows(t, want...)
+		for _, id := range []string{"d6", "d7"} {
+			b.exec(t, t.Context(), b.bare.NewInsert().Model(doc(id)))
+		}
+		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewDelete().Model((*bDoc)(nil)).Where("stars = ?", 7).Exec(ctx)
+			return err
+		}), bunoutbox.ErrTooManyRows)
+		b.wantCount(t, "b_docs", 4)
+		b.wantRows(t, want...)
+	}, bunoutbox.ResolveRows())
+}
+
+// What cannot be locked is refused: subqueries, except where one transaction writes at a time.
+func TestBunResolveRowsOfASubquery(t *testing.T) {
+	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
+		update := func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = 1").Where("title = (SELECT o.title FROM (SELECT * FROM b_docs) AS o WHERE o.id = 'd2')").Exec(ctx)
+			return err
+		}
+		if b.db.Dialect != core.SQLite {
+			b.unknown(t, update)
+			return
+		}
+		fixture.NoError(t, b.ob.RunInTx(t.Context(), update))
+		b.wantRows(t, "update title of d2/1 d2")
+	}, bunoutbox.ResolveRows())
+}
+
+// Rows that come to meet the condition between the look and the statement are changed and were not seen: nothing commits.
+func TestBunResolveRowsMeetsANewRow(t *testing.T) {
+	eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
+		if b.db.Dialect != core.Postgres {
+			t.Log("there the rows between are locked too")
+			return
+		}
+		db := b.WithQueryHook(&intruder{fn: func() {
+			if _, err := b.plain.ExecContext(t.Context(), "INSERT INTO b_docs (id, slug, title) VALUES ('d2', 's2', 't2')"); err != nil {
+				t.Error(err)
+			}
+		}})
+		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = 1").Where("stars = 7").Exec(ctx)
+			return err
+		})
+		fixture.WantError(t, err, bunoutbox.ErrNoAggregateID)
+		b.wantCount(t, "b_docs WHERE stars = 7", 2)
+		b.wantRows(t)
+	}, bunoutbox.ResolveRows())
+}
+
+// intruder does something once rows were locked.
+type intruder struct{ fn func() }
+
+func (i *intruder) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
+
+func (i *intruder) AfterQuery(_ context.Context, event *bun.QueryEvent) {
+	if i.fn != nil && strings.HasSuffix(event.Query, " FOR UPDATE") {
+		i.fn()
+		i.fn = nil
+	}
+}
+
+// An empty slice that RETURNING fills says which rows were changed.
+func TestBunRowsThatReturningTells(t *testing.T) {
+	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
+		update := func(into any, returning string) error {
+			return b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.NewUpdate().Model(into).Set("stars = stars + 1").Where("title <> ?", "title of d2").Returning(returning).Exec(ctx)
+				return err
+			})
+		}
+		if !b.HasFeature(feature.Returning) {
+			fixture.WantError(t, update(&[]bDoc{}, "*"), bunoutbox.ErrNoAggregateID)
+			return
+		}
+		fixture.NoError(t, update(&[]bDoc{}, "*"))
+		want := []string{"update title of d1/8 d1", "update title of d3/8 d3"}
+		b.wantRows(t, want...)
+		fixture.NoError(t, update(&[]*bDoc{}, "id"))
+		want = append(want, "update title of d1/9 d1", "update title of d3/9 d3")
+		b.wantRows(t, want...)
+		fixture.WantError(t, update(&[]*bDoc{}, "title"), bunoutbox.ErrNoAggregateID)
+		fixture.WantError(t, update(&bDoc{}, "*"), bunoutbox.ErrNoAggregateID) // which holds one of the two
+		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+			var ids []string // in place of the model
+			_, err := tx.NewUpdate().Model(&[]bDoc{}).Set("stars = stars + 1").Where("title <> ?", "title of d2").Returning("id").Exec(ctx, &ids)
+			return err
+		}), bunoutbox.ErrNoAggregateID)
+		b.wantRows(t, want...)
+	})
+}
+
+// A Recorder in a field records into nothing: statements of such a model are refused.
+func TestBunHiddenRecorder(t *testing.T) {
+	type bHidden struct {
+		bun.BaseModel `bun:"table:b_docs"`
+		ID            string             `bun:",pk"`
+		Events        bunoutbox.Recorder `bun:"-"`
+	}
+	eachDocs(t, nil, func(t *testing.T, b *bunEnv) {
+		err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewInsert().Model(&bHidden{ID: "d1"}).Exec(ctx)
+			return err
+		})
+		fixture.WantError(t, err, core.ErrHiddenRecorder)
+		b.wantCount(t, "b_docs", 0)
+		text, err := json.Marshal(recordedDoc("d1"))
+		fixture.NoError(t, err)
+		if s := fmt.Sprint(*recordedDoc("d1")); !strings.Contains(s, "title of d1") || strings.Contains(string(text), "recorded") {
+			t.Errorf("a model is printed as %s and encoded as %s", s, text)
+		}
+	})
+}

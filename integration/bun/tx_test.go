@@ -1,0 +1,422 @@
+package bun_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Whatever becomes of parts of a transaction, and with whichever context: what is rolled back is never published, and what commits goes
+// the fast path. Each case runs in RunInTx, and where the pool was opened with the connector in Bun's own transactions too.
+func TestBunFollowsTransactions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx)
+		rows []string
+		hot  []string // nil: as rows
+	}{
+		"commit": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			fixture.NoError(t, b.publish(ctx, tx, "a", "b"))
+		}, []string{"a", "b"}, nil},
+		"nested": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			fixture.NoError(t, tx.RunInTx(ctx, nil, func(ctx context.Context, sp bun.Tx) error { return b.publish(ctx, sp, "inner") }))
+			fixture.NoError(t, b.publish(ctx, tx, "outer"))
+		}, []string{"inner", "outer"}, nil},
+		"nested with a foreign context, rolled back": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			fixture.NoError(t, b.publish(ctx, tx, "outer"))
+			fixture.WantError(t, tx.RunInTx(context.Background(), nil, func(ctx context.Context, sp bun.Tx) error {
+				fixture.NoError(t, b.publish(ctx, sp, "ghost"))
+				return errReason
+			}), errReason)
+		}, []string{"outer"}, nil},
+		"nested with the context of another transaction, rolled back": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			fixture.NoError(t, b.publish(ctx, tx, "outer"))
+			other, err := b.bare.Conn(ctx)
+			fixture.NoError(t, err)
+			defer other.Close()
+			fixture.WantError(t, tx.RunInTx(context.WithValue(context.Background(), bunOther{}, other), nil, func(ctx context.Context, sp bun.Tx) error {
+				b.exec(t, ctx, sp.NewInsert().Model(newBOrder("ghost")))
+				return errReason
+			}), errReason)
+		}, []string{"outer"}, nil},
+		"savepoints by hand": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			kept, err := tx.BeginTx(context.Background(), nil)
+			fixture.NoError(t, err)
+			fixture.NoError(t, b.publish(ctx, kept, "kept"))
+			fixture.NoError(t, kept.Commit())
+			gone, err := tx.Begin()
+			fixture.NoError(t, err)
+			fixture.NoError(t, b.publish(ctx, gone, "gone"))
+			fixture.NoError(t, gone.Rollback())
+			fixture.NoError(t, b.publish(ctx, tx, "last"))
+		}, []string{"kept", "last"}, nil},
+		"savepoints as text": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			for _, query := range []string{"SAVEPOINT a", "", "ROLLBACK TO SAVEPOINT a", "RELEASE SAVEPOINT a"} {
+				if query == "" {
+					fixture.NoError(t, b.publish(ctx, tx, "gone"))
+					continue
+				}
+				_, err := tx.NewRaw(query).Exec(context.Background())
+				fixture.NoError(t, err)
+			}
+			fixture.NoError(t, b.publish(ctx, tx, "last"))
+		}, []string{"last"}, nil},
+		"below Bun": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			_, err := tx.Tx.ExecContext(ctx, "SAVEPOINT a") // hooks of Bun do not see it
+			fixture.NoError(t, err)
+			fixture.NoError(t, b.publish(ctx, tx, "ghost"))
+			_, err = tx.Tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT a")
+			fixture.NoError(t, err)
+			fixture.NoError(t, b.publish(ctx, tx, "last"))
+		}, []string{"last"}, nil},
+		"prepared": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			_, err := tx.ExecContext(ctx, "SAVEPOINT a")
+			fixture.NoError(t, err)
+			fixture.NoError(t, b.publish(ctx, tx, "ghost"))
+			stmt, err := tx.PrepareContext(ctx, "ROLLBACK TO SAVEPOINT a")
+			fixture.NoError(t, err)
+			defer stmt.Close()
+			_, err = stmt.ExecContext(ctx)
+			fixture.NoError(t, err)
+			fixture.NoError(t, b.publish(ctx, tx, "last"))
+		}, []string{"last"}, nil},
+		"panic in a savepoint": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			func() {
+				defer func() {
+					if r := recover(); r != "reason" {
+						t.Errorf("recovered %v", r)
+					}
+				}()
+				_ = tx.RunInTx(ctx, nil, func(ctx context.Context, sp bun.Tx) error {
+					fixture.NoError(t, b.publish(ctx, sp, "ghost"))
+					panic("reason")
+				})
+			}()
+			fixture.NoError(t, b.publish(ctx, tx, "last"))
+		}, []string{"last"}, nil},
+		"an error that is ignored": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			fixture.NoError(t, b.publish(ctx, tx, "first"))
+			err := tx.RunInTx(ctx, nil, func(ctx context.Context, sp bun.Tx) error {
+				b.exec(t, ctx, sp.NewInsert().Model(&bPair{A: 1, B: "x"}))
+				_, err := sp.NewInsert().Model(&bPair{A: 1, B: "x"}).Exec(ctx)
+				return err
+			})
+			if err == nil {
+				t.Error("a duplicate was accepted")
+			}
+			fixture.NoError(t, b.publish(ctx, tx, "last"))
+		}, []string{"first", "last"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+				b.run(t)
+				want := tc.hot
+				if want == nil {
+					want = tc.rows
+				}
+				b.inTx(t, func(ctx context.Context, tx bun.Tx) { tc.do(t, ctx, b, tx) })
+				b.wantRows(t, tc.rows...)
+				b.wantHot(t, want...)
+				b.wantNothingOut(t)
+				if !b.way.Connector {
+					return
+				}
+				b.clear(t)
+				fixture.NoError(t, b.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error { tc.do(t, ctx, b, tx); return nil }))
+				b.wantRows(t, tc.rows...)
+				b.wantHot(t, append(want, want...)...)
+			})
+		})
+	}
+}
+
+type bunOther struct{}
+
+// clear empties the tables between two rounds.
+func (b *bunEnv) clear(t *testing.T) {
+	t.Helper()
+	for _, table := range []string{"outbox_event", "b_pairs", "b_orders"} {
+		_, err := b.plain.ExecContext(t.Context(), "DELETE FROM "+table)
+		fixture.NoError(t, err)
+	}
+}
+
+// wantNothingOut requires that every connection is back in the pool.
+func (b *bunEnv) wantNothingOut(t *testing.T) {
+	t.Helper()
+	fixture.Await(t, "all connections to be back", func() bool { return b.Stats().InUse == 0 })
+}
+
+// RunInTx within RunInTx is a savepoint.
+func TestBunRunInTxNested(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		b.run(t)
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			fixture.NoError(t, b.ob.Publish(ctx, nil, core.Event{Type: "outer"})) // the transaction in the context
+			fixture.WantError(t, b.ob.RunInTx(ctx, func(ctx context.Context, sp bun.Tx) error {
+				fixture.NoError(t, b.publish(ctx, sp, "gone"))
+				b.exec(t, ctx, sp.NewInsert().Model(&bPair{A: 1, B: "gone"}))
+				fixture.NoError(t, b.ob.RunInTx(ctx, func(ctx context.Context, sp bun.Tx) error { return b.publish(ctx, sp, "gone too") }))
+				return errReason
+			}), errReason)
+			fixture.NoError(t, b.ob.RunInTx(ctx, func(ctx context.Context, sp bun.Tx) error {
+				b.exec(t, ctx, sp.NewInsert().Model(&bPair{A: 1, B: "kept"}))
+				return b.publish(ctx, sp, "kept")
+			}))
+		})
+		b.wantRows(t, "outer", "kept")
+		b.wantCount(t, "b_pairs", 1)
+		b.wantHot(t, "outer", "kept")
+	})
+}
+
+// The end of a nested call's context is a reason to roll its savepoint back, and must not be in the way of it. With Bun's own nested
+// RunInTx it is: ROLLBACK TO is not sent, and the outer transaction commits what the inner one wrote.
+func TestBunRunInTxNestedContextEnds(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		b.run(t)
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+			fixture.NoError(t, b.publish(ctx, tx, "outer"))
+			short, cancel := context.WithCancel(ctx)
+			fixture.WantError(t, b.ob.RunInTx(short, func(ctx context.Context, sp bun.Tx) error {
+				b.exec(t, ctx, sp.NewInsert().Model(newBOrder("gone")))
+				cancel()
+				return ctx.Err()
+			}), context.Canceled)
+			fixture.WantError(t, b.ob.RunInTx(short, func(context.Context, bun.Tx) error {
+				t.Error("run for a context that has ended")
+				return nil
+			}), context.Canceled)
+		})
+		b.wantCount(t, "b_orders", 0)
+		b.wantRows(t, "outer")
+		b.wantHot(t, "outer")
+	})
+}
+
+// A context that ends, an error, a panic: all is rolled back, nothing leaves, and the connection goes back.
+func TestBunRunInTxRollsBack(t *testing.T) {
+	for name, fail := range map[string]func(cancel context.CancelFunc) error{
+		"error":   func(context.CancelFunc) error { return errReason },
+		"context": func(cancel context.CancelFunc) error { cancel(); return nil },
+		"panic":   func(context.CancelFunc) error { panic("reason") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+				b.run(t)
+				o := newBOrder("recorded")
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				err := func() (err error) {
+					defer func() {
+						if r := recover(); r != nil {
+							err = errReason
+						}
+					}()
+					return b.ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+						b.exec(t, ctx, tx.NewInsert().Model(o))
+						fixture.NoError(t, b.publish(ctx, tx, "gone"))
+						return fail(cancel)
+					})
+				}()
+				if err == nil {
+					t.Fatal("committed")
+				}
+				b.wantNothingOut(t)
+				b.wantCount(t, "b_orders", 0)
+				b.wantRows(t)
+				b.wantHot(t)
+				if n := len(o.Recorded()); n != 1 {
+					t.Fatalf("%d events are recorded, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// RunInTx takes one connection of the pool, as a transaction does.
+func TestBunRunInTxOnOneConnection(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		mapBun(b)
+		b.SetMaxOpenConns(1)
+		for range 3 {
+			b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+				b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "x"}))
+				fixture.NoError(t, b.publish(ctx, tx, "t"))
+			})
+		}
+		b.wantRows(t, "product.x.create 1", "product.x.create 2", "product.x.create 3", "t", "t", "t")
+	})
+}
+
+// Options reach the database.
+func TestBunRunInTxOptions(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		if b.db.Dialect == core.SQLite {
+			t.Log("SQLite has no read-only transactions")
+			return
+		}
+		err := b.ob.RunInTxOptions(t.Context(), &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
+			return b.publish(ctx, tx, "t")
+		})
+		if err == nil {
+			t.Fatal("wrote in a read-only transaction")
+		}
+		b.wantRows(t)
+	})
+}
+
+// Publish needs a transaction, and says so before it writes anything.
+func TestBunPublishNeedsATransaction(t *testing.T) {
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		ctx := t.Context()
+		conn, err := b.Conn(ctx)
+		fixture.NoError(t, err)
+		defer conn.Close()
+		ended, err := b.BeginTx(ctx, nil)
+		fixture.NoError(t, err)
+		fixture.NoError(t, ended.Rollback())
+		var nilTx *bun.Tx
+		var nilConn *bun.Conn
+		for name, tx := range map[string]bun.IDB{
+			"a pool": b.DB, "a connection": conn, "a pointer to a connection": &conn, "a transaction that has ended": ended,
+			"no transaction in the context": nil, "a nil transaction": nilTx, "a zero transaction": bun.Tx{}, "a nil connection": nilConn,
+			"a zero connection": bun.Conn{}, "something else": struct{ bun.IDB }{b.DB},
+		} {
+			if err := b.publish(ctx, tx, "t"); !errors.Is(err, core.ErrNoTransaction) {
+				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
+			}
+		}
+		b.wantRows(t)
+		fixture.NoError(t, b.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return b.publish(ctx, &tx, "pointer") }))
+		b.wantRows(t, "pointer")
+	})
+}
+
+// A connection of a pool with the connector knows the transaction that is open on it.
+func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		b.run(t)
+		conn, err := b.Conn(t.Context())
+		fixture.NoError(t, err)
+		defer conn.Close()
+		tx, err := conn.BeginTx(t.Context(), nil)
+		fixture.NoError(t, err)
+		fixture.NoError(t, b.publish(t.Context(), conn, "t"))
+		fixture.NoError(t, tx.Commit())
+		b.wantHot(t, "t")
+	})
+}
+
+// Bun's own transactions on a pool without the connector cannot be heard: their events are as safe and wait for the poller, or are
+// refused.
+func TestBunUntrackedTransactions(t *testing.T) {
+	eachBunEnv(t, withoutConnector, func(t *testing.T, b *bunEnv) {
+		b.run(t)
+		fixture.NoError(t, b.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			fixture.NoError(t, b.publish(ctx, tx, "outer"))
+			fixture.WantError(t, tx.RunInTx(context.Background(), nil, func(ctx context.Context, sp bun.Tx) error {
+				fixture.NoError(t, b.publish(ctx, sp, "gone"))
+				return errReason
+			}), errReason)
+			return nil
+		}))
+		b.wantRows(t, "outer")
+		b.wantHot(t)
+		b.note(func() {
+			if b.untracked != 2 {
+				t.Errorf("%d rows were reported as untracked, want 2", b.untracked)
+			}
+		})
+		strict, err := bunoutbox.New(b.bare, bunoutbox.Config{RejectUntracked: true})
+		fixture.NoError(t, err)
+		fixture.WantError(t, b.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			return strict.Publish(ctx, tx, core.Event{Type: "t"})
+		}), core.ErrUntracked)
+		fixture.NoError(t, strict.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+			return strict.Publish(ctx, tx, core.Event{Type: "tracked"})
+		}))
+		b.wantRows(t, "outer", "tracked")
+	})
+}
+
+// The driver of Bun says nothing when PostgreSQL answers COMMIT by ROLLBACK. The outbox does.
+func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
+	postgres := func(way adapters.BunWay) bool { return way.PGDriver }
+	eachBunEnv(t, postgres, func(t *testing.T, b *bunEnv) {
+		b.run(t)
+		aborted := func(ctx context.Context, tx bun.Tx) error {
+			fixture.NoError(t, b.publish(ctx, tx, "ghost"))
+			if _, err := tx.ExecContext(ctx, "SELECT 1 FROM nowhere"); err == nil {
+				t.Error("a table that is not there was read")
+			}
+			return nil
+		}
+		if err := b.ob.RunInTx(t.Context(), aborted); !errors.Is(err, core.ErrTxAborted) {
+			t.Errorf("RunInTx: %v, want ErrTxAborted", err)
+		}
+		if b.way.Connector {
+			if err := b.RunInTx(t.Context(), nil, aborted); !errors.Is(err, core.ErrTxAborted) {
+				t.Errorf("RunInTx of Bun: %v, want ErrTxAborted", err)
+			}
+		}
+		b.wantRows(t)
+		b.wantHot(t)
+	})
+}
+
+// The victim of a deadlock that ignores the error has lost its transaction on MariaDB, and COMMIT does not tell.
+func TestBunDeadlockIgnored(t *testing.T) {
+	for name, way := range map[string]adapters.BunWay{"plain": {}, "connector": {Connector: true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBunEnv(t, testdb.MariaDB(t), way)
+			b.run(t)
+			b.inTx(t, func(ctx context.Context, tx bun.Tx) {
+				b.exec(t, ctx, tx.NewInsert().Model(&[]bPair{{A: 1, B: "x"}, {A: 2, B: "x"}}))
+			})
+			update := func(ctx context.Context, tx bun.Tx, a int) error {
+				_, err := tx.NewUpdate().Model(&bPair{A: a, B: "x"}).Set("n = n + 1").WherePK().Exec(ctx)
+				return err
+			}
+			victim := false
+			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+				fixture.NoError(t, b.publish(ctx, tx, "ghost"))
+				fixture.NoError(t, update(ctx, tx, 1))
+				other, err := b.plain.BeginTx(ctx, nil) // heavier, so that it is not the victim
+				fixture.NoError(t, err)
+				defer other.Rollback()
+				for range 20 {
+					_, err := other.ExecContext(ctx, "INSERT INTO b_orders (status, version) VALUES ('', 0)")
+					fixture.NoError(t, err)
+				}
+				_, err = other.ExecContext(ctx, "UPDATE b_pairs SET n = n + 1 WHERE a = 2")
+				fixture.NoError(t, err)
+				blocked := make(chan error, 1)
+				go func() {
+					_, err := other.ExecContext(ctx, "UPDATE b_pairs SET n = n + 1 WHERE a = 1")
+					blocked <- err
+				}()
+				victim = update(ctx, tx, 2) != nil // whichever comes second closes the circle
+				if !victim {
+					fixture.NoError(t, tx.Rollback())
+				}
+				<-blocked
+				return nil
+			})
+			if !victim {
+				t.Fatal("the other transaction was the victim")
+			}
+			fixture.WantError(t, err, core.ErrTxAborted)
+			b.wantRows(t)
+			b.wantHot(t)
+		})
+	}
+}

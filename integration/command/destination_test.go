@@ -1,0 +1,112 @@
+package command_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// One of eleven subscribers is dead, and has as many effects waiting as all others together: these get theirs, the dead one's wait without
+// spending attempts, the channel is never stopped, and when the subscriber is back it gets them all.
+func TestDeadWebhookSubscriber(t *testing.T) {
+	for name, die := range map[string]func(ctx context.Context) error{
+		"hangs":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"refuses": func(context.Context) error { return fmt.Errorf("dial tcp: %w", syscall.ECONNREFUSED) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+				const live, each = 10, 25
+				var mu sync.Mutex
+				got, tried, back, stops := map[string]int{}, 0, false, 0
+				router := core.NewRouter()
+				w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+					mu.Lock()
+					dead := e.Tenant == "dead" && !back
+					if dead {
+						tried++
+					} else {
+						got[e.Tenant+" "+e.Key]++
+					}
+					mu.Unlock()
+					if dead {
+						return "", die(ctx)
+					}
+					return "ref", nil
+				}, func(c *command.WorkerConfig) { c.Destination = func(e command.Effect) string { return e.Tenant } }).AddTo(router)
+				ob := w.runRelay(core.Config{Publisher: router, Observer: &core.Observer{
+					BreakerChanged: func(string, bool, error) {
+						mu.Lock()
+						defer mu.Unlock()
+						stops++
+					},
+				}})
+				queue, err := command.NewQueue(command.QueueConfig{Store: w.store.Commands(), Outbox: ob})
+				fixture.NoError(t, err)
+				enqueue := func(ctx context.Context, tenant string, key int) error {
+					_, _, err := queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(key)})
+					return err
+				}
+				for i := range each {
+					fixture.NoError(t, w.inTx(func(ctx context.Context, _ core.Tx) error {
+						for s := range live {
+							if err := enqueue(ctx, "dead", s*each+i); err != nil {
+								return err
+							}
+							if err := enqueue(ctx, fmt.Sprint("live", s), i); err != nil {
+								return err
+							}
+						}
+						return nil
+					}))
+				}
+				w.eventually("the live ones have theirs", func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return len(got) == live*each
+				})
+				const all = live * each
+				if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command WHERE tenant_id = 'dead' AND status IN (0, 1, 3) AND attempts = 0"); n != all {
+					t.Errorf("%d of %d effects of the dead one wait and have spent nothing", n, all)
+				}
+				mu.Lock()
+				if tried < 1 || tried > 8+30 { // eight at once, then probes
+					t.Errorf("the dead one was called %d times", tried)
+				}
+				if stops != 0 {
+					t.Errorf("the channel was stopped %d times", stops)
+				}
+				back = true
+				mu.Unlock()
+				w.eventually("the dead one has its own", func() bool {
+					return fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command WHERE status = 2") == 2*all
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				calls, lost := 0, 0
+				for _, n := range got {
+					calls += n
+				}
+				for _, info := range w.infos {
+					if info.Outcome == command.Lost { // the database was too slow for its mark
+						lost++
+					}
+				}
+				if len(got) != 2*all || calls > 2*all+lost {
+					t.Errorf("%d effects were called %d times, %d of which could not be recorded", len(got), calls, lost)
+				}
+				if list, err := queue.List(t.Context(), command.Query{Status: once.EffectParked}); err != nil || len(list) != 0 {
+					t.Errorf("parked: %+v, %v", list, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,391 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// An effect is written with the transaction or not at all, once per tenant, channel and key; the relay has it executed.
+func TestEffectEnqueue(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		rows := func(want int64) {
+			t.Helper()
+			if n, events := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command"), fixture.Count(t, w.pool, "SELECT COUNT(*) FROM outbox_event"); n != want || events != want {
+				t.Errorf("%d effects and %d events, want %d", n, events, want)
+			}
+		}
+		rolledBack := errors.New("rolled back")
+		err := w.inTx(func(ctx context.Context, tx core.Tx) error {
+			if _, added, err := w.queue.Enqueue(ctx, tx, mail("1")); err != nil || !added {
+				t.Errorf("%t, %v", added, err)
+			}
+			return rolledBack
+		})
+		if !errors.Is(err, rolledBack) {
+			t.Error(err)
+		}
+		rows(0)
+		if _, err := w.queue.Find(t.Context(), "acme", "mail", "1"); !errors.Is(err, once.ErrNoEffect) {
+			t.Errorf("after the rollback: %v", err)
+		}
+
+		first := w.mustEnqueue(mail("1"))
+		for range 2 {
+			if rec, added, err := w.enqueue(mail("1")); err != nil || added || rec.ID != first.ID || rec.Status != once.EffectPending {
+				t.Errorf("again: %+v, %t, %v", rec, added, err)
+			}
+		}
+		rows(1)
+		other := mail("1")
+		other.Payload = []byte("something else")
+		if _, _, err := w.enqueue(other); !errors.Is(err, once.ErrFingerprintMismatch) {
+			t.Errorf("another payload: %v", err)
+		}
+		for _, e := range []command.Effect{mail("1 "), {Channel: "mail", Tenant: "Acme", Key: "1"}, {Channel: "mail", Key: "1"}, {Channel: "Mail", Tenant: "acme", Key: "1"}} {
+			w.mustEnqueue(e)
+		}
+		rows(5)
+		if _, _, err := w.queue.Enqueue(t.Context(), nil, mail("x")); !errors.Is(err, core.ErrNoTransaction) {
+			t.Errorf("without a transaction: %v", err)
+		}
+		err = w.inTx(func(ctx context.Context, tx core.Tx) error {
+			_, _, err := w.queue.Enqueue(ctx, tx, command.Effect{Key: strings.Repeat("k", 256), Delay: -1})
+			return err
+		})
+		if !errors.Is(err, once.ErrInvalidRequest) || !strings.Contains(err.Error(), "channel") || !strings.Contains(err.Error(), "key") || !strings.Contains(err.Error(), "delay") {
+			t.Errorf("invalid: %v", err)
+		}
+
+		w.relay(w.worker(sent))
+		rec := w.await(mail("1"), once.EffectCompleted)
+		want := mail("1")
+		if rec.ExternalRef != "ref-1" || rec.DoneAt.IsZero() || string(rec.Payload) != string(want.Payload) || rec.Headers["Subject"] != want.Headers["Subject"] ||
+			rec.EventID != "018f" || rec.CorrelationID != "c" || rec.BusinessKey != "order-7" || rec.ContentType != "text/plain" {
+			t.Errorf("%+v", rec)
+		}
+		if rec, added, err := w.enqueue(mail("1")); err != nil || added || rec.ExternalRef != "ref-1" || rec.Status != once.EffectCompleted {
+			t.Errorf("enqueued after the end: %+v, %t, %v", rec, added, err)
+		}
+	})
+}
+
+// Sixteen transactions want the same effect at once, and four deliveries come at once: one row, one event, one execution.
+func TestEffectConcurrently(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		var added atomic.Int64
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				_, fresh, err := w.enqueue(mail("1"))
+				if err != nil {
+					t.Error(err)
+				}
+				if fresh {
+					added.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM outbox_event"); added.Load() != 1 || n != 1 {
+			t.Errorf("added %d times, %d events", added.Load(), n)
+		}
+		rec, err := w.queue.Find(t.Context(), "acme", "mail", "1")
+		fixture.NoError(t, err)
+		entered, leave := make(chan struct{}, 4), make(chan struct{})
+		worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+			entered <- struct{}{}
+			<-leave
+			return sent(ctx, e)
+		})
+		var refused atomic.Int64
+		for range 4 {
+			wg.Go(func() {
+				receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(rec, 1))
+				class, _ := core.ClassOf(err)
+				switch {
+				case err == nil && receipt == "ref-1":
+				case errors.Is(err, once.ErrInProgress) && class == core.ClassKeyUnavailable:
+					if refused.Add(1) == 3 {
+						close(leave)
+					}
+				default:
+					t.Errorf("%q, %v", receipt, err)
+				}
+			})
+		}
+		<-entered
+		wg.Wait()
+		if n := len(w.called()); n != 1 || refused.Load() != 3 {
+			t.Errorf("%d calls, %d refused", n, refused.Load())
+		}
+	})
+}
+
+// What fails is tried again by the relay, with the same key for the other side; what fails too often or for good is parked, and released by a person.
+func TestEffectRetryParkRelease(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		var healthy atomic.Bool
+		var outage atomic.Int64
+		w.relay(w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+			switch {
+			case healthy.Load():
+				return sent(ctx, e)
+			case e.Key == "bad":
+				return "", core.Permanent(errors.New("no such address: https://user:pass@example.org/hook?token=abc"))
+			case e.Key == "panic":
+				panic("oh no")
+			case e.Key == "outage":
+				if outage.Add(1) < 5 {
+					return "", core.Unavailable(errors.New("down"))
+				}
+				return sent(ctx, e)
+			}
+			return "", core.Transient(errors.New("greylisted"))
+		}, func(c *command.WorkerConfig) { c.MaxAttempts = 3 }))
+
+		w.mustEnqueue(mail("outage"))
+		if rec := w.await(mail("outage"), once.EffectCompleted); rec.Attempts != 0 || outage.Load() != 5 {
+			t.Errorf("an outage spends attempts: %+v after %d calls", rec, outage.Load())
+		}
+		w.mustEnqueue(mail("bad"))
+		bad := w.await(mail("bad"), once.EffectParked)
+		if bad.Attempts != 1 || bad.ErrorCode != "permanent" || strings.Contains(bad.Error, "pass") || strings.Contains(bad.Error, "abc") {
+			t.Errorf("%+v", bad)
+		}
+		w.mustEnqueue(mail("slow"))
+		if rec := w.await(mail("slow"), once.EffectParked); rec.Attempts != 3 || rec.ErrorCode != "transient" || rec.Error != "greylisted" {
+			t.Errorf("%+v", rec)
+		}
+		w.mustEnqueue(mail("panic"))
+		if rec := w.await(mail("panic"), once.EffectParked); rec.Attempts != 3 || rec.ErrorCode != "panic" {
+			t.Errorf("%+v", rec)
+		}
+		keys := map[string]bool{}
+		for _, e := range w.called() {
+			keys[e.IdempotencyKey()] = true
+		}
+		if len(keys) != 4 || len(w.called()) != 5+1+3+3 {
+			t.Errorf("%d keys in %d calls", len(keys), len(w.called()))
+		}
+
+		parked, err := w.queue.Parked(t.Context(), "mail")
+		if err != nil || len(parked) != 3 || parked[0].ID != bad.ID {
+			t.Fatalf("%+v, %v", parked, err)
+		}
+		page, err := w.queue.List(t.Context(), command.Query{Status: once.EffectParked, Tenant: "acme", After: parked[0].ID, Limit: 1})
+		if err != nil || len(page) != 1 || page[0].ID != parked[1].ID {
+			t.Errorf("%+v, %v", page, err)
+		}
+		err = w.inTx(func(ctx context.Context, tx core.Tx) error {
+			_, err := w.queue.Release(ctx, tx, bad.ID, "", "x")
+			return err
+		})
+		if !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("nobody: %v", err)
+		}
+		healthy.Store(true)
+		for _, p := range parked {
+			if err := w.inTx(func(ctx context.Context, _ core.Tx) error {
+				released, err := w.queue.Release(ctx, nil, p.ID, "ada", "the address was corrected")
+				if !released {
+					t.Errorf("%s was not released", p.Key)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range parked {
+			w.await(p.Effect, once.EffectCompleted)
+		}
+		err = w.inTx(func(ctx context.Context, tx core.Tx) error {
+			released, err := w.queue.Release(ctx, tx, bad.ID, "ada", "again")
+			if released {
+				t.Error("a completed effect was released")
+			}
+			return err
+		})
+		fixture.NoError(t, err)
+	})
+}
+
+// A process dies after the call and before it is recorded: the effect is executed again, under the same key, and whatever the dead one
+// may still say counts no more.
+func TestEffectCrashAndStaleTakeover(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		rec := w.mustEnqueue(mail("1"))
+		store := w.store.Commands()
+		// What the process that dies had done: its claim, and the call.
+		dead := once.EffectClaim{ID: rec.ID, Owner: "dead"}
+		got, err := store.Claim(t.Context(), rec.ID, dead.Owner, time.Minute)
+		if err != nil || !got.Fresh || got.Fence != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		dead.Fence = got.Fence
+		key := got.IdempotencyKey()
+
+		worker := w.worker(sent)
+		_, err = worker.PublishWithReceipt(t.Context(), w.delivery(rec, 1))
+		if class, _ := core.ClassOf(err); !errors.Is(err, once.ErrInProgress) || class != core.ClassKeyUnavailable {
+			t.Errorf("while the lease lasts: %v", err)
+		}
+		fixture.NoError(t, store.Extend(t.Context(), dead, time.Millisecond))
+		w.relay(worker)
+		done := w.await(mail("1"), once.EffectCompleted)
+		if done.ExternalRef != "ref-1" || done.LostLeases != 1 {
+			t.Errorf("%+v", done)
+		}
+		if calls := w.called(); len(calls) != 1 || calls[0].IdempotencyKey() != key || calls[0].ID != rec.ID {
+			t.Errorf("%+v", calls)
+		}
+		for name, err := range map[string]error{
+			"complete": store.Complete(t.Context(), dead, "of the dead"), "fail": store.Fail(t.Context(), dead, once.EffectFailure{Park: true}),
+		} {
+			if !errors.Is(err, once.ErrAlreadyDone) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := store.Extend(t.Context(), dead, time.Minute); !errors.Is(err, once.ErrLeaseLost) {
+			t.Errorf("extend: %v", err)
+		}
+		if rec := w.await(mail("1"), once.EffectCompleted); rec.ExternalRef != "ref-1" {
+			t.Errorf("%+v", rec)
+		}
+
+		// Claims are fenced while the next holder works, too; ends may be repeated by the one who made them.
+		other := mail("2")
+		other.Channel = "fax" // which no relay serves here
+		rec = w.mustEnqueue(other)
+		first, err := store.Claim(t.Context(), rec.ID, "first", time.Millisecond)
+		fixture.NoError(t, err)
+		var second once.EffectClaimed
+		for deadline := time.Now().Add(10 * time.Second); !second.Fresh && time.Now().Before(deadline); {
+			second, err = store.Claim(t.Context(), rec.ID, "second", time.Minute)
+			fixture.NoError(t, err)
+		}
+		if second.Fence <= first.Fence {
+			t.Errorf("fences %d, %d", first.Fence, second.Fence)
+		}
+		if err := store.Complete(t.Context(), once.EffectClaim{ID: rec.ID, Owner: "first", Fence: first.Fence}, "late"); !errors.Is(err, once.ErrLeaseLost) {
+			t.Errorf("the first: %v", err)
+		}
+		for range 2 {
+			fixture.NoError(t, store.Complete(t.Context(), once.EffectClaim{ID: rec.ID, Owner: "second", Fence: second.Fence}, refs(2)))
+		}
+	})
+}
+
+// Processes that keep dying with an effect park it; an effect that is not in the table is never taken for done.
+func TestEffectPoisonAndMissing(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		rec := w.mustEnqueue(mail("1"))
+		worker := w.worker(sent, func(c *command.WorkerConfig) { c.MaxAttempts = 3 })
+		fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET lost_leases = 3")
+		if receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(rec, 1)); err != nil || receipt != "parked" {
+			t.Errorf("%q, %v", receipt, err)
+		}
+		if got := w.await(mail("1"), once.EffectParked); got.ErrorCode != "lost" || len(w.called()) != 0 {
+			t.Errorf("%+v", got)
+		}
+		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command")
+		err := worker.Publish(t.Context(), w.delivery(rec, 1))
+		if class, _ := core.ClassOf(err); !errors.Is(err, once.ErrNoEffect) || class != core.ClassPermanent {
+			t.Errorf("missing: %v", err)
+		}
+		d := w.delivery(rec, 1)
+		d.Topic = command.Topic("fax")
+		err = worker.Publish(t.Context(), d)
+		if class, _ := core.ClassOf(err); !errors.Is(err, core.ErrNoRoute) || class != core.ClassUnavailable {
+			t.Errorf("no handler: %v", err)
+		}
+	})
+}
+
+// A handler that works longer than the lease keeps it; one whose lease was lost is told to stop, and its end does not count.
+func TestEffectLease(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		store := w.store.Commands()
+		long, lost := w.mustEnqueue(mail("long")), w.mustEnqueue(mail("lost"))
+		worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+			if e.Key == "long" {
+				select {
+				case <-ctx.Done():
+					return "", context.Cause(ctx)
+				case <-time.After(900 * time.Millisecond):
+				}
+				if got, err := store.Claim(ctx, e.ID, "thief", time.Minute); err != nil || got.Fresh {
+					t.Errorf("the lease was not kept: %+v, %v", got, err)
+				}
+				return sent(ctx, e)
+			}
+			fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET owner = 'thief', fence = fence + 1 WHERE idempotency_key = 'lost'")
+			select {
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			case <-time.After(20 * time.Second):
+				return "", errors.New("nobody told me")
+			}
+		}, func(c *command.WorkerConfig) { c.Lease = 600 * time.Millisecond })
+		fixture.NoError(t, worker.Publish(t.Context(), w.delivery(long, 1)))
+		if err := worker.Publish(t.Context(), w.delivery(lost, 1)); !errors.Is(err, once.ErrLeaseLost) {
+			t.Errorf("lost: %v", err)
+		}
+		if rec := w.await(mail("lost"), once.EffectProcessing); rec.Attempts != 0 {
+			t.Errorf("%+v", rec)
+		}
+	})
+}
+
+func TestEffectCleanup(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		worker := w.worker(sent)
+		for _, key := range []string{"1", "2", "3"} {
+			fixture.NoError(t, worker.Publish(t.Context(), w.delivery(w.mustEnqueue(mail(key)), 1)))
+		}
+		open := w.mustEnqueue(mail("open"))
+		if n, err := w.queue.Cleanup(t.Context()); err != nil || n != 0 {
+			t.Errorf("too early: %d, %v", n, err)
+		}
+		for _, want := range []int{2, 1, 0} {
+			if n, err := w.store.Commands().Cleanup(t.Context(), 0, 2); err != nil || n != want {
+				t.Errorf("%d, %v, want %d", n, err, want)
+			}
+		}
+		if left, err := w.queue.List(t.Context(), command.Query{}); err != nil || len(left) != 1 || left[0].ID != open.ID {
+			t.Errorf("%+v, %v", left, err)
+		}
+	})
+}
+
+// An effect is never written outside of a transaction: MariaDB has ended the caller's after a deadlock, and the caller did not care.
+func TestEffectInTxThatMariaDBHasEnded(t *testing.T) {
+	db := testdb.MariaDB(t)
+	pool := db.Open(t)
+	store := fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})
+	tx, err := pool.BeginTx(t.Context(), nil)
+	fixture.NoError(t, err)
+	defer tx.Rollback()
+	_, err = tx.ExecContext(t.Context(), "ROLLBACK")
+	fixture.NoError(t, err)
+	e := mail("1")
+	e.ID = core.NewEventID()
+	if _, added, err := store.Commands().EnqueueTx(t.Context(), sqloutbox.WrapTx(tx, db.Dialect, nil), e); !errors.Is(err, core.ErrTxAborted) || added {
+		t.Errorf("%t, %v", added, err)
+	}
+	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM side_effect_command"); n != 0 {
+		t.Errorf("%d effects without a transaction", n)
+	}
+}

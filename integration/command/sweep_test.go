@@ -1,0 +1,306 @@
+package command_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Two relays on one table: one has a publisher as a bridge is, which names no topics, the other one serves effects, and its mail server fails once.
+// Every mail is sent, once, nothing is pending, and the bridge sees none of it.
+func TestEffectsBesideAPlainBridge(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		const mails = 60
+		var bridged, foreign atomic.Int64
+		bridge := core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+			bridged.Add(1)
+			if strings.HasPrefix(d.Topic, core.ServedTopicPrefix) {
+				foreign.Add(1)
+			}
+			return nil
+		})
+		plain := w.runRelay(core.Config{Publisher: bridge})
+		var mu sync.Mutex
+		sentMails, failures := map[string]int{}, 0
+		w.relay(w.worker(func(_ context.Context, e command.Effect) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(sentMails) == 5 && failures == 0 {
+				failures++
+				return "", core.Unavailable(errors.New("421 4.3.2 Service not available, closing transmission channel"))
+			}
+			sentMails[e.Key]++
+			return "ref-" + e.Key, nil
+		}))
+		// The process with the bridge writes them: its own relay is told of each commit.
+		queue, err := command.NewQueue(command.QueueConfig{Store: w.store.Commands(), Outbox: plain})
+		fixture.NoError(t, err)
+		for i := range mails {
+			fixture.NoError(t, w.inTx(func(ctx context.Context, tx core.Tx) error {
+				_, _, err1 := queue.Enqueue(ctx, nil, mail(fmt.Sprint(i)))
+				_, err2 := plain.Publish(ctx, tx, core.Event{Type: "order.placed", Unordered: true})
+				return errors.Join(err1, err2)
+			}))
+		}
+		for i := range mails {
+			w.await(mail(fmt.Sprint(i)), once.EffectCompleted)
+		}
+		w.eventually("the bridge has every other event", func() bool { return bridged.Load() >= mails })
+		w.eventually("nothing is pending", func() bool {
+			b, err := plain.Backlog(t.Context())
+			fixture.NoError(t, err)
+			effects, err := queue.Backlog(t.Context())
+			fixture.NoError(t, err)
+			return b.Pending == 0 && b.Dead == 0 && len(effects) == 0
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range mails {
+			if n := sentMails[fmt.Sprint(i)]; n != 1 {
+				t.Errorf("mail %d was sent %d times", i, n)
+			}
+		}
+		if foreign.Load() != 0 || bridged.Load() != mails || failures != 1 {
+			t.Errorf("the bridge got %d effects and %d events, %d failures", foreign.Load(), bridged.Load(), failures)
+		}
+	})
+}
+
+// Effects whose events are gone, as after a publisher that took them for its own, are executed by Run without a person, once in all processes.
+func TestEffectsWithoutEventsAreFound(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		const mails = 30
+		for i := range mails {
+			w.mustEnqueue(mail(fmt.Sprint(i)))
+		}
+		router := core.NewRouter()
+		router.HandleFunc(command.Topic("mail"), func(context.Context, core.Delivery) error { return nil })
+		taker := w.runRelay(core.Config{Publisher: router})
+		w.eventually("the events are taken", func() bool {
+			b, err := taker.Backlog(t.Context())
+			fixture.NoError(t, err)
+			return b.Pending == 0
+		})
+		soon := func(c *command.WorkerConfig) {
+			c.OverdueAfter, c.SweepInterval, c.SweepTimeout = 50*time.Millisecond, 50*time.Millisecond, 30*time.Second
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 3 {
+			worker := w.worker(sent, soon)
+			wg.Go(func() {
+				if err := worker.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for i := range mails {
+			if rec := w.await(mail(fmt.Sprint(i)), once.EffectCompleted); rec.ExternalRef != refs(i) {
+				t.Errorf("%+v", rec)
+			}
+		}
+		cancel()
+		wg.Wait()
+		if n := len(w.called()); n != mails {
+			t.Errorf("%d calls for %d mails", n, mails)
+		}
+		if list, err := w.queue.Backlog(t.Context()); err != nil || len(list) != 0 {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
+
+// What is overdue: due for long enough, not ended, not held, and of that channel. And what the backlog says of it.
+func TestEffectOverdueAndBacklog(t *testing.T) {
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		store := w.store.Commands()
+		later := mail("later")
+		later.Delay = time.Hour
+		fax := mail("fax")
+		fax.Channel = "fax"
+		for _, e := range []command.Effect{mail("pending"), mail("older"), mail("new"), later, fax} {
+			w.mustEnqueue(e)
+		}
+		claim := func(key string) once.EffectClaim {
+			rec := w.mustEnqueue(mail(key))
+			got, err := store.Claim(t.Context(), rec.ID, "o-"+key, time.Hour)
+			if err != nil || !got.Fresh {
+				t.Fatal(got, err)
+			}
+			return once.EffectClaim{ID: rec.ID, Owner: "o-" + key, Fence: got.Fence}
+		}
+		claim("held")
+		claim("abandoned")
+		claim("just abandoned")
+		fixture.NoError(t, store.Fail(t.Context(), claim("failed"), once.EffectFailure{Code: "transient"}))
+		fixture.NoError(t, store.Fail(t.Context(), claim("parked"), once.EffectFailure{Park: true}))
+		fixture.NoError(t, store.Complete(t.Context(), claim("completed"), "ref"))
+		w.ago("available_at", 20*time.Minute, "pending", "held", "abandoned", "just abandoned", "parked", "completed", "failed", "fax")
+		w.ago("available_at", 30*time.Minute, "older")
+		w.ago("created_at", 3*time.Hour, "older", "failed")
+		w.ago("lease_until", 15*time.Minute, "abandoned")
+		w.ago("lease_until", 5*time.Minute, "just abandoned")
+
+		keys := func(channel string, limit int) string {
+			t.Helper()
+			list, err := store.Overdue(t.Context(), channel, 10*time.Minute, limit)
+			fixture.NoError(t, err)
+			var keys []string
+			for _, r := range list {
+				keys = append(keys, r.Key)
+			}
+			return strings.Join(keys, ",")
+		}
+		// Those of one instant come in the order of their ids, which is that of time only from one millisecond to the next.
+		got := keys("mail", 100)
+		if !strings.HasPrefix(got, "older,") || len(strings.Split(got, ",")) != 4 || !strings.Contains(got, "pending") || !strings.Contains(got, ",abandoned") || !strings.Contains(got, "failed") {
+			t.Errorf("overdue: %s", got)
+		}
+		if got := keys("mail", 1); got != "older" {
+			t.Errorf("the first: %s", got)
+		}
+		if got := keys("fax", 10) + keys("nothing", 10) + keys("fax", 0); got != "fax" {
+			t.Errorf("other channels: %s", got)
+		}
+		if _, err := store.Overdue(t.Context(), "mail", -1, 1); !errors.Is(err, once.ErrInvalidRequest) {
+			t.Errorf("negative grace: %v", err)
+		}
+
+		list, err := w.queue.Backlog(t.Context())
+		if err != nil || len(list) != 2 || list[0].Channel != "fax" || list[0].Pending != 1 || list[0].Parked != 0 || list[1].Channel != "mail" ||
+			list[1].Pending != 8 || list[1].Parked != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		// Of "older" it is the end of its delay that counts, of "failed" when it was enqueued.
+		if d := list[1].OldestAge; d < 3*time.Hour || d > 4*time.Hour {
+			t.Errorf("mail: the oldest has waited for %s", d)
+		}
+		if d := list[0].OldestAge; d < 20*time.Minute || d > time.Hour {
+			t.Errorf("fax: the oldest has waited for %s", d)
+		}
+		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key NOT IN ('older', 'later', 'parked')")
+		list, err = store.Backlog(t.Context(), 1)
+		if err != nil || len(list) != 1 || list[0].Pending != 1 || list[0].Parked != 1 || list[0].Limit != 1 || list[0].OldestAge < 30*time.Minute || list[0].OldestAge > time.Hour {
+			t.Errorf("%+v, %v", list, err)
+		}
+		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key = 'older'")
+		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].OldestAge != 0 || list[0].Pending != 1 {
+			t.Errorf("what is not due yet has an age: %+v, %v", list, err)
+		}
+		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key = 'later'")
+		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].Parked != 1 || list[0].Pending != 0 {
+			t.Errorf("parked alone: %+v, %v", list, err)
+		}
+		if _, err := store.Backlog(t.Context(), 0); !errors.Is(err, once.ErrInvalidRequest) {
+			t.Errorf("no limit: %v", err)
+		}
+	})
+}
+
+// Neither the search for overdue effects nor the backlog walks through 15,000 that are completed and 5,000 of other channels.
+func TestEffectPlans(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, rec := fixture.OpenRecorded(t, db)
+		store := fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect}).Commands()
+		fillEffects(t, db.Dialect, pool)
+		for _, statistics := range []string{"no", "new"} {
+			if statistics == "new" {
+				fixture.MustExec(t, pool, map[core.Dialect]string{
+					core.Postgres: "ANALYZE side_effect_command", core.MySQL: "ANALYZE TABLE side_effect_command", core.SQLite: "ANALYZE side_effect_command",
+				}[db.Dialect])
+			}
+			for name, run := range map[string]func(ctx context.Context) error{
+				"overdue": func(ctx context.Context) error {
+					list, err := store.Overdue(ctx, "mail", time.Minute, 100)
+					if err == nil && len(list) != 100 {
+						err = fmt.Errorf("%d are overdue", len(list))
+					}
+					return err
+				},
+				"backlog": func(ctx context.Context) error {
+					list, err := store.Backlog(ctx, 50)
+					if err == nil && (len(list) != 2 || list[0].Pending != 50 || list[1].Parked != 0) {
+						err = fmt.Errorf("%+v", list)
+					}
+					return err
+				},
+			} {
+				t.Run(name+" with "+statistics+" statistics", func(t *testing.T) {
+					rec.Start()
+					err := run(t.Context())
+					calls := rec.Stop()
+					if err != nil || len(calls) == 0 {
+						t.Fatal(len(calls), err)
+					}
+					for _, c := range calls {
+						if strings.Contains(c.Query, "side_effect_command") {
+							effectPlan(t, db.Dialect, pool, c)
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+// fillEffects writes 15,000 completed effects, 5,000 pending ones of the channel webhook and 200 of the channel mail.
+func fillEffects(t *testing.T, d core.Dialect, pool *sql.DB) {
+	t.Helper()
+	const columns = "INSERT INTO side_effect_command (id, tenant_id, channel, idempotency_key, payload, status, available_at, created_at, updated_at, done_at) "
+	fixture.MustExec(t, pool, map[core.Dialect]string{
+		core.Postgres: columns + "SELECT 'e-' || n, '', CASE WHEN n > 20000 THEN 'mail' ELSE 'webhook' END, 'k-' || n, '', CASE WHEN n <= 15000 THEN 2 ELSE 0 END, at, at, at, at " +
+			"FROM (SELECT n, now() - interval '1 hour' AS at FROM generate_series(1, 20200) AS s(n)) x",
+		core.MySQL: columns + "SELECT CONCAT('e-', seq), '', IF(seq > 20000, 'mail', 'webhook'), CONCAT('k-', seq), '', IF(seq <= 15000, 2, 0), at, at, at, at " +
+			"FROM (SELECT seq, UTC_TIMESTAMP(6) - INTERVAL 1 HOUR AS at FROM seq_1_to_20200) x",
+		core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20200), x AS (SELECT n, (unixepoch() - 3600) * 1000000 AS at FROM s) " + columns +
+			"SELECT 'e-' || n, '', CASE WHEN n > 20000 THEN 'mail' ELSE 'webhook' END, 'k-' || n, '', CASE WHEN n <= 15000 THEN 2 ELSE 0 END, at, at, at, at FROM x",
+	}[d])
+}
+
+// effectPlan refuses a plan that walks through the table or sorts.
+func effectPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
+	t.Helper()
+	explain := map[core.Dialect]string{core.Postgres: "EXPLAIN ANALYZE ", core.MySQL: "EXPLAIN ", core.SQLite: "EXPLAIN QUERY PLAN "}[d]
+	rows, err := pool.QueryContext(t.Context(), explain+c.Query, c.Args...) //nolint:sqlclosecheck // eachRow closes it
+	if err != nil {
+		t.Fatalf("%v\n%s", err, c.Query)
+	}
+	columns, err := rows.Columns()
+	fixture.NoError(t, err)
+	var plan strings.Builder
+	fixture.EachRow(t, rows, func() {
+		cells := make([]sql.NullString, len(columns))
+		dest := make([]any, len(columns))
+		for i := range cells {
+			dest[i] = &cells[i]
+		}
+		fixture.NoError(t, rows.Scan(dest...))
+		for _, cell := range cells {
+			plan.WriteString(cell.String + "|")
+		}
+		plan.WriteString("\n")
+	})
+	for _, walk := range map[core.Dialect][]string{
+		core.Postgres: {"Seq Scan", "Sort Key: available_at", "Sort Key: side_effect_command.available_at"},
+		core.MySQL:    {"side_effect_command|ALL|", "side_effect_command|index|"},
+		core.SQLite:   {"SCAN side_effect_command|", "SCAN side_effect_command\n", "USE TEMP B-TREE FOR ORDER BY"},
+	}[d] {
+		if strings.Contains(plan.String(), walk) {
+			t.Errorf("%s in the plan of\n%.400s\n%.2000s", walk, c.Query, plan.String())
+		}
+	}
+}

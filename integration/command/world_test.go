@@ -1,0 +1,187 @@
+package command_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// effectWorld is a database with an outbox and a table of effects, and the world outside that the effects go to.
+type effectWorld struct {
+	t      *testing.T
+	db     testdb.DB
+	pool   *sql.DB
+	repo   *sqloutbox.Repository
+	store  *sqlonce.Store
+	outbox *core.Outbox // writes, and relays nothing
+	queue  *command.Queue
+
+	mu    sync.Mutex
+	calls []command.Effect
+	infos []command.ExecInfo
+}
+
+func eachEffectWorld(t *testing.T, fn func(t *testing.T, w *effectWorld)) {
+	t.Helper()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		w := &effectWorld{t: t, db: db, pool: db.Open(t)}
+		var err error
+		w.repo, err = sqloutbox.New(w.pool, sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		fixture.NoError(t, w.repo.Migrate(t.Context()))
+		w.store = fixture.NewOnceStore(t, w.pool, sqlonce.Config{Dialect: db.Dialect})
+		w.outbox, err = core.New(core.Config{Repository: w.repo})
+		fixture.NoError(t, err)
+		w.queue, err = command.NewQueue(command.QueueConfig{Store: w.store.Commands(), Outbox: w.outbox})
+		fixture.NoError(t, err)
+		fn(t, w)
+	})
+}
+
+func (w *effectWorld) inTx(fn func(ctx context.Context, tx core.Tx) error) error {
+	return once.RetryTx(w.t.Context(), sqloutbox.NewTransactor(w.pool, w.db.Dialect), fn)
+}
+
+// enqueue writes an effect in a transaction of its own.
+func (w *effectWorld) enqueue(e command.Effect) (rec command.Record, added bool, err error) {
+	err = w.inTx(func(ctx context.Context, _ core.Tx) (err error) {
+		rec, added, err = w.queue.Enqueue(ctx, nil, e)
+		return err
+	})
+	return rec, added, err
+}
+
+func (w *effectWorld) mustEnqueue(e command.Effect) command.Record {
+	w.t.Helper()
+	rec, added, err := w.enqueue(e)
+	if err != nil || !added {
+		w.t.Fatal(added, err)
+	}
+	return rec
+}
+
+// worker executes effects of the channel mail; each call is noted before handler decides about it.
+func (w *effectWorld) worker(handler command.Handler, set ...func(*command.WorkerConfig)) *command.Worker {
+	w.t.Helper()
+	cfg := command.WorkerConfig{
+		Store: w.store.Commands(),
+		Handlers: map[string]command.Handler{"mail": func(ctx context.Context, e command.Effect) (string, error) {
+			w.mu.Lock()
+			w.calls = append(w.calls, e)
+			w.mu.Unlock()
+			return handler(ctx, e)
+		}},
+		Observer: func(info command.ExecInfo) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.infos = append(w.infos, info)
+		},
+	}
+	for _, fn := range set {
+		fn(&cfg)
+	}
+	worker, err := command.NewWorker(cfg)
+	fixture.NoError(w.t, err)
+	return worker
+}
+
+// relay runs the relay of another process, with a router that leads to the worker, until the test ends.
+func (w *effectWorld) relay(worker *command.Worker) {
+	w.t.Helper()
+	router := core.NewRouter()
+	worker.AddTo(router)
+	w.runRelay(core.Config{Publisher: router})
+}
+
+// runRelay runs the relay of a process with short pauses until the test ends.
+func (w *effectWorld) runRelay(cfg core.Config) *core.Outbox {
+	w.t.Helper()
+	cfg.Repository, cfg.PollInterval, cfg.MaxPollInterval = w.repo, 20*time.Millisecond, 50*time.Millisecond
+	cfg.Retry = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
+	cfg.Breaker = core.BreakerPolicy{ProbeInterval: 50 * time.Millisecond}
+	ob, err := core.New(cfg)
+	fixture.NoError(w.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := ob.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return ob
+}
+
+// ago sets an instant of effects back, by the clock of the database.
+func (w *effectWorld) ago(column string, d time.Duration, keys ...string) {
+	w.t.Helper()
+	at := map[core.Dialect]string{
+		core.Postgres: "now() - interval '%d seconds'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL %d SECOND", core.SQLite: "(unixepoch() - %d) * 1000000",
+	}[w.db.Dialect]
+	fixture.MustExec(w.t, w.pool, "UPDATE side_effect_command SET "+column+" = "+fmt.Sprintf(at, int(d.Seconds()))+
+		" WHERE idempotency_key IN ('"+strings.Join(keys, "', '")+"')")
+}
+
+func (w *effectWorld) eventually(what string, good func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(90 * time.Second); !good(); {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not in 90s: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// delivery is what a relay gives to the worker for an effect.
+func (w *effectWorld) delivery(rec command.Record, attempt int) core.Delivery {
+	return core.Delivery{Event: core.Event{Topic: command.Topic(rec.Channel), TenantID: rec.Tenant, AggregateID: rec.ID}, Attempt: attempt}
+}
+
+// await waits until the effect has the status.
+func (w *effectWorld) await(e command.Effect, want once.EffectStatus) command.Record {
+	w.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		rec, err := w.queue.Find(w.t.Context(), e.Tenant, e.Channel, e.Key)
+		if err == nil && rec.Status == want {
+			return rec
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%+v, %v, want %s", rec, err, want)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (w *effectWorld) called() []command.Effect {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls
+}
+
+func mail(key string) command.Effect {
+	return command.Effect{
+		Channel: "mail", Tenant: "acme", Key: key, Payload: []byte("dear \x00\xff"), ContentType: "text/plain", Headers: map[string]string{"Subject": "Ä? $1"},
+		EventID: "018f", CorrelationID: "c", BusinessKey: "order-7",
+	}
+}
+
+func sent(_ context.Context, e command.Effect) (string, error) { return "ref-" + e.Key, nil }
+
+func refs(n int) string { return fmt.Sprintf("ref-%d", n) }

@@ -1,0 +1,326 @@
+package crash_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+const (
+	killsPerCell     = 20
+	killsPerSlowCell = 2 // with real brokers, and SQLite in Go
+	keysPerCell      = 8
+)
+
+// A process is ended with SIGKILL exactly between two steps, again and again, on every database. Nothing that was committed is lost,
+// nothing else is published, first copies stay in order, and each kill repeats at most what the configuration says.
+func TestCrashAtEachPoint(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		cells := make([]cell, 0, len(crash.Points))
+		for _, p := range crash.Points {
+			cells = append(cells, newCell(t, db, p, killsPerCell))
+		}
+		runCells(t, cells)
+	})
+}
+
+// The same at moments that nobody chose.
+func TestCrashAtRandomMoments(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		runCells(t, []cell{newCell(t, db, crash.Never, killsPerCell)})
+	})
+}
+
+// The same at each point with SQLite in Go, a few times: the race detector makes that one too slow for many.
+func TestCrashAtEachPointOfSQLiteInGo(t *testing.T) {
+	cells := make([]cell, 0, len(crash.Points))
+	for _, p := range crash.Points {
+		cells = append(cells, newCell(t, testdb.DB{Name: "sqlite in go"}, p, killsPerSlowCell))
+	}
+	runCells(t, cells)
+}
+
+// crashSlots bounds how many cells run at once: processes that starve lose their leases, which is another test's business.
+var crashSlots = make(chan struct{}, 4)
+
+// cell is one database in which processes are ended at one point.
+type cell struct {
+	name   string
+	db     testdb.DB
+	spec   crash.Spec
+	kills  int
+	seed   uint64
+	ledger *crash.Ledger
+
+	read func(context.Context) ([]crash.Message, error) // what the broker has in the end; nil: the ledger is the broker
+}
+
+func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
+	t.Helper()
+	db := map[string]func(*testing.T) testdb.DB{
+		"postgres": testdb.Postgres, "mariadb": testdb.MariaDB, "sqlite": testdb.SQLite, "sqlite in go": sqliteInGo,
+	}[of.Name](t)
+	prepareCrashDB(t, db)
+	ledger, err := crash.NewLedger(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ledger.Close)
+	what := string(p)
+	if p == crash.Never {
+		what = "random moment"
+	}
+	c := cell{name: db.Name + ": " + what, db: db, kills: kills, seed: rand.Uint64(), ledger: ledger}
+	c.spec = crash.Spec{
+		Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "crash", Relay: true, Writers: 2, Keys: keysPerCell,
+		Pause: 2 * time.Millisecond, Point: p,
+	}
+	if db.Dialect == core.SQLite { // one writer at a time, and the relay is one of them
+		c.spec.Writers, c.spec.Pause = 1, 4*time.Millisecond
+	}
+	if p == crash.AfterClaim || p == crash.MidBatch {
+		c.spec.HotEvents = 2 // most rows are left to the poller
+	}
+	return c
+}
+
+func sqliteInGo(t *testing.T) testdb.DB {
+	t.Helper()
+	db := testdb.SQLite(t)
+	db.Name, db.DSN = "sqlite in go", crash.PureGo(db.DSN)
+	return db
+}
+
+// prepareCrashDB creates the tables.
+func prepareCrashDB(t *testing.T, db testdb.DB) {
+	t.Helper()
+	pool, err := crash.Open(db.Dialect, db.DSN) // not another SQLite than what follows: two of them in one process undo each other's locks
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(repo.Migrate(t.Context()), crash.CreateTruth(t.Context(), pool, keysPerCell)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runCells runs cells side by side, because they mostly wait, and prints what came of each.
+func runCells(t *testing.T, cells []cell) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	verdicts, errs := make([]crash.Verdict, len(cells)), make([]error, len(cells))
+	var wg sync.WaitGroup
+	for i := range cells {
+		wg.Go(func() {
+			crashSlots <- struct{}{}
+			defer func() { <-crashSlots }()
+			verdicts[i], errs[i] = cells[i].run(ctx)
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("%s (seed %d): %v", cells[i].name, cells[i].seed, err)
+		}
+	}
+	t.Log(crash.Table(verdicts))
+}
+
+// run ends one process after the other, publishes what is left, and compares.
+func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
+	v.Cell = c.name
+	r := rand.New(rand.NewPCG(c.seed, 0))
+	limits := map[string]int{}
+	for n := range c.kills {
+		s := c.spec
+		s.Name, s.Seed, s.After = fmt.Sprintf("life-%d", n), r.Uint64(), 1+r.IntN(10)
+		if s.Point == crash.MidBatch {
+			s.After = 1 + r.IntN(3)
+		}
+		if n%2 == 0 { // every other process does some work first
+			s.Warm = 10 + r.IntN(10)
+		}
+		if err := c.life(ctx, s, time.Duration(r.IntN(300))*time.Millisecond); err != nil {
+			return v, err
+		}
+	}
+	records, err := c.drain(ctx)
+	if err != nil {
+		return v, err
+	}
+	if v, err = judge(ctx, c.name, c.db, records); err != nil {
+		return v, err
+	}
+	v.Kills = c.kills
+	all := c.ledger.Note("last", "unanswered")
+	for n := range c.kills {
+		name := fmt.Sprintf("life-%d", n)
+		limits[name] = crash.DuplicatesPerKill + c.ledger.Note(name, "unanswered")
+		all += limits[name]
+	}
+	v.Limit(all, limits)
+	return v, v.Err()
+}
+
+// life is one process, from its start to its end at its point, or at a random moment after it has begun to publish.
+func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error {
+	p, err := crash.Start(s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if s.Point != crash.Never {
+		select {
+		case <-p.Done():
+			return p.Killed()
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%s has not come to its point %q", s.Name, s.Point), p.Kill())
+		}
+	}
+	if !c.ledger.Wait(ctx.Done(), func(records []crash.Message, _ func(string, string) int) bool {
+		return len(records) > 0 && records[len(records)-1].From == s.Name
+	}) {
+		return errors.Join(fmt.Errorf("%s does not publish", s.Name), p.Kill())
+	}
+	moment := time.NewTimer(more)
+	defer moment.Stop()
+	select {
+	case <-moment.C:
+	case <-p.Done():
+	}
+	return p.Kill()
+}
+
+// drain relays in this process, called "last", until nothing is open. It returns all that the broker has accepted then.
+func (c cell) drain(ctx context.Context) ([]crash.Message, error) {
+	if c.read == nil {
+		err := drainTo(ctx, c.db, core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+			m := crash.Message{From: "last", EventID: d.ID, KeySeq: d.KeySeq}
+			if d.KeySeq != 0 {
+				m.Key = d.Key
+			}
+			c.ledger.Append(m)
+			return nil
+		}))
+		return c.ledger.Records(), err
+	}
+	s := c.spec
+	s.Name = "last"
+	pub, err := crash.NewBroker(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(drainTo(ctx, c.db, pub), pub.Close(ctx)); err != nil {
+		return nil, err
+	}
+	return c.read(ctx)
+}
+
+func drainTo(ctx context.Context, db testdb.DB, pub core.Publisher) error {
+	pool, err := crash.Open(db.Dialect, db.DSN)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+	if err != nil {
+		return err
+	}
+	ob, err := core.New(crash.Config(repo, pub, "last"))
+	if err != nil {
+		return err
+	}
+	run, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- ob.Run(run) }()
+	defer stop()
+	if err := untilEmpty(ctx, ob); err != nil {
+		return fmt.Errorf("%w\n%s", err, openRows(pool))
+	}
+	stop()
+	return <-ended
+}
+
+// untilEmpty polls until no event is open.
+func untilEmpty(ctx context.Context, ob *core.Outbox) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		b, err := ob.Backlog(ctx)
+		if err != nil {
+			return err
+		}
+		if b.Dead > 0 {
+			dead, err := ob.ListDead(ctx, core.DeadQuery{})
+			return errors.Join(fmt.Errorf("%d events are dead, first %+v", b.Dead, dead[0]), err)
+		}
+		if b.Pending == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d events are still open: %w", b.Pending, ctx.Err())
+		}
+	}
+}
+
+// openRows describes what is open, for the message of a failure.
+func openRows(pool *sql.DB) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	rows, err := pool.QueryContext(ctx, "SELECT status, attempts, lost_claims, COALESCE(claimed_by, ''), COALESCE(last_error, ''), COUNT(*) FROM outbox_event"+
+		" WHERE status IN (0, 2, 3) GROUP BY 1, 2, 3, 4, 5")
+	if err != nil {
+		return err.Error()
+	}
+	defer rows.Close()
+	var b strings.Builder
+	for rows.Next() {
+		var status, attempts, lost, n int
+		var by, last string
+		if err := rows.Scan(&status, &attempts, &lost, &by, &last, &n); err != nil {
+			return err.Error()
+		}
+		fmt.Fprintf(&b, "%5d rows: status %d, attempts %d, lost claims %d, claimed by %s, last error %q\n", n, status, attempts, lost, by, last)
+	}
+	if err := rows.Err(); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
+
+// judge compares what was accepted with what was committed.
+func judge(ctx context.Context, name string, db testdb.DB, records []crash.Message) (crash.Verdict, error) {
+	pool, err := crash.Open(db.Dialect, db.DSN)
+	if err != nil {
+		return crash.Verdict{Cell: name}, err
+	}
+	defer pool.Close()
+	truth, err := crash.ReadTruth(ctx, pool)
+	if err != nil {
+		return crash.Verdict{Cell: name}, err
+	}
+	return crash.Judge(name, records, truth), nil
+}

@@ -1,0 +1,298 @@
+package crash_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/integration/internal/wireproxy"
+)
+
+const (
+	cutsOfAKind = 4
+	silence     = 2 * time.Second // after which a client gives up waiting for an answer
+)
+
+// The connection ends around a COMMIT. The caller hears core.ErrCommitUnknown and never success; nothing leaves by the fast path; and
+// what did commit is published by the poller, once, while what did not is never seen.
+func TestUnknownCommit(t *testing.T) {
+	ways := map[string]func(*testing.T, *unknownWorld) commitFunc{
+		"begin": beginPlain, "connector": beginTracked, "gorm": beginGORM,
+	}
+	for name, open := range map[string]func(*testing.T) testdb.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			for way, opener := range ways {
+				t.Run(way, func(t *testing.T) {
+					t.Parallel()
+					w := newUnknownWorld(t, open(t))
+					w.run(t, name+", "+way, opener(t, w))
+				})
+			}
+		})
+	}
+}
+
+// commitFunc writes an event with its business row and returns what the commit returned. Other errors end the test.
+type commitFunc func(ctx context.Context, e core.Event) (committed error)
+
+// unknownWorld is a database behind a proxy, with a relay that reaches it directly.
+type unknownWorld struct {
+	db     testdb.DB // directly
+	proxy  *wireproxy.Proxy
+	behind *sql.DB // through the proxy, untracked
+	ob     *core.Outbox
+
+	mu     sync.Mutex
+	copies map[string]int       // event: publishes
+	paths  map[string]core.Path // event type: path of the first publish
+}
+
+func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
+	t.Helper()
+	prepareCrashDB(t, db)
+	w := &unknownWorld{db: db, copies: map[string]int{}, paths: map[string]core.Path{}}
+	var err error
+	if w.proxy, err = wireproxy.New(fixture.ServerOf(t, db)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.proxy.Close)
+	w.behind = fixture.Through(t, db, w.proxy, silence).Open(t)
+	pool := db.Open(t)
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := crash.Config(repo, core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.copies[d.ID]++
+		return nil
+	}), "direct")
+	// Leases that outlive the silence, so that nothing but the outcome decides which way an event goes.
+	cfg.HotLease, cfg.ClaimLease = 2*silence, 2*silence
+	cfg.Observer = &core.Observer{Published: func(i core.PublishInfo) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if _, again := w.paths[i.Type]; !again {
+			w.paths[i.Type] = i.Path
+		}
+	}}
+	if w.ob, err = core.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	run, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.ob.Run(run) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// run cuts every kind several times, with a commit that goes well before each.
+func (w *unknownWorld) run(t *testing.T, name string, commit commitFunc) {
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	type written struct {
+		cut wireproxy.Cut
+		e   core.Event
+	}
+	var all []written
+	write := func(cut wireproxy.Cut) {
+		e := core.Event{ID: core.NewEventID(), Type: fmt.Sprintf("unknown.%d", len(all)), Topic: "unknown", Key: "key-0", Payload: []byte("{}")}
+		all = append(all, written{cut, e})
+		made := w.proxy.Made()
+		w.proxy.CutNext(cut)
+		err := commit(ctx, e)
+		switch {
+		case cut == wireproxy.None:
+			if err != nil {
+				t.Fatalf("commit: %v", err)
+			}
+		case w.proxy.Made() != made+1:
+			t.Fatalf("the connection was not cut %s: commit returned %v", cut, err)
+		case err == nil:
+			t.Errorf("cut %s: commit returned nil", cut)
+		case !errors.Is(err, core.ErrCommitUnknown):
+			t.Errorf("cut %s: commit returned %v, which is not ErrCommitUnknown", cut, err)
+		}
+	}
+	for _, cut := range wireproxy.Cuts {
+		times := cutsOfAKind
+		if cut == wireproxy.Silent {
+			times = 1
+		}
+		for range times {
+			write(wireproxy.None)
+			write(cut)
+		}
+	}
+	if err := untilEmpty(ctx, w.ob); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := crash.Open(w.db.Dialect, w.db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	truth, err := crash.ReadTruth(ctx, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	committed := map[wireproxy.Cut]int{}
+	hot := 0
+	for _, x := range all {
+		_, there := truth.Events[x.e.ID]
+		if there {
+			committed[x.cut]++
+		}
+		if want := map[bool]int{true: 1}[there]; w.copies[x.e.ID] != want {
+			t.Errorf("cut %q: an event with committed = %v was published %d times", x.cut, there, w.copies[x.e.ID])
+		}
+		path := w.paths[x.e.Type]
+		switch x.cut {
+		case wireproxy.None:
+			if !there {
+				t.Error("commit returned nil and the row is lost")
+			}
+			if path == core.PathHot {
+				hot++
+			}
+		case wireproxy.BeforeServer, wireproxy.HalfSent:
+			if there {
+				t.Errorf("cut %s: it committed: the proxy cut too late", x.cut)
+			}
+		case wireproxy.Answered, wireproxy.HalfAnswered, wireproxy.Silent:
+			if !there {
+				t.Errorf("cut %s: it did not commit: the proxy cut too early", x.cut)
+			}
+		case wireproxy.Unread:
+		}
+		if x.cut != wireproxy.None && path == core.PathHot {
+			t.Errorf("cut %s: published by the fast path on an unknown outcome", x.cut)
+		}
+	}
+	if hot == 0 {
+		t.Error("no commit that went well used the fast path: the test proves nothing")
+	}
+	var b strings.Builder
+	for _, cut := range slices.Insert(slices.Clone(wireproxy.Cuts), 0, wireproxy.None) {
+		n := 0
+		for _, x := range all {
+			if x.cut == cut {
+				n++
+			}
+		}
+		fmt.Fprintf(&b, "\n%-22s %-22q %3d commits %3d committed", name, cut, n, committed[cut])
+	}
+	t.Logf("%s\n%d of those that went well left by the fast path; 0 lost, 0 ghosts, 0 duplicates otherwise", b.String(), hot)
+}
+
+// begin is the context of one transaction: PostgreSQL's driver gives up waiting when it ends; MariaDB's has a timeout of its own.
+func (w *unknownWorld) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.db.Dialect == core.Postgres {
+		return context.WithTimeout(ctx, silence)
+	}
+	return context.WithCancel(ctx)
+}
+
+const insertBusiness = "INSERT INTO business_event (id, k, n) VALUES ('%s', '', 0)"
+
+func beginPlain(t *testing.T, w *unknownWorld) commitFunc { return w.database(t, w.behind) }
+
+func beginTracked(t *testing.T, w *unknownWorld) commitFunc {
+	t.Helper()
+	pool := sql.OpenDB(sqloutbox.Connector(fixture.Through(t, w.db, w.proxy, silence).Connector(t), w.db.Dialect))
+	t.Cleanup(func() { _ = pool.Close() })
+	return func(ctx context.Context, e core.Event) error {
+		ctx, cancel := w.context(ctx)
+		defer cancel()
+		tx, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback() // does nothing after Commit
+		tracked, err := sqloutbox.TxOf(ctx, tx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.ob.Publish(ctx, tracked, e); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(insertBusiness, e.ID)); err != nil {
+			t.Fatal(err)
+		}
+		return tx.Commit()
+	}
+}
+
+// database uses sqloutbox.Begin.
+func (w *unknownWorld) database(t *testing.T, pool *sql.DB) commitFunc {
+	return func(ctx context.Context, e core.Event) error {
+		ctx, cancel := w.context(ctx)
+		defer cancel()
+		tx, err := sqloutbox.Begin(ctx, pool, nil, w.db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback() // does nothing after Commit
+		if _, err := w.ob.Publish(ctx, tx, e); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(insertBusiness, e.ID)); err != nil {
+			t.Fatal(err)
+		}
+		return tx.Commit()
+	}
+}
+
+func beginGORM(t *testing.T, w *unknownWorld) commitFunc {
+	t.Helper()
+	d := mysql.New(mysql.Config{Conn: w.behind})
+	if w.db.Dialect == core.Postgres {
+		d = postgres.New(postgres.Config{Conn: w.behind})
+	}
+	db, err := gorm.Open(d, &gorm.Config{Logger: logger.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Use(gormoutbox.Plugin(gormoutbox.Config{Outbox: w.ob})); err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, e core.Event) error {
+		ctx, cancel := w.context(ctx)
+		defer cancel()
+		return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+			if err := gormoutbox.Publish(tx, e); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Exec(fmt.Sprintf(insertBusiness, e.ID)).Error; err != nil {
+				t.Fatal(err)
+			}
+			return nil
+		})
+	}
+}

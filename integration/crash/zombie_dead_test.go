@@ -1,0 +1,161 @@
+package crash_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Three processes relay. An event that its destination refuses for good is dead: what is behind it in its key waits and
+// nothing else does; a person sees it, and ends the wait by redriving or discarding it.
+func TestZombieDeadEventBlocksItsKey(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		prepareCrashDB(t, db)
+		var mu sync.Mutex
+		poison := map[string]bool{}
+		ledger, err := crash.NewLedger(func(m crash.Message) crash.Answer {
+			mu.Lock()
+			defer mu.Unlock()
+			if poison[m.EventID] {
+				return crash.Permanent
+			}
+			return crash.Accept
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(ledger.Close)
+		h := &herd{db: db, ledger: ledger}
+		pool := db.Open(t)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ob, err := core.New(core.Config{Repository: repo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+
+		write := func(key string) (ids []string) {
+			for i := range 5 {
+				e := core.Event{ID: core.NewEventID(), Type: "written", Topic: "dead", Key: key, Payload: []byte("{}")}
+				if i == 1 && key != "well" {
+					mu.Lock()
+					poison[e.ID] = true
+					mu.Unlock()
+				}
+				tx, err := sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := ob.Publish(ctx, tx, e); err != nil {
+					t.Fatal(err)
+				}
+				if err := tx.Commit(); err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, e.ID)
+			}
+			return ids
+		}
+		redriven, discarded := write("redriven"), write("discarded")
+		for slot := range h.processes {
+			p, err := crash.Start(crash.Spec{
+				Name: fmt.Sprintf("relay-%d", slot), Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "dead", Relay: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.processes[slot] = p
+			t.Cleanup(func() { _ = p.Kill() })
+		}
+		has := func(ids ...string) func([]crash.Message, func(string, string) int) bool {
+			return func(records []crash.Message, _ func(string, string) int) bool {
+				for _, id := range ids {
+					if !slices.ContainsFunc(records, func(m crash.Message) bool { return m.EventID == id }) {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		h.await(ctx, t, "the first of each key is published", has(redriven[0], discarded[0]))
+		fixture.Eventually(ctx, t, "two events are dead", func() bool { return backlog(ctx, t, ob).Dead == 2 })
+		well := write("well") // passes the blocked keys, so the relays have looked at them since
+		h.await(ctx, t, "other keys go on", has(well...))
+		if b := backlog(ctx, t, ob); b.BlockedKeys != 2 {
+			t.Errorf("backlog %+v, want 2 blocked keys", b)
+		}
+		fixture.Eventually(ctx, t, "only what is behind the dead events is open", func() bool { return backlog(ctx, t, ob).Pending == 6 })
+		for _, m := range ledger.Records() {
+			if slices.Contains(append(redriven[1:], discarded[1:]...), m.EventID) {
+				t.Fatalf("%+v passed a dead event", m)
+			}
+		}
+		dead, err := ob.ListDead(ctx, core.DeadQuery{Topic: "dead"})
+		if err != nil || len(dead) != 2 {
+			t.Fatalf("dead events: %+v, %v", dead, err)
+		}
+
+		mu.Lock()
+		clear(poison)
+		mu.Unlock()
+		for _, d := range dead {
+			act := ob.Redrive
+			if d.Event.ID == discarded[1] {
+				act = ob.Discard
+			} else if d.Event.ID != redriven[1] {
+				t.Fatalf("%+v is dead", d)
+			}
+			n, err := act(ctx, core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "test", Reason: "proof"})
+			if err != nil || n != 1 {
+				t.Fatalf("changed %d, %v", n, err)
+			}
+		}
+		if err := untilEmpty(ctx, ob); err != nil {
+			t.Fatalf("%v\n%s", err, openRows(pool))
+		}
+		h.await(ctx, t, "what was behind is published", has(append(append([]string{}, redriven...), discarded[2:]...)...))
+		for _, p := range h.processes {
+			if err := p.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+		var order []string
+		for _, m := range ledger.Records() {
+			if m.Key != "well" {
+				order = append(order, m.EventID)
+			}
+		}
+		for _, want := range [][]string{redriven, append(discarded[:1:1], discarded[2:]...)} {
+			got := slices.DeleteFunc(slices.Clone(order), func(id string) bool { return !slices.Contains(want, id) })
+			if !slices.Equal(got, want) {
+				t.Errorf("published %v, want %v", got, want)
+			}
+		}
+		if slices.Contains(order, discarded[1]) {
+			t.Error("a discarded event was published")
+		}
+	})
+}
+
+func backlog(ctx context.Context, t *testing.T, ob *core.Outbox) core.Backlog {
+	t.Helper()
+	b, err := ob.Backlog(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

@@ -1,0 +1,94 @@
+package crash_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// With one process, order costs no claims: several goroutines write to the same keys, and more than 95 % of the events leave
+// straight from the commit.
+func TestFastPathShareOfOrderedEvents(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		prepareCrashDB(t, db)
+		pool, err := crash.Open(db.Dialect, db.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = pool.Close() })
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var records []crash.Message
+		pub := core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			records = append(records, crash.Message{From: "one", EventID: d.ID, Key: d.Key, KeySeq: d.KeySeq})
+			return nil
+		})
+		var hot, cold atomic.Int64
+		up := make(chan struct{})
+		polled := sync.OnceFunc(func() { close(up) })
+		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
+			Claimed: func(core.ClaimInfo) { polled() },
+			Published: func(i core.PublishInfo) {
+				if i.Path == core.PathHot {
+					hot.Add(1)
+				} else {
+					cold.Add(1)
+				}
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		run, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- ob.Run(run) }()
+		<-up // what is written before goes by the poller, and its keys with it for a while
+
+		w := &crash.Writer{DB: pool, Outbox: ob, Dialect: db.Dialect, Topic: "fast", Keys: keysPerCell, Ordered: true}
+		var wg sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			wg.Go(func() { errs[i] = w.Write(ctx, rand.New(rand.NewPCG(1, uint64(i))), 100) })
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if err := untilEmpty(ctx, ob); err != nil {
+			t.Fatalf("%v\n%s", err, openRows(pool))
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		v, err := judge(ctx, db.Name+": one process", db, records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Err(); err != nil { // no duplicate either: nothing failed
+			t.Error(err)
+		}
+		share := float64(hot.Load()) / float64(hot.Load()+cold.Load())
+		t.Logf("%s%.1f %% of %d ordered events left without a claim", crash.Table([]crash.Verdict{v}), 100*share, hot.Load()+cold.Load())
+		if share <= 0.95 {
+			t.Errorf("only %.1f %% of ordered events left without a claim", 100*share)
+		}
+	})
+}

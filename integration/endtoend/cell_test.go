@@ -1,0 +1,219 @@
+package endtoend_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// e2eCell is one database and one broker: two processes of a service that write and relay, and a consumer.
+type e2eCell struct {
+	t        *testing.T
+	broker   broker
+	topic    string
+	pool     *sql.DB // for looking
+	ledger   ledger
+	consumer *consumer
+	services []*service
+
+	mu    sync.Mutex
+	total producer // what all producers did
+}
+
+type service struct {
+	db     *gorm.DB
+	plugin *gormoutbox.Outbox
+}
+
+func newE2ECell(t *testing.T, db testdb.DB, b broker) *e2eCell {
+	t.Helper()
+	c := &e2eCell{t: t, broker: b, topic: fixture.UniqueTopic("orders"), pool: db.Open(t)}
+	c.consumer = b.consume(t, c.topic)
+	for i := range 2 {
+		c.services = append(c.services, c.newService(db, i == 0))
+	}
+	return c
+}
+
+func (c *e2eCell) newService(db testdb.DB, first bool) *service {
+	c.t.Helper()
+	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(c.t)), &gorm.Config{Logger: logger.Discard, PrepareStmt: !first})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s := &service{db: gdb, plugin: gormoutbox.Plugin(gormoutbox.Config{
+		AutoCreate: first,
+		Publisher:  c.ledger.through(c.broker.publisher(c.t)),
+		Configure: func(cfg *core.Config) {
+			cfg.Workers, cfg.HotEvents = 16, 32 // so that the poller has work too
+			cfg.PollInterval, cfg.MaxPollInterval = 200*time.Millisecond, time.Second
+			cfg.Breaker = core.BreakerPolicy{ProbeInterval: 300 * time.Millisecond, MaxProbeInterval: 2 * time.Second}
+		},
+	})}
+	gormoutbox.On(s.plugin, func(_ core.Op, n *e2eNote) []core.Event { return []core.Event{mapNote(c.topic, n)} })
+	if err := gdb.Use(s.plugin); err != nil {
+		c.t.Fatal(err)
+	}
+	if first {
+		c.createTables(gdb)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.plugin.Run(ctx) }()
+	c.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			c.t.Errorf("Run: %v", err)
+		}
+	})
+	return s
+}
+
+func (c *e2eCell) createTables(db *gorm.DB) {
+	c.t.Helper()
+	if err := db.AutoMigrate(&e2eOrder{}, &e2eNote{}, &e2eTold{}); err != nil {
+		c.t.Fatal(err)
+	}
+	for id := range int64(e2eOrders) {
+		if err := db.Create(&e2eOrder{ID: id + 1}).Error; err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// produce runs transactions from several goroutines of both services: at least so many each, and until the channel is closed.
+func (c *e2eCell) produce(producers, transactions int, until <-chan struct{}) {
+	c.t.Helper()
+	var wg sync.WaitGroup
+	for n := range producers {
+		s := c.services[n%len(c.services)]
+		p := &producer{db: s.db, plugin: s.plugin, topic: c.topic, random: rand.New(rand.NewPCG(rand.Uint64(), uint64(n)))}
+		wg.Go(func() {
+			for done := 0; ; done++ {
+				if done >= transactions {
+					select {
+					case <-until:
+						c.add(p)
+						return
+					default:
+						if until == nil {
+							c.add(p)
+							return
+						}
+					}
+				}
+				if err := p.change(context.Background()); err != nil {
+					c.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (c *e2eCell) add(p *producer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total.committed += p.committed
+	c.total.rolledBack += p.rolledBack
+	c.total.savepoints += p.savepoints
+	c.total.repeated += p.repeated
+}
+
+// outboxRow is a row of outbox_event.
+type outboxRow struct {
+	told                      e2eTold
+	keySeq                    int64
+	status, attempts, lost    int
+	topic, receipt, errorText string
+}
+
+func (c *e2eCell) outbox() []outboxRow {
+	c.t.Helper()
+	return fixture.Query(c.t, c.pool, `SELECT event_id, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), aggregate_version, COALESCE(headers, 'null'),
+		payload, COALESCE(key_seq, 0), status, attempts, lost_claims, topic, COALESCE(receipt, ''), COALESCE(last_error, '') FROM outbox_event`,
+		func(r *sql.Rows) (o outboxRow, err error) {
+			err = r.Scan(&o.told.EventID, &o.told.Type, &o.told.Tenant, &o.told.Key, &o.told.Version, &o.told.Headers, &o.told.Payload,
+				&o.keySeq, &o.status, &o.attempts, &o.lost, &o.topic, &o.receipt, &o.errorText)
+			o.told.Ordered = o.keySeq != 0
+			return o, err
+		})
+}
+
+func (c *e2eCell) told() map[string]e2eTold {
+	c.t.Helper()
+	all := map[string]e2eTold{}
+	for _, told := range fixture.Query(c.t, c.pool, `SELECT event_id, type, tenant, `+c.quoted("key")+`, ordered, version, headers, payload FROM e2e_tolds`,
+		func(r *sql.Rows) (x e2eTold, err error) {
+			return x, r.Scan(&x.EventID, &x.Type, &x.Tenant, &x.Key, &x.Ordered, &x.Version, &x.Headers, &x.Payload)
+		}) {
+		all[told.EventID] = told
+	}
+	return all
+}
+
+func (c *e2eCell) quoted(name string) string {
+	if c.services[0].db.Name() == "mysql" {
+		return "`" + name + "`"
+	}
+	return `"` + name + `"`
+}
+
+// settle waits until every row is done and the consumer has had everything that the broker holds.
+func (c *e2eCell) settle(limit time.Duration) {
+	c.t.Helper()
+	deadline := time.Now().Add(limit)
+	var state string
+	for ; ; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("not settled within %s: %s; errors of publishes: %v", limit, state, c.ledger.errors())
+		}
+		open := c.count("SELECT COUNT(*) FROM outbox_event WHERE status <> 1")
+		rows := c.count("SELECT COUNT(*) FROM outbox_event")
+		state = fmt.Sprintf("%d of %d rows open, %d arrived", open, rows, c.consumer.distinct())
+		if open > 0 || c.consumer.distinct() < rows {
+			continue
+		}
+		left, err := c.broker.left(c.t, c.topic, c.consumer)
+		state += fmt.Sprintf(", %d left at the broker (%v)", left, err)
+		if err == nil && left == 0 {
+			return
+		}
+	}
+}
+
+func (c *e2eCell) count(text string) int {
+	c.t.Helper()
+	return fixture.Query(c.t, c.pool, text, func(r *sql.Rows) (n int, err error) { return n, r.Scan(&n) })[0]
+}
+
+func (l *ledger) errors() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.first)
+}
+
+func headersOf(t *testing.T, text string) map[string]string {
+	t.Helper()
+	var h map[string]string
+	if err := json.Unmarshal([]byte(text), &h); err != nil {
+		t.Fatalf("headers %q: %v", text, err)
+	}
+	return h
+}

@@ -1,0 +1,108 @@
+package endtoend_test
+
+import (
+	"context"
+	"regexp"
+	"sync"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// ledger counts what the relays of a cell asked a broker to do, row by row: an extra copy at the broker needs a call whose
+// answer was lost.
+type ledger struct {
+	mu       sync.Mutex
+	rows     map[core.RowID]*tally
+	acks     int
+	refused  int // calls that ended with an error
+	inFlight int
+	first    map[string]int // errors by their text, the first few
+}
+
+type tally struct {
+	calls, acks int
+	receipt     string // of the last acknowledgement
+}
+
+// variable is what differs between two errors of one kind.
+var variable = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|127\.0\.0\.1:\d+`)
+
+// through returns a publisher that keeps the books on pub.
+func (l *ledger) through(pub core.ReceiptPublisher) core.Publisher {
+	return bookkeeper{ledger: l, pub: pub}
+}
+
+type bookkeeper struct {
+	*ledger
+	pub core.ReceiptPublisher
+}
+
+func (b bookkeeper) Publish(ctx context.Context, d core.Delivery) error {
+	_, err := b.PublishWithReceipt(ctx, d)
+	return err
+}
+
+func (b bookkeeper) PublishWithReceipt(ctx context.Context, d core.Delivery) (string, error) {
+	b.mu.Lock()
+	if b.rows == nil {
+		b.rows, b.first = map[core.RowID]*tally{}, map[string]int{}
+	}
+	row := b.rows[d.RowID]
+	if row == nil {
+		row = &tally{}
+		b.rows[d.RowID] = row
+	}
+	row.calls++
+	b.inFlight++
+	b.mu.Unlock()
+
+	receipt, err := b.pub.PublishWithReceipt(ctx, d)
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inFlight--
+	if err == nil {
+		b.acks++
+		row.acks++
+		row.receipt = receipt
+		return receipt, nil
+	}
+	b.refused++
+	class, _ := core.ClassOf(err)
+	text := class.String() + ": " + variable.ReplaceAllString(err.Error(), "*")
+	if len(b.first) < 12 || b.first[text] > 0 {
+		b.first[text]++
+	}
+	return receipt, err
+}
+
+// acknowledged returns how many calls were answered with yes.
+func (l *ledger) acknowledged() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acks
+}
+
+// flying returns how many calls are under way.
+func (l *ledger) flying() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inFlight
+}
+
+// failures returns how many calls ended with an error.
+func (l *ledger) failures() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
+}
+
+// of returns what was done about a row.
+func (l *ledger) of(id core.RowID) tally {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.rows[id]; t != nil {
+		return *t
+	}
+	return tally{}
+}

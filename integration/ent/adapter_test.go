@@ -1,0 +1,41 @@
+package ent_test
+
+import (
+	"cmp"
+	"testing"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The adapter suite over Ent: by the transaction that generated code gives, on a plain pool, on one opened with Connector and with a Debug
+// driver, and without the feature sql/execquery.
+func TestAdapterSuiteEnt(t *testing.T) {
+	for name, way := range map[string]struct{ connector, debug, plain bool }{
+		"execquery": {}, "connector": {connector: true}, "debug": {debug: true}, "without execquery": {plain: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
+					pool := db.Open(t)
+					if way.connector {
+						pool = fixture.TrackedPool(t, db)
+					}
+					var drv dialect.Driver = entsql.OpenDB(adapters.EntDialect(db), pool)
+					if way.debug {
+						drv = dialect.Debug(drv, func(...any) {})
+					}
+					return adapters.Ent(t, db, drv, way.plain, cfg)
+				})
+				h.Programs = cmp.Or(h.Programs, 170)
+				outboxtest.TestAdapter(t, h)
+			})
+		})
+	}
+}

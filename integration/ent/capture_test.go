@@ -1,0 +1,471 @@
+package ent_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"entgo.io/ent"
+	entsql "entgo.io/ent/dialect/sql"
+	"github.com/google/uuid"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/entoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/coupon"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/schema"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// An On function sees what was stored: generated ids, defaults, and what the operation was.
+func TestEntCapture(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, v ent.Value) ([]core.Event, error) {
+			return []core.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), AggregateType: "order", Data: v}}, nil
+		})))
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			o, err := tx.Order.Create().SetName("a").Save(t.Context())
+			fixture.NoError(t, err)
+			o, err = o.Update().SetStatus("paid").Save(t.Context())
+			fixture.NoError(t, err)
+			fixture.NoError(t, tx.Order.UpdateOneID(o.ID).AddCents(1).Exec(t.Context()))
+			return tx.Order.DeleteOne(o).Exec(t.Context())
+		}))
+		e.wantRows(t, "order.create 1", "order.update 1", "order.update 1", "order.delete 1")
+		e.wantHot(t, "order.create", "order.update", "order.update", "order.delete")
+		var payload []byte
+		fixture.NoError(t, e.plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = 'order.create'").Scan(&payload))
+		var stored struct {
+			ID     int
+			Status string
+		}
+		fixture.NoError(t, json.Unmarshal(payload, &stored))
+		if stored.ID != 1 || stored.Status != "placed" {
+			t.Fatalf("the payload is %s", payload)
+		}
+	})
+}
+
+// Ids of every kind become texts.
+func TestEntCaptureIDs(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(onAny(nil)))
+		seat := uuid.New()
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Coupon.Create().SetID("SUMMER").Exec(t.Context()))
+			fixture.NoError(t, tx.Ticket.Create().SetID(seat).SetSeat("7a").Exec(t.Context()))
+			return tx.Coupon.DeleteOneID("SUMMER").Exec(t.Context())
+		}))
+		e.wantRows(t, "Coupon.create SUMMER", "Ticket.create "+seat.String(), "Coupon.delete SUMMER")
+	})
+}
+
+// Without a transaction a mutation that would cause events is refused before it is executed, also when Ent would begin one by itself.
+func TestEntCaptureNeedsTransaction(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		tag := e.Tag.Create().SetName("x").SaveX(t.Context())
+		c := e.Coupon.Create().SetID("X").SaveX(t.Context())
+		calls := 0
+		e.Use(e.ob.Hook(onAny(&calls)))
+		for name, mutate := range map[string]func() error{
+			"create": func() error { return e.Order.Create().SetName("a").Exec(t.Context()) },
+			"edges":  func() error { return e.Order.Create().SetName("b").AddTags(tag).Exec(t.Context()) },
+			"upsert": func() error {
+				return e.Order.Create().SetName("c").OnConflict(entsql.ResolveWithIgnore()).Exec(t.Context())
+			},
+			"bulk": func() error {
+				return e.Order.CreateBulk(e.Order.Create().SetName("d"), e.Order.Create().SetName("e")).Exec(t.Context())
+			},
+			"debug":      func() error { return quiet(e).Debug().Order.Create().SetName("f").Exec(t.Context()) },
+			"update one": func() error { return c.Update().SetPercent(1).Exec(t.Context()) },
+			"delete one": func() error { return e.Coupon.DeleteOne(c).Exec(t.Context()) },
+		} {
+			if err := mutate(); !errors.Is(err, entoutbox.ErrNoTransaction) {
+				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
+			}
+		}
+		if calls > 0 {
+			t.Errorf("the mapper was called %d times", calls)
+		}
+		e.wantRows(t)
+		e.wantCount(t, "e_orders", 0)
+		e.wantCount(t, "e_coupons", 1)
+	})
+}
+
+// quiet is a client whose Debug version writes nothing.
+func quiet(e *entEnv) *entclient.Client {
+	c := entclient.NewClient(entclient.Driver(e.ob.Driver()), entclient.Log(func(...any) {}))
+	c.Use(e.ob.Hook(onAny(nil)))
+	return c
+}
+
+// Types that no On function is for pass, with or without a transaction.
+func TestEntCaptureOnlyItsTypes(t *testing.T) {
+	e := openEnt(t, testdb.SQLite(t))
+	e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
+		return []core.Event{fixture.Event("order")}, nil
+	})))
+	e.Tag.Create().SetName("x").ExecX(t.Context())
+	e.Tag.Update().SetName("y").ExecX(t.Context())
+	fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }))
+	e.wantRows(t, "order 1")
+}
+
+// Ent calls the hooks of a bulk one within the other. The events are in the order of the builders all the same.
+func TestEntCaptureBulkInOrder(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		byName := entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
+			name, _ := m.Name()
+			return []core.Event{{Type: name + "." + entoutbox.OpOf(ctx).String()}, {Type: name + ".too"}}, nil
+		})
+		e.Use(e.ob.Hook(byName), e.ob.Hook(onAny(nil)), func(next ent.Mutator) ent.Mutator { // of the application
+			return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+				if m.Type() == "Order" { // which creates something else on the way
+					if err := m.(*entclient.OrderMutation).Client().Coupon.Create().SetID(uuid.NewString()[:8]).Exec(context.Background()); err != nil {
+						return nil, err
+					}
+				}
+				return next.Mutate(ctx, m)
+			})
+		})
+		names := []string{"a", "b", "c", "d"}
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			orders, err := tx.Order.MapCreateBulk(names, func(c *entclient.OrderCreate, i int) { c.SetName(names[i]) }).Save(t.Context())
+			fixture.NoError(t, err)
+			if len(orders) != 4 {
+				t.Errorf("%d orders", len(orders))
+			}
+			return nil
+		}))
+		var rows []string
+		for i, name := range names {
+			rows = append(rows, fmt.Sprintf("%s.create %d", name, i+1), fmt.Sprintf("%s.too %d", name, i+1))
+		}
+		got := e.types(t, "Coupon.create", "Order.create")
+		if strings.Join(got, ",") != strings.Join(rows, ",") {
+			t.Fatalf("the events are %q, want %q", got, rows)
+		}
+		if n := len(e.types(t)) - len(rows); n != 8 {
+			t.Fatalf("%d events of the second hook, want one of each order and coupon", n)
+		}
+	})
+}
+
+// types returns the events in the table in the order of their insertion, but some types.
+func (e *entEnv) types(t *testing.T, without ...string) []string {
+	t.Helper()
+	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, COALESCE(aggregate_id, '-') FROM outbox_event WHERE event_type <> '"+fixture.SentinelType+"' ORDER BY event_id")
+	fixture.NoError(t, err)
+	defer rows.Close()
+	var got []string
+next:
+	for rows.Next() {
+		var typ, id string
+		fixture.NoError(t, rows.Scan(&typ, &id))
+		for _, w := range without {
+			if typ == w {
+				continue next
+			}
+		}
+		got = append(got, typ+" "+id)
+	}
+	fixture.NoError(t, rows.Err())
+	return got
+}
+
+func TestEntCaptureUpsert(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(onAny(nil)), e.ob.Hook(entoutbox.On(func(ctx context.Context, _ *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
+			return []core.Event{{Type: "again." + entoutbox.OpOf(ctx).String()}}, nil
+		})))
+		tx, err := e.Tx(t.Context())
+		fixture.NoError(t, err)
+		defer tx.Rollback()
+		fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
+		id, err := tx.Order.Create().SetName("a").SetCents(5).OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().ID(t.Context())
+		fixture.NoError(t, err)
+		fixture.NoError(t, tx.Order.Create().SetName("b").OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().Exec(t.Context()))
+		if id != 1 {
+			t.Errorf("Ent tells the id %d", id)
+		}
+		want := []string{"again.create 1", "Order.create 1", "again.upsert 1", "Order.upsert 1"}
+		second := e.idOf(t, tx, "b")
+		want = append(want, "again.upsert "+second, "Order.upsert "+second)
+		fixture.NoError(t, tx.Commit())
+		e.wantRows(t, want...)
+	})
+}
+
+func (e *entEnv) idOf(t *testing.T, tx *entclient.Tx, name string) string {
+	t.Helper()
+	id, err := tx.Order.Query().Where(order.Name(name)).OnlyID(t.Context())
+	fixture.NoError(t, err)
+	return fmt.Sprint(id)
+}
+
+// Ent says with sql.ErrNoRows that DoNothing did nothing.
+func TestEntCaptureDoNothing(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(onAny(nil)))
+		if e.db.Dialect == core.MySQL { // which has no DO NOTHING; Ignore sets what is there to what is there
+			fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+				fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
+				return tx.Order.Create().SetName("a").OnConflict().Ignore().Exec(t.Context())
+			}))
+			e.wantRows(t, "Order.create 1")
+			return
+		}
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
+			fixture.WantError(t, tx.Order.Create().SetName("a").OnConflict(entsql.ConflictColumns(order.FieldName)).DoNothing().Exec(t.Context()), sql.ErrNoRows)
+			fixture.NoError(t, tx.Coupon.Create().SetID("new").OnConflict(entsql.ConflictColumns(coupon.FieldID)).DoNothing().Exec(t.Context()))
+			bulk := tx.Order.CreateBulk(tx.Order.Create().SetName("a"), tx.Order.Create().SetName("b")).OnConflict(entsql.ConflictColumns(order.FieldName)).DoNothing()
+			fixture.WantError(t, bulk.Exec(t.Context()), entoutbox.ErrNoAggregateID)
+			return nil
+		}))
+		e.wantRows(t, "Order.create 1", "Coupon.upsert new")
+		e.wantCount(t, "e_orders", 1)
+	})
+}
+
+// Ent guesses the ids of an upsert in bulk on MySQL and MariaDB. On functions that name the aggregate need none.
+func TestEntCaptureUpsertInBulk(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		named := false
+		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
+			event := core.Event{Type: entoutbox.OpOf(ctx).String()}
+			if named {
+				event.AggregateID, _ = m.Name()
+			}
+			return []core.Event{event}, nil
+		}), onCoupons()))
+		e.plainOrder(t, "b")
+		bulk := func() error {
+			return e.inTx(t, func(tx *entclient.Tx) error {
+				return tx.Order.CreateBulk(tx.Order.Create().SetName("a"), tx.Order.Create().SetName("b")).
+					OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().Exec(t.Context())
+			})
+		}
+		if e.db.Dialect == core.MySQL {
+			fixture.WantError(t, bulk(), entoutbox.ErrNoAggregateID)
+			e.wantRows(t)
+		} else {
+			fixture.NoError(t, bulk())
+			tx, err := e.Tx(t.Context())
+			fixture.NoError(t, err)
+			a := e.idOf(t, tx, "a")
+			fixture.NoError(t, tx.Rollback())
+			e.wantRows(t, "upsert "+a, "upsert 1")
+		}
+		_, err := e.plain.ExecContext(t.Context(), "DELETE FROM outbox_event")
+		fixture.NoError(t, err)
+		named = true
+		fixture.NoError(t, bulk())
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // ids of the application are known everywhere
+			return tx.Coupon.CreateBulk(tx.Coupon.Create().SetID("X"), tx.Coupon.Create().SetID("Y")).
+				OnConflict(entsql.ConflictColumns(coupon.FieldID)).UpdateNewValues().Exec(t.Context())
+		}))
+		e.wantRows(t, "upsert a", "upsert b", "coupon.upsert X", "coupon.upsert Y")
+	})
+}
+
+func onCoupons() entoutbox.Mapper {
+	return entoutbox.On(func(ctx context.Context, _ *entclient.CouponMutation, _ ent.Value) ([]core.Event, error) {
+		return []core.Event{{Type: "coupon." + entoutbox.OpOf(ctx).String()}}, nil
+	})
+}
+
+// plainOrder stores an order past the hooks.
+func (e *entEnv) plainOrder(t *testing.T, name string) {
+	t.Helper()
+	_, err := e.plain.ExecContext(t.Context(), "INSERT INTO e_orders (name, status, cents) VALUES ('"+name+"', 'placed', 0)")
+	fixture.NoError(t, err)
+}
+
+// Updates and deletes of many do not say which rows they change.
+func TestEntCaptureKeyless(t *testing.T) {
+	for _, allow := range []bool{false, true} {
+		t.Run(fmt.Sprint("allow ", allow), func(t *testing.T) {
+			var log bytes.Buffer
+			e := openEnt(t, testdb.SQLite(t), func(c *entoutbox.Config) {
+				c.AllowKeyless, c.Logger = allow, slog.New(slog.NewTextHandler(&log, nil))
+			})
+			e.Use(e.ob.Hook(onAny(nil)))
+			e.plainOrder(t, "a")
+			e.plainOrder(t, "b")
+			update := e.Order.Update().Where(order.Name("a")).SetCents(5).Exec
+			remove := func(ctx context.Context) error {
+				_, err := e.Order.Delete().Where(order.Name("b")).Exec(ctx)
+				return err
+			}
+			if !allow {
+				fixture.WantError(t, update(t.Context()), entoutbox.ErrNoAggregateID)
+				fixture.WantError(t, remove(t.Context()), entoutbox.ErrNoAggregateID)
+				e.wantCount(t, "e_orders WHERE cents = 0", 2)
+				return
+			}
+			fixture.NoError(t, update(t.Context()))
+			fixture.NoError(t, remove(t.Context()))
+			e.wantCount(t, "e_orders WHERE cents = 5", 1)
+			e.wantRows(t)
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+				t.Errorf("%d warnings:\n%s", n, &log)
+			}
+		})
+	}
+}
+
+func TestEntCaptureOfNothing(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(onAny(nil)))
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			if err := tx.Order.UpdateOneID(42).SetCents(1).Exec(t.Context()); !entclient.IsNotFound(err) {
+				t.Errorf("update: %v", err)
+			}
+			if err := tx.Order.DeleteOneID(42).Exec(t.Context()); !entclient.IsNotFound(err) {
+				t.Errorf("delete: %v", err)
+			}
+			return nil
+		}))
+		e.wantRows(t)
+	})
+}
+
+// Edges to many are several statements; the entity is one event.
+func TestEntCaptureEdges(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(onAny(nil)))
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			tag, err := tx.Tag.Create().SetName("x").Save(t.Context())
+			fixture.NoError(t, err)
+			line, err := tx.Line.Create().SetSku("y").Save(t.Context())
+			fixture.NoError(t, err)
+			return tx.Order.Create().SetName("a").AddTags(tag).AddLines(line).Exec(t.Context())
+		}))
+		e.wantRows(t, "Tag.create 1", "Line.create 1", "Order.create 1")
+	})
+}
+
+// The error of an On function is that of the mutation.
+func TestEntCaptureError(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
+			return nil, fixture.ErrNoStock
+		})))
+		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }), fixture.ErrNoStock)
+		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			return tx.Order.CreateBulk(tx.Order.Create().SetName("b"), tx.Order.Create().SetName("c")).Exec(t.Context())
+		}), fixture.ErrNoStock)
+		e.wantCount(t, "e_orders", 0)
+	})
+}
+
+// What an On function does in the transaction is captured too.
+func TestEntCaptureWithinMapper(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
+			name, _ := m.Name()
+			if strings.HasPrefix(name, "copy") {
+				return []core.Event{{Type: name}}, nil
+			}
+			if err := m.Client().Order.Create().SetName("copy of " + name).Exec(ctx); err != nil {
+				return nil, err
+			}
+			if err := e.ob.Publish(ctx, nil, core.Event{Type: "said"}); err != nil {
+				return nil, err
+			}
+			return []core.Event{{Type: name}}, e.ob.Publish(ctx, m, core.Event{Type: "said again"})
+		})))
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }))
+		e.wantRows(t, "copy of a 2", "said -", "said again -", "a 1")
+		fixture.WantError(t, e.ob.Publish(t.Context(), nil, fixture.Event("outside")), entoutbox.ErrNoTransaction)
+		if op := entoutbox.OpOf(t.Context()); op != 0 {
+			t.Errorf("OpOf outside is %s", op)
+		}
+	})
+}
+
+// Policies and hooks of the schema run within the hook of the outbox, whatever the order in which hooks of the client are registered.
+func TestEntCaptureWithPolicyAndHooks(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		rename := func(next ent.Mutator) ent.Mutator {
+			return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+				if m.Op().Is(ent.OpCreate) {
+					if owner, _ := m.(*entclient.SecretMutation).Owner(); owner == "ada" {
+						if err := m.SetField("owner", "ADA"); err != nil {
+							return nil, err
+						}
+					}
+				}
+				return next.Mutate(ctx, m)
+			})
+		}
+		e.Secret.Use(rename)
+		e.Use(e.ob.Hook(entoutbox.On(func(_ context.Context, m *entclient.SecretMutation, v ent.Value) ([]core.Event, error) {
+			owner, _ := m.Owner()
+			if stored := v.(*entclient.Secret).Owner; stored != owner {
+				t.Errorf("stored for %q, the mutation says %q", stored, owner)
+			}
+			return []core.Event{{Type: "secret of " + owner}}, nil
+		})))
+		e.Secret.Use(rename)
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Secret.Create().SetOwner("ada").Exec(t.Context()))
+			fixture.NoError(t, tx.Secret.Create().SetOwner("nobody").Exec(t.Context()))
+			fixture.WantError(t, tx.Secret.Create().SetOwner("thief").Exec(t.Context()), schema.ErrDenied)
+			return nil
+		}))
+		e.wantRows(t, "secret of ADA 1", "secret of somebody 2")
+	})
+}
+
+// A hook of the schema that makes an update of a delete starts the mutation again, with all hooks. It is one event.
+func TestEntCaptureSoftDelete(t *testing.T) {
+	schema.Deleter = func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+		return m.(*entclient.SecretMutation).Client().Mutate(ctx, m)
+	}
+	defer func() { schema.Deleter = nil }()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		e := openEnt(t, db)
+		e.Use(e.ob.Hook(onAny(nil)), e.ob.Hook(onAny(nil)))
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			s, err := tx.Secret.Create().SetOwner("ada").Save(t.Context())
+			fixture.NoError(t, err)
+			return tx.Secret.DeleteOne(s).Exec(t.Context())
+		}))
+		e.wantRows(t, "Secret.create 1", "Secret.create 1", "Secret.delete 1", "Secret.delete 1")
+		e.wantCount(t, "e_secrets WHERE deleted", 1)
+	})
+}
+
+// Mistakes in what Hook was given are told by everything that matters.
+func TestEntHookReportsMistakes(t *testing.T) {
+	for name, mapper := range map[string]entoutbox.Mapper{
+		"nil function": entoutbox.On[*entclient.OrderMutation](nil),
+		"did not make": {},
+	} {
+		e := openEnt(t, testdb.SQLite(t))
+		e.Use(e.ob.Hook(mapper))
+		for what, err := range map[string]error{
+			"mutation": e.Tag.Create().SetName("x").Exec(t.Context()),
+			"Publish":  e.ob.Publish(t.Context(), nil, fixture.Event("x")),
+			"Run":      e.ob.Run(t.Context()),
+			"Drain":    e.ob.Drain(t.Context()),
+		} {
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s of %s: %v", name, what, err)
+			}
+		}
+	}
+}

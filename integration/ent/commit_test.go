@@ -1,0 +1,405 @@
+package ent_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"entgo.io/ent"
+	"entgo.io/ent/dialect"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/entoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+var errAfterCommit = errors.New("a hook failed after the COMMIT")
+
+// A hook on commits can fail when everything has committed. The events leave all the same.
+func TestEntCommitHookFailsAfterwards(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		e.Use(e.ob.Hook(onAny(nil)))
+		tx, err := e.Tx(t.Context())
+		fixture.NoError(t, err)
+		tx.OnCommit(func(next entclient.Committer) entclient.Committer {
+			return entclient.CommitFunc(func(ctx context.Context, tx *entclient.Tx) error {
+				if err := next.Commit(ctx, tx); err != nil {
+					return err
+				}
+				return errAfterCommit
+			})
+		})
+		fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
+		fixture.WantError(t, tx.Commit(), errAfterCommit)
+		e.wantRows(t, "Order.create 1")
+		e.wantHot(t, "Order.create")
+		e.wantCount(t, "e_orders", 1)
+	})
+}
+
+// A hook on commits that does not commit leaves nothing behind.
+func TestEntCommitHookRefuses(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		e.Use(e.ob.Hook(onAny(nil)))
+		err := entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, tx *entclient.Tx) error {
+			tx.OnCommit(func(entclient.Committer) entclient.Committer {
+				return entclient.CommitFunc(func(_ context.Context, tx *entclient.Tx) error {
+					return errors.Join(fixture.ErrNoStock, tx.Rollback())
+				})
+			})
+			return tx.Order.Create().SetName("a").Exec(ctx)
+		})
+		fixture.WantError(t, err, fixture.ErrNoStock)
+		e.wantRows(t)
+		e.wantHot(t)
+		e.wantCount(t, "e_orders", 0)
+	})
+}
+
+// Everything that generated code binds to a transaction leads to it, and nothing else does.
+func TestEntPublish(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		client := entclient.NewClient(entclient.Driver(e.ob.Driver()), entclient.Log(func(...any) {}))
+		tx, err := client.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+		fixture.NoError(t, err)
+		debug, err := client.Debug().Tx(t.Context())
+		if e.db.Dialect == core.SQLite { // one writer at a time
+			debug = tx
+		} else {
+			fixture.NoError(t, err)
+		}
+		for typ, conn := range map[string]entoutbox.Conn{
+			"tx": tx, "client": tx.Client(), "debug client": tx.Client().Debug(), "mutation": tx.Order.Create().Mutation(), "debug tx": debug,
+		} {
+			fixture.NoError(t, e.ob.Publish(t.Context(), conn, fixture.Event(typ)))
+			found, err := entoutbox.TxOf(t.Context(), conn)
+			fixture.NoError(t, err)
+			if !found.Tracked() || found.Dialect() != e.db.Dialect {
+				t.Errorf("%s: tracked %v, dialect %s", typ, found.Tracked(), found.Dialect())
+			}
+		}
+		fixture.NoError(t, tx.Commit())
+		if debug != tx {
+			fixture.NoError(t, debug.Commit())
+		}
+		e.wantHot(t, "tx", "client", "debug client", "mutation", "debug tx")
+
+		var none *entclient.Tx
+		for name, conn := range map[string]entoutbox.Conn{
+			"client": client, "debug client": client.Debug(), "mutation": client.Order.Create().Mutation(), "nil": none, "ended": tx,
+		} {
+			if err := e.ob.Publish(t.Context(), conn, fixture.Event("x")); !errors.Is(err, entoutbox.ErrNoTransaction) {
+				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
+			}
+		}
+	})
+}
+
+// A client that was not made with the outbox's driver is told from one that is in no transaction, and its transaction survives the question.
+func TestEntNotWrapped(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		bare := entclient.NewClient(entclient.Driver(e.drv))
+		calls := 0
+		bare.Use(e.ob.Hook(onAny(&calls)))
+		fixture.WantError(t, e.ob.Publish(t.Context(), bare, fixture.Event("x")), entoutbox.ErrNotWrapped)
+		fixture.WantError(t, bare.Order.Create().SetName("a").Exec(t.Context()), entoutbox.ErrNotWrapped)
+		tx, err := bare.Tx(t.Context())
+		fixture.NoError(t, err)
+		fixture.WantError(t, e.ob.Publish(t.Context(), tx, fixture.Event("x")), entoutbox.ErrNotWrapped)
+		fixture.WantError(t, tx.Order.Create().SetName("a").Exec(t.Context()), entoutbox.ErrNotWrapped)
+		_, err = tx.ExecContext(t.Context(), "INSERT INTO e_tags (name) VALUES ('alive')")
+		fixture.NoError(t, err)
+		fixture.NoError(t, tx.Commit())
+		fixture.WantError(t, entoutbox.WithTx(t.Context(), bare.Tx, func(context.Context, *entclient.Tx) error { return nil }), entoutbox.ErrNotWrapped)
+		if calls > 0 {
+			t.Error("the mapper was called")
+		}
+		e.wantCount(t, "e_orders", 0)
+		e.wantCount(t, "e_tags", 1)
+	})
+}
+
+// Ent has no savepoints; those set by hand are followed.
+func TestEntSavepointByHand(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		e.Use(e.ob.Hook(onAny(nil)))
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
+			for _, query := range []string{"SAVEPOINT q", "", "ROLLBACK TO SAVEPOINT q"} {
+				if query == "" {
+					fixture.NoError(t, tx.Tag.Create().SetName("ghost").Exec(t.Context()))
+					continue
+				}
+				_, err := tx.ExecContext(t.Context(), query)
+				fixture.NoError(t, err)
+			}
+			return e.ob.Publish(t.Context(), tx, fixture.Event("said"))
+		}))
+		e.wantRows(t, "Order.create 1", "said -")
+		e.wantHot(t, "Order.create", "said")
+		e.wantCount(t, "e_tags", 0)
+	})
+}
+
+func TestEntWithTx(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		e.Use(e.ob.Hook(onAny(nil)))
+		begin := func(ctx context.Context) (*entclient.Tx, error) { return e.BeginTx(ctx, nil) }
+		fixture.NoError(t, entoutbox.WithTx(t.Context(), begin, func(ctx context.Context, tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(ctx))
+			// The root client is not in the transaction, whatever the context says.
+			fixture.WantError(t, e.Order.Create().SetName("aside").Exec(ctx), entoutbox.ErrNoTransaction)
+			fixture.WantError(t, entoutbox.WithTx(ctx, e.Tx, func(ctx context.Context, inner *entclient.Tx) error {
+				if inner != tx {
+					t.Error("another transaction in the savepoint")
+				}
+				fixture.NoError(t, inner.Tag.Create().SetName("ghost").Exec(ctx))
+				return fixture.ErrNoStock
+			}), fixture.ErrNoStock)
+			same, err := entoutbox.FromContext[*entclient.Tx](ctx)
+			if err != nil || same != tx {
+				t.Errorf("FromContext: %v, %v", same == tx, err)
+			}
+			_, err = entoutbox.FromContext[*entplain.Tx](ctx)
+			fixture.WantError(t, err, entoutbox.ErrNoTransaction)
+			return e.ob.Publish(ctx, nil, fixture.Event("said"))
+		}))
+		fixture.WantError(t, entoutbox.WithTx(t.Context(), begin, func(ctx context.Context, tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Order.Create().SetName("b").Exec(ctx))
+			return fixture.ErrNoStock
+		}), fixture.ErrNoStock)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic ended in WithTx")
+				}
+			}()
+			_ = entoutbox.WithTx(t.Context(), begin, func(ctx context.Context, tx *entclient.Tx) error {
+				fixture.NoError(t, tx.Order.Create().SetName("c").Exec(ctx))
+				panic("stop")
+			})
+		}()
+		_, err := entoutbox.FromContext[*entclient.Tx](t.Context())
+		fixture.WantError(t, err, entoutbox.ErrNoTransaction)
+		e.wantRows(t, "Order.create 1", "said -")
+		e.wantHot(t, "Order.create", "said")
+		e.wantCount(t, "e_orders", 1)
+		e.wantCount(t, "e_tags", 0)
+	})
+}
+
+// Two databases are two transactions, also within one another.
+func TestEntWithTxOfTwoDatabases(t *testing.T) {
+	one, two := openEnt(t, testdb.SQLite(t)), openEnt(t, testdb.SQLite(t))
+	fixture.WantError(t, entoutbox.WithTx(t.Context(), one.Tx, func(ctx context.Context, tx *entclient.Tx) error {
+		fixture.NoError(t, one.ob.Publish(ctx, tx, fixture.Event("rolled back")))
+		fixture.NoError(t, entoutbox.WithTx(ctx, two.Tx, func(ctx context.Context, inner *entclient.Tx) error {
+			return two.ob.Publish(ctx, inner, fixture.Event("committed"))
+		}))
+		return fixture.ErrNoStock
+	}), fixture.ErrNoStock)
+	one.wantRows(t)
+	two.wantRows(t, "committed -")
+}
+
+// Without the feature sql/execquery the context carries the transaction, and mutations have to be in it.
+func TestEntWithoutExecQuery(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		client := entplain.NewClient(entplain.Driver(e.ob.Driver()))
+		migrateEnt.Lock()
+		fixture.NoError(t, client.Schema.Create(t.Context()))
+		migrateEnt.Unlock()
+		client.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entplain.NoteMutation, _ ent.Value) ([]core.Event, error) {
+			text, _ := m.Text()
+			return []core.Event{{Type: text + "." + entoutbox.OpOf(ctx).String()}}, nil
+		})))
+		fixture.WantError(t, client.Note.Create().SetText("autocommit").Exec(t.Context()), entoutbox.ErrNoTransaction)
+		tx, err := client.Tx(t.Context())
+		fixture.NoError(t, err)
+		fixture.WantError(t, tx.Note.Create().SetText("unseen").Exec(t.Context()), entoutbox.ErrNoTransaction)
+		fixture.NoError(t, tx.Rollback())
+		fixture.NoError(t, entoutbox.WithTx(t.Context(), client.Tx, func(ctx context.Context, tx *entplain.Tx) error {
+			fixture.WantError(t, client.Note.Create().SetText("aside").Exec(ctx), entoutbox.ErrNoTransaction)
+			n, err := tx.Note.Create().SetText("a").Save(ctx)
+			fixture.NoError(t, err)
+			fixture.NoError(t, n.Update().SetText("b").Exec(ctx))
+			fixture.NoError(t, tx.Note.CreateBulk(tx.Note.Create().SetText("c"), tx.Note.Create().SetText("d")).Exec(ctx))
+			return e.ob.Publish(ctx, nil, fixture.Event("said"))
+		}))
+		e.wantRows(t, "a.create 1", "b.update 1", "c.create 2", "d.create 3", "said -")
+		e.wantHot(t, "a.create", "b.update", "c.create", "d.create", "said")
+		e.wantCount(t, "e_notes", 3)
+	})
+}
+
+// An error that the function ignores: RunInTx commits only what the database still has. PostgreSQL has aborted it.
+func TestEntTransactorAborted(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		err := entoutbox.Transactor(e.Tx).RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			_, err := e.ob.Outbox().Publish(ctx, tx, fixture.Event("x"))
+			fixture.NoError(t, err)
+			ent, err := entoutbox.FromContext[*entclient.Tx](ctx)
+			fixture.NoError(t, err)
+			_, _ = ent.ExecContext(ctx, "SELECT * FROM there_is_no_such_table")
+			return nil
+		})
+		if e.db.Dialect == core.Postgres {
+			if err == nil {
+				t.Fatal("committed")
+			}
+			e.wantRows(t)
+		} else {
+			fixture.NoError(t, err)
+			e.wantRows(t, "x -")
+		}
+		for _, nothing := range []func() error{
+			func() error { return entoutbox.Transactor[*entclient.Tx](nil).RunInTx(t.Context(), nil) },
+			func() error { return entoutbox.Transactor(e.Tx).RunInTx(t.Context(), nil) },
+			func() error { return entoutbox.WithTx[*entclient.Tx](t.Context(), e.Tx, nil) },
+		} {
+			if nothing() == nil {
+				t.Error("a nil function was accepted")
+			}
+		}
+	})
+}
+
+// After an error that comes while rows are read the database is asked whether it still has the transaction.
+func TestEntErrorsWhileReading(t *testing.T) {
+	e := openEnt(t, testdb.SQLite(t))
+	e.run(t)
+	tx, err := e.Tx(t.Context())
+	fixture.NoError(t, err)
+	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("doubtful")))
+	rows, err := tx.QueryContext(t.Context(), "SELECT abs(n) FROM (SELECT 1 AS n UNION ALL SELECT -9223372036854775808)") // which overflows
+	if err == nil {
+		defer rows.Close()
+		for rows.Next() {
+		}
+		err = rows.Err()
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("late"))) // this error rolls nothing back
+	fixture.NoError(t, tx.Rollback())
+	e.wantRows(t)
+	e.wantHot(t)
+}
+
+// Two outboxes share the driver, whichever they were made with.
+func TestEntTwoOutboxes(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		audit, err := entoutbox.New(e.ob.Driver(), entoutbox.Config{AutoCreate: true, Prefix: "audit_"})
+		fixture.NoError(t, err)
+		if audit.Driver() != e.ob.Driver() {
+			t.Error("a driver around the driver")
+		}
+		e.Use(e.ob.Hook(onAny(nil)), audit.Hook(onAny(nil)))
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
+			return e.ob.Publish(t.Context(), tx, fixture.Event("said"))
+		}))
+		e.wantRows(t, "Order.create 1", "said -")
+		e.wantCount(t, "audit_event", 1)
+		backlog, err := audit.Backlog(t.Context())
+		fixture.NoError(t, err)
+		if backlog.Pending != 1 {
+			t.Errorf("%d pending", backlog.Pending)
+		}
+	})
+}
+
+// foreignDriver is a driver of an application, with transactions of its own kind, as tracing libraries have them.
+type foreignDriver struct {
+	dialect.Driver
+	statements *int
+}
+
+type foreignTx struct {
+	dialect.Tx
+	statements *int
+}
+
+func (d foreignDriver) Tx(ctx context.Context) (dialect.Tx, error) {
+	tx, err := d.Driver.Tx(ctx)
+	return foreignTx{tx, d.statements}, err
+}
+
+func (t foreignTx) Exec(ctx context.Context, query string, args, v any) error {
+	*t.statements++
+	return t.Tx.Exec(ctx, query, args, v)
+}
+
+func (t foreignTx) Query(ctx context.Context, query string, args, v any) error {
+	*t.statements++
+	return t.Tx.Query(ctx, query, args, v)
+}
+
+// A driver that offers no more than Ent asks of it is enough for clients without sql/execquery.
+func TestEntForeignDriver(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.run(t)
+		statements := 0
+		foreign := foreignDriver{e.drv, &statements}
+		if _, err := entoutbox.New(foreign, entoutbox.Config{}); err == nil || !strings.Contains(err.Error(), "set Config.Outbox") {
+			t.Fatalf("New: %v", err)
+		}
+		ob, err := entoutbox.New(foreign, entoutbox.Config{Outbox: e.ob.Outbox()})
+		fixture.NoError(t, err)
+		client := entplain.NewClient(entplain.Driver(ob.Driver()))
+		fixture.NoError(t, entoutbox.WithTx(t.Context(), client.Tx, func(ctx context.Context, _ *entplain.Tx) error {
+			return ob.Publish(ctx, nil, core.Event{Type: "said", AggregateID: "1"})
+		}))
+		e.wantHot(t, "said")
+		if statements == 0 {
+			t.Error("the driver did not see the INSERT")
+		}
+		if _, err := client.BeginTx(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "BeginTx") {
+			t.Errorf("BeginTx: %v", err)
+		}
+	})
+}
+
+// What people reach for through a client still works behind the outbox: reading, SQL of their own, a Debug driver below.
+func TestEntClientStaysUsable(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.plainOrder(t, "a")
+		if n := e.Order.Query().CountX(t.Context()); n != 1 {
+			t.Errorf("%d orders", n)
+		}
+		_, err := e.ExecContext(t.Context(), "UPDATE e_orders SET cents = 5")
+		fixture.NoError(t, err)
+		e.wantCount(t, "e_orders WHERE cents = 5", 1)
+		rows, err := e.QueryContext(t.Context(), "SELECT cents FROM e_orders")
+		fixture.NoError(t, err)
+		defer rows.Close()
+		if !rows.Next() {
+			t.Errorf("no row: %v", rows.Err())
+		}
+		fixture.NoError(t, rows.Close()) // SQLite has one writer
+		var said []string
+		ob, err := entoutbox.New(dialect.Debug(e.drv, func(v ...any) { said = append(said, v[0].(string)) }), entoutbox.Config{})
+		fixture.NoError(t, err)
+		debug := entclient.NewClient(entclient.Driver(ob.Driver()))
+		fixture.NoError(t, entoutbox.WithTx(t.Context(), debug.Tx, func(ctx context.Context, tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Tag.Create().SetName("x").Exec(ctx))
+			return ob.Publish(ctx, tx, fixture.Event("said"))
+		}))
+		if log := strings.Join(said, "\n"); !strings.Contains(log, "INSERT INTO") || !strings.Contains(log, "committed") || strings.Contains(log, "outbox_event") {
+			t.Errorf("the driver logged:\n%s", log)
+		}
+		e.wantRows(t, "said -")
+	})
+}

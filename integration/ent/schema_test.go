@@ -1,0 +1,259 @@
+package ent_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	atlasmigrate "ariga.io/atlas/sql/migrate"
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	entmigrate "entgo.io/ent/dialect/sql/schema"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/entoutbox"
+	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/migrate"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// describe are queries that say everything about the tables of the outbox that must be equal, whoever created them.
+var describe = map[core.Dialect][]string{
+	core.Postgres: {
+		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, data_type, is_nullable, column_default, collation_name,
+		 is_identity, identity_generation) FROM information_schema.columns WHERE table_name LIKE 'outbox%'`,
+		`SELECT 'index ' || indexdef FROM pg_indexes WHERE tablename LIKE 'outbox%'`,
+		`SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid::regclass::text LIKE 'outbox%'`,
+		`SELECT concat_ws(' ', 'storage', relname, array_to_string(reloptions, ',')) FROM pg_class WHERE relname LIKE 'outbox%' AND relkind = 'r'`,
+	},
+	core.MySQL: {
+		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, column_type, is_nullable, column_default, collation_name, extra,
+		 generation_expression) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
+		`SELECT concat_ws(' ', 'index', table_name, index_name, non_unique, seq_in_index, column_name) FROM information_schema.statistics
+		 WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
+		`SELECT concat_ws(' ', 'check', table_name, constraint_name, check_clause) FROM information_schema.check_constraints
+		 WHERE constraint_schema = DATABASE() AND table_name LIKE 'outbox%'`,
+		`SELECT concat_ws(' ', 'table', table_name, engine, row_format, table_collation) FROM information_schema.tables
+		 WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
+	},
+	core.SQLite: {
+		`SELECT concat_ws(' ', 'column', m.name, c.cid, c.name, lower(c.type), c."notnull", c.dflt_value, c.pk) FROM sqlite_master m, pragma_table_info(m.name) c
+		 WHERE m.type = 'table' AND m.name LIKE 'outbox%'`,
+		`SELECT 'index ' || sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name LIKE 'outbox%'`,
+		`SELECT 'table ' || sql FROM sqlite_master WHERE type = 'table' AND name LIKE 'outbox%'`,
+	},
+}
+
+func description(t *testing.T, pool *sql.DB, d core.Dialect) []string {
+	t.Helper()
+	var all []string
+	for _, query := range describe[d] {
+		rows, err := pool.QueryContext(t.Context(), query)
+		fixture.NoError(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var line string
+			fixture.NoError(t, rows.Scan(&line))
+			if strings.Contains(line, "outbox_migration") {
+				continue
+			}
+			if d == core.SQLite {
+				all = append(all, sqliteLines(line)...)
+			} else {
+				all = append(all, line)
+			}
+		}
+		fixture.NoError(t, rows.Err())
+	}
+	slices.Sort(all)
+	return all
+}
+
+// sqliteLines takes out of a statement what can be compared: spellings differ.
+func sqliteLines(line string) []string {
+	line = strings.NewReplacer("`", "", `"`, "", "IF NOT EXISTS ", "").Replace(line)
+	if !strings.HasPrefix(line, "table ") {
+		return []string{strings.ReplaceAll(strings.Join(strings.Fields(line), " "), " (", "(")}
+	}
+	name := strings.Trim(strings.Fields(line)[3], "(")
+	var lines []string
+	for _, part := range strings.Split(line, "CHECK")[1:] {
+		depth := 0
+		for i, r := range part {
+			switch r {
+			case '(':
+				depth++
+			case ')':
+				depth--
+			}
+			if depth == 0 && r == ')' {
+				lines = append(lines, name+" CHECK"+part[:i+1])
+				break
+			}
+		}
+	}
+	upper := strings.ToUpper(line)
+	return append(lines, fmt.Sprint(name, " without rowid ", strings.Contains(upper, "WITHOUT ROWID"), " autoincrement ", strings.Contains(upper, "AUTOINCREMENT")))
+}
+
+// Ent's migration creates the tables that ours creates, down to the last index, and may be repeated.
+func TestEntSchema(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		fresh := map[core.Dialect]func(*testing.T) testdb.DB{
+			core.Postgres: testdb.Postgres, core.MySQL: testdb.MariaDB, core.SQLite: testdb.SQLite,
+		}[db.Dialect]
+		ours, theirs := db.Open(t), openEntTables(t, fresh(t))
+		repo, err := sqloutbox.New(ours, sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		fixture.NoError(t, repo.Migrate(t.Context()))
+		want := description(t, ours, db.Dialect)
+		for run := range 2 {
+			theirs.migrate(t)
+			got := description(t, theirs.pool, db.Dialect)
+			for _, line := range want {
+				if !slices.Contains(got, line) {
+					t.Errorf("run %d: not there: %s", run, line)
+				}
+			}
+			for _, line := range got {
+				if !slices.Contains(want, line) {
+					t.Errorf("run %d: too much: %s", run, line)
+				}
+			}
+		}
+		if len(want) < 40 {
+			t.Errorf("only %d lines were compared", len(want))
+		}
+		check, err := sqloutbox.New(theirs.pool, sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		fixture.NoError(t, check.Check(t.Context()))
+		fixture.NoError(t, check.Migrate(t.Context())) // both may meet
+	})
+}
+
+// entTables is a database whose outbox tables belong to Ent's migration.
+type entTables struct {
+	*enttables.Client
+	pool *sql.DB
+	ob   *entoutbox.Outbox
+}
+
+func openEntTables(t *testing.T, db testdb.DB) *entTables {
+	t.Helper()
+	if db.Dialect == core.SQLite {
+		db.DSN += "&_pragma=foreign_keys(1)"
+	}
+	e := &entTables{pool: db.Open(t)}
+	var err error
+	e.ob, err = entoutbox.New(entsql.OpenDB(adapters.EntDialect(db), e.pool), entoutbox.Config{})
+	fixture.NoError(t, err)
+	e.Client = enttables.NewClient(enttables.Driver(e.ob.Driver()))
+	return e
+}
+
+func (e *entTables) migrate(t *testing.T) {
+	t.Helper()
+	migrateEnt.Lock()
+	defer migrateEnt.Unlock()
+	options := append(entschema.MigrateOptions(""), entmigrate.WithDropColumn(true), entmigrate.WithDropIndex(true))
+	fixture.NoError(t, e.Schema.Create(t.Context(), options...))
+}
+
+// The tables work, and the generated types read them.
+func TestEntSchemaIsUsable(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		e := openEntTables(t, db)
+		e.migrate(t)
+		before := time.Now().Add(-time.Hour)
+		fixture.NoError(t, entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, _ *enttables.Tx) error {
+			return e.ob.Publish(ctx, nil, core.Event{
+				Type: "order.placed", AggregateType: "order", AggregateID: "7", Headers: map[string]string{"trace": "x"}, Payload: []byte("{}"),
+			})
+		}))
+		row := e.OutboxEvent.Query().OnlyX(t.Context())
+		if row.EventType != "order.placed" || *row.AggregateID != "7" || row.Headers["trace"] != "x" || string(row.Payload) != "{}" ||
+			row.Status != 0 || row.OccurredAt.Before(before) || row.DoneAt != nil || row.ID.String() == (entschema.ID{}).String() {
+			t.Fatalf("read %v", row)
+		}
+		key := e.OutboxKey.Query().OnlyX(t.Context())
+		if key.LastSeq != *row.KeySeq || *key.LastID != row.ID {
+			t.Fatalf("read %v", key)
+		}
+		if again := e.OutboxEvent.GetX(t.Context(), row.ID); again.EventID != row.EventID {
+			t.Fatalf("read %v", again)
+		}
+	})
+}
+
+// Without the options the tables are usable where Ent can say all that matters; elsewhere Check says what is missing.
+func TestEntSchemaWithoutOptions(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		e := openEntTables(t, db)
+		migrateEnt.Lock()
+		fixture.NoError(t, e.Schema.Create(t.Context()))
+		migrateEnt.Unlock()
+		repo, err := sqloutbox.New(e.pool, sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		err = repo.Check(t.Context())
+		if adapters.EntDialect(db) == dialect.MySQL {
+			fixture.WantError(t, err, sqloutbox.ErrDrift)
+			return
+		}
+		fixture.NoError(t, err)
+	})
+}
+
+// Versioned migrations say the same in files, and say it once.
+func TestEntSchemaVersioned(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		fresh := map[core.Dialect]func(*testing.T) testdb.DB{
+			core.Postgres: testdb.Postgres, core.MySQL: testdb.MariaDB, core.SQLite: testdb.SQLite,
+		}[db.Dialect]
+		clean, applied := openEntTables(t, fresh(t)), openEntTables(t, fresh(t))
+		dir, err := atlasmigrate.NewLocalDir(t.TempDir())
+		fixture.NoError(t, err)
+		migrateEnt.Lock()
+		defer migrateEnt.Unlock()
+		for range 2 { // the second time there is nothing left to say
+			m, err := entmigrate.NewMigrate(clean.ob.Driver(), append(entschema.MigrateOptions(""),
+				entmigrate.WithDir(dir), entmigrate.WithMigrationMode(entmigrate.ModeReplay), entmigrate.WithFormatter(atlasmigrate.DefaultFormatter))...)
+			fixture.NoError(t, err)
+			if err := m.NamedDiff(t.Context(), "outbox", migrate.Tables...); !errors.Is(err, atlasmigrate.ErrNoPlan) {
+				fixture.NoError(t, err)
+			}
+		}
+		files, err := dir.Files()
+		fixture.NoError(t, err)
+		if len(files) != 1 {
+			t.Fatalf("%d files", len(files))
+		}
+		stmts, err := files[0].Stmts()
+		fixture.NoError(t, err)
+		for _, stmt := range stmts {
+			fixture.MustExec(t, applied.pool, stmt)
+		}
+		repo, err := sqloutbox.New(applied.pool, sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		fixture.NoError(t, repo.Check(t.Context()))
+
+		ours := fresh(t).Open(t)
+		repo, err = sqloutbox.New(ours, sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		fixture.NoError(t, repo.Migrate(t.Context()))
+		got, want := description(t, applied.pool, db.Dialect), description(t, ours, db.Dialect)
+		for _, line := range want {
+			if !slices.Contains(got, line) && !strings.HasPrefix(line, "storage ") {
+				t.Errorf("not there: %s", line)
+			}
+		}
+	})
+}

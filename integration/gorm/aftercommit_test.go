@@ -1,0 +1,70 @@
+package gorm_test
+
+import (
+	"testing"
+
+	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// gNoticed tells in its own hook that it was stored.
+type gNoticed struct {
+	ID     int64
+	notice func() `gorm:"-"`
+}
+
+func (gNoticed) TableName() string { return "g_noticed" }
+
+func (n *gNoticed) AfterCreate(tx *gorm.DB) error {
+	if err := gormoutbox.AfterCommit(tx, n.notice); err != nil {
+		return err
+	}
+	return gormoutbox.Publish(tx, fixture.Event("noticed"))
+}
+
+// In a hook, tx is the transaction of the statement, whether GORM began it or the program.
+func TestGORMAfterCommit(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.AutoMigrate(&gNoticed{}))
+		n := 0
+		notice := func() { n++ }
+		fixture.NoError(t, g.Create(&gNoticed{notice: notice}).Error)
+		if n != 1 {
+			t.Fatalf("ran %d times after a statement of its own, want 1", n)
+		}
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, tx.Create(&gNoticed{notice: notice}).Error)
+			fixture.WantError(t, tx.Transaction(func(tx *gorm.DB) error {
+				fixture.NoError(t, tx.Create(&gNoticed{notice: notice}).Error)
+				return fixture.ErrNoStock
+			}), fixture.ErrNoStock)
+			fixture.NoError(t, tx.SavePoint("s").Error)
+			fixture.NoError(t, tx.Create(&gNoticed{notice: notice}).Error)
+			fixture.NoError(t, tx.RollbackTo("s").Error)
+			if n != 1 {
+				t.Error("ran before the commit")
+			}
+			return nil
+		}))
+		if n != 2 {
+			t.Fatalf("ran %d times, want 2", n)
+		}
+		tx := g.Begin()
+		fixture.NoError(t, tx.Create(&gNoticed{notice: notice}).Error)
+		fixture.NoError(t, tx.Rollback().Error)
+		g.wantRows(t, "noticed", "noticed")
+		if n != 2 {
+			t.Fatalf("ran %d times after a rollback, want 2", n)
+		}
+		fixture.WantError(t, gormoutbox.AfterCommit(g.DB, notice), gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, gormoutbox.AfterCommit(nil, notice), gormoutbox.ErrNoTransaction)
+		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
+			return db.Transaction(func(tx *gorm.DB) error {
+				fixture.WantError(t, gormoutbox.AfterCommit(tx, notice), gormoutbox.ErrUntracked)
+				return nil
+			})
+		}))
+	})
+}

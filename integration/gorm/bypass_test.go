@@ -1,0 +1,260 @@
+package gorm_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/plugin/dbresolver"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Events of transactions that cannot be followed are as safe, but wait for the poller.
+func TestGORMConnectionIsUntracked(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
+			return db.Transaction(func(tx *gorm.DB) error {
+				fixture.NoError(t, tx.Create(newOrder("explicit")).Error)
+				return publishAll(tx, "said")
+			})
+		}))
+		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
+			return db.Create(newOrder("implicit")).Error // followed: it is wrapped just before GORM begins
+		}))
+		g.wantRows(t, "implicit", "explicit", "said")
+		g.wantHot(t, "implicit")
+		if g.untracked != 2 {
+			t.Errorf("%d untracked rows, want 2", g.untracked)
+		}
+	})
+}
+
+func TestGORMForeignTxIsUntracked(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		pool, err := g.DB.DB()
+		fixture.NoError(t, err)
+		for _, commit := range []bool{true, false} {
+			foreign, err := pool.BeginTx(t.Context(), nil)
+			fixture.NoError(t, err)
+			s := g.Session(&gorm.Session{NewDB: true, Context: t.Context()})
+			s.Statement.ConnPool = foreign
+			fixture.NoError(t, s.Create(newOrder("foreign")).Error)
+			if commit {
+				fixture.NoError(t, foreign.Commit())
+			} else {
+				fixture.NoError(t, foreign.Rollback())
+			}
+			fixture.WantError(t, gormoutbox.Publish(s, fixture.Event("late")), gormoutbox.ErrNoTransaction)
+		}
+		g.wantRows(t, "foreign")
+		g.wantHot(t)
+	})
+}
+
+// A session with a context that was made before db.Use still has the pool of that time. With a statement cache it shares that,
+// and with it the plugin's pool.
+func TestGORMSessionFromBeforeUse(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.early.Create(newOrder("implicit")).Error)
+		fixture.NoError(t, g.early.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "explicit") }))
+		g.wantRows(t, "implicit", "explicit")
+		if g.PrepareStmt {
+			g.wantHot(t, "implicit", "explicit")
+			return
+		}
+		g.wantHot(t, "implicit")
+		if g.untracked != 1 {
+			t.Errorf("%d untracked rows, want 1", g.untracked)
+		}
+	}, func(o *gormOptions) {
+		o.before = func(_ *testing.T, g *gormEnv) { g.early = g.WithContext(context.Background()) }
+	})
+}
+
+func TestGORMPlainSessionFromBeforeUse(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.early.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "shared") }))
+		g.wantHot(t, "shared")
+	}, func(o *gormOptions) {
+		o.before = func(_ *testing.T, g *gormEnv) { g.early = g.Session(&gorm.Session{}) }
+	})
+}
+
+func TestGORMRejectUntracked(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.Create(newOrder("tracked")).Error)
+		fixture.WantError(t, g.Connection(func(db *gorm.DB) error {
+			return db.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("untracked")).Error })
+		}), gormoutbox.ErrUntracked)
+		g.wantRows(t, "tracked")
+		g.wantCount(t, "g_orders", 1)
+	}, func(o *gormOptions) { o.outbox.RejectUntracked = true })
+}
+
+func TestGORMUntrackedIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	g := openGORM(t, testdb.SQLite(t), gormOptions{outbox: gormoutbox.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	for range 3 {
+		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
+			return db.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "untracked") })
+		}))
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Fatalf("%d warnings:\n%s", n, &log)
+	}
+}
+
+func resolver(db testdb.DB) *dbresolver.DBResolver {
+	return dbresolver.Register(dbresolver.Config{
+		Sources:  []gorm.Dialector{adapters.GORMDialector(db, nil)},
+		Replicas: []gorm.Dialector{adapters.GORMDialector(db, nil)},
+	})
+}
+
+// The databases that dbresolver opens after db.Use are followed like the first one.
+func TestGORMBeforeDBResolver(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		r := resolver(g.db)
+		fixture.NoError(t, g.Use(r))
+		r.SetMaxOpenConns(4).SetMaxIdleConns(4).SetConnMaxLifetime(time.Hour).SetConnMaxIdleTime(time.Hour)
+		defer closeResolved(t, r)
+		g.run(t)
+		fixture.NoError(t, g.Create(newOrder("implicit")).Error)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("explicit")).Error }))
+		fixture.NoError(t, g.Clauses(dbresolver.Write).Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, tx.Create(newOrder("write")).Error)
+			_ = tx.Transaction(func(tx *gorm.DB) error {
+				fixture.NoError(t, publishAll(tx, "ghost"))
+				return fixture.ErrNoStock
+			})
+			return publishAll(tx, "said")
+		}))
+		g.wantRows(t, "implicit", "explicit", "write", "said")
+		g.wantHot(t, "implicit", "explicit", "write", "said")
+		if g.untracked != 0 {
+			t.Errorf("%d untracked rows", g.untracked)
+		}
+	})
+}
+
+// When dbresolver came first, transactions on a source it is told to use are not followed. Nothing is lost.
+func TestGORMAfterDBResolver(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		defer closeResolved(t, g.resolver)
+		g.run(t)
+		fixture.NoError(t, g.Create(newOrder("implicit")).Error)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("explicit")).Error }))
+		fixture.NoError(t, g.Clauses(dbresolver.Write).Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("write")).Error }))
+		g.wantRows(t, "implicit", "explicit", "write")
+		g.wantHot(t, "implicit", "explicit")
+		if g.untracked != 1 {
+			t.Errorf("%d untracked rows, want 1", g.untracked)
+		}
+	}, func(o *gormOptions) {
+		o.before = func(t *testing.T, g *gormEnv) {
+			g.resolver = resolver(g.db)
+			fixture.NoError(t, g.Use(g.resolver))
+		}
+	})
+}
+
+func closeResolved(t *testing.T, r *dbresolver.DBResolver) {
+	t.Helper()
+	fixture.NoError(t, r.Call(func(pool gorm.ConnPool) error {
+		if c, ok := pool.(gorm.GetDBConnector); ok {
+			raw, err := c.GetDBConn()
+			if err != nil {
+				return err
+			}
+			return raw.Close()
+		}
+		return pool.(interface{ Close() error }).Close()
+	}))
+}
+
+// What people reach for through the pool still works behind the plugin.
+func TestGORMPoolStaysUsable(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		pool, err := g.DB.DB()
+		fixture.NoError(t, err)
+		fixture.NoError(t, pool.PingContext(t.Context()))
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			same, err := tx.DB()
+			fixture.NoError(t, err)
+			if same != pool {
+				t.Error("tx.DB is another pool")
+			}
+			return nil
+		}))
+		fixture.NoError(t, g.Raw("SELECT 1").Row().Err())
+		rows, err := g.Raw("SELECT 1").Rows()
+		fixture.NoError(t, err)
+		defer rows.Close()
+		if !rows.Next() {
+			t.Errorf("no row: %v", rows.Err())
+		}
+	})
+}
+
+// Rows that are read by hand can be how a transaction learns that it is the victim of a deadlock.
+func TestGORMDeadlockVictimWhileReading(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		if g.db.Dialect != core.MySQL {
+			t.Log("other databases refuse COMMIT then, or know no deadlocks")
+			return
+		}
+		fixture.NoError(t, g.Create([]*gCoupon{{Code: "A"}, {Code: "B"}, {Code: "C"}}).Error)
+		victim, other := g.Begin(), g.Begin()
+		defer victim.Rollback()
+		defer other.Rollback()
+		heavy := make([]*gCoupon, 100)
+		for i := range heavy {
+			heavy[i] = &gCoupon{Code: "heavy" + strings.Repeat("x", i)[:i%50] + string(rune('0'+i/50))}
+		}
+		touch := func(tx *gorm.DB, code string) error {
+			return tx.Model(&gCoupon{Code: code}).Update("percent", gorm.Expr("percent + 1")).Error
+		}
+		o := newOrder("ghost")
+		fixture.NoError(t, victim.Create(o).Error)
+		fixture.NoError(t, touch(victim, "A"))
+		fixture.NoError(t, other.Create(heavy).Error)
+		fixture.NoError(t, touch(other, "C"))
+		done := make(chan error, 1)
+		go func() {
+			rows, err := victim.Raw("SELECT code FROM g_coupons WHERE code IN ('B', 'C') ORDER BY code FOR UPDATE").Rows()
+			if err != nil {
+				done <- err
+				return
+			}
+			defer rows.Close()
+			for rows.Next() {
+			}
+			done <- rows.Err()
+		}()
+		fixture.NoError(t, touch(other, "A"))
+		if err := <-done; err == nil {
+			t.Fatal("no deadlock")
+		}
+		victim.Error = nil
+		fixture.WantError(t, gormoutbox.Publish(victim, fixture.Event("ghost.after")), gormoutbox.ErrTxAborted)
+		_ = victim.Commit()
+		fixture.NoError(t, other.Commit().Error)
+		g.wantRows(t)
+		if len(o.Recorded()) != 1 {
+			t.Fatal("the recorder lost the event of the victim")
+		}
+	})
+}

@@ -1,0 +1,299 @@
+package gorm_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+func TestGORMCaptureBatch(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		fixture.NoError(t, g.Create(&[]gProduct{{Name: "a"}, {Name: "b"}}).Error)
+		fixture.NoError(t, g.CreateInBatches([]*gProduct{{Name: "c"}, {Name: "d"}, {Name: "e"}}, 2).Error)
+		fixture.NoError(t, g.CreateInBatches([]*gOrder{newOrder("r1"), newOrder("r2"), newOrder("r3")}, 2).Error)
+		g.wantRows(t, "product.a.create", "product.b.create", "product.c.create", "product.d.create", "product.e.create", "r1", "r2", "r3")
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1", "2", "3", "4", "5", "1", "2", "3"})
+	})
+}
+
+// Data is encoded after the statement: what refers to the model shows its generated key.
+func TestGORMCaptureSeesGeneratedKeys(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.Create(newOrder("placed")).Error)
+		var payload struct{ Of struct{ ID int64 } }
+		fixture.NoError(t, json.Unmarshal([]byte(g.column(t, "payload")[0]), &payload))
+		if payload.Of.ID != 1 {
+			t.Fatalf("the payload has id %d", payload.Of.ID)
+		}
+	})
+}
+
+func TestGORMCaptureKeyOfModel(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		c := &gCoupon{Code: "SUMMER", Percent: 5}
+		c.Record(fixture.Happened{Name: "made"}, core.Event{Type: "own", AggregateID: "mine", AggregateType: "x"})
+		fixture.NoError(t, g.Create(c).Error)
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"SUMMER", "mine"})
+		fixture.SameSet(t, "aggregate types", g.column(t, "aggregate_type"), []string{"coupon", "x"})
+		fixture.SameSet(t, "keys", g.column(t, "partition_key"), []string{"coupon/SUMMER", "x/mine"})
+	})
+}
+
+func TestGORMCaptureAssociations(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		o := newOrder("placed")
+		o.Lines = []gLine{{SKU: "a"}, {SKU: "b"}}
+		for i := range o.Lines {
+			o.Lines[i].Record(fixture.Happened{Name: "line." + o.Lines[i].SKU})
+		}
+		var ops []string
+		gormoutbox.On(g.ob, func(op core.Op, l *gLine) []core.Event {
+			ops = append(ops, l.SKU+" "+op.String())
+			return nil
+		})
+		fixture.NoError(t, g.Create(o).Error)
+		g.wantRows(t, "placed", "line.a", "line.b")
+		fixture.NoError(t, g.Session(&gorm.Session{FullSaveAssociations: true}).Save(o).Error)
+		g.wantRows(t, "placed", "line.a", "line.b")                         // nothing was recorded anew
+		fixture.SameSet(t, "On saw", ops, []string{"a create", "b create"}) // the second save changed no line
+	})
+}
+
+func TestGORMCaptureOnConflict(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		fixture.NoError(t, g.Create(&gProduct{ID: 7, Name: "old"}).Error)
+		err := g.Clauses(clause.OnConflict{DoNothing: true}).Create(&gProduct{ID: 7, Name: "again"}).Error
+		if g.db.Dialect == core.MySQL { // counts the row it found
+			fixture.WantError(t, err, gormoutbox.ErrNoAggregateID)
+		} else {
+			fixture.NoError(t, err)
+		}
+		g.wantRows(t, "product.old.create")
+		fixture.NoError(t, g.Clauses(clause.OnConflict{UpdateAll: true}).Create(&gProduct{ID: 7, Name: "new"}).Error)
+		g.wantRows(t, "product.old.create", "product.new.upsert")
+	})
+}
+
+func TestGORMCaptureSave(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		p := &gProduct{Name: "generated"}
+		fixture.NoError(t, g.Save(p).Error) // no key: an insert
+		p.Name = "changed"
+		fixture.NoError(t, g.Save(p).Error)                                     // an update
+		fixture.NoError(t, g.Save(&gProduct{ID: 99, Name: "unknown"}).Error)    // an update of nothing, then an insert that skips hooks
+		fixture.NoError(t, g.Save(&[]gProduct{{ID: 100, Name: "slice"}}).Error) // an upsert
+		c := &gCoupon{Code: "UNKNOWN", Percent: 1}
+		c.Record(fixture.Happened{Name: "coupon.made"})
+		fixture.NoError(t, g.Save(c).Error)
+		g.wantRows(t, "product.generated.create", "product.changed.update", "product.unknown.upsert", "product.slice.upsert", "coupon.made")
+	})
+}
+
+func TestGORMCaptureUpdates(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		p := &gProduct{Name: "p"}
+		fixture.NoError(t, g.Create(p).Error)
+		fixture.NoError(t, g.Model(p).Update("stock", 1).Error)
+		fixture.NoError(t, g.Model(p).Updates(map[string]any{"stock": 2}).Error)
+		fixture.NoError(t, g.Model(p).UpdateColumn("stock", 3).Error)
+		fixture.NoError(t, g.Model(p).Updates(gProduct{Stock: 4}).Error)
+		fixture.NoError(t, g.Updates(&gProduct{ID: p.ID, Name: "p", Stock: 5}).Error)
+		fixture.NoError(t, g.Session(&gorm.Session{SkipHooks: true}).Model(p).Update("stock", 6).Error)
+		g.wantRows(t, "product.p.create", "product.p.update", "product.p.update", "product.p.update", "product.p.update",
+			"product.p.update", "product.p.update")
+		for _, id := range g.column(t, "aggregate_id") {
+			if id != "1" {
+				t.Fatalf("aggregate id %q", id)
+			}
+		}
+	})
+}
+
+// The update carries the events of the model that holds the changes.
+func TestGORMCaptureUpdatesFromAnotherModel(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.Create(&gOrder{Status: "new"}).Error)
+		changes := newOrder("paid")
+		fixture.NoError(t, g.Model(&gOrder{ID: 1}).Updates(changes).Error)
+		g.wantRows(t, "paid")
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1"})
+	})
+}
+
+func TestGORMCaptureUpdateOfNothing(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		fixture.NoError(t, g.Model(&gProduct{ID: 42}).Update("stock", 1).Error)
+		o := newOrder("paid")
+		o.ID = 42
+		fixture.NoError(t, g.Model(o).Where("version = ?", 1).Update("status", "paid").Error) // an optimistic lock that fails
+		g.wantRows(t)
+		if len(o.Recorded()) != 1 {
+			t.Fatal("the recorder lost its event")
+		}
+		p := &gProduct{Name: "same", Stock: 1}
+		fixture.NoError(t, g.Create(p).Error)
+		fixture.NoError(t, g.Model(p).UpdateColumn("stock", 1).Error) // found, and the same as before
+		g.wantRows(t, "product.same.create", "product.same.update")
+	})
+}
+
+func TestGORMCaptureDelete(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		fixture.NoError(t, g.Create(&[]gProduct{{Name: "a"}, {Name: "b"}}).Error)
+		fixture.NoError(t, g.Delete(&gProduct{ID: 1, Name: "a"}).Error)            // soft
+		fixture.NoError(t, g.Unscoped().Delete(&gProduct{ID: 2, Name: "b"}).Error) // hard
+		o := newOrder("placed")
+		fixture.NoError(t, g.Create(o).Error)
+		o.Record(fixture.Happened{Name: "removed"})
+		fixture.NoError(t, g.Delete(o).Error)
+		g.wantRows(t, "product.a.create", "product.b.create", "product.a.delete", "product.b.delete", "placed", "removed")
+	})
+}
+
+func TestGORMCaptureStatementsWithoutKeyAreRefused(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		fixture.NoError(t, g.Create(&gProduct{Name: "p"}).Error)
+		for name, stmt := range map[string]func(tx *gorm.DB) *gorm.DB{
+			"update where":    func(tx *gorm.DB) *gorm.DB { return tx.Model(&gProduct{}).Where("name = ?", "p").Update("stock", 9) },
+			"delete where":    func(tx *gorm.DB) *gorm.DB { return tx.Where("name = ?", "p").Delete(&gProduct{}) },
+			"delete by id":    func(tx *gorm.DB) *gorm.DB { return tx.Delete(&gProduct{}, 1) },
+			"create from map": func(tx *gorm.DB) *gorm.DB { return tx.Model(&gProduct{}).Create(map[string]any{"name": "m"}) },
+		} {
+			if err := stmt(g.Session(&gorm.Session{})).Error; !errors.Is(err, gormoutbox.ErrNoAggregateID) {
+				t.Errorf("%s: %v, want ErrNoAggregateID", name, err)
+			}
+		}
+		var left []gProduct
+		fixture.NoError(t, g.Find(&left).Error)
+		if len(left) != 1 || left[0].Stock != 0 {
+			t.Fatalf("a refused statement left %+v", left)
+		}
+		g.wantRows(t, "product.p.create")
+	})
+}
+
+func TestGORMCaptureStatementsWithoutKeyAllowed(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		fixture.NoError(t, g.Create(&[]gProduct{{Name: "p"}, {Name: "q"}}).Error)
+		fixture.NoError(t, g.Model(&gProduct{}).Where("name = ?", "p").Update("stock", 9).Error)
+		fixture.NoError(t, g.Delete(&gProduct{}, 1).Error)
+		fixture.NoError(t, g.Model(&gProduct{}).Create(map[string]any{"name": "m"}).Error)
+		g.wantRows(t, "product.p.create", "product.q.create")
+		if g.db.Dialect == core.MySQL {
+			return // MariaDB has no UPDATE ... RETURNING
+		}
+		var changed []gProduct // the database can tell which rows it changed
+		fixture.NoError(t, g.Model(&changed).Clauses(clause.Returning{}).Where("name = ?", "q").Update("stock", 8).Error)
+		g.wantRows(t, "product.p.create", "product.q.create", "product.q.update")
+	}, func(o *gormOptions) { o.outbox.AllowKeyless = true })
+}
+
+func TestGORMCaptureRecordedWithoutKeyIsRefused(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.Create(&gOrder{Status: "new"}).Error)
+		o := newOrder("all.paid")
+		fixture.WantError(t, g.Model(o).Where("status = ?", "new").Update("status", "paid").Error, gormoutbox.ErrNoAggregateID)
+		if len(o.Recorded()) != 1 {
+			t.Fatal("the recorder lost its event")
+		}
+		named := &gOrder{}
+		named.Record(core.Event{Type: "all.paid", AggregateID: "all"})
+		fixture.NoError(t, g.Model(named).Where("status = ?", "new").Update("status", "paid").Error)
+		g.wantRows(t, "all.paid")
+	})
+}
+
+func TestGORMCaptureDryRun(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		o := newOrder("placed")
+		g.ToSQL(func(tx *gorm.DB) *gorm.DB { return tx.Create(o) })
+		fixture.NoError(t, g.Session(&gorm.Session{DryRun: true}).Create(&gProduct{Name: "p"}).Error)
+		g.wantRows(t)
+		if len(g.handOver(o)) != 1 {
+			t.Fatal("a dry run took the event")
+		}
+	})
+}
+
+// Without a transaction a statement that causes events is refused before it is executed.
+func TestGORMSkipDefaultTransaction(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		o := newOrder("placed")
+		fixture.WantError(t, g.Create(o).Error, gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, g.Create(&gProduct{Name: "p"}).Error, gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, g.Delete(&gProduct{ID: 1}).Error, gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, g.Model(&gProduct{ID: 1}).Update("stock", 1).Error, gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, gormoutbox.Publish(g.DB, fixture.Event("said")), gormoutbox.ErrNoTransaction)
+		g.wantCount(t, "g_orders", 0)
+		g.wantCount(t, "g_products", 0)
+		fixture.NoError(t, g.Create(&gOrder{Status: "silent"}).Error) // records nothing
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(o).Error }))
+		g.wantRows(t, "placed")
+	}, func(o *gormOptions) { o.gorm.SkipDefaultTransaction = true })
+}
+
+func TestGORMSkipDefaultTransactionOfSession(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		s := g.Session(&gorm.Session{SkipDefaultTransaction: true})
+		fixture.WantError(t, s.Create(newOrder("placed")).Error, gormoutbox.ErrNoTransaction)
+		g.wantCount(t, "g_orders", 0)
+		fixture.NoError(t, g.Create(newOrder("placed")).Error)
+		g.wantRows(t, "placed")
+	})
+}
+
+// A function that cannot say which events there are fails the statement.
+func TestGORMOnContextError(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		gormoutbox.OnContext(g.ob, func(ctx context.Context, op core.Op, p *gProduct) ([]core.Event, error) {
+			tx, err := gormoutbox.FromContext(ctx)
+			if err != nil {
+				return nil, err
+			}
+			var n int64 // sees what the transaction stored
+			if err := tx.Model(&gProduct{}).Count(&n).Error; err != nil {
+				return nil, err
+			}
+			if n > 1 {
+				return nil, fixture.ErrNoStock
+			}
+			return []core.Event{{Type: "first"}}, nil
+		})
+		fixture.NoError(t, g.Create(&gProduct{Name: "a"}).Error)
+		fixture.WantError(t, g.Create(&gProduct{Name: "b"}).Error, fixture.ErrNoStock)
+		g.wantRows(t, "first")
+		g.wantCount(t, "g_products", 1)
+	})
+}
+
+// An event that is refused undoes the row.
+func TestGORMInvalidEventFailsTheStatement(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		o := &gOrder{}
+		o.Record(42) // has no type
+		fixture.WantError(t, g.Create(o).Error, gormoutbox.ErrInvalidEvent)
+		if len(o.Recorded()) != 1 {
+			t.Fatal("the recorder lost its event")
+		}
+		g.wantCount(t, "g_orders", 0)
+		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error { return gormoutbox.Publish(tx, core.Event{}) }), gormoutbox.ErrInvalidEvent)
+	})
+}

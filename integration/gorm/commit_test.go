@@ -1,0 +1,360 @@
+package gorm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+func TestGORMImplicitTransaction(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Create(newOrder("placed")).Error)
+		g.wantRows(t, "placed")
+		g.wantHot(t, "placed")
+	})
+}
+
+func TestGORMTransaction(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			if err := tx.Create(newOrder("placed")).Error; err != nil {
+				return err
+			}
+			return publishAll(tx, "said")
+		}))
+		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error {
+			if err := tx.Create(newOrder("undone")).Error; err != nil {
+				return err
+			}
+			return errors.Join(publishAll(tx, "undone.too"), fixture.ErrNoStock)
+		}), fixture.ErrNoStock)
+		g.wantRows(t, "placed", "said")
+		g.wantHot(t, "placed", "said")
+		g.wantCount(t, "g_orders", 1)
+	})
+}
+
+func TestGORMBeginCommitRollback(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		tx := g.Begin()
+		fixture.NoError(t, tx.Create(newOrder("placed")).Error)
+		fixture.NoError(t, tx.Commit().Error)
+		fixture.WantError(t, gormoutbox.Publish(tx, fixture.Event("late")), gormoutbox.ErrNoTransaction)
+
+		tx = g.Begin()
+		fixture.NoError(t, tx.Create(newOrder("undone")).Error)
+		fixture.NoError(t, tx.Rollback().Error)
+		g.wantRows(t, "placed")
+		g.wantHot(t, "placed")
+	})
+}
+
+func TestGORMPanic(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		o := newOrder("placed")
+		func() {
+			defer func() {
+				if v := recover(); v != "boom" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			_ = g.Transaction(func(tx *gorm.DB) error {
+				fixture.NoError(t, tx.Create(o).Error)
+				panic("boom")
+			})
+		}()
+		g.wantRows(t)
+		g.wantHot(t)
+		if len(o.Recorded()) != 1 {
+			t.Fatalf("recorded %v after a rollback", o.Recorded())
+		}
+	})
+}
+
+func TestGORMContextEnds(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		o := newOrder("placed")
+		tx := g.WithContext(ctx).Begin()
+		fixture.NoError(t, tx.Create(o).Error)
+		cancel()
+		if err := tx.Commit().Error; err == nil {
+			t.Fatal("Commit after the end of the context returned nil")
+		}
+		g.wantRows(t)
+		g.wantHot(t)
+		fixture.Await(t, "the recorder to have its event again", func() bool { return len(g.handOver(o)) == 1 })
+	})
+}
+
+// handOver takes what a model's recorder offers to the next transaction, and gives it back.
+func (g *gormEnv) handOver(o *gOrder) []core.Event {
+	events, settle, _ := o.HandOver()
+	settle(core.RolledBack)
+	return events
+}
+
+func TestGORMNestedTransaction(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, tx.Create(newOrder("outer")).Error)
+			fixture.WantError(t, tx.Transaction(func(tx *gorm.DB) error {
+				fixture.NoError(t, tx.Create(newOrder("ghost")).Error)
+				fixture.NoError(t, publishAll(tx, "ghost.too"))
+				return fixture.ErrNoStock
+			}), fixture.ErrNoStock)
+			fixture.NoError(t, tx.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("inner")).Error }))
+			return nil
+		}))
+		g.wantRows(t, "outer", "inner")
+		g.wantHot(t, "outer", "inner")
+	})
+}
+
+func TestGORMSavePointAPI(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, tx.Create(newOrder("kept")).Error)
+			fixture.NoError(t, tx.SavePoint("sp").Error)
+			fixture.NoError(t, tx.Create(newOrder("ghost")).Error)
+			fixture.NoError(t, tx.RollbackTo("sp").Error)
+			return tx.Create(newOrder("after")).Error
+		}))
+		g.wantRows(t, "kept", "after")
+		g.wantHot(t, "kept", "after")
+	})
+}
+
+// With prepared statements, raw SQL passes the transaction by and is seen only in callbacks.
+func TestGORMRawSavepoints(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, publishAll(tx, "kept"))
+			fixture.NoError(t, tx.Exec("SAVEPOINT q").Error)
+			fixture.NoError(t, publishAll(tx, "ghost"))
+			fixture.NoError(t, tx.Exec("ROLLBACK TO SAVEPOINT q").Error)
+			fixture.NoError(t, publishAll(tx, "after"))
+			return tx.Exec("RELEASE SAVEPOINT q").Error
+		}))
+		g.wantRows(t, "kept", "after")
+		g.wantHot(t, "kept", "after")
+	})
+}
+
+func TestGORMPrepareStmtSessionInTransaction(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			tx = tx.Session(&gorm.Session{PrepareStmt: true})
+			fixture.NoError(t, tx.Create(newOrder("kept")).Error)
+			fixture.NoError(t, tx.Exec("SAVEPOINT q").Error)
+			fixture.NoError(t, tx.Create(newOrder("ghost")).Error)
+			return tx.Exec("ROLLBACK TO SAVEPOINT q").Error
+		}))
+		fixture.NoError(t, g.Session(&gorm.Session{PrepareStmt: true}).Create(newOrder("session")).Error)
+		g.wantRows(t, "kept", "session")
+		g.wantHot(t, "kept", "session")
+	})
+}
+
+// Statements prepared by hand could do anything: their events wait for the poller.
+func TestGORMStatementsPreparedByHand(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, publishAll(tx, "kept"))
+			byHand := func(query string) {
+				stmt, err := tx.Statement.ConnPool.PrepareContext(t.Context(), query)
+				fixture.NoError(t, err)
+				defer stmt.Close()
+				_, err = stmt.ExecContext(t.Context())
+				fixture.NoError(t, err)
+			}
+			byHand("SAVEPOINT q")
+			fixture.NoError(t, publishAll(tx, "ghost"))
+			byHand("ROLLBACK TO SAVEPOINT q")
+			return nil
+		}))
+		g.wantRows(t, "kept")
+		g.wantHot(t)
+	})
+}
+
+// So could what goes to GORM's own pool, which with a statement cache is prepared too, and not through its callbacks.
+func TestGORMStatementsOnThePoolByHand(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, publishAll(tx, "kept"))
+			_, err := tx.Statement.ConnPool.ExecContext(t.Context(), "SAVEPOINT q")
+			fixture.NoError(t, err)
+			fixture.NoError(t, publishAll(tx, "ghost"))
+			_, err = tx.Statement.ConnPool.ExecContext(t.Context(), "ROLLBACK TO SAVEPOINT q")
+			return err
+		}))
+		g.wantRows(t, "kept")
+		if g.PrepareStmt {
+			g.wantHot(t)
+		} else {
+			g.wantHot(t, "kept")
+		}
+	})
+}
+
+func TestGORMIgnoredDuplicateKey(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Create(&gCoupon{Code: "X"}).Error)
+		err := g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, tx.Create(newOrder("placed")).Error)
+			if err := tx.Create(&gCoupon{Code: "X"}).Error; err == nil {
+				t.Error("a duplicate was accepted")
+			}
+			return nil
+		})
+		if g.db.Dialect == core.Postgres { // the transaction is aborted, and COMMIT says so
+			if err == nil {
+				t.Fatal("COMMIT of an aborted transaction returned nil")
+			}
+			g.wantRows(t)
+			g.wantHot(t)
+			return
+		}
+		fixture.NoError(t, err)
+		g.wantRows(t, "placed")
+		g.wantHot(t, "placed")
+	})
+}
+
+// A refused statement in a nested transaction is undone with it. The rest keeps its fast path.
+func TestGORMRefusedStatementInNestedTransaction(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Create(&gCoupon{Code: "X"}).Error)
+		o := newOrder("placed")
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, tx.Create(o).Error)
+			_ = tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&gCoupon{Code: "X"}).Error })
+			return publishAll(tx, "said")
+		}))
+		g.wantRows(t, "placed", "said")
+		g.wantHot(t, "placed", "said")
+		if n := len(o.Recorded()); n != 0 {
+			t.Fatalf("%d events still recorded after a commit", n)
+		}
+	})
+}
+
+// InnoDB rolls the whole transaction of a deadlock victim back, and COMMIT says nil.
+func TestGORMDeadlockVictimIgnored(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		if g.db.Dialect == core.SQLite {
+			t.Log("one writer: no deadlocks")
+			return
+		}
+		g.run(t)
+		fixture.NoError(t, g.Create([]*gCoupon{{Code: "A"}, {Code: "B"}}).Error)
+		victim, other := g.Begin(), g.Begin()
+		defer victim.Rollback()
+		defer other.Rollback()
+		if g.db.Dialect == core.Postgres {
+			fixture.NoError(t, victim.Exec("SET LOCAL deadlock_timeout = '10ms'").Error)
+			fixture.NoError(t, other.Exec("SET LOCAL deadlock_timeout = '10min'").Error)
+		}
+		touch := func(tx *gorm.DB, code string) error {
+			return tx.Model(&gCoupon{Code: code}).Update("percent", gorm.Expr("percent + 1")).Error
+		}
+		o := newOrder("ghost")
+		fixture.NoError(t, victim.Create(o).Error)
+		fixture.NoError(t, touch(victim, "A"))
+		for i := range 100 { // the lighter transaction is the victim on InnoDB
+			fixture.NoError(t, other.Create(&gCoupon{Code: fmt.Sprint("heavy", i)}).Error)
+		}
+		fixture.NoError(t, touch(other, "B"))
+		done := make(chan error, 1)
+		go func() { done <- touch(victim, "B") }()
+		fixture.NoError(t, touch(other, "A"))
+		if err := <-done; err == nil {
+			t.Fatal("no deadlock")
+		}
+		victim.Error = nil // the application ignores it
+		if g.db.Dialect == core.MySQL {
+			fixture.WantError(t, gormoutbox.Publish(victim, fixture.Event("ghost.after")), gormoutbox.ErrTxAborted)
+		}
+		t.Logf("Commit of the victim: %v", victim.Commit().Error)
+		fixture.NoError(t, other.Commit().Error)
+		g.wantRows(t)
+		g.wantHot(t)
+		if len(o.Recorded()) != 1 {
+			t.Fatal("the recorder lost the event of the victim")
+		}
+	})
+}
+
+func TestGORMConnectionLostAtCommit(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		id, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d)"
+		switch g.db.Dialect {
+		case core.MySQL:
+			id, kill = "SELECT CONNECTION_ID()", "KILL %d"
+		case core.SQLite:
+			t.Log("no connection to lose")
+			return
+		}
+		g.run(t)
+		tx := g.Begin()
+		fixture.NoError(t, tx.Create(newOrder("lost")).Error)
+		var n int64
+		fixture.NoError(t, tx.Raw(id).Scan(&n).Error)
+		fixture.MustExec(t, g.plain, fmt.Sprintf(kill, n))
+		fixture.WantError(t, tx.Commit().Error, gormoutbox.ErrCommitUnknown)
+		g.wantRows(t)
+		g.wantHot(t)
+	})
+}
+
+// A pool opened with the connector tracks below GORM; the plugin leaves it to that.
+func TestGORMOnConnectorPool(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		fixture.NoError(t, g.Create(newOrder("implicit")).Error)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, publishAll(tx, "kept"))
+			fixture.NoError(t, tx.Exec("SAVEPOINT q").Error)
+			fixture.NoError(t, publishAll(tx, "ghost"))
+			fixture.NoError(t, tx.Exec("ROLLBACK TO SAVEPOINT q").Error)
+			return publishAll(tx, "after")
+		}))
+		fixture.NoError(t, g.Connection(func(db *gorm.DB) error { // begins on a raw *sql.Conn
+			return db.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "conn") })
+		}))
+		pool, err := g.DB.DB()
+		fixture.NoError(t, err)
+		foreign, err := pool.BeginTx(t.Context(), nil)
+		fixture.NoError(t, err)
+		session := g.Session(&gorm.Session{NewDB: true, Context: t.Context()})
+		session.Statement.ConnPool = foreign
+		fixture.NoError(t, session.Create(newOrder("foreign")).Error)
+		fixture.NoError(t, foreign.Commit())
+		g.wantRows(t, "implicit", "kept", "after", "conn", "foreign")
+		g.wantHot(t, "implicit", "kept", "after", "conn", "foreign")
+		if g.untracked != 0 {
+			t.Errorf("%d untracked rows", g.untracked)
+		}
+	}, func(o *gormOptions) { o.connector = true })
+}

@@ -1,0 +1,26 @@
+package gorm_test
+
+import (
+	"testing"
+
+	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// A text has ended the transaction: a statement that causes events is refused before it is stored by itself.
+func TestGORMStatementsAfterTheEndOfTheirTransaction(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		err := g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, tx.Exec("ROLLBACK").Error)
+			err := tx.Create(&gProduct{Name: "alone"}).Error
+			fixture.WantError(t, err, gormoutbox.ErrTxAborted)
+			return err
+		})
+		fixture.WantError(t, err, gormoutbox.ErrTxAborted)
+		fixture.SameSet(t, "products", g.names(t), nil)
+		g.wantRows(t)
+	})
+}

@@ -1,0 +1,136 @@
+package gorm_test
+
+import (
+	"errors"
+	"testing"
+
+	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// A transaction that is run again with the same object loses nothing and doubles nothing.
+func TestGORMRecorderRetriedClosure(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		o := newOrder("placed")
+		id := o.Recorded()[0].ID
+		tries := 0
+		try := func() error {
+			return g.Transaction(func(tx *gorm.DB) error {
+				tries++
+				o.ID = 0
+				if err := tx.Create(o).Error; err != nil {
+					return err
+				}
+				if tries < 3 {
+					return fixture.ErrNoStock
+				}
+				return nil
+			})
+		}
+		for errors.Is(try(), fixture.ErrNoStock) {
+			if len(o.Recorded()) != 1 {
+				t.Fatal("the event is gone after a rollback")
+			}
+		}
+		g.wantRows(t, "placed")
+		g.wantHot(t, "placed")
+		if len(o.Recorded()) != 0 {
+			t.Fatal("the event is still recorded after the commit")
+		}
+		fixture.SameSet(t, "event ids", g.column(t, "event_id"), []string{id})
+	})
+}
+
+func TestGORMRecorderSavedTwice(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		o := newOrder("placed")
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.NoError(t, tx.Create(o).Error)
+			o.Status = "paid"
+			fixture.NoError(t, tx.Save(o).Error)
+			if len(o.Recorded()) != 1 {
+				t.Error("cleared before the commit")
+			}
+			o.Record(fixture.Happened{Name: "paid"})
+			o.Status = "paid twice"
+			return tx.Save(o).Error
+		}))
+		g.wantRows(t, "placed", "paid")
+		o.Status = "shipped"
+		fixture.NoError(t, g.Save(o).Error)
+		g.wantRows(t, "placed", "paid")
+	})
+}
+
+// What a savepoint undid is there again for the next try in the same transaction.
+func TestGORMRecorderSavepoint(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		g.run(t)
+		o := newOrder("placed")
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.WantError(t, tx.Transaction(func(tx *gorm.DB) error {
+				fixture.NoError(t, tx.Create(o).Error)
+				return fixture.ErrNoStock
+			}), fixture.ErrNoStock)
+			o.ID = 0
+			return tx.Create(o).Error
+		}))
+		g.wantRows(t, "placed")
+		g.wantHot(t, "placed")
+		if len(o.Recorded()) != 0 {
+			t.Fatal("the event is still recorded after the commit")
+		}
+	})
+}
+
+// In an untracked transaction the event counts as handed over when it is written.
+func TestGORMRecorderUntracked(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		o := newOrder("placed")
+		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
+			return db.Transaction(func(tx *gorm.DB) error {
+				fixture.NoError(t, tx.Create(o).Error)
+				if len(o.Recorded()) != 0 {
+					t.Error("still recorded")
+				}
+				o.Status = "paid"
+				return tx.Save(o).Error
+			})
+		}))
+		g.wantRows(t, "placed")
+		if g.untracked != 1 {
+			t.Errorf("%d untracked rows", g.untracked)
+		}
+	})
+}
+
+// Hooks of the model may record too.
+func TestGORMRecorderInHooks(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.AutoMigrate(&gHooked{}))
+		fixture.NoError(t, g.Create(&gHooked{}).Error)
+		g.wantRows(t, "before", "after", "said.in.hook")
+		fixture.WantError(t, g.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(&gHooked{}).Error, gormoutbox.ErrNoTransaction)
+		g.wantCount(t, "g_hooked", 1)
+	})
+}
+
+type gHooked struct {
+	ID                  int64
+	gormoutbox.Recorder `gorm:"-"`
+}
+
+func (gHooked) TableName() string { return "g_hooked" }
+
+func (h *gHooked) BeforeCreate(*gorm.DB) error {
+	h.Record(fixture.Happened{Name: "before"})
+	return nil
+}
+
+func (h *gHooked) AfterCreate(tx *gorm.DB) error {
+	h.Record(fixture.Happened{Name: "after"})
+	return gormoutbox.Publish(tx, fixture.Event("said.in.hook"))
+}

@@ -1,0 +1,158 @@
+package gorm_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+func wantJSON(t *testing.T, text, field string, want any) {
+	t.Helper()
+	var got map[string]any
+	fixture.NoError(t, json.Unmarshal([]byte(text), &got))
+	if got[field] != want {
+		t.Fatalf("%s is %v in %s, want %v", field, got[field], text, want)
+	}
+}
+
+func resolveProducts(g *gormEnv) {
+	gormoutbox.On(g.ob, func(op core.Op, p *gProduct) []core.Event {
+		return []core.Event{{Type: fmt.Sprintf("%s.%d.%s", p.Name, p.Stock, op), Data: p}}
+	}, gormoutbox.ResolveRows())
+}
+
+// Statements that do not say what they change: the function sees the rows themselves.
+func TestGORMResolveRows(t *testing.T) {
+	for name, tc := range map[string]struct {
+		run  func(tx *gorm.DB) error
+		want []string
+		ids  []string
+	}{
+		"delete by id": {func(tx *gorm.DB) error {
+			return tx.Delete(&gProduct{}, 2).Error
+		}, []string{"b.1.delete"}, []string{"2"}},
+		"delete by ids": {func(tx *gorm.DB) error {
+			return tx.Unscoped().Delete(&gProduct{}, []int{1, 3}).Error
+		}, []string{"a.1.delete", "c.1.delete"}, []string{"1", "3"}},
+		"delete where": {func(tx *gorm.DB) error {
+			return tx.Where("name > ?", "a").Delete(&gProduct{}).Error
+		}, []string{"b.1.delete", "c.1.delete"}, []string{"2", "3"}},
+		"update where": {func(tx *gorm.DB) error {
+			return tx.Model(&gProduct{}).Where("name = ?", "c").Update("stock", 5).Error
+		}, []string{"c.5.update"}, []string{"3"}},
+		"update where or": {func(tx *gorm.DB) error {
+			return tx.Model(&gProduct{}).Where("name = ?", "a").Or("name = ?", "c").Update("stock", 5).Error
+		}, []string{"a.5.update", "c.5.update"}, []string{"1", "3"}},
+		"update of what no longer matches": {func(tx *gorm.DB) error {
+			return tx.Model(&gProduct{}).Where("stock = 1 AND name <> 'b'").Update("stock", 2).Error
+		}, []string{"a.2.update", "c.2.update"}, []string{"1", "3"}},
+		"expression": {func(tx *gorm.DB) error {
+			return tx.Model(&gProduct{ID: 2}).Update("stock", gorm.Expr("stock + 10")).Error
+		}, []string{"b.11.update"}, []string{"2"}},
+		"slice with a condition": {func(tx *gorm.DB) error {
+			return tx.Model(&[]gProduct{{ID: 1}, {ID: 2}, {ID: 3}}).Where("name <> 'b'").Update("stock", 4).Error
+		}, []string{"a.4.update", "c.4.update"}, []string{"1", "3"}},
+		"slice with rows that stay the same": {func(tx *gorm.DB) error {
+			return tx.Model(&[]gProduct{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}}).Update("stock", 1).Error
+		}, []string{"a.1.update", "b.1.update"}, []string{"1", "2"}},
+		"all rows": {func(tx *gorm.DB) error {
+			return tx.Session(&gorm.Session{AllowGlobalUpdate: true}).Model(&gProduct{}).Update("stock", 0).Error
+		}, []string{"a.0.update", "b.0.update", "c.0.update"}, []string{"1", "2", "3"}},
+		"none": {func(tx *gorm.DB) error { return tx.Delete(&gProduct{}, 77).Error }, nil, nil},
+		"generics: update": {func(tx *gorm.DB) error {
+			_, err := gorm.G[gProduct](tx).Where("name = ?", "b").Update(tx.Statement.Context, "stock", 6)
+			return err
+		}, []string{"b.6.update"}, []string{"2"}},
+		"generics: updates": {func(tx *gorm.DB) error {
+			_, err := gorm.G[gProduct](tx).Where("name = ?", "b").Updates(tx.Statement.Context, gProduct{Stock: 7})
+			return err
+		}, []string{"b.7.update"}, []string{"2"}},
+		"generics: set": {func(tx *gorm.DB) error {
+			_, err := gorm.G[gProduct](tx).Where("name = ?", "b").Set(clause.Assignment{Column: clause.Column{Name: "stock"}, Value: gorm.Expr("stock * 8")}).Update(tx.Statement.Context)
+			return err
+		}, []string{"b.8.update"}, []string{"2"}},
+		"generics: delete": {func(tx *gorm.DB) error {
+			_, err := gorm.G[gProduct](tx).Where("name = ?", "b").Delete(tx.Statement.Context)
+			return err
+		}, []string{"b.1.delete"}, []string{"2"}},
+		"by its key, as ever": {func(tx *gorm.DB) error {
+			return tx.Model(&gProduct{ID: 1, Name: "in memory"}).Update("stock", 3).Error
+		}, []string{"in memory.3.update"}, []string{"1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGORM(t, func(t *testing.T, g *gormEnv) {
+				products(t, g, "a", "b", "c")
+				resolveProducts(g)
+				fixture.NoError(t, tc.run(g.Session(&gorm.Session{})))
+				g.wantRows(t, tc.want...)
+				fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), tc.ids)
+			})
+		})
+	}
+}
+
+func TestGORMResolveRowsIsBounded(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		products(t, g, "a", "b", "c")
+		resolveProducts(g)
+		fixture.WantError(t, g.Model(&gProduct{}).Where("stock = 1").Update("stock", 9).Error, gormoutbox.ErrTooManyRows)
+		fixture.WantError(t, g.Unscoped().Where("stock = 1").Delete(&gProduct{}).Error, gormoutbox.ErrTooManyRows)
+		g.wantCount(t, "g_products", 3)
+		fixture.NoError(t, g.Model(&gProduct{}).Where("name < 'c'").Update("stock", 9).Error)
+		g.wantRows(t, "a.9.update", "b.9.update")
+		fixture.WantError(t, g.Model(&gProduct{}).Update("stock", 9).Error, gorm.ErrMissingWhereClause)
+		fixture.WantError(t, g.Model(&gProduct{}).Create(map[string]any{"name": "m"}).Error, gormoutbox.ErrNoAggregateID)
+	}, func(o *gormOptions) { o.outbox.MaxResolvedRows = 2 })
+}
+
+// A row that begins to match between the reading and the statement is not changed in silence.
+func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		if g.db.Dialect != core.Postgres {
+			t.Log("nobody can insert a matching row meanwhile")
+			return
+		}
+		products(t, g, "a")
+		resolveProducts(g)
+		fixture.NoError(t, g.Callback().Update().After("outbox:prepare").Before("gorm:update").Register("test:between", func(*gorm.DB) {
+			_, err := g.plain.ExecContext(t.Context(), "INSERT INTO g_products (name, stock) VALUES ('late', 1)")
+			fixture.NoError(t, err)
+		}))
+		fixture.NoError(t, g.Model(&gProduct{}).Where("name = ?", "x").Or("stock = ?", 1).Update("stock", 2).Error)
+		g.wantRows(t, "a.2.update")
+		var late gProduct
+		fixture.NoError(t, g.First(&late, "name = 'late'").Error)
+		if late.Stock != 1 {
+			t.Fatal("a row was changed that no event tells of")
+		}
+	})
+}
+
+// Recorded events of a slice are published for the rows that were changed, and stay recorded on the others.
+func TestGORMResolveRowsAndRecorders(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		all := []*gOrder{{Status: "new"}, {Status: "paid"}}
+		fixture.NoError(t, g.Create(&all).Error)
+		gormoutbox.On(g.ob, func(core.Op, *gOrder) []core.Event { return nil }, gormoutbox.ResolveRows())
+		for _, o := range all {
+			o.Record(fixture.Happened{Name: o.Status + ".shipped"})
+		}
+		fixture.NoError(t, g.Model(&all).Where("status = ?", "paid").Update("version", 2).Error)
+		g.wantRows(t, "paid.shipped")
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"2"})
+		if len(all[0].Recorded()) != 1 || len(all[1].Recorded()) != 0 {
+			t.Fatalf("%d and %d events are left, want 1 and 0", len(all[0].Recorded()), len(all[1].Recorded()))
+		}
+		change := newOrder("named")
+		fixture.NoError(t, g.Model(&gOrder{}).Where("id = ?", 1).Updates(change).Error)
+		g.wantRows(t, "paid.shipped", "named")
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1", "2"})
+	})
+}

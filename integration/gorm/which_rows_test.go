@@ -1,0 +1,398 @@
+package gorm_test
+
+import (
+	"fmt"
+	"testing"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// products stores products with these names, without events, and returns them.
+func products(t *testing.T, g *gormEnv, names ...string) []gProduct {
+	t.Helper()
+	all := make([]gProduct, len(names))
+	for i, n := range names {
+		if err := g.plain.PingContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all[i] = gProduct{ID: int64(i + 1), Name: n, Stock: 1}
+		if _, err := g.plain.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO g_products (name, stock) VALUES ('%s', 1)", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func (g *gormEnv) names(t *testing.T) (names []string) {
+	t.Helper()
+	fixture.NoError(t, g.Unscoped().Model(&gProduct{}).Order("id").Pluck("name", &names).Error)
+	return names
+}
+
+// Two of three elements are new, and the database does not say which: the third got the key of the second, and the second is none's.
+func TestGORMBatchDoNothingWithGeneratedKeys(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX one_name ON g_products (name)").Error)
+		products(t, g, "x1")
+		mapProducts(g)
+		batch := []gProduct{{Name: "x0"}, {Name: "x1"}, {Name: "x2"}}
+		fixture.WantError(t, g.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error, gormoutbox.ErrNoAggregateID)
+		g.wantRows(t)
+		fixture.SameSet(t, "products", g.names(t), []string{"x1"})
+		if g.db.Dialect == core.MySQL {
+			return
+		}
+		batch = []gProduct{{Name: "x0"}, {Name: "x1"}, {Name: "x2"}}
+		fixture.NoError(t, g.Clauses(clause.OnConflict{DoNothing: true}, clause.Returning{}).Create(&batch).Error)
+		g.wantRows(t, "product.x0.upsert", "product.x2.upsert")
+		for _, p := range batch {
+			g.wantPayload(t, p)
+		}
+	})
+}
+
+// wantPayload requires that an event of a product tells what is in the table.
+func (g *gormEnv) wantPayload(t *testing.T, want gProduct) {
+	t.Helper()
+	var n int
+	var stored gProduct
+	fixture.NoError(t, g.Unscoped().First(&stored, want.ID).Error)
+	if stored.Name != want.Name {
+		t.Fatalf("product %d is %q, want %q", want.ID, stored.Name, want.Name)
+	}
+	err := g.plain.QueryRowContext(t.Context(), fmt.Sprintf("SELECT COUNT(*) FROM outbox_event WHERE aggregate_id = '%d' AND event_type LIKE 'product.%s.%%'", want.ID, want.Name)).Scan(&n)
+	fixture.NoError(t, err)
+	if n != 1 {
+		t.Fatalf("%d events say that product %d is %q, want 1", n, want.ID, want.Name)
+	}
+}
+
+// Recorded events are refused too, and stay recorded.
+func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		batch := []*gOrder{newOrder("a"), newOrder("b")}
+		err := g.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error
+		if g.db.Dialect == core.MySQL { // with no other unique key, a generated key is a new row
+			fixture.NoError(t, err)
+			g.wantRows(t, "a", "b")
+			return
+		}
+		fixture.WantError(t, err, gormoutbox.ErrNoAggregateID)
+		g.wantCount(t, "g_orders", 0)
+		if len(batch[0].Recorded()) != 1 {
+			t.Fatal("the event is gone")
+		}
+		g.wantRows(t)
+	})
+}
+
+// With keys of the program's own the database counts what it inserted.
+func TestGORMBatchDoNothingWithOwnKeys(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		coupons := func(codes ...string) (all []*gCoupon) {
+			for _, code := range codes {
+				c := &gCoupon{Code: code}
+				c.Record(fixture.Happened{Name: code})
+				all = append(all, c)
+			}
+			return all
+		}
+		create := func(c []*gCoupon) error {
+			return g.Clauses(clause.OnConflict{DoNothing: true}).Create(&c).Error
+		}
+		if g.db.Dialect == core.MySQL {
+			fixture.WantError(t, create(coupons("A", "B")), gormoutbox.ErrNoAggregateID)
+			g.wantCount(t, "g_coupons", 0)
+			return
+		}
+		fixture.NoError(t, create(coupons("A", "B")))
+		g.wantRows(t, "A", "B")
+		fixture.WantError(t, create(coupons("B", "C")), gormoutbox.ErrNoAggregateID)
+		g.wantCount(t, "g_coupons", 2)
+		fixture.NoError(t, create(coupons("A", "B"))) // none is new
+		g.wantRows(t, "A", "B")
+	})
+}
+
+// The row that an upsert changes can be another than the one with the element's key.
+func TestGORMUpsertOnAnotherColumn(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX one_percent ON g_coupons (percent)").Error)
+		fixture.NoError(t, g.Create(&gCoupon{Code: "OLD", Percent: 5}).Error)
+		c := &gCoupon{Code: "NEW", Percent: 5}
+		c.Record(fixture.Happened{Name: "kept"})
+		fixture.NoError(t, g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "percent"}}, DoUpdates: clause.AssignmentColumns([]string{"percent"})}).Create(c).Error)
+		g.wantRows(t, "kept")
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"OLD"})
+	})
+}
+
+func TestGORMUpsertOfBatch(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		all := products(t, g, "a", "b")
+		mapProducts(g)
+		all[1].Stock = 7
+		all = append(all, gProduct{Name: "c"})
+		fixture.NoError(t, g.Save(&all).Error)
+		g.wantRows(t, "product.a.upsert", "product.b.upsert", "product.c.upsert")
+		for _, p := range all {
+			g.wantPayload(t, p)
+		}
+	})
+}
+
+// A slice and a further condition: two of three are changed.
+func TestGORMSliceWithFurtherConditions(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		all := products(t, g, "a", "b", "c")
+		mapProducts(g)
+		fixture.WantError(t, g.Model(&all).Where("name <> ?", "b").Update("stock", 9).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Where("name <> ?", "b").Delete(&all).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Unscoped().Where("name <> ?", "b").Delete(&all).Error, gormoutbox.ErrNoAggregateID)
+		g.wantRows(t)
+		var untouched int64
+		fixture.NoError(t, g.Model(&gProduct{}).Where("stock = 1").Count(&untouched).Error)
+		if untouched != 3 {
+			t.Fatalf("%d products are as they were, want 3", untouched)
+		}
+		if g.db.Dialect == core.MySQL {
+			return // MariaDB has no UPDATE ... RETURNING
+		}
+		fixture.NoError(t, g.Model(&all).Clauses(clause.Returning{}).Where("name <> ?", "b").Update("stock", 9).Error)
+		g.wantRows(t, "product.a.update", "product.c.update")
+	})
+}
+
+func TestGORMSliceWithFurtherConditionsAndRecorders(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		all := []*gOrder{{Status: "new"}, {Status: "paid"}}
+		fixture.NoError(t, g.Create(&all).Error)
+		for _, o := range all {
+			o.Record(fixture.Happened{Name: "shipped"})
+		}
+		fixture.WantError(t, g.Model(&all).Where("status = ?", "paid").Update("status", "shipped").Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Where("status = ?", "paid").Delete(&all).Error, gormoutbox.ErrNoAggregateID)
+		g.wantCount(t, "g_orders", 2)
+		fixture.NoError(t, g.Model(&all).Update("status", "shipped").Error)
+		g.wantRows(t, "shipped", "shipped")
+	})
+}
+
+// A row of a slice is not there any more: the count tells, and the transaction must not commit.
+func TestGORMSliceWithAMissingRow(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		all := products(t, g, "a", "b")
+		all = append(all, gProduct{ID: 99, Name: "gone"})
+		mapProducts(g)
+		fixture.WantError(t, g.Model(&all).Update("stock", 9).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Unscoped().Delete(&all).Error, gormoutbox.ErrNoAggregateID)
+		g.wantCount(t, "g_products", 2)
+		g.wantRows(t)
+	})
+}
+
+// OR takes the key out of the conditions.
+func TestGORMOrAmongConditions(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		all := products(t, g, "a", "b")
+		mapProducts(g)
+		fixture.WantError(t, g.Model(&all[0]).Where("name = ?", "x").Or("name = ?", "b").Update("stock", 9).Error, gormoutbox.ErrNoAggregateID)
+		g.wantRows(t)
+	})
+}
+
+// GORM leaves a zero out of the key's conditions in an update.
+func TestGORMUpdateWithPartOfAKey(t *testing.T) {
+	type part struct {
+		Shop string `gorm:"primaryKey;size:64"`
+		No   int    `gorm:"primaryKey;autoIncrement:false"`
+		N    int
+	}
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.AutoMigrate(&part{}))
+		fixture.NoError(t, g.Create(&[]part{{Shop: "paris"}, {Shop: "paris", No: 3}}).Error)
+		gormoutbox.On(g.ob, func(core.Op, *part) []core.Event { return []core.Event{fixture.Event("changed")} })
+		fixture.WantError(t, g.Model(&part{Shop: "paris"}).Update("n", 1).Error, gormoutbox.ErrNoAggregateID)
+		fixture.NoError(t, g.Model(&part{Shop: "paris", No: 3}).Update("n", 1).Error)
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"paris,3"})
+	})
+}
+
+// MariaDB and MySQL do not count a row that had these values. The update of one model by its key counts all the same.
+func TestGORMUnchangedRow(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		mapProducts(g)
+		p := &products(t, g, "p")[0]
+		fixture.NoError(t, g.Save(p).Error)
+		fixture.NoError(t, g.Model(p).Update("stock", p.Stock).Error)
+		g.wantRows(t, "product.p.update", "product.p.update")
+
+		o := &gOrder{Status: "paid"}
+		fixture.NoError(t, g.Create(o).Error)
+		o.Record(fixture.Happened{Name: "paid.again"})
+		res := g.Model(o).Update("status", "paid")
+		fixture.NoError(t, res.Error)
+		if res.RowsAffected != 1 || len(o.Recorded()) != 0 {
+			t.Fatalf("%d rows affected, %d events left", res.RowsAffected, len(o.Recorded()))
+		}
+		o.Record(fixture.Happened{Name: "saved.again"})
+		fixture.NoError(t, g.Save(o).Error)
+		g.wantRows(t, "product.p.update", "product.p.update", "paid.again", "saved.again")
+		gone := &gOrder{ID: 99}
+		gone.Record(fixture.Happened{Name: "never"})
+		fixture.NoError(t, g.Model(gone).Update("status", "paid").Error)
+		if len(gone.Recorded()) != 1 {
+			t.Fatal("an event of a row that is not there is gone")
+		}
+	})
+}
+
+// What the database computes is not in the model.
+func TestGORMExpressions(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		p := &products(t, g, "p")[0]
+		mapProducts(g)
+		plus := gorm.Expr("stock + ?", 1)
+		fixture.WantError(t, g.Model(p).Update("stock", plus).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(p).UpdateColumns(map[string]any{"Stock": plus}).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(*p).Update("stock", 5).Error, gormoutbox.ErrNoAggregateID) // the value cannot be changed
+		fixture.WantError(t, g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.Assignments(map[string]any{"stock": gorm.Expr("g_products.stock + 1")})}).
+			Create(&gProduct{ID: p.ID, Name: "p"}).Error, gormoutbox.ErrNoAggregateID)
+		g.wantRows(t)
+		o := newOrder("counted")
+		fixture.NoError(t, g.Create(o).Error)
+		o.Record(fixture.Happened{Name: "recorded"}) // what is recorded has a payload of its own
+		fixture.NoError(t, g.Model(o).Update("version", gorm.Expr("version + 1")).Error)
+		g.wantRows(t, "counted", "recorded")
+		if g.db.Dialect == core.MySQL {
+			return
+		}
+		fixture.NoError(t, g.Model(p).Clauses(clause.Returning{Columns: []clause.Column{{Name: "stock"}}}).Update("stock", plus).Error)
+		g.wantRows(t, "counted", "recorded", "product.p.update")
+		g.wantStock(t, "product.p.update", 2)
+	})
+}
+
+// wantStock compares the payload of the only event of a type with the row.
+func (g *gormEnv) wantStock(t *testing.T, typ string, want int) {
+	t.Helper()
+	var payload string
+	fixture.NoError(t, g.plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = '"+typ+"'").Scan(&payload))
+	wantJSON(t, payload, "Stock", float64(want))
+}
+
+// RETURNING * puts other models into a slice: events recorded on those before must not get lost.
+func TestGORMReturningIntoSlice(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		values := make([]gOrder, 2)
+		values[0].Record(fixture.Happened{Name: "a"})
+		values[1].Record(fixture.Happened{Name: "b"})
+		fixture.NoError(t, g.Clauses(clause.Returning{}).Create(&values).Error)
+		pointers := []*gOrder{newOrder("c"), newOrder("d")}
+		fixture.NoError(t, g.Clauses(clause.Returning{}).Create(&pointers).Error)
+		g.wantRows(t, "a", "b", "c", "d")
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1", "2", "3", "4"})
+		if n := len(values[0].Recorded()) + len(pointers[1].Recorded()); n != 0 {
+			t.Fatalf("%d events are left after the commit", n)
+		}
+		pointers[0].Record(fixture.Happened{Name: "e"})
+		if g.db.Dialect != core.MySQL { // MariaDB has no UPDATE ... RETURNING
+			fixture.WantError(t, g.Model(&pointers).Clauses(clause.Returning{}).Update("status", "x").Error, gormoutbox.ErrNoAggregateID)
+		}
+	})
+}
+
+// The rows of a slice come back in any order.
+func TestGORMReturningPartsIntoSlice(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		if g.db.Dialect == core.MySQL {
+			t.Log("MariaDB has no UPDATE ... RETURNING")
+			return
+		}
+		all := products(t, g, "a", "b")
+		mapProducts(g)
+		fixture.WantError(t, g.Model(&all).Clauses(clause.Returning{Columns: []clause.Column{{Name: "stock"}}}).Update("stock", 3).Error, gormoutbox.ErrNoAggregateID)
+		one := &gProduct{} // RETURNING is read for the first row only
+		fixture.WantError(t, g.Model(one).Clauses(clause.Returning{}).Where("stock = 1").Update("stock", 3).Error, gormoutbox.ErrNoAggregateID)
+		g.wantRows(t)
+	})
+}
+
+// A condition of several lines is one condition: GORM's own text would change rows of other keys, and report the model's.
+func TestGORMConditionOfSeveralLines(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		all := products(t, g, "a", "b", "c")
+		fixture.NoError(t, g.Exec("UPDATE g_products SET stock = 90 WHERE id = 3").Error)
+		mapProducts(g)
+		names := 0
+		for _, condition := range []string{"stock = 90\nOR\nstock = 1", "stock = 90\tor stock = 1 -- either", "stock = 90 OR\nstock = 1"} {
+			for _, model := range []any{&gProduct{ID: 1}, &all[0]} {
+				names++ // MariaDB counts rows that had other values
+				tx := g.Model(model).Where(condition).Update("name", fmt.Sprint("changed", names))
+				fixture.NoError(t, tx.Error)
+				if tx.RowsAffected != 1 {
+					t.Errorf("%q changed %d rows, want 1", condition, tx.RowsAffected)
+				}
+			}
+		}
+		fixture.NoError(t, g.Unscoped().Where("stock = 90\nOR stock = 1").Delete(&all[1]).Error)
+		fixture.SameSet(t, "products", g.names(t), []string{"changed6", "c"})
+		var others int64
+		fixture.NoError(t, g.Table("outbox_event").Where("aggregate_id = '3'").Count(&others).Error)
+		if others != 0 {
+			t.Errorf("%d events of a row that nobody changed", others)
+		}
+	})
+}
+
+// The same row twice in a slice is one row, and one event of the function.
+func TestGORMSliceWithTheSameRowTwice(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		products(t, g, "a")
+		mapProducts(g)
+		twice := []*gProduct{{ID: 1}, {ID: 1}}
+		fixture.NoError(t, g.Model(&twice).Update("name", "b").Error)
+		g.wantRows(t, "product.b.update")
+	})
+}
+
+// An upsert that sets some columns shows the function the row as it is, with those that it left alone.
+func TestGORMUpsertOfSomeColumns(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		products(t, g, "a")
+		var seen []gProduct
+		gormoutbox.On(g.ob, func(_ gormoutbox.Op, p *gProduct) []gormoutbox.Event {
+			seen = append(seen, gProduct{ID: p.ID, Name: p.Name, Stock: p.Stock})
+			return []gormoutbox.Event{{Type: "product", Data: p}}
+		})
+		for _, set := range []clause.Set{clause.AssignmentColumns([]string{"name"}), clause.Assignments(map[string]any{"name": "b"})} {
+			p := gProduct{ID: 1, Name: "b", Stock: 777}
+			err := g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoUpdates: set}).Create(&p).Error
+			fixture.NoError(t, err)
+		}
+		if len(seen) != 2 || seen[0].Stock != 1 || seen[1].Stock != 1 || seen[1].Name != "b" {
+			t.Errorf("the function saw %+v, want the stock of the row, 1", seen)
+		}
+	})
+}
+
+// Updates of a model stores what is not zero. With ResolveRows the function sees the row as it was stored.
+func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		products(t, g, "a")
+		var seen []int64
+		gormoutbox.On(g.ob, func(_ gormoutbox.Op, p *gProduct) []gormoutbox.Event {
+			seen = append(seen, int64(p.Stock))
+			return []gormoutbox.Event{{Type: "product", Data: p}}
+		}, gormoutbox.ResolveRows())
+		fixture.NoError(t, g.Updates(&gProduct{ID: 1, Name: "b"}).Error)
+		if len(seen) != 1 || seen[0] != 1 {
+			t.Errorf("the function saw the stock %v, want 1", seen)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package httpkey_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/integration/internal/wireproxy"
+)
+
+// farTransactor is a database that is 10 ms away, at each end of a transaction.
+type farTransactor struct{ core.Transactor }
+
+func (f farTransactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	const away = 10 * time.Millisecond
+	<-time.After(away)
+	defer func() { <-time.After(away) }()
+	return f.Transactor.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		<-time.After(away)
+		return fn(ctx, tx)
+	})
+}
+
+// 128 clients repeat a finished request at once, at two processes that are far from the database: each gets the response.
+func TestHTTPKeyReplayStorm(t *testing.T) {
+	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
+		far := func(c *httpkey.Config) {
+			c.Keys.Wait = 0 // the default
+			if c.Transactor != nil {
+				c.Transactor = farTransactor{c.Transactor}
+			}
+		}
+		servers := []http.Handler{p.server(t, far), p.server(t, far)}
+		wantPaid(t, payBy(servers[0], "k1", "42"), http.StatusCreated, "run 1", false)
+		answers := make([]*httptest.ResponseRecorder, 128)
+		var wg sync.WaitGroup
+		for i := range answers {
+			wg.Go(func() { answers[i] = payBy(servers[i%2], "k1", "42") })
+		}
+		wg.Wait()
+		for _, w := range answers {
+			wantPaid(t, w, http.StatusCreated, "run 1", true)
+		}
+		p.wantPayments(t, 1)
+	})
+}
+
+// The database falls silent at COMMIT: the client gets an answer nevertheless, and the next attempt tells what became of the first.
+func TestHTTPKeyHungCommit(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) testdb.DB{"PostgreSQL": testdb.Postgres, "MariaDB": testdb.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			db := open(t)
+			proxy, err := wireproxy.New(fixture.ServerOf(t, db))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(proxy.Close)
+			behind := fixture.Through(t, db, proxy, 2*time.Second)
+			if db.Dialect == core.MySQL { // as most are configured: the driver waits for ever
+				cfg, err := mysqldriver.ParseDSN(behind.DSN)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg.ReadTimeout = 0
+				behind.DSN = cfg.FormatDSN()
+			}
+			p := &httpPayments{db: db, pool: db.Open(t), tx: true}
+			p.handler = p.pay
+			fixture.MustExec(t, p.pool, "DROP TABLE IF EXISTS http_payments")
+			fixture.MustExec(t, p.pool, createHTTPPayments)
+			fixture.NewOnceStore(t, p.pool, sqlonce.Config{Dialect: db.Dialect, Prefix: "transaction_"})
+			pool := behind.Open(t)
+			h := p.server(t, func(c *httpkey.Config) {
+				c.Transactor = sqloutbox.NewTransactor(pool, db.Dialect)
+				c.Keys.StoreTimeout, c.Keys.Wait = 500*time.Millisecond, -1
+			})
+
+			proxy.CutNext(wireproxy.Silent)
+			start := time.Now()
+			w := payBy(h, "k1", "42")
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "idempotency-store-unavailable") {
+				t.Errorf("answered %d %s", w.Code, w.Body)
+			}
+			if took := time.Since(start); took > 10*time.Second {
+				t.Errorf("answered after %s", took)
+			}
+			if proxy.Made() != 1 {
+				t.Fatal("no COMMIT fell silent")
+			}
+			// Another process, to which the database answers.
+			wantPaid(t, payBy(p.server(t, nil), "k1", "42"), http.StatusCreated, "run 1", true)
+			p.wantPayments(t, 1)
+			proxy.Close() // the first one's connection ends at last
+		})
+	}
+}

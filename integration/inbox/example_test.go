@@ -1,0 +1,65 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"modernc.org/sqlite"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+func orPanic(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		panic(err)
+	}
+}
+
+// An inbox in the tables of sqlonce. With another library only Transactor and FromContext differ.
+func Example_inbox() {
+	dir, err := os.MkdirTemp("", "inbox-example-")
+	orPanic(err)
+	defer os.RemoveAll(dir)
+	connector, err := sqlite.NewConnector("file:" + filepath.Join(dir, "shop.db") + "?_pragma=busy_timeout(10000)&_txlock=immediate")
+	orPanic(err)
+	pool := sql.OpenDB(connector)
+	defer pool.Close()
+	ctx := context.Background()
+
+	store, err := sqlonce.New(pool, sqlonce.Config{Dialect: core.SQLite})
+	orPanic(err, store.Migrate(ctx))
+	_, err = pool.ExecContext(ctx, "CREATE TABLE account (cents INTEGER); INSERT INTO account VALUES (0)")
+	orPanic(err)
+
+	in, err := inbox.New(inbox.Config{
+		Consumer:   "bank",
+		Transactor: sqloutbox.NewTransactor(pool, core.SQLite),
+		Store:      store.Inbox(),
+		Handler:    func(*message.Message) string { return "credit" }, // a Router names its handlers
+	})
+	orPanic(err)
+	handler := in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		tx, err := sqloutbox.FromContext(msg.Context())
+		if err != nil {
+			return nil, err
+		}
+		_, err = tx.ExecContext(msg.Context(), "UPDATE account SET cents = cents + 100")
+		return nil, err
+	})
+	for range 3 {
+		_, err := handler(message.NewMessage("payment-1", nil))
+		orPanic(err)
+	}
+	var cents int
+	orPanic(pool.QueryRowContext(ctx, "SELECT cents FROM account").Scan(&cents))
+	fmt.Println(cents)
+	// Output: 100
+}

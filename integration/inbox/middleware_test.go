@@ -1,0 +1,197 @@
+package inbox_test
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// quick is for tests of what fails.
+func quick(c *inbox.Config) { c.MinAge, c.RetryPause = -1, -1 }
+
+// One statement from a plain Router to an idempotent consumer, with every ORM on every database: its tables are created, also by several processes at once; the effect
+// happens once; what fails is rolled back; what can never be processed goes to the poison queue; what is produced to the outbox.
+func TestInboxMiddleware(t *testing.T) {
+	orms := map[string]func(t *testing.T, db testdb.DB) inboxORM{
+		"tracked sql": func(t *testing.T, db testdb.DB) inboxORM {
+			t.Helper()
+			db.Wrap = func(c driver.Connector) driver.Connector { return sqloutbox.Connector(c, db.Dialect) }
+			return inboxSQL(db.Open(t), db.Dialect)
+		},
+	}
+	maps.Copy(orms, inboxORMs)
+	for name, open := range orms {
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				t.Parallel()
+				if db.Dialect == core.SQLite {
+					db.DSN += "&_pragma=foreign_keys(1)"
+				}
+				w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: open(t, db), heard: map[string]int{}}
+				fixture.MustExec(t, w.pool, inboxTables)
+				_, outbox := w.inboxOutbox()
+				var dlt deadLetters
+				processes := make([]message.HandlerMiddleware, 3)
+				for n := range processes {
+					processes[n] = inbox.Middleware(w.orm.transactor, "billing", inbox.CreateTables(), inbox.Poison(&dlt, "poison"),
+						inbox.Publisher(outbox), inbox.Configure(quick), inbox.Configure(func(c *inbox.Config) { c.MaxAttempts = 2 }))
+				}
+				var failed atomic.Bool
+				h := func(msg *message.Message) ([]*message.Message, error) {
+					if err := w.apply(msg, "handled"); err != nil {
+						return nil, err
+					}
+					switch id := msg.Metadata.Get(core.HeaderEventID); {
+					case id == "bad":
+						return nil, errors.New("always")
+					case id == "once" && failed.CompareAndSwap(false, true):
+						return nil, errors.New("the first time")
+					}
+					return message.Messages{inboxMessage("01926b3c-7a5e-7000-8000-00000000000" + msg.Metadata.Get("n"))}, nil
+				}
+				pubsubs := make([]*gochannel.GoChannel, len(processes))
+				for n, m := range processes {
+					pubsubs[n] = inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
+						r.AddMiddleware(m)
+						r.AddHandler("handler", "orders", ps, "invoices", refusingPublisher{t}, h)
+					})
+				}
+				var wg sync.WaitGroup
+				for _, ps := range pubsubs { // the first messages of all processes, at once
+					wg.Go(func() {
+						for n, id := range []string{"good", "once", "bad"} {
+							if err := ps.Publish("orders", inboxMessage(id, "n", fmt.Sprint(n))); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				w.wantEffects(map[string]int{"good handled": 1, "once handled": 1})
+				if got := dlt.ids(); got != "bad bad bad" {
+					t.Errorf("in the poison queue: %q", got)
+				}
+				dead := dlt.msgs[0].Metadata
+				if dead[middleware.PoisonedTopicKey] != "orders" || dead[middleware.PoisonedHandlerKey] != "handler" || !strings.Contains(dead[middleware.ReasonForPoisonedKey], "parked") {
+					t.Errorf("metadata %v", dead)
+				}
+				if ids, err := adapters.StoredEvents(w.pool)(t.Context()); err != nil || len(ids) != 2 {
+					t.Errorf("events in the outbox: %v, %v", ids, err)
+				}
+				store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: db.Dialect}) // the tables are those of Migrate
+				fixture.NoError(t, err)
+				fixture.NoError(t, store.Check(t.Context()))
+				fixture.NoError(t, store.Migrate(t.Context()))
+				if status, attempts := w.status("bad"); status != 4 || attempts < 2 {
+					t.Errorf("the bad one: status %d after %d attempts", status, attempts)
+				}
+			})
+		})
+	}
+}
+
+// What stands in the way is told with each message and every line of the log, and when it is gone the messages are processed.
+func TestInboxMiddlewareWithoutTables(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: inboxSQL(db.Open(t), db.Dialect), heard: map[string]int{}}
+		fixture.MustExec(t, w.pool, inboxTables)
+		h := inbox.SQL(w.pool, "billing", inbox.Configure(quick), inbox.Configure(named))(w.handler)
+		if _, err := h(inboxMessage("e")); err == nil || !strings.Contains(err.Error(), "create the tables") || inbox.Final(err) {
+			t.Errorf("without tables: %v", err)
+		}
+		store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		fixture.NoError(t, store.Migrate(t.Context()))
+		for range 2 {
+			_, err := h(inboxMessage("e"))
+			fixture.NoError(t, err)
+		}
+		w.wantEffects(map[string]int{"e handled": 1})
+	})
+}
+
+// The one statement for Redis.
+func TestRedisMiddleware(t *testing.T) {
+	t.Parallel()
+	client, _ := fixture.RedisClient(t)
+	consumer := fmt.Sprintf("billing-%d", time.Now().UnixNano())
+	var dlt deadLetters
+	var runs atomic.Int64
+	ps := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
+		r.AddMiddleware(redisonce.Middleware(client, consumer, inbox.Poison(&dlt, "poison"), inbox.TTL(time.Minute)))
+		r.AddConsumerHandler("handler", "orders", ps, func(msg *message.Message) error {
+			if runs.Add(1); msg.Metadata.Get(core.HeaderEventID) == "bad" {
+				return core.Permanent(errOnce)
+			}
+			return nil
+		})
+	})
+	for range 3 {
+		fixture.NoError(t, ps.Publish("orders", inboxMessage("e")))
+	}
+	fixture.NoError(t, ps.Publish("orders", inboxMessage("bad")))
+	if runs.Load() != 2 || dlt.ids() != "bad" {
+		t.Errorf("%d runs, poison queue %q", runs.Load(), dlt.ids())
+	}
+}
+
+// Watermill's Deduplicator on Redis: one of many that ask at once is told that a key is new, and the window ends.
+func TestRedisExpiringKeys(t *testing.T) {
+	t.Parallel()
+	client, prefix := fixture.RedisClient(t)
+	var keys middleware.ExpiringKeyRepository
+	keys, err := redisonce.NewExpiringKeys(client, 500*time.Millisecond, prefix)
+	fixture.NoError(t, err)
+	var fresh atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			duplicate, err := keys.IsDuplicate(t.Context(), "k{1}")
+			if err != nil {
+				t.Error(err)
+			}
+			if !duplicate {
+				fresh.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if fresh.Load() != 1 {
+		t.Errorf("%d were told that it is new", fresh.Load())
+	}
+	if duplicate, err := keys.IsDuplicate(t.Context(), "k%7B1%7D"); duplicate || err != nil {
+		t.Errorf("another key: %t, %v", duplicate, err)
+	}
+	fixture.Eventually(t.Context(), t, "the end of the window", func() bool {
+		duplicate, err := keys.IsDuplicate(t.Context(), "k{1}")
+		return err == nil && !duplicate
+	})
+	for _, bad := range []struct {
+		window time.Duration
+		prefix string
+	}{{0, ""}, {time.Second, "{"}} {
+		if _, err := redisonce.NewExpiringKeys(client, bad.window, bad.prefix); err == nil {
+			t.Errorf("%+v was accepted", bad)
+		}
+	}
+}

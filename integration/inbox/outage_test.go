@@ -1,0 +1,222 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// impatient parks what failed three times, but keeps the age that it must have.
+func impatient(c *inbox.Config) {
+	c.MaxAttempts, c.MinAge = 3, 0
+	c.RetryPause, c.MaxRetryPause = 5*time.Millisecond, 50*time.Millisecond
+}
+
+// redeliverAll delivers events at once, each until it is acknowledged. wait returns when all are.
+func (w *inboxWorld) redeliverAll(events int, dlt *deadLetters, h message.HandlerFunc, outside ...message.HandlerMiddleware) (wait func()) {
+	w.t.Helper()
+	chain, err := inbox.Chain(inbox.ChainConfig{Poison: dlt.poison(w.t), Inbox: w.in})
+	fixture.NoError(w.t, err)
+	h = chain(h)
+	for _, m := range outside {
+		h = m(h)
+	}
+	var wg sync.WaitGroup
+	for n := range events {
+		routed := w.routed(fmt.Sprint(n))
+		wg.Go(func() {
+			for w.t.Context().Err() == nil {
+				msg := routed.Copy()
+				msg.SetContext(routed.Context())
+				if _, err := h(msg); err == nil {
+					return
+				}
+			}
+		})
+	}
+	return wg.Wait
+}
+
+// wantAll asserts one effect of each event, and that nothing was parked.
+func (w *inboxWorld) wantAll(events int, dlt *deadLetters) {
+	w.t.Helper()
+	want := map[string]int{}
+	for n := range events {
+		want[fmt.Sprint(n)+" handled"] = 1
+	}
+	w.wantEffects(want)
+	if got := dlt.ids(); got != "" {
+		w.t.Errorf("in the poison queue: %s", got)
+	}
+	w.hears("parked", 0)
+}
+
+func (w *inboxWorld) heardSoFar(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.heard[name]
+}
+
+// A service that refuses connections parks nothing: that says nothing about the events.
+func TestInboxRefusedConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fixture.NoError(t, err)
+	address := l.Addr().String()
+	fixture.NoError(t, l.Close())
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		const events = 10
+		var dlt deadLetters
+		up := make(chan struct{})
+		wait := w.redeliverAll(events, &dlt, func(msg *message.Message) ([]*message.Message, error) {
+			select {
+			case <-up:
+				return w.handler(msg)
+			default:
+			}
+			if err := w.apply(msg, "half"); err != nil {
+				return nil, err
+			}
+			var d net.Dialer
+			_, err := d.DialContext(msg.Context(), "tcp", address)
+			return nil, fmt.Errorf("charge the card: %w", err)
+		})
+		fixture.Eventually(t.Context(), t, "enough refusals to park everything", func() bool { return w.heardSoFar("failed") > 5*events })
+		close(up)
+		wait()
+		w.wantAll(events, &dlt)
+	}, func(c *inbox.Config) { impatient(c); c.MinAge = -1 })
+}
+
+// lockEffects locks the table of the handler, as a migration does, and returns how to let it go.
+func lockEffects(t *testing.T, w *inboxWorld) (unlock func()) {
+	t.Helper()
+	conn, err := w.pool.Conn(t.Context())
+	fixture.NoError(t, err)
+	run := func(text string) {
+		_, err := conn.ExecContext(context.WithoutCancel(t.Context()), text)
+		fixture.NoError(t, err)
+	}
+	release := ""
+	switch w.db.Dialect {
+	case core.Postgres:
+		run("BEGIN")
+		run("LOCK TABLE effects IN ACCESS EXCLUSIVE MODE")
+		release = "ROLLBACK"
+	case core.MySQL:
+		run("LOCK TABLES effects WRITE")
+		release = "UNLOCK TABLES"
+	case core.SQLite:
+		run("BEGIN IMMEDIATE")
+		release = "ROLLBACK"
+	}
+	return sync.OnceFunc(func() {
+		run(release)
+		fixture.NoError(t, conn.Close())
+	})
+}
+
+// A table that is locked for a while parks nothing.
+func TestInboxLockedTable(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		db.DSN = strings.Replace(db.DSN, "busy_timeout(10000)", "busy_timeout(20)", 1)
+		w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), impatient)
+		const events = 10
+		unlock := lockEffects(t, w)
+		defer unlock()
+		var dlt deadLetters
+		wait := w.redeliverAll(events, &dlt, w.handler, middleware.Timeout(100*time.Millisecond))
+		fixture.Eventually(t.Context(), t, "enough timeouts to park everything", func() bool { return w.heardSoFar("failed") > 5*events })
+		unlock()
+		wait()
+		w.wantAll(events, &dlt)
+	})
+}
+
+// A database that is killed while handlers work, and comes back, parks nothing, and each effect happens once.
+func TestInboxDatabaseRestart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		variable string
+		open     func(t *testing.T) testdb.DB
+	}{
+		"postgres": {"OUTBOX_TEST_POSTGRES", testdb.Postgres},
+		"mariadb":  {"OUTBOX_TEST_MARIADB", testdb.MariaDB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := fixture.StartPrivate(t, name)
+			t.Setenv(tt.variable, server.Address)
+			db := tt.open(t)
+			pool := db.Open(t)
+			w := newInboxWorld(t, db, inboxSQL(pool, db.Dialect), impatient)
+			const events = 40
+			var dlt deadLetters
+			down := make(chan struct{})
+			var once sync.Once
+			wait := w.redeliverAll(events, &dlt, func(msg *message.Message) ([]*message.Message, error) {
+				out, err := w.handler(msg)
+				if w.heardSoFar("processed") >= 5 { // in the middle of it
+					once.Do(func() {
+						server.Kill(t)
+						close(down)
+					})
+				}
+				return out, err
+			})
+			<-down
+			fixture.Eventually(t.Context(), t, "failures while it is down", func() bool { return w.heardSoFar("failed") > 5*events })
+			server.Up(t)
+			wait()
+			for _, p := range []*sql.DB{pool, w.pool} { // some died unused, and what looks at the tables does not try again
+				p.SetMaxIdleConns(0)
+			}
+			w.wantAll(events, &dlt)
+		})
+	}
+}
+
+// A database that stands still, connected, does not keep a message much beyond its deadline.
+func TestInboxDatabaseHangs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		variable string
+		open     func(t *testing.T) testdb.DB
+	}{
+		"postgres": {"OUTBOX_TEST_POSTGRES", testdb.Postgres},
+		"mariadb":  {"OUTBOX_TEST_MARIADB", testdb.MariaDB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := fixture.StartPrivate(t, name)
+			t.Setenv(tt.variable, server.Address)
+			db := tt.open(t)
+			w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), named)
+			var paused time.Time
+			h := middleware.Timeout(time.Second)(w.in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				server.Pause(t)
+				paused = time.Now()
+				return w.handler(msg)
+			}))
+			_, err := h(inboxMessage("e"))
+			took := time.Since(paused)
+			server.Resume(t)
+			if err == nil || took > 5*time.Second {
+				t.Errorf("%v after %s", err, took)
+			}
+			if _, err := w.in.Middleware(w.handler)(inboxMessage("e")); err != nil {
+				t.Error(err)
+			}
+			w.wantEffects(map[string]int{"e handled": 1})
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+var _ inbox.Cache = (*redisonce.Cache)(nil)
+
+// countingTransactor counts the transactions that are opened.
+type countingTransactor struct {
+	core.Transactor
+	opened *atomic.Int64
+}
+
+func (c countingTransactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	c.opened.Add(1)
+	return c.Transactor.RunInTx(ctx, fn)
+}
+
+// Redis in front of the table: a duplicate that it knows costs no transaction. It never makes a message new or old: what it has forgotten the
+// table knows, what failed is not in it, and without it everything goes on.
+func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
+	client, prefix := fixture.RedisClient(t)
+	cacheKey := once.Key{Scope: once.Scope("inbox", "billing", "handler"), ID: "e"}.String()
+	newCache := func(t *testing.T, cfg redisonce.CacheConfig) *redisonce.Cache {
+		t.Helper()
+		c, err := redisonce.NewCache(client, cfg)
+		fixture.NoError(t, err)
+		return c
+	}
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		prefix := prefix + w.db.Name + ":"
+		var opened atomic.Int64
+		var cache *redisonce.Cache
+		process := func(cfg *inbox.Config) {
+			cfg.Transactor = countingTransactor{cfg.Transactor, &opened}
+			cfg.Handler = func(*message.Message) string { return "handler" }
+			cfg.Cache = cache
+		}
+		deliver := func(in *inbox.Inbox, h message.HandlerFunc, id string, transactions int64, want error) {
+			t.Helper()
+			opened.Store(0)
+			if _, err := in.Middleware(h)(inboxMessage(id)); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			if got := opened.Load(); got != transactions {
+				t.Errorf("%d transactions, want %d", got, transactions)
+			}
+		}
+		cache = newCache(t, redisonce.CacheConfig{Prefix: prefix, TTL: time.Minute, Timeout: 10 * time.Second})
+		in := w.another(process)
+		errHandler := errors.New("out of stock")
+
+		deliver(in, func(*message.Message) ([]*message.Message, error) { return nil, errHandler }, "e", 1, errHandler)
+		deliver(in, w.handler, "e", 1, nil) // the failure was not remembered
+		deliver(in, w.handler, "e", 0, nil)
+		deliver(in, w.handler, "e", 0, nil)
+		name := prefix + "{" + cacheKey + "}"
+		if ttl := client.PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > time.Minute {
+			t.Errorf("time to live %s", ttl)
+		}
+		if n := client.Del(t.Context(), name).Val(); n != 1 {
+			t.Errorf("%d entries evicted", n)
+		}
+		deliver(in, w.handler, "e", 1, nil) // the table knows
+		if got, want := cache.Stats(), (redisonce.CacheStats{Hits: 2, Misses: 3}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		w.wantEffects(map[string]int{"e handled": 1})
+
+		// Who deletes a row to have its event processed again has to tell the cache.
+		deliver(in, w.handler, "e", 0, nil)
+		fixture.MustExec(t, w.pool, "DELETE FROM inbox_event")
+		deliver(in, w.handler, "e", 0, nil)
+		fixture.NoError(t, cache.Forget(t.Context(), cacheKey))
+		deliver(in, w.handler, "e", 1, nil)
+		w.wantEffects(map[string]int{"e handled": 2})
+
+		// Redis is away: one call fails, and then it is left alone.
+		away := fixture.RedisAt(t, "redis://"+client.Options().Addr)
+		fixture.NoError(t, away.Close())
+		var err error
+		cache, err = redisonce.NewCache(away, redisonce.CacheConfig{Prefix: prefix, Pause: time.Hour})
+		fixture.NoError(t, err)
+		in = w.another(process)
+		for range 2 {
+			deliver(in, w.handler, "f", 1, nil)
+		}
+		if got, want := cache.Stats(), (redisonce.CacheStats{Misses: 2, Errors: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		w.wantEffects(map[string]int{"e handled": 2, "f handled": 1})
+	})
+}

@@ -1,0 +1,281 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// named gives messages outside of a Router a handler.
+func named(c *inbox.Config) { c.Handler = func(*message.Message) string { return "h" } }
+
+// Ids that a collation would call equal are different events, one by one and in a batch.
+func TestInboxComparesBytes(t *testing.T) {
+	ids := []string{"e", "E", "e ", " e", "é", "e\u0301", "ss", "ß", `a"b`, `a\b`, "{a,b}", "NULL", "'", "ａ", "a", strings.Repeat("x", 255), strings.Repeat("x", 254)}
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		single, batch := 0, 0
+		var msgs []*message.Message
+		for _, tenant := range []string{"", "a", "A", "a "} {
+			for _, id := range ids {
+				msgs = append(msgs, inboxMessage(id, "tenant_id", tenant))
+			}
+		}
+		other := w.another(named, func(c *inbox.Config) { c.Consumer = "other" })
+		for range 2 {
+			for _, msg := range msgs {
+				_, err := w.in.Middleware(func(*message.Message) ([]*message.Message, error) { single++; return nil, nil })(msg)
+				fixture.NoError(t, err)
+			}
+			for _, err := range other.ProcessBatch(t.Context(), msgs, func(_ context.Context, fresh []*message.Message) error {
+				batch += len(fresh)
+				return nil
+			}) {
+				fixture.NoError(t, err)
+			}
+		}
+		if single != len(msgs) || batch != len(msgs) {
+			t.Errorf("%d one by one and %d in batches, want %d each", single, batch, len(msgs))
+		}
+	}, named)
+}
+
+// What only describes an event never stops it.
+func TestInboxDescriptionsAreCut(t *testing.T) {
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		in := w.another(named, func(c *inbox.Config) {
+			c.MaxAttempts = 1
+			c.Source = func(*message.Message) inbox.Source {
+				return inbox.Source{Topic: strings.Repeat("t", 300), Partition: 1<<31 - 1, Offset: 1<<63 - 1, Located: true}
+			}
+		})
+		long := strings.Repeat("ü", 500)
+		msg := func(id string) *message.Message {
+			return inboxMessage(id, "event_type", long, "aggregate_type", long+"\x00", "aggregate_id", "\xff", "partition_key", long, "key_seq", "9223372036854775807", "schema_version", "7")
+		}
+		if _, err := in.Middleware(w.handler)(msg("one")); err != nil {
+			t.Error(err)
+		}
+		for _, err := range in.ProcessBatch(t.Context(), []*message.Message{msg("two"), msg("three")}, func(context.Context, []*message.Message) error { return nil }) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		fails := func(*message.Message) ([]*message.Message, error) {
+			return nil, errors.New("\x00\xff password=hunter2 " + strings.Repeat("ü", 5000))
+		}
+		if _, err := in.Middleware(fails)(msg("four")); !errors.Is(err, inbox.ErrParked) {
+			t.Error(err)
+		}
+		list, err := in.ListParked(t.Context(), inbox.ParkedQuery{})
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		p := list[0]
+		if !p.Located || p.Offset != 1<<63-1 || p.Partition != 1<<31-1 || len(p.Topic) != 249 || p.Version != 7 || len(p.Text) > 2048 || strings.Contains(p.Text, "hunter2") || p.KeySeq != 1<<63-1 ||
+			time.Since(p.ReceivedAt).Abs() > time.Hour || time.Since(p.FailedAt).Abs() > time.Hour {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// A batch that is larger than a chunk, half of it processed before, with a parked and a failed one.
+func TestInboxLargeBatch(t *testing.T) {
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		in := w.another(named)
+		var msgs []*message.Message
+		for n := range 1201 {
+			msgs = append(msgs, inboxMessage(fmt.Sprint(n)))
+		}
+		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errOnce) }
+		fail := func(*message.Message) ([]*message.Message, error) { return nil, errOnce }
+		_, _ = in.Middleware(park)(msgs[7])
+		_, _ = in.Middleware(fail)(msgs[8])
+		run := func(msgs []*message.Message) (fresh int, errs []error) {
+			errs = in.ProcessBatch(t.Context(), msgs, func(_ context.Context, f []*message.Message) error { fresh = len(f); return nil })
+			return fresh, errs
+		}
+		var half []*message.Message
+		for n := 0; n < len(msgs); n += 2 {
+			half = append(half, msgs[n])
+		}
+		if fresh, errs := run(half); fresh != 601 || errors.Join(errs...) != nil {
+			t.Fatalf("%d fresh, %v", fresh, errors.Join(errs...))
+		}
+		fresh, errs := run(msgs)
+		if fresh != 599 || !errors.Is(errs[7], inbox.ErrParked) || errors.Join(slices.Delete(errs, 7, 8)...) != nil {
+			t.Errorf("%d fresh, %v", fresh, errors.Join(errs...))
+		}
+		if status, attempts := w.status("8"); status != 2 || attempts != 2 {
+			t.Errorf("the one that had failed: status %d after %d attempts", status, attempts)
+		}
+		if fresh, _ := run(msgs); fresh != 0 {
+			t.Errorf("%d fresh the third time", fresh)
+		}
+	})
+}
+
+func TestInboxOnlyNewer(t *testing.T) {
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		in := w.another(named, func(c *inbox.Config) { c.OnlyNewer = []string{"h"} })
+		msg := func(id, seq string) *message.Message { return inboxMessage(id, "key_seq", seq, "partition_key", "k") }
+		deliver := func(m *message.Message) {
+			t.Helper()
+			_, err := in.Middleware(w.handler)(m)
+			fixture.NoError(t, err)
+		}
+		deliver(msg("five", "5"))
+		deliver(msg("four", "4"))
+		deliver(msg("four", "4"))
+		deliver(msg("five again", "5"))
+		deliver(msg("six", "6"))
+		deliver(inboxMessage("lower case", "key_seq", "1", "partition_key", "K"))
+		// Keys that anybody may have written: too long, not plain, not even text. They are kept apart, and hold up nobody.
+		long := strings.Repeat("k", 300)
+		deliver(inboxMessage("long", "key_seq", "7", "partition_key", long))
+		deliver(inboxMessage("longer", "key_seq", "1", "partition_key", long+"k"))
+		deliver(inboxMessage("long again", "key_seq", "6", "partition_key", long))
+		deliver(inboxMessage("binary", "key_seq", "1", "partition_key", "k\x00\xff"))
+		deliver(inboxMessage("tenant", "key_seq", "1", "partition_key", "k", "tenant_id", "t"))
+		fn := func(_ context.Context, fresh []*message.Message) error {
+			for _, m := range fresh {
+				if err := w.apply(m, "handled"); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for _, err := range in.ProcessBatch(t.Context(), []*message.Message{msg("seven", "7"), msg("three", "3"), msg("eight", "8")}, fn) {
+			fixture.NoError(t, err)
+		}
+		w.wantEffects(map[string]int{"five handled": 1, "six handled": 1, "lower case handled": 1, "long handled": 1, "longer handled": 1, "binary handled": 1, "tenant handled": 1, "seven handled": 1, "eight handled": 1})
+		w.hears("stale", 4)
+		w.hears("duplicate", 1)
+	})
+}
+
+// A row that says PROCESSING is respected for a while, and then no longer.
+func TestInboxInProgress(t *testing.T) {
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		in := w.another(named)
+		fail := func(*message.Message) ([]*message.Message, error) { return nil, errOnce }
+		_, _ = in.Middleware(fail)(inboxMessage("e"))
+		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET status = 1")
+		if _, err := in.Middleware(w.handler)(inboxMessage("e")); !errors.Is(err, inbox.ErrInProgress) {
+			t.Errorf("%v", err)
+		}
+		w.hears("in progress", 1)
+		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET updated_at = "+map[core.Dialect]string{
+			core.Postgres: "now() - interval '16 minutes'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 16 MINUTE", core.SQLite: "updated_at - 960000000",
+		}[w.db.Dialect])
+		_, err := in.Middleware(w.handler)(inboxMessage("e"))
+		fixture.NoError(t, err)
+		w.wantEffects(map[string]int{"e handled": 1})
+	})
+}
+
+func TestInboxParkedAreListedInPages(t *testing.T) {
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		in := w.another(named)
+		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errOnce) }
+		for n := range 25 {
+			_, _ = in.Middleware(park)(inboxMessage(fmt.Sprintf("e%02d", n)))
+		}
+		var ids []string
+		q := inbox.ParkedQuery{Limit: 10}
+		for {
+			page, err := in.ListParked(t.Context(), q)
+			fixture.NoError(t, err)
+			if len(page) == 0 {
+				break
+			}
+			for _, p := range page {
+				ids = append(ids, p.EventID)
+			}
+			q.After = &page[len(page)-1]
+		}
+		if len(ids) != 25 || !slices.IsSorted(ids) {
+			t.Errorf("%d: %v", len(ids), ids)
+		}
+		if list, err := in.ListParked(t.Context(), inbox.ParkedQuery{Handler: "other"}); err != nil || len(list) != 0 {
+			t.Errorf("of another handler: %v, %v", list, err)
+		}
+		n, err := in.Release(t.Context(), inbox.ReleaseRequest{
+			Keys:  []inbox.Key{{Consumer: "billing", Handler: "h", EventID: "e03"}, {Consumer: "billing", Handler: "h", EventID: "nobody"}},
+			Actor: "ada", Reason: "fixed",
+		})
+		if n != 1 || err != nil {
+			t.Errorf("released %d, %v", n, err)
+		}
+	})
+}
+
+func TestInboxCleanup(t *testing.T) {
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		in := w.another(named, func(c *inbox.Config) {
+			c.Retention, c.BrokerRetention, c.OnlyNewer = 2*time.Hour, time.Hour, []string{"h"}
+		})
+		other := w.another(named, func(c *inbox.Config) { c.Consumer = "other" })
+		for n := range 5 {
+			msg := inboxMessage(fmt.Sprint(n), "key_seq", "1", "partition_key", fmt.Sprint(n))
+			for _, each := range []*inbox.Inbox{in, other} {
+				_, err := each.Middleware(w.handler)(msg)
+				fixture.NoError(t, err)
+			}
+		}
+		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errOnce) }
+		_, _ = in.Middleware(park)(inboxMessage("parked"))
+		if n, err := in.Cleanup(t.Context()); n != 0 || err != nil {
+			t.Errorf("young ones: deleted %d, %v", n, err)
+		}
+		ago := map[core.Dialect]string{
+			core.Postgres: "now() - interval '3 hours'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 3 HOUR", core.SQLite: "updated_at - 10800000000",
+		}[w.db.Dialect]
+		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET processed_at = CASE WHEN status = 2 THEN "+ago+" END, updated_at = "+ago+" WHERE event_id <> '4'")
+		fixture.MustExec(t, w.pool, "UPDATE inbox_key SET updated_at = "+ago+" WHERE partition_key <> '4'")
+		if n, err := in.Cleanup(t.Context()); n != 8 || err != nil { // four events and their keys
+			t.Errorf("old ones: deleted %d, %v", n, err)
+		}
+		var left int
+		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM inbox_event WHERE consumer = 'billing'").Scan(&left))
+		if left != 2 { // number 4 and the parked one
+			t.Errorf("%d are left", left)
+		}
+		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM inbox_event WHERE consumer = 'other'").Scan(&left))
+		if left != 5 {
+			t.Errorf("%d are left of the other consumer", left)
+		}
+	})
+}
+
+// Nothing is believed of a transaction that a deadlock has ended: MariaDB would write the row outside of it.
+func TestInboxBeginInADeadTransaction(t *testing.T) {
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: w.db.Dialect})
+		fixture.NoError(t, err)
+		e := inbox.Event{InboxKey: inbox.Key{Consumer: "c", Handler: "h", EventID: "e"}}
+		err = w.orm.transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			if _, err := tx.Exec(ctx, "ROLLBACK"); err != nil {
+				return err
+			}
+			_, _, err := store.Inbox().Begin(ctx, tx, e)
+			return err
+		})
+		if !errors.Is(err, core.ErrTxAborted) {
+			t.Errorf("%v", err)
+		}
+		if status, _ := w.status("e"); status != -1 {
+			t.Errorf("the row was written: status %d", status)
+		}
+	})
+}

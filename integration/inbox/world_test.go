@@ -1,0 +1,275 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// inboxWorld is a database with an inbox and a table of effects, in which each effect of each event is one row.
+type inboxWorld struct {
+	t    *testing.T
+	db   testdb.DB
+	pool *sql.DB
+	orm  inboxORM
+	in   *inbox.Inbox
+
+	mu    sync.Mutex
+	heard map[string]int
+}
+
+// inboxORM is how a handler works: its transactions, and SQL in the one of its context.
+type inboxORM struct {
+	transactor core.Transactor
+	exec       func(ctx context.Context, query string) error
+}
+
+func inboxSQL(pool *sql.DB, d core.Dialect) inboxORM {
+	return inboxORM{
+		transactor: sqloutbox.NewTransactor(pool, d),
+		exec: func(ctx context.Context, query string) error {
+			tx, err := sqloutbox.FromContext(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, query)
+			return err
+		},
+	}
+}
+
+// eachInbox runs fn on each database, over database/sql.
+func eachInbox(t *testing.T, fn func(t *testing.T, w *inboxWorld), set ...func(*inbox.Config)) {
+	t.Helper()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		fn(t, newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), set...))
+	})
+}
+
+const inboxTables = "CREATE TABLE effects (event_id VARCHAR(255), what VARCHAR(64))"
+
+func newInboxWorld(t *testing.T, db testdb.DB, orm inboxORM, set ...func(*inbox.Config)) *inboxWorld {
+	t.Helper()
+	w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: orm, heard: map[string]int{}}
+	fixture.MustExec(t, w.pool, inboxTables)
+	fixture.NewOnceStore(t, w.pool, sqlonce.Config{Dialect: db.Dialect})
+	w.in = w.another(set...)
+	return w
+}
+
+// another makes an inbox of the same consumer, as a second process has it.
+func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
+	w.t.Helper()
+	store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: w.db.Dialect})
+	fixture.NoError(w.t, err)
+	hear := func(name string) func(inbox.Info) {
+		return func(inbox.Info) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.heard[name]++
+		}
+	}
+	cfg := inbox.Config{
+		Consumer: "billing", Transactor: w.orm.transactor, Store: store.Inbox(), MinAge: -1, RetryPause: time.Millisecond, MaxRetryPause: time.Millisecond,
+		Observer: &inbox.Observer{
+			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), Failed: hear("failed"), Parked: hear("parked"),
+			InProgress: hear("in progress"),
+		},
+	}
+	for _, fn := range set {
+		fn(&cfg)
+	}
+	in, err := inbox.New(cfg)
+	fixture.NoError(w.t, err)
+	return in
+}
+
+// apply writes an effect of the message in its transaction.
+func (w *inboxWorld) apply(msg *message.Message, what string) error {
+	return w.orm.exec(msg.Context(), fmt.Sprintf("INSERT INTO effects VALUES ('%s', '%s')", msg.Metadata.Get(core.HeaderEventID), what))
+}
+
+func (w *inboxWorld) handler(msg *message.Message) ([]*message.Message, error) {
+	return nil, w.apply(msg, "handled")
+}
+
+// effects returns how often each event had each effect.
+func (w *inboxWorld) effects() map[string]int {
+	w.t.Helper()
+	rows, err := w.pool.QueryContext(w.t.Context(), "SELECT event_id, what, COUNT(*) FROM effects GROUP BY event_id, what")
+	fixture.NoError(w.t, err)
+	defer rows.Close()
+	found := map[string]int{}
+	for rows.Next() {
+		var id, what string
+		var n int
+		fixture.NoError(w.t, rows.Scan(&id, &what, &n))
+		found[id+" "+what] = n
+	}
+	fixture.NoError(w.t, rows.Err())
+	return found
+}
+
+func (w *inboxWorld) wantEffects(want map[string]int) {
+	w.t.Helper()
+	if got := w.effects(); !maps.Equal(got, want) {
+		w.t.Errorf("effects are %v, want %v", got, want)
+	}
+}
+
+func (w *inboxWorld) hears(name string, want int) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got := w.heard[name]; got != want {
+		w.t.Errorf("%s %d times, want %d (all: %v)", name, got, want, w.heard)
+	}
+}
+
+// status returns what the table says of an event: its status and attempts. -1: nothing.
+func (w *inboxWorld) status(id string) (status, attempts int) {
+	w.t.Helper()
+	err := w.pool.QueryRowContext(w.t.Context(), "SELECT status, attempts FROM inbox_event WHERE event_id = '"+id+"'").Scan(&status, &attempts)
+	if errors.Is(err, sql.ErrNoRows) {
+		return -1, 0
+	}
+	fixture.NoError(w.t, err)
+	return status, attempts
+}
+
+func inboxMessage(id string, metadata ...string) *message.Message {
+	msg := message.NewMessage(watermill.NewUUID(), nil)
+	msg.Metadata.Set(core.HeaderEventID, id)
+	for i := 0; i < len(metadata); i += 2 {
+		msg.Metadata.Set(metadata[i], metadata[i+1])
+	}
+	return msg
+}
+
+// inboxRouter runs a Router on a Go channel, whose Publish returns when the message was acknowledged.
+func inboxRouter(t *testing.T, add func(r *message.Router, ps *gochannel.GoChannel)) *gochannel.GoChannel {
+	t.Helper()
+	ps := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	r, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	fixture.NoError(t, err)
+	add(r, ps)
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(context.Background()) }()
+	<-r.Running()
+	t.Cleanup(func() {
+		fixture.NoError(t, r.Close())
+		fixture.NoError(t, <-ended)
+		_ = ps.Close()
+	})
+	return ps
+}
+
+// consume registers a handler of "orders" behind middleware.
+func consume(h message.HandlerFunc, m ...message.HandlerMiddleware) func(*message.Router, *gochannel.GoChannel) {
+	return func(r *message.Router, ps *gochannel.GoChannel) {
+		r.AddMiddleware(m...)
+		r.AddConsumerHandler("handler", "orders", ps, func(msg *message.Message) error {
+			_, err := h(msg)
+			return err
+		})
+	}
+}
+
+// deadLetters is a poison queue.
+type deadLetters struct {
+	mu   sync.Mutex
+	msgs []*message.Message
+}
+
+func (d *deadLetters) Publish(_ string, msgs ...*message.Message) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range msgs {
+		d.msgs = append(d.msgs, m.Copy())
+	}
+	return nil
+}
+
+func (*deadLetters) Close() error { return nil }
+
+func (d *deadLetters) ids() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var ids []string
+	for _, m := range d.msgs {
+		ids = append(ids, m.Metadata.Get(core.HeaderEventID))
+	}
+	return strings.Join(ids, " ")
+}
+
+func (d *deadLetters) poison(t *testing.T) message.HandlerMiddleware {
+	t.Helper()
+	m, err := middleware.PoisonQueueWithFilter(d, "poison", inbox.Final)
+	fixture.NoError(t, err)
+	return m
+}
+
+var fastRetry = middleware.Retry{
+	MaxRetries: 3, InitialInterval: time.Millisecond, Multiplier: 1, ResetContextOnRetry: true,
+	ShouldRetry: func(p middleware.RetryParams) bool { return !inbox.Final(p.Err) },
+}
+
+// chain is Poison(Retry(Inbox)) with Watermill's own.
+func (w *inboxWorld) chain(d *deadLetters) message.HandlerMiddleware {
+	w.t.Helper()
+	c, err := inbox.Chain(inbox.ChainConfig{Poison: d.poison(w.t), Retry: fastRetry.Middleware, Inbox: w.in})
+	fixture.NoError(w.t, err)
+	return c
+}
+
+// inboxDeadlock is the error with which a database says that a transaction is the victim of a deadlock.
+func inboxDeadlock(d core.Dialect) error {
+	switch d {
+	case core.Postgres:
+		return &pgconn.PgError{Code: "40P01", Message: "deadlock detected"}
+	case core.MySQL:
+		return &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
+	case core.SQLite:
+	}
+	return fmt.Errorf("%w: database is locked", core.ErrTxAborted)
+}
+
+// inboxOutbox returns an outbox in the world's database and the publisher for what handlers produce.
+func (w *inboxWorld) inboxOutbox() (*core.Outbox, *watermillbridge.OutboxPublisher) {
+	w.t.Helper()
+	ob := fixture.NewOutbox(w.t, w.db, core.Config{Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return nil })})
+	p, err := watermillbridge.NewOutboxPublisher(ob, watermillbridge.OutboxConfig{})
+	fixture.NoError(w.t, err)
+	return ob, p
+}
+
+// inboxCounted counts the calls of a handler.
+func inboxCounted(n *atomic.Int64, h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		n.Add(1)
+		return h(msg)
+	}
+}

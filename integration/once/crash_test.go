@@ -1,0 +1,182 @@
+package once_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+const (
+	onceChildVariable = "OUTBOX_TEST_ONCE_CHILD"
+	onceChildKeys     = 80
+)
+
+// onceChildSpec is what a child of TestOnceSurvivesKill is told.
+type onceChildSpec struct {
+	Dialect core.Dialect
+	DSN     string
+	Tx      bool // transaction form
+}
+
+// A child that was started for it does the work of all keys and ends.
+func init() {
+	text := os.Getenv(onceChildVariable)
+	if text == "" {
+		return
+	}
+	var spec onceChildSpec
+	err := json.Unmarshal([]byte(text), &spec)
+	if err == nil {
+		err = spec.run(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (s onceChildSpec) run(ctx context.Context) error {
+	pool, err := sql.Open(map[core.Dialect]string{core.Postgres: "pgx", core.MySQL: "mysql", core.SQLite: "sqlite"}[s.Dialect], s.DSN)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	store, err := sqlonce.New(pool, sqlonce.Config{Dialect: s.Dialect})
+	if err != nil {
+		return err
+	}
+	runner, err := once.New(once.Config{Store: store, Lease: 1500 * time.Millisecond, Wait: 20 * time.Second})
+	if err != nil {
+		return err
+	}
+	transactor := sqloutbox.NewTransactor(pool, s.Dialect)
+	// Everybody does the keys in the same order, so that there are duplicates at once.
+	for i := range onceChildKeys {
+		key := once.Key{Scope: "crash", ID: fmt.Sprint(i)}
+		var replayed bool
+		if s.Tx {
+			_, replayed, err = runner.RunInTx(ctx, transactor, key, once.Fingerprint{}, func(ctx context.Context, tx core.Tx) (once.Result, error) {
+				_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO effect (n, fence) VALUES (%d, 0)", i))
+				pause()
+				return once.Result{Data: []byte("x")}, err
+			})
+		} else {
+			_, replayed, err = runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+				c, _ := once.ClaimOf(ctx)
+				_, err := pool.ExecContext(ctx, fmt.Sprintf("INSERT INTO effect (n, fence) VALUES (%d, %d)", i, c.Fence))
+				pause()
+				return once.Result{Data: []byte("x")}, err
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		if !replayed {
+			fmt.Println(i)
+		}
+	}
+	return nil
+}
+
+func pause() { time.Sleep(rand.N(4 * time.Millisecond)) }
+
+// Three processes do the same work and are killed in the middle of it, nine times. In the transaction form each effect happened exactly once; in
+// the lease form at least once, each time under another fence, and no more than once too often for each kill.
+func TestOnceSurvivesKill(t *testing.T) {
+	for form, tx := range map[string]bool{"transaction": true, "lease": false} {
+		t.Run(form, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				t.Parallel()
+				pool := db.Open(t)
+				fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})
+				// No key here: what happens twice has to be seen, except under the same fence.
+				fixture.MustExec(t, pool, "CREATE TABLE effect (n INTEGER NOT NULL, fence INTEGER NOT NULL)")
+				spec := onceChildSpec{Dialect: db.Dialect, DSN: db.DSN, Tx: tx}
+				var wg sync.WaitGroup
+				const slots, kills = 3, 3
+				for range slots {
+					wg.Go(func() {
+						for range kills {
+							if err := runOnceChild(t.Context(), spec, 1+rand.N(5)); err != nil {
+								t.Error(err)
+							}
+						}
+						if err := runOnceChild(t.Context(), spec, 0); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				if n := fixture.Count(t, pool, "SELECT COUNT(DISTINCT n) FROM effect"); n != onceChildKeys {
+					t.Errorf("%d of %d keys have an effect", n, onceChildKeys)
+				}
+				if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM idempotency_key WHERE status = 2"); n != onceChildKeys {
+					t.Errorf("%d of %d keys are done", n, onceChildKeys)
+				}
+				extra := fixture.Count(t, pool, "SELECT COUNT(*) FROM effect") - onceChildKeys
+				most := int64(slots * kills)
+				if tx {
+					most = 0
+				}
+				if extra > most {
+					t.Errorf("%d effects too many, at most %d may be", extra, most)
+				}
+				if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM (SELECT n FROM effect GROUP BY n, fence HAVING COUNT(*) > 1) twice"); n != 0 {
+					t.Errorf("%d effects happened twice under one fence", n)
+				}
+				t.Logf("%d effects were repeated", extra)
+			})
+		})
+	}
+}
+
+// runOnceChild runs a child and kills it when it has done so many keys; 0 lets it end.
+func runOnceChild(ctx context.Context, spec onceChildSpec, keys int) error {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), onceChildVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(out)
+	for done := 0; lines.Scan(); {
+		if done++; done == keys {
+			pause()
+			_ = cmd.Process.Kill() // unless it has just come to its end
+			if exit, ok := errors.AsType[*exec.ExitError](cmd.Wait()); ok && exit.ExitCode() != -1 {
+				return exit // it ended by itself, with an error
+			}
+			return nil
+		}
+	}
+	return cmd.Wait() // it came to the end before
+}

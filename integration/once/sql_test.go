@@ -1,0 +1,286 @@
+package once_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+func onceRequest(id string) once.Request {
+	return once.Request{Key: once.Key{Scope: "test", ID: id}, Owner: "owner", Lease: time.Minute, TTL: time.Hour}
+}
+
+// Many processes may start at once, next to an outbox in the same database.
+func TestOnceMigrateConcurrently(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		var wg sync.WaitGroup
+		for range 8 {
+			pool := db.Open(t)
+			wg.Go(func() {
+				s, err := sqlonce.New(pool, sqlonce.Config{})
+				if err == nil {
+					err = errors.Join(s.Migrate(t.Context()), s.Check(t.Context()))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		pool := db.Open(t)
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM once_migration"); n != 1 {
+			t.Errorf("%d versions are recorded, want 1", n)
+		}
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{})
+		if err == nil {
+			err = errors.Join(repo.Migrate(t.Context()), repo.Check(t.Context()))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The printed files do what Migrate does, may be repeated, and are undone by theirs. Check names what differs.
+func TestOnceMigrationFiles(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		cfg := sqlonce.Config{Dialect: db.Dialect, Prefix: strings.Repeat("p", 37)}
+		s, err := sqlonce.New(pool, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Acquire(t.Context(), onceRequest("k")); err == nil || !strings.Contains(err.Error(), "create the tables with Migrate") {
+			t.Errorf("without tables: %v", err)
+		}
+		files, err := sqlonce.Migrations(cfg)
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		run := func(file string) {
+			t.Helper()
+			for stmt := range strings.SplitSeq(file, ";\n") {
+				if strings.TrimSpace(stmt) != "" {
+					fixture.MustExec(t, pool, stmt)
+				}
+			}
+		}
+		for range 2 {
+			for _, f := range files {
+				run(f.Up)
+			}
+		}
+		if err := errors.Join(s.Check(t.Context()), s.Migrate(t.Context()), s.Check(t.Context())); err != nil {
+			t.Error(err)
+		}
+		table, index := cfg.Prefix+"idempotency_key", cfg.Prefix+"idempotency_key_expires"
+		if db.Dialect == core.MySQL {
+			fixture.MustExec(t, pool, "DROP INDEX "+index+" ON "+table)
+			fixture.MustExec(t, pool, "ALTER TABLE "+table+" MODIFY scope VARCHAR(255) NOT NULL")
+		} else {
+			fixture.MustExec(t, pool, "DROP INDEX "+index)
+			fixture.MustExec(t, pool, "ALTER TABLE "+table+" DROP COLUMN result_meta")
+		}
+		err = s.Check(t.Context())
+		for _, want := range []string{index, map[bool]string{true: "scope", false: "result_meta"}[db.Dialect == core.MySQL]} {
+			if !errors.Is(err, sqlonce.ErrDrift) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v does not name %s", err, want)
+			}
+		}
+		for _, f := range slices.Backward(files) {
+			run(f.Down)
+		}
+		if err := s.Check(t.Context()); err == nil || strings.Count(err.Error(), "is missing") < 4 {
+			t.Errorf("after the way down: %v", err)
+		}
+	})
+}
+
+// A duplicate that waited, or whose snapshot is older, never takes the key for new: MariaDB reads what is committed, PostgreSQL refuses.
+func TestOnceTxAtRepeatableRead(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) testdb.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			db := open(t)
+			pool := db.Open(t)
+			s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+			begin := func() *sqloutbox.Tx {
+				tx, err := sqloutbox.Begin(t.Context(), pool, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, db.Dialect)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = tx.Rollback() })
+				return tx
+			}
+			early, first := begin(), begin()
+			var n int
+			if err := early.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_key").Scan(&n); err != nil || n != 0 {
+				t.Fatal(n, err) // its snapshot is taken
+			}
+			req := onceRequest("k")
+			got, err := s.AcquireTx(t.Context(), first, req)
+			if err != nil || got.State != once.Fresh {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			claim := once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}
+			if err := errors.Join(s.CompleteTx(t.Context(), first, claim, once.Result{Data: []byte("x")}), first.Commit()); err != nil {
+				t.Fatal(err)
+			}
+			got, err = s.AcquireTx(t.Context(), early, req)
+			if name == "mariadb" {
+				if err != nil || got.State != once.Done || string(got.Result.Data) != "x" {
+					t.Errorf("%+v, %v", got, err)
+				}
+			} else if !core.Retryable(err) || !errors.Is(err, core.ErrTxAborted) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// A key never becomes done outside of a transaction: MariaDB has ended the caller's after a deadlock, and the caller did not care.
+func TestOnceTxThatMariaDBHasEnded(t *testing.T) {
+	pool := testdb.MariaDB(t).Open(t)
+	s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.AcquireTx(t.Context(), sqloutbox.WrapTx(tx, core.MySQL, nil), onceRequest("k"))
+	if !errors.Is(err, core.ErrTxAborted) || got.State != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM idempotency_key"); n != 0 {
+		t.Errorf("%d keys were written", n)
+	}
+}
+
+// The driver may count rows that were found instead of rows that changed.
+func TestOnceWithClientFoundRows(t *testing.T) {
+	db := testdb.MariaDB(t)
+	cfg, err := mysql.ParseDSN(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ClientFoundRows = true
+	cfg.InterpolateParams = true // and write the parameters into the text
+	db.DSN = cfg.FormatDSN()
+	newStore := prefixedOnceStores(t, db)
+	outboxtest.TestOnceStore(t, fixture.OnceHarness(sqlOnce(newStore)))
+	outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
+		s, pool, _ := newStore(t)
+		return outboxtest.OnceTxBackend{Store: s, TxStore: s, Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
+			return sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+		}}
+	}})
+}
+
+// One connection is enough, for both forms.
+func TestOnceWithOneConnection(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		pool.SetMaxOpenConns(1)
+		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+		runner, err := once.New(once.Config{Store: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		key, done := once.Key{Scope: "test", ID: "tx"}, once.Result{Data: []byte("x")}
+		transactor := sqloutbox.NewTransactor(pool, db.Dialect)
+		for i := range 2 {
+			_, replayed, err := runner.RunInTx(ctx, transactor, key, once.Fingerprint{}, func(context.Context, core.Tx) (once.Result, error) { return done, nil })
+			if err != nil || replayed != (i == 1) {
+				t.Errorf("in a transaction: %t, %v", replayed, err)
+			}
+			_, replayed, err = runner.Do(ctx, once.Key{Scope: "test", ID: "lease"}, once.Fingerprint{}, func(context.Context) (once.Result, error) { return done, nil })
+			if err != nil || replayed != (i == 1) {
+				t.Errorf("with a lease: %t, %v", replayed, err)
+			}
+		}
+		if _, err := runner.Cleanup(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A lease that a jumping clock has put years ahead does not hold a key for years.
+func TestOnceLeaseOfAJumpedClock(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+		if _, err := s.Acquire(t.Context(), onceRequest("k")); err != nil {
+			t.Fatal(err)
+		}
+		fixture.MustExec(t, pool, map[core.Dialect]string{
+			core.Postgres: "UPDATE idempotency_key SET lease_until = lease_until + interval '1 year'",
+			core.MySQL:    "UPDATE idempotency_key SET lease_until = lease_until + INTERVAL 1 YEAR",
+			core.SQLite:   "UPDATE idempotency_key SET lease_until = lease_until + 31536000000000",
+		}[db.Dialect])
+		if got, err := s.Acquire(t.Context(), onceRequest("k")); err != nil || got.State != once.Fresh || !got.TakenOver {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// 64 callers at once with one key, many of whose transactions fail first: the effect happens once, and nobody hears of a deadlock.
+func TestOnceRunInTxIsExactlyOnce(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+		fixture.MustExec(t, pool, "CREATE TABLE effect (n INTEGER NOT NULL)")
+		runner, err := once.New(once.Config{Store: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		transactor := sqloutbox.NewTransactor(pool, db.Dialect)
+		errFirst := errors.New("the first try fails")
+		for round := range 5 {
+			key := once.Key{Scope: "test", ID: fmt.Sprint(round)}
+			var wg sync.WaitGroup
+			for range 64 {
+				wg.Go(func() {
+					tries := 0
+					work := func(ctx context.Context, tx core.Tx) (once.Result, error) {
+						_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO effect (n) VALUES (%d)", round))
+						if tries++; err == nil && tries == 1 {
+							err = errFirst
+						}
+						return once.Result{Data: []byte("x")}, err
+					}
+					res, _, err := runner.RunInTx(t.Context(), transactor, key, once.Fingerprint{}, work)
+					if errors.Is(err, errFirst) {
+						res, _, err = runner.RunInTx(t.Context(), transactor, key, once.Fingerprint{}, work)
+					}
+					if err != nil || string(res.Data) != "x" {
+						t.Errorf("%q, %v", res.Data, err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM effect"); n != 5 {
+			t.Errorf("%d effects, want 5", n)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package redisonce_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// What a message costs: two round trips when it is new, one when it is a duplicate, one when the cache knows it.
+func BenchmarkRedisOnce(b *testing.B) {
+	client, prefix := fixture.RedisClient(b)
+	r := redisRunner(b, newRedisStore(b, client, redisonce.Config{Prefix: prefix}), time.Minute, nil)
+	cache, err := redisonce.NewCache(client, redisonce.CacheConfig{Prefix: prefix, Timeout: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	do := func(b *testing.B, id string, want bool) {
+		b.Helper()
+		_, replayed, err := r.Do(context.Background(), once.Key{Scope: "bench", ID: id}, once.Fingerprint{}, nothingOnce)
+		if err != nil || replayed != want {
+			b.Fatal(replayed, err)
+		}
+	}
+	n := 0
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			do(b, strconv.Itoa(n), false)
+			n++
+		}
+	})
+	do(b, "known", false)
+	b.Run("duplicate", func(b *testing.B) {
+		for b.Loop() {
+			do(b, "known", true)
+		}
+	})
+	if err := cache.Remember(context.Background(), "known"); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("cache", func(b *testing.B) {
+		for b.Loop() {
+			if seen, err := cache.Seen(context.Background(), "known"); err != nil || !seen {
+				b.Fatal(seen, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package redisonce_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// The suite over a cluster of three primaries: each key has one name, so each script has one node.
+func TestRedisOnceStoreSuiteCluster(t *testing.T) {
+	addrs := redisCluster(t, 3)
+	open := func(t *testing.T) *redis.ClusterClient {
+		t.Helper()
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
+		t.Helper()
+		return open(t), rand.Text() + ":"
+	}))
+	t.Run("Check", func(t *testing.T) {
+		client := open(t)
+		if err := newRedisStore(t, client, redisonce.Config{}).Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		last := fixture.RedisAt(t, "redis://"+addrs[2])
+		if err := last.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lfu").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := newRedisStore(t, client, redisonce.Config{}).Check(t.Context()); !errors.Is(err, redisonce.ErrEviction) {
+			t.Errorf("one of three evicts: %v", err)
+		}
+	})
+	t.Run("Replicas", func(t *testing.T) { // WAIT goes to the node of the key: it is asked, and has none
+		s := newRedisStore(t, open(t), redisonce.Config{Prefix: "r:", WaitReplicas: 1, WaitTimeout: 50 * time.Millisecond})
+		for i := range 10 {
+			req := once.Request{Key: once.Key{Scope: "test", ID: strconv.Itoa(i)}, Owner: "me", Lease: once.MaxLease, TTL: once.MaxLease}
+			if _, err := s.Acquire(t.Context(), req); !errors.Is(err, redisonce.ErrReplicas) {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// redisCluster starts a cluster of primaries that ends with the test, or with its process.
+func redisCluster(t *testing.T, nodes int) (addrs []string) {
+	t.Helper()
+	clients := make([]*redis.Client, nodes)
+	for i := range nodes {
+		port := redisClusterPort(t)
+		// The shell waits for the end of its input, and so takes the server down even after a test that was killed.
+		cmd := exec.Command("sh", "-c", `redis-server --bind 127.0.0.1 --port "$1" --dir "$2" --save "" --cluster-enabled yes --daemonize no >/dev/null & `+
+			`server=$!; cat >/dev/null; kill -9 $server; wait`, "sh", strconv.Itoa(port), t.TempDir())
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		in, err := cmd.StdinPipe()
+		fixture.NoError(t, err)
+		fixture.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = in.Close()
+			_ = cmd.Wait()
+			if stderr.Len() > 0 && t.Failed() {
+				t.Logf("node %d: %s", i, &stderr)
+			}
+		})
+		addr := "127.0.0.1:" + strconv.Itoa(port)
+		clients[i] = redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { _ = clients[i].Close() })
+		fixture.Eventually(t.Context(), t, "node "+addr+" answers", func() bool { return clients[i].Ping(t.Context()).Err() == nil })
+		first, last := 16384*i/nodes, 16384*(i+1)/nodes-1
+		fixture.NoError(t, clients[i].ClusterAddSlotsRange(t.Context(), first, last).Err())
+		fixture.NoError(t, clients[i].Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		if i > 0 {
+			fixture.NoError(t, clients[0].ClusterMeet(t.Context(), "127.0.0.1", strconv.Itoa(port)).Err())
+		}
+		addrs = append(addrs, addr)
+	}
+	for _, c := range clients {
+		fixture.Eventually(t.Context(), t, "the cluster is there", func() bool {
+			info := c.ClusterInfo(t.Context()).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", nodes))
+		})
+	}
+	return addrs
+}
+
+// redisClusterPort returns a free port whose companion for the cluster's own talk, 10000 higher, is free too.
+func redisClusterPort(t *testing.T) int {
+	t.Helper()
+	for range 50 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		fixture.NoError(t, err)
+		port := l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+		if port > 50000 {
+			continue
+		}
+		bus, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+10000))
+		if err == nil {
+			_ = bus.Close()
+			return port
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}

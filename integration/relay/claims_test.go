@@ -1,0 +1,336 @@
+package relay_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// The eight tests of requirement C48, on every database.
+
+func TestC48CommitWritesRow(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{})
+		e := core.Event{
+			ID: core.NewEventID(), Type: "order.captured", AggregateType: "order", AggregateID: "o-1", AggregateVersion: 3, TenantID: "acme",
+			SchemaVersion: 2, Topic: "oms.order.events.v1", ContentType: "application/octet-stream", Payload: []byte{0, 1, 0xff, '\n'},
+			Headers: map[string]string{"traceparent": "00-1-2-01", "note": "größer als ⌘"}, OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC),
+		}
+		if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 1, e) }); err != nil {
+			t.Fatal(err)
+		}
+		rows := p.Rows()
+		if len(rows) != 1 || rows[0].EventID != e.ID || rows[0].Status != fixture.StatusNew || rows[0].Attempts != 0 || rows[0].ClaimNo != 0 || rows[0].Done ||
+			rows[0].Key != "order/o-1" || rows[0].KeySeq == 0 || string(rows[0].Payload) != string(e.Payload) {
+			t.Fatalf("rows %+v", rows)
+		}
+		if got := p.Accounts(); !slices.Equal(got, []int{1}) {
+			t.Errorf("accounts %v", got)
+		}
+		// Another process relays it, field by field.
+		if err := fixture.JoinProcess(t, db, p.Publisher, core.Config{}).Outbox.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d := outboxtest.RequirePublished(t, p.Publisher, outboxtest.Match{ID: e.ID})
+		want := e
+		want.Key = "order/o-1"
+		if got := fmt.Sprintf("%+v", d.Event); got != fmt.Sprintf("%+v", want) {
+			t.Errorf("published %s\nwant      %+v", got, want)
+		}
+	})
+}
+
+func TestC48RollbackWritesNone(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{})
+		p.RunHot()
+		before := len(p.Publisher.Accepted())
+		for i := range 20 {
+			err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				return errors.Join(p.Deposit(ctx, tx, i, core.Event{Type: "a", Key: "k"}), fixture.ErrBusiness)
+			})
+			if !errors.Is(err, fixture.ErrBusiness) {
+				t.Fatal(err)
+			}
+		}
+		id := p.Publish(core.Event{Type: "a", Key: "k"})
+		p.AwaitDone(1)
+		if n := len(p.Publisher.Accepted()) - before; n != 1 || p.Rows()[0].EventID != id[0] || len(p.Accounts()) != 0 {
+			t.Errorf("%d published, rows %+v, accounts %v", n, p.Rows(), p.Accounts())
+		}
+	})
+}
+
+func TestC48PublishMarksDone(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{})
+		p.Publisher.Receipts(func(d core.Delivery) string { return "orders/3@" + d.ID })
+		id := p.Publish(core.Event{Type: "a", Key: "k"})[0]
+		if r := p.Row(id); r.Status != fixture.StatusNew || r.Done {
+			t.Fatalf("before: %+v", r)
+		}
+		if err := p.Outbox.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r := p.Row(id); r.Status != fixture.StatusDone || !r.Done || r.Attempts != 0 || r.ClaimNo != 1 || r.ErrorCode != "" {
+			t.Errorf("after: %+v", r)
+		}
+		receipts := fixture.Query(t, p.Pool, "SELECT receipt FROM outbox_event", func(r *sql.Rows) (s string, err error) { return s, r.Scan(&s) })
+		if !slices.Equal(receipts, []string{"orders/3@" + id}) {
+			t.Errorf("receipts %v", receipts)
+		}
+		// It stays as evidence, and is not published again.
+		if err := p.Outbox.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.OnceEach([]string{id})
+	})
+}
+
+func TestC48CrashAfterClaimRecovered(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{})
+		var want []string
+		for i := range 10 {
+			want = append(want, p.Publish(core.Event{Type: "a", Key: fmt.Sprint(i % 3)}, core.Event{Type: "a"})...)
+		}
+		// A process claims everything and is never heard of again.
+		const lease = 2 * time.Second
+		gone := core.ClaimRequest{Node: "gone", Lease: lease, MaxLease: time.Minute, Limit: 100, MaxBytes: 1 << 20, Run: 100, Lanes: 100}
+		began := time.Now()
+		unordered, err := p.Repository.ClaimUnordered(t.Context(), gone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ordered, _, err := p.Repository.ClaimHeads(t.Context(), gone, core.Lane{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(unordered)+len(ordered) != len(want) {
+			t.Fatalf("claimed %d and %d rows of %d", len(unordered), len(ordered), len(want))
+		}
+		var first time.Time
+		p.Run()
+		fixture.Await(t, "something is published", func() bool {
+			first = time.Now()
+			return len(p.Accepted()) > 0
+		})
+		if d := first.Sub(began); d < lease {
+			t.Errorf("published %s after the claim, within its lease of %s", d, lease)
+		}
+		p.AwaitDone(len(want))
+		p.OnceEach(want)
+		inKeyOrder(t, p.Publisher.Accepted())
+		for _, r := range p.Rows() {
+			if r.Attempts != 0 || r.Lost != 1 || r.ClaimNo != 2 {
+				t.Fatalf("row %+v, want no attempt spent, one claim lost, the second claim", r)
+			}
+		}
+		// The dead process comes back with its outcomes: a guess changes nothing, a fact is known already.
+		refs := []core.ClaimRef{{ID: unordered[0].ID, ClaimNo: unordered[0].ClaimNo}}
+		if held, err := p.Repository.Renew(t.Context(), "gone", lease, refs); err != nil || held[0] {
+			t.Errorf("Renew by the dead: %v, %v", held, err)
+		}
+		changed, err := p.Repository.MarkFailed(t.Context(), "gone", []core.Failure{{ClaimRef: refs[0], Kind: core.FailDead, Code: "late"}})
+		if err != nil || changed[0] {
+			t.Errorf("MarkFailed by the dead: %v, %v", changed, err)
+		}
+		if n, err := p.Repository.MarkDone(t.Context(), []core.Done{{ID: unordered[0].ID}}, false); err != nil || n != 0 {
+			t.Errorf("MarkDone by the dead: %d, %v", n, err)
+		}
+	})
+}
+
+func TestC48TransientRescheduled(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{BaseDelay: 10 * time.Hour, MaxDelay: 10 * time.Hour}})
+		id := p.Publish(core.Event{Type: "a", Key: "k"})[0]
+		p.Publisher.FailNext(1, core.Transient(errors.New("try again")))
+		for range 2 { // the second time nothing is due
+			if err := p.Outbox.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if r := p.Row(id); r.Status != fixture.StatusRetry || r.Attempts != 1 || r.ErrorCode != "transient" || r.Error != "try again" {
+				t.Fatalf("row %+v", r)
+			}
+		}
+		if n := len(p.Publisher.Attempts()); n != 1 {
+			t.Fatalf("%d attempts, want 1 until it is due", n)
+		}
+		due, ok, err := p.Repository.NextDue(t.Context(), core.ClaimRequest{Node: "x", Lease: time.Second, MaxLease: time.Minute, Limit: 10, MaxBytes: 1, Run: 1, Lanes: 10})
+		if err != nil || !ok || due <= 0 || due > 10*time.Hour {
+			t.Errorf("NextDue: %s, %v, %v", due, ok, err)
+		}
+		if _, err := p.Pool.ExecContext(t.Context(), "UPDATE outbox_event SET available_at = created_at"); err != nil { // time passes
+			t.Fatal(err)
+		}
+		if err := p.Outbox.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r := p.Row(id); r.Status != fixture.StatusDone || r.Attempts != 1 || r.ErrorCode != "" || r.Error != "" { // a success clears the error
+			t.Errorf("row %+v", r)
+		}
+		p.OnceEach([]string{id})
+	})
+}
+
+func TestC48SerializationParked(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 10}, watermill.NopLogger{})
+		messages, err := channel.Subscribe(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		bridge, err := watermillbridge.NewPublisher(channel, watermillbridge.Config{
+			Marshal: func(ctx context.Context, d core.Delivery) (*message.Message, error) {
+				if d.Key == "bug" {
+					calls++
+					return nil, errors.New("no schema for it")
+				}
+				return watermillbridge.NewMessage(ctx, d), nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := fixture.NewProcess(t, db, core.Config{Publisher: bridge})
+		bug := p.Publish(core.Event{Type: "a", Topic: "orders", Key: "bug"})[0]
+		sound := p.Publish(core.Event{Type: "a", Topic: "orders", Key: "sound"})[0]
+		for range 2 {
+			if err := p.Outbox.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := p.Row(bug); r.Status != fixture.StatusDead || r.Attempts != 1 || r.ErrorCode != "permanent" || calls != 1 {
+			t.Errorf("after %d calls: %+v, want it parked at the first", calls, r)
+		}
+		if r := p.Row(sound); r.Status != fixture.StatusDone {
+			t.Errorf("another key: %+v", r)
+		}
+		select {
+		case m := <-messages:
+			m.Ack()
+			if got := m.Metadata[core.HeaderEventID]; got != sound {
+				t.Errorf("received %s", got)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the sound event did not arrive")
+		}
+		b, err := p.Outbox.Backlog(t.Context())
+		if err != nil || b.Dead != 1 || b.BlockedKeys != 1 || b.Pending != 0 {
+			t.Errorf("Backlog: %+v, %v", b, err)
+		}
+	})
+}
+
+func TestC48TwoRelaysNoDoubleClaim(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		pub := &outboxtest.Publisher{}
+		cfg := core.Config{ClaimBatch: 20, ColdEvents: 40, LaneRun: 5, PollInterval: 20 * time.Millisecond, MaxPollInterval: 20 * time.Millisecond}
+		p := fixture.NewProcess(t, db, core.Config{})
+		var want []string
+		for i := range 30 {
+			var batch []core.Event
+			for range 5 {
+				batch = append(batch, core.Event{Type: "a", Key: fmt.Sprint(i % 10)}, core.Event{Type: "a"})
+			}
+			want = append(want, p.Publish(batch...)...)
+		}
+		relays := []*fixture.Process{fixture.JoinProcess(t, db, pub, cfg), fixture.JoinProcess(t, db, pub, cfg)}
+		for _, r := range relays {
+			r.Run()
+		}
+		p.AwaitDone(len(want))
+		relays[0].OnceEach(want)
+		inKeyOrder(t, pub.Accepted())
+		if pub.Overlaps() != 0 {
+			t.Errorf("%d times two events of one key were out at once", pub.Overlaps())
+		}
+		for _, r := range p.Rows() {
+			// An ordered row may have been given back, to be published behind its predecessor. An unordered one has no reason to.
+			if r.Lost != 0 || r.Attempts != 0 || r.KeySeq == 0 && r.ClaimNo != 1 {
+				t.Fatalf("row %+v was claimed twice", r)
+			}
+		}
+		if a, b := relays[0].Claimed.Load(), relays[1].Claimed.Load(); a == 0 || b == 0 || a+b < int64(len(want)) {
+			t.Errorf("the relays claimed %d and %d rows of %d: one had nothing to do", a, b, len(want))
+		}
+	})
+}
+
+func TestC48SameAggregateInOrder(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		const aggregates, producers, each = 4, 6, 20
+		pub := &outboxtest.Publisher{}
+		cfg := core.Config{HotEvents: 8, Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 100}, Breaker: core.BreakerPolicy{
+			ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 50 * time.Millisecond,
+		}}
+		p := fixture.NewProcess(t, db, core.Config{})
+		for a := range aggregates {
+			if _, err := p.Pool.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO accounts (id, balance) VALUES (%d, 0)", a)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var mu sync.Mutex
+		random := rand.New(rand.NewPCG(1, 2))
+		pub.FailFor(func(core.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if random.IntN(10) == 0 {
+				return errors.New("refused this time")
+			}
+			return nil
+		})
+		processes := []*fixture.Process{fixture.JoinProcess(t, db, pub, cfg), fixture.JoinProcess(t, db, pub, cfg)}
+		for _, q := range processes {
+			q.Run()
+		}
+		var wg sync.WaitGroup
+		for n := range producers {
+			wg.Go(func() {
+				q := processes[n%2]
+				for i := range each {
+					if err := q.Grow(t.Context(), (n+i)%aggregates); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		p.AwaitDone(producers * each)
+
+		inKeyOrder(t, pub.Accepted())
+		// The order of the numbers is the order of the business: versions, too, arrive in sequence.
+		next, seen := map[string]int64{}, map[string]bool{}
+		for _, d := range pub.Accepted() {
+			if seen[d.ID] {
+				continue
+			}
+			seen[d.ID] = true
+			if next[d.Key]++; d.AggregateVersion != next[d.Key] {
+				t.Errorf("aggregate %s: version %d arrived where %d was due", d.Key, d.AggregateVersion, next[d.Key])
+			}
+		}
+		if len(seen) != producers*each || len(next) != aggregates {
+			t.Errorf("%d events of %d aggregates arrived", len(seen), len(next))
+		}
+	})
+}

@@ -1,0 +1,368 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The acceptance tests of requirements D18 and A22, over database/sql on every database. Those of the consumer's side come with
+// the inbox.
+
+// eachDatabase runs fn on every database, at the same time.
+func eachDatabase(t *testing.T, fn func(t *testing.T, db testdb.DB)) {
+	t.Helper()
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		fn(t, db)
+	})
+}
+
+// Business change and event commit together or not at all.
+func TestD18Atomicity(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{})
+		p.Run()
+		committed := core.NewEventID()
+		event := func(id string) core.Event { return core.Event{ID: id, Type: "deposited", Key: "account/1"} }
+		ghosts := []string{core.NewEventID(), core.NewEventID(), core.NewEventID()}
+
+		for name, tc := range map[string]struct {
+			run  func(ctx context.Context, tx core.Tx) error
+			fail error
+		}{
+			"commit": {run: func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 1, event(committed)) }},
+			"error after the event": {fail: fixture.ErrBusiness, run: func(ctx context.Context, tx core.Tx) error {
+				return errors.Join(p.Deposit(ctx, tx, 2, event(ghosts[0])), fixture.ErrBusiness)
+			}},
+			"event refused": {fail: core.ErrInvalidEvent, run: func(ctx context.Context, tx core.Tx) error {
+				return p.Deposit(ctx, tx, 3, core.Event{ID: ghosts[1]})
+			}},
+			"savepoint": {run: func(ctx context.Context, tx core.Tx) error {
+				if err := p.Tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+					return errors.Join(p.Deposit(ctx, tx, 4, event(ghosts[2])), fixture.ErrBusiness)
+				}); !errors.Is(err, fixture.ErrBusiness) {
+					return fmt.Errorf("savepoint: %w", err)
+				}
+				_, err := tx.Exec(ctx, "INSERT INTO accounts (id, balance) VALUES (5, 1)")
+				return err
+			}},
+		} {
+			if err := p.Tx.RunInTx(t.Context(), tc.run); !errors.Is(err, tc.fail) {
+				t.Fatalf("%s: %v, want %v", name, err, tc.fail)
+			}
+		}
+		// The same event again: its business change goes with it.
+		err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 6, event(committed)) })
+		if !errors.Is(err, core.ErrDuplicateEvent) {
+			t.Fatalf("same id: %v, want ErrDuplicateEvent", err)
+		}
+
+		p.AwaitDone(1)
+		if got := p.Accounts(); !slices.Equal(got, []int{1, 5}) {
+			t.Errorf("accounts %v, want 1 and 5", got)
+		}
+		p.OnceEach([]string{committed})
+	})
+}
+
+// After a commit the event leaves at once, without a look at the table.
+func TestD18FastPath(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{PollInterval: time.Hour})
+		p.RunHot()
+		var want []string
+		for i := range 40 {
+			want = append(want, p.Publish(core.Event{Type: "a", Key: fmt.Sprint(i % 4)}, core.Event{Type: "a"})...)
+		}
+		fixture.Await(t, "all are published", func() bool { return len(p.Accepted()) >= len(want) })
+		p.AwaitDone(len(want))
+		p.OnceEach(want)
+		if hot, cold, claimed := p.Hot.Load(), p.Cold.Load(), p.Claimed.Load(); hot != int64(len(want)) || cold != 0 || claimed != 0 {
+			t.Errorf("%d hot, %d cold, %d claimed, want %d, 0, 0", hot, cold, claimed, len(want))
+		}
+		for _, r := range p.Rows() {
+			if r.ClaimNo != 1 || r.Attempts != 0 || !r.Done {
+				t.Fatalf("row %+v, want claim 1, no attempts, done", r)
+			}
+		}
+	})
+}
+
+// A full fast path does not fail or delay callers: the poller publishes the rest.
+func TestD18OverflowThenPoller(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{HotEvents: 4})
+		p.RunHot()
+		p.Publisher.Block()
+		var want []string
+		for i := range 50 {
+			want = append(want, p.Publish(core.Event{Type: "a", Key: fmt.Sprint(i % 3)}, core.Event{Type: "a"})...)
+		}
+		if n := p.Dropped.Load(); n < int64(len(want)-8) {
+			t.Errorf("%d events found no room, want nearly all of %d", n, len(want))
+		}
+		if n := len(p.Accepted()); n != 0 {
+			t.Errorf("%d were accepted by a blocked destination", n)
+		}
+		p.Publisher.Unblock()
+		p.AwaitDone(len(want))
+		p.OnceEach(want)
+		inKeyOrder(t, p.Publisher.Accepted())
+		if p.Cold.Load() == 0 || p.Hot.Load() == 0 {
+			t.Errorf("%d hot, %d cold, want some of both", p.Hot.Load(), p.Cold.Load())
+		}
+	})
+}
+
+// An event that its destination refuses is tried again, with growing attempts, and is DEAD after the last. Others go on.
+func TestD18RetryThenDead(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		const attempts = 4
+		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond, MaxAttempts: attempts}})
+		poison := core.NewEventID()
+		var seen []fixture.StoredRow // the row as it was before each attempt
+		p.Publisher.FailFor(func(d core.Delivery) error {
+			if d.ID != poison {
+				return nil
+			}
+			seen = append(seen, p.Row(poison)) // one publish of a lane at a time: no lock
+			return core.Transient(errors.New("refused: password=hunter2"))
+		})
+		stop := p.Run()
+		p.Publish(core.Event{ID: poison, Type: "a", Key: "poison"})
+		others := p.Publish(core.Event{Type: "a", Key: "sound"}, core.Event{Type: "a"})
+		fixture.Await(t, "the event is DEAD", func() bool { return p.Row(poison).Status == fixture.StatusDead })
+		fixture.Await(t, "the others are DONE", func() bool { return p.Statuses()[fixture.StatusDone] == len(others) })
+		stop()
+
+		if len(seen) != attempts {
+			t.Fatalf("%d attempts, want %d", len(seen), attempts)
+		}
+		for i, r := range seen {
+			status := fixture.StatusRetry
+			if i == 0 {
+				status = fixture.StatusNew
+			}
+			if r.Attempts != i || r.Status != status {
+				t.Errorf("before attempt %d: attempts %d, status %d", i+1, r.Attempts, r.Status)
+			}
+		}
+		if r := p.Row(poison); r.Attempts != attempts || r.ErrorCode != "transient" || r.Error != "refused: password=***" || r.Lost != 0 {
+			t.Errorf("row %+v", r)
+		}
+		p.OnceEach(others)
+		dead, err := p.Outbox.ListDead(t.Context(), core.DeadQuery{})
+		if err != nil || len(dead) != 1 || dead[0].Event.ID != poison || dead[0].Attempts != attempts {
+			t.Errorf("ListDead: %+v, %v", dead, err)
+		}
+	})
+}
+
+// (1) A failure after the state was changed and before the event was inserted rolls the state back.
+func TestA22AtomicityOnException(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{})
+		p.Run()
+		change := func(ctx context.Context, tx core.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO accounts (id, balance) VALUES (1, 1)")
+			return err
+		}
+		for name, fail := range map[string]func(ctx context.Context) error{
+			"error": func(context.Context) error { return fixture.ErrBusiness },
+			"panic": func(context.Context) error { panic(fixture.ErrBusiness) },
+			"context ended": func(ctx context.Context) error {
+				return ctx.Err()
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				reached := false
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				err := func() (err error) {
+					defer func() {
+						if v := recover(); v != nil {
+							err = fmt.Errorf("panic: %w", v.(error))
+						}
+					}()
+					return p.Tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+						if err := change(ctx, tx); err != nil {
+							t.Fatal(err)
+						}
+						if name == "context ended" {
+							cancel()
+						}
+						if err := fail(ctx); err != nil {
+							return err
+						}
+						reached = true
+						_, err := p.Outbox.Publish(ctx, tx, core.Event{Type: "a", Key: "k"})
+						return err
+					})
+				}()
+				if err == nil || reached {
+					t.Fatalf("RunInTx: %v, the event was reached: %v", err, reached)
+				}
+				if got := p.Accounts(); len(got) != 0 {
+					t.Errorf("accounts %v after the rollback", got)
+				}
+				if n := len(p.Rows()); n != 0 {
+					t.Errorf("%d events after the rollback", n)
+				}
+			})
+		}
+		// The same change goes through when nothing fails.
+		id := core.NewEventID()
+		if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			return p.Deposit(ctx, tx, 1, core.Event{ID: id, Type: "a"})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		p.AwaitDone(1)
+		p.OnceEach([]string{id})
+	})
+}
+
+// (2) Each time the broker refuses an event its attempts grow and it stays; it is DONE once the broker takes it.
+func TestA22BrokerRefuses(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond}})
+		refusals := 0
+		var told []int // the Attempt each delivery names
+		id := core.NewEventID()
+		p.Publisher.FailFor(func(d core.Delivery) error {
+			if d.ID != id {
+				return nil
+			}
+			told = append(told, d.Attempt)
+			if r := p.Row(id); r.Attempts != refusals || r.Status != fixture.StatusNew && r.Status != fixture.StatusRetry {
+				t.Errorf("after %d refusals: status %d, attempts %d", refusals, r.Status, r.Attempts)
+			}
+			if refusals == 6 {
+				return nil
+			}
+			refusals++
+			return core.Transient(errors.New("not this one")) // of an error that nobody knows it would be for the relay to find out
+		})
+		stop := p.Run()
+		p.Publish(core.Event{ID: id, Type: "a", Key: "k"})
+		followers := p.Publish(core.Event{Type: "a", Key: "k"}, core.Event{Type: "a", Key: "k"})
+		p.AwaitDone(3)
+		stop()
+		if r := p.Row(id); r.Attempts != 6 || r.Lost != 0 {
+			t.Errorf("row %+v, want 6 attempts", r)
+		}
+		if !slices.Equal(told, []int{1, 2, 3, 4, 5, 6, 7}) {
+			t.Errorf("deliveries named attempts %v", told)
+		}
+		if got := p.Accepted(); !slices.Equal(got, append([]string{id}, followers...)) {
+			t.Errorf("accepted %v, want the refused event first: it holds up its key", got)
+		}
+	})
+}
+
+// An outage, also one that nobody classified, makes no dead letters of a backlog.
+func TestOutageSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	const events = 300
+	for name, outage := range map[string]struct {
+		err error
+		// Before enough failures in a row say that it is not the events, each may spend one.
+		spent int
+	}{
+		"unclassified": {err: errors.New("something is wrong"), spent: 4},
+		"unavailable":  {err: core.Unavailable(errors.New("broker is away"))},
+		"refused":      {err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, db testdb.DB) {
+				p := fixture.NewProcess(t, db, core.Config{
+					Workers: 4,
+					Retry:   core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond, MaxAttempts: 5},
+					Breaker: core.BreakerPolicy{ProbeInterval: 50 * time.Millisecond, MaxProbeInterval: 200 * time.Millisecond},
+				})
+				var mu sync.Mutex
+				calls := 0
+				down := true
+				p.Publisher.FailFor(func(core.Delivery) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if !down {
+						return nil
+					}
+					calls++
+					return outage.err
+				})
+				p.Run()
+				var want []string
+				for i := range events / 10 {
+					var batch []core.Event
+					for j := range 10 {
+						e := core.Event{Type: "a", Topic: "orders"}
+						if j < 5 {
+							e.Key = fmt.Sprint(i % 7)
+						}
+						batch = append(batch, e)
+					}
+					want = append(want, p.Publish(batch...)...)
+				}
+				// Long enough for each event to be DEAD many times over, if attempts were spent.
+				fixture.Await(t, "the destination was probed again and again", func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return calls >= 20 // at most 4 + 4 before it was stopped
+				})
+				spent := 0
+				for _, r := range p.Rows() {
+					spent += r.Attempts
+					if r.Status == fixture.StatusDead || r.Status == fixture.StatusDone || r.Attempts > 1 {
+						t.Fatalf("during the outage: %+v", r)
+					}
+				}
+				if spent > outage.spent {
+					t.Errorf("%d attempts were spent, want at most %d", spent, outage.spent)
+				}
+				if p.BreakerOpen.Load() == 0 {
+					t.Error("the destination was never stopped")
+				}
+				mu.Lock()
+				down = false
+				mu.Unlock()
+				p.AwaitDone(events)
+				p.OnceEach(want)
+				inKeyOrder(t, p.Publisher.Accepted())
+			})
+		})
+	}
+}
+
+// inKeyOrder fails the test unless the first copies of each key came in the order of their numbers.
+func inKeyOrder(t *testing.T, ds []core.Delivery) {
+	t.Helper()
+	last, seen := map[string]int64{}, map[string]bool{}
+	for _, d := range ds {
+		if d.KeySeq == 0 || seen[d.ID] {
+			continue
+		}
+		seen[d.ID] = true
+		lane := d.Topic + "\x00" + d.TenantID + "\x00" + d.Key
+		if d.KeySeq <= last[lane] {
+			t.Errorf("key %q: first copy of %d came after %d", d.Key, d.KeySeq, last[lane])
+		}
+		last[lane] = d.KeySeq
+	}
+	if len(last) == 0 {
+		t.Error("nothing was ordered: the check checks nothing")
+	}
+}

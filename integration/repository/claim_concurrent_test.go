@@ -1,0 +1,193 @@
+package repository_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Concurrent claimers never get one claim number of a row twice, whatever they do with their claims.
+func TestConcurrentClaimers(t *testing.T) {
+	const claimers, rowCount = 8, 200
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		var rows []core.NewRow
+		for i := range rowCount {
+			key := ""
+			if i%2 == 1 {
+				key = fmt.Sprint("key", i%20)
+			}
+			rows = append(rows, sqlRow(t, "topic", key))
+		}
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		type claim struct {
+			id core.RowID
+			no int64
+		}
+		var mu sync.Mutex
+		seen, done := map[claim]string{}, 0
+		lastSeq := map[core.Lane]int64{}
+		finished := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return done == rowCount
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var wg sync.WaitGroup
+		failed := make(chan error, claimers)
+		for c := range claimers {
+			wg.Go(func() {
+				node := fmt.Sprint("node-", c)
+				req := core.ClaimRequest{Node: node, Lease: time.Minute, MaxLease: time.Hour, Limit: 7, MaxBytes: 1 << 20, Run: 3, Lanes: 100}
+				for round := 0; !finished(); round++ {
+					got, err := repo.ClaimUnordered(ctx, req)
+					if err == nil {
+						var ordered []core.Claimed
+						ordered, _, err = repo.ClaimHeads(ctx, req, core.Lane{})
+						got = append(got, ordered...)
+					}
+					if err != nil {
+						failed <- err
+						return
+					}
+					var acked []core.Done
+					var released []core.ClaimRef
+					mu.Lock()
+					for _, r := range got {
+						if other, taken := seen[claim{r.ID, r.ClaimNo}]; taken {
+							failed <- fmt.Errorf("claim %d of row %s belongs to %s and %s", r.ClaimNo, r.ID, other, node)
+						}
+						seen[claim{r.ID, r.ClaimNo}] = node
+						if r.KeySeq < lastSeq[r.Lane] && !r.Lane.IsZero() {
+							failed <- fmt.Errorf("lane %x: %d was claimed after %d was done", r.Lane, r.KeySeq, lastSeq[r.Lane])
+						}
+					}
+					mu.Unlock()
+					stop := map[core.Lane]bool{}
+					for i, r := range got {
+						if (round+i)%3 == 0 || stop[r.Lane] {
+							stop[r.Lane] = !r.Lane.IsZero()
+							released = append(released, core.ClaimRef{ID: r.ID, ClaimNo: r.ClaimNo})
+						} else {
+							acked = append(acked, core.Done{ID: r.ID})
+							mu.Lock()
+							lastSeq[r.Lane] = max(lastSeq[r.Lane], r.KeySeq)
+							mu.Unlock()
+						}
+					}
+					n, err := repo.MarkDone(ctx, acked, c%2 == 0)
+					for errors.As(err, new(*core.LockedError)) { // by a claim that looks at the rows
+						var more int
+						more, err = repo.MarkDone(ctx, acked, c%2 == 0)
+						n += more
+					}
+					if err == nil && n != len(acked) {
+						err = fmt.Errorf("%d of %d marks changed a row", n, len(acked))
+					}
+					mu.Lock()
+					done += n
+					mu.Unlock()
+					if err == nil {
+						_, err = repo.Release(ctx, node, released)
+						for errors.As(err, new(*core.LockedError)) {
+							_, err = repo.Release(ctx, node, released)
+						}
+					}
+					if err != nil {
+						failed <- err
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		close(failed)
+		for err := range failed {
+			t.Error(err)
+		}
+	})
+}
+
+// A key that is collected while a producer uses it: the producer's event is in the lane it was told, and the lane's numbers grow.
+func TestCollectKeysRace(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		turns := make(chan struct{}, 1) // a collector without pauses would keep SQLite's one writer's place for itself
+		var wg sync.WaitGroup
+		failed := make(chan error, 1)
+		wg.Go(func() {
+			for range turns {
+				_, _, err := repo.CollectKeys(ctx, -time.Second, core.Lane{}, 100) // everything counts as idle
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+		var last int64
+		lives := 0
+		defer wg.Wait()
+		defer close(turns)
+		for range 200 {
+			select {
+			case turns <- struct{}{}:
+			default:
+			}
+			row := sqlRow(t, "topic", "k")
+			tx, err := sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+			if err != nil {
+				t.Fatal(err)
+			}
+			places, err := repo.Insert(ctx, tx, core.InsertRequest{Rows: []core.NewRow{row}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if places[0].KeySeq <= last && db.Dialect != core.SQLite { // its clock has milliseconds only: a key may not die so young
+				t.Fatalf("number %d after %d", places[0].KeySeq, last)
+			}
+			last = places[0].KeySeq
+			if places[0].Opened {
+				lives++
+			} else if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status = 0"); n == 0 {
+				t.Fatal("the lane goes on, but its event is gone")
+			}
+			if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_key"); n != 1 {
+				t.Fatal("the key of an open event was collected")
+			}
+			if _, err := repo.MarkDone(ctx, []core.Done{{ID: row.ID}}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case err := <-failed:
+			t.Fatal(err)
+		default:
+		}
+		if lives < 2 {
+			t.Errorf("%d lives: nothing was collected in between, no race took place", lives)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package repository_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Whatever the database cannot store of an error text or a receipt, the outcome is written.
+func TestDiagnosticNeverBlocksOutcome(t *testing.T) {
+	narrow := func(typ string) func(t *testing.T, pool *sql.DB, d core.Dialect) {
+		return func(t *testing.T, pool *sql.DB, d core.Dialect) {
+			t.Helper()
+			for _, column := range []string{"last_error", "last_error_code", "receipt"} {
+				change := "ALTER TABLE outbox_event ALTER COLUMN " + column + " TYPE " + typ
+				if d == core.MySQL {
+					change = "ALTER TABLE outbox_event MODIFY " + column + " " + typ
+				}
+				if _, err := pool.ExecContext(t.Context(), change); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		db      func(*testing.T) testdb.DB
+		prepare func(t *testing.T, pool *sql.DB, d core.Dialect)
+		error   string // what the text of the first row becomes
+		receipt string
+	}{
+		{"MariaDB, connection of charset utf8", func(t *testing.T) testdb.DB { return mariaDBCharset(t, "utf8") }, nil, "no ? today", "r?1"},
+		{"MariaDB, connection of charset latin1", func(t *testing.T) testdb.DB { return mariaDBCharset(t, "latin1") }, nil, "", ""},
+		{"MariaDB, columns of charset latin1", testdb.MariaDB, narrow("VARCHAR(100) CHARACTER SET latin1"), "no ? today", "r?1"},
+		{"MariaDB, short columns", testdb.MariaDB, narrow("VARCHAR(4)"), "", "r🤷1"},
+		{"PostgreSQL, database in LATIN1", postgresLatin1, nil, "no ? today", "r?1"},
+		{"PostgreSQL, short columns", testdb.Postgres, narrow("varchar(4)"), "", "r🤷1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			db := c.db(t)
+			pool, repo := openRepository(t, db)
+			if c.prepare != nil {
+				c.prepare(t, pool, db.Dialect)
+			}
+			rows := []core.NewRow{sqlRow(t, "a", ""), sqlRow(t, "a", ""), sqlRow(t, "a", "")}
+			insertHot(t, pool, repo, db.Dialect, rows...)
+			var failures []core.Failure
+			for i, n := range rows {
+				failures = append(failures, core.Failure{
+					ClaimRef: core.ClaimRef{ID: n.ID, ClaimNo: 1}, Kind: core.FailDead, Code: "boom",
+					Message: []string{"no 🤷 today", strings.Repeat("\xff\x00", 10), ""}[i],
+				})
+			}
+			changed, err := repo.MarkFailed(t.Context(), "n", failures)
+			if err != nil || !changed[0] || !changed[1] || !changed[2] {
+				t.Fatalf("MarkFailed: %v, %v", changed, err)
+			}
+			dead, err := repo.ListDead(t.Context(), core.DeadQuery{})
+			if err != nil || len(dead) != 3 {
+				t.Fatalf("%d dead, %v", len(dead), err)
+			}
+			for _, d := range dead {
+				if d.ID == rows[0].ID && c.error != "" && d.Error != c.error {
+					t.Errorf("error %q, want %q", d.Error, c.error)
+				}
+				if d.ErrorCode != "boom" {
+					t.Errorf("code %q", d.ErrorCode)
+				}
+			}
+			n, err := repo.MarkDone(t.Context(), []core.Done{{ID: rows[0].ID, Receipt: "r🤷1"}, {ID: rows[1].ID, Receipt: "\xff"}, {ID: rows[2].ID}}, false)
+			if err != nil || n != 3 {
+				t.Fatalf("MarkDone: %d, %v", n, err)
+			}
+			var receipt sql.NullString
+			q, arg := "SELECT receipt FROM outbox_event WHERE id = ?", any(rows[0].ID[:])
+			if db.Dialect == core.Postgres {
+				q, arg = "SELECT receipt FROM outbox_event WHERE id = $1", rows[0].ID.String()
+			}
+			if err := pool.QueryRowContext(t.Context(), q, arg).Scan(&receipt); err != nil {
+				t.Fatal(err)
+			}
+			if c.receipt != "" && receipt.String != c.receipt {
+				t.Errorf("receipt %q, want %q", receipt.String, c.receipt)
+			}
+		})
+	}
+}
+
+// insertHot commits rows that are leased to the node "n".
+func insertHot(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, d core.Dialect, rows ...core.NewRow) {
+	t.Helper()
+	for i := range rows {
+		rows[i].Hot = true
+	}
+	tx, err := sqloutbox.Begin(t.Context(), pool, nil, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: 60e9, Rows: rows}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mariaDBCharset(t *testing.T, charset string) testdb.DB {
+	t.Helper()
+	db := testdb.MariaDB(t)
+	cfg, err := mysql.ParseDSN(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.Apply(mysql.Charset(charset, "")); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Collation = ""
+	db.DSN = cfg.FormatDSN()
+	return db
+}
+
+func postgresLatin1(t *testing.T) testdb.DB {
+	t.Helper()
+	db := testdb.Postgres(t)
+	admin := db.Open(t)
+	u, err := url.Parse(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/") + "_latin1"
+	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name+" ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.ExecContext(context.Background(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	u.Path = "/" + name
+	q := u.Query()
+	q.Set("client_encoding", "UTF8") // else the driver and the server agree on bytes that are no text
+	u.RawQuery = q.Encode()
+	db.DSN = u.String()
+	return db
+}

@@ -1,0 +1,456 @@
+package repository_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+func openRepository(t *testing.T, db testdb.DB) (*sql.DB, *sqloutbox.Repository) {
+	t.Helper()
+	pool := db.Open(t)
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := repo.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return pool, repo
+}
+
+func sqlRow(t testing.TB, topic, key string) core.NewRow {
+	t.Helper()
+	e := core.Event{ID: core.NewEventID(), Type: "t", Topic: topic, Key: key, OccurredAt: time.Now(), Payload: []byte("p")}
+	id, err := core.NewRowID(e.ID, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := core.NewRow{ID: id, Event: e}
+	if key != "" {
+		row.Lane = core.NewLane("", topic, key)
+	}
+	return row
+}
+
+// scripted is an untracked transaction whose n-th statement fails before it is sent.
+type scripted struct {
+	core.Tx
+	failAt, calls int
+	err           error
+}
+
+func (s *scripted) fails() error {
+	if s.calls++; s.calls == s.failAt {
+		return s.err
+	}
+	return nil
+}
+
+func (s *scripted) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if err := s.fails(); err != nil {
+		return 0, err
+	}
+	return s.Tx.Exec(ctx, query, args...)
+}
+
+func (s *scripted) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	if err := s.fails(); err != nil {
+		return nil, err
+	}
+	return s.Tx.Query(ctx, query, args...)
+}
+
+// databaseError looks like the error of a driver to whoever reads codes out of errors.
+type databaseError struct {
+	Number  uint16
+	Message string
+	state   string
+}
+
+func (e *databaseError) Error() string { return e.Message }
+
+func (e *databaseError) SQLState() string { return e.state }
+
+// Whatever statement of an insert fails, with whatever error, it is sent once.
+func TestInsertRepeatsNothing(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		rows := []core.NewRow{sqlRow(t, "topic", "a"), sqlRow(t, "topic", "b"), sqlRow(t, "topic", "")}
+		for _, cause := range []error{
+			&databaseError{Number: 1213, Message: "deadlock", state: "40P01"}, &databaseError{Number: 1205, Message: "lock wait", state: "40001"},
+			&databaseError{Number: 1020, Message: "changed", state: "40001"}, errors.New("connection lost"),
+		} {
+			for at := 1; ; at++ {
+				tx, err := pool.BeginTx(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := &scripted{Tx: sqloutbox.WrapTx(tx, db.Dialect, nil), failAt: at, err: cause}
+				_, err = repo.Insert(t.Context(), s, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
+				if rerr := tx.Rollback(); rerr != nil {
+					t.Fatal(rerr)
+				}
+				if s.calls < at { // every statement has had its turn
+					if err != nil {
+						t.Fatal(err)
+					}
+					break
+				}
+				if !errors.Is(err, cause) || s.calls != at {
+					t.Fatalf("statement %d failed with %v: Insert sent %d statements and returned %v", at, cause, s.calls, err)
+				}
+				if aborted := errors.Is(err, core.ErrTxAborted); aborted != (cause.Error() != "connection lost") {
+					t.Fatalf("%v: ErrTxAborted is %t", cause, aborted)
+				}
+			}
+		}
+	})
+}
+
+// deadlock makes the transaction on tx the victim of a deadlock over two rows of the table "victim" and ignores the error.
+func deadlock(t *testing.T, pool *sql.DB, tx sqloutbox.Conn) {
+	t.Helper()
+	exec := func(c sqloutbox.Conn, query string) error {
+		_, err := c.ExecContext(t.Context(), query)
+		return err
+	}
+	other, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback()
+	// The server rolls back the transaction that has changed fewer rows.
+	for _, q := range []string{"UPDATE victim SET n = n + 1 WHERE id = 2", "UPDATE victim SET n = n + 1 WHERE id > 2"} {
+		if err := exec(other, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 1"); err != nil {
+		t.Fatal(err)
+	}
+	blocked := make(chan error, 1)
+	go func() { blocked <- exec(other, "UPDATE victim SET n = n + 1 WHERE id = 1") }()
+	err = exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 2") // one of the two waits first, the other closes the circle
+	if err == nil || !strings.Contains(err.Error(), "1213") {
+		t.Fatalf("the transaction was not the victim: %v", err)
+	}
+	if err := <-blocked; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func victimTable(t *testing.T, pool *sql.DB) {
+	t.Helper()
+	for _, q := range []string{
+		"CREATE TABLE victim (id INT PRIMARY KEY, n INT NOT NULL) ENGINE = InnoDB",
+		"INSERT INTO victim SELECT seq, 0 FROM seq_1_to_200",
+	} {
+		if _, err := pool.ExecContext(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// MariaDB rolls back the whole transaction of a deadlock's victim. An application that ignores the error and goes on writes
+// outside any transaction; the outbox must not.
+func TestInsertAfterIgnoredDeadlock(t *testing.T) {
+	pool, repo := openRepository(t, testdb.MariaDB(t))
+	victimTable(t, pool)
+	insert := func(tx core.Tx, rows ...core.NewRow) error {
+		_, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
+		return err
+	}
+	for name, rows := range map[string][]core.NewRow{
+		"one unordered":     {sqlRow(t, "topic", "")},
+		"several unordered": {sqlRow(t, "topic", ""), sqlRow(t, "topic", "")},
+		"one ordered":       {sqlRow(t, "topic", "a")},
+		"several ordered":   {sqlRow(t, "topic", "a"), sqlRow(t, "topic", "b")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tx, err := pool.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			untracked := sqloutbox.WrapTx(tx, core.MySQL, nil) // nobody saw the error
+			if err := insert(untracked, sqlRow(t, "topic", "a")); err != nil {
+				t.Fatal(err)
+			}
+			deadlock(t, pool, tx)
+			if err := insert(untracked, rows...); !errors.Is(err, core.ErrTxAborted) {
+				t.Errorf("an insert after the deadlock returned %v", err)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	t.Run("tracked", func(t *testing.T) {
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, core.MySQL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		deadlock(t, pool, tx)
+		if err := insert(tx, sqlRow(t, "topic", "a")); !errors.Is(err, core.ErrTxAborted) {
+			t.Errorf("an insert after the deadlock returned %v", err)
+		}
+	})
+	if n := fixture.Count(t, pool, "SELECT (SELECT COUNT(*) FROM outbox_event) + (SELECT COUNT(*) FROM outbox_key)"); n != 0 {
+		t.Errorf("%d rows of transactions that were rolled back", n)
+	}
+	// What the guard prevents: the same INSERT without it stays, although its transaction is gone.
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadlock(t, pool, tx)
+	const naive = "INSERT INTO outbox_event (id, event_id, event_type, topic, payload, available_at, occurred_at, created_at) " +
+		"VALUES (x'01', 'x', 't', 't', 'p', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"
+	if _, err := tx.ExecContext(t.Context(), naive); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != 1 {
+		t.Errorf("%d ghosts, want the one that shows why the guard is there", n)
+	}
+}
+
+// A refused insert leaves key rows and events as they were, also behind earlier statements of the same call.
+func TestInsertDuplicateIsUndone(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		known, busy := sqlRow(t, "topic", "known"), sqlRow(t, "topic", "busy")
+		commit := func(rows ...core.NewRow) []core.Inserted {
+			t.Helper()
+			tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+			if err != nil {
+				t.Fatal(err)
+			}
+			places, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			return places
+		}
+		first := commit(known, busy)
+		// Enough rows for several statements; the duplicate comes in the last of them.
+		call := []core.NewRow{known}
+		for range 1200 {
+			call = append(call, sqlRow(t, "topic", ""))
+		}
+		call = append(call, sqlRow(t, "topic", "busy"), sqlRow(t, "topic", "new"))
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: call})
+		if !errors.Is(err, core.ErrDuplicateEvent) || errors.Is(err, core.ErrTxAborted) {
+			t.Fatalf("inserting a duplicate returned %v", err)
+		}
+		if db.Dialect == core.Postgres {
+			_ = tx.Rollback()
+		} else if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != 2 {
+			t.Errorf("%d events, want 2", n)
+		}
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_key"); n != 2 {
+			t.Errorf("%d keys, want 2", n)
+		}
+		next := commit(sqlRow(t, "topic", "busy"), sqlRow(t, "topic", "new"))
+		if next[0].KeySeq != first[1].KeySeq+1 || next[0].Prev != busy.ID || !next[1].Opened {
+			t.Errorf("after %+v came %+v", first[1], next)
+		}
+	})
+}
+
+// Concurrent producers of one lane get dense numbers, and a lower number was committed before a higher one.
+func TestInsertConcurrentProducers(t *testing.T) {
+	const producers, each = 6, 25
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		var mu sync.Mutex
+		var order []core.Inserted
+		ids := map[core.RowID]int64{}
+		var wg sync.WaitGroup
+		failed := make(chan error, producers)
+		for p := range producers {
+			wg.Go(func() {
+				for i := 0; i < each; i++ {
+					row := sqlRow(t, "topic", "k")
+					tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+					if err != nil {
+						failed <- err
+						return
+					}
+					places, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: []core.NewRow{row}})
+					if err != nil || (p+i)%5 == 0 {
+						_ = tx.Rollback()
+						switch {
+						case errors.Is(err, core.ErrTxAborted): // InnoDB: who waited for a new key that was rolled back may deadlock
+							i--
+						case err != nil:
+							failed <- err
+							return
+						}
+						continue
+					}
+					mu.Lock() // taken under the row lock, so the slice is in the order of commits
+					order = append(order, places[0])
+					ids[row.ID] = places[0].KeySeq
+					err = tx.Commit()
+					mu.Unlock()
+					if err != nil {
+						failed <- err
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		close(failed)
+		for err := range failed {
+			t.Fatal(err)
+		}
+		for i, place := range order[1:] {
+			if place.KeySeq != order[i].KeySeq+1 || ids[place.Prev] != order[i].KeySeq || place.Opened {
+				t.Fatalf("after %+v came %+v", order[i], place)
+			}
+		}
+		if !order[0].Opened {
+			t.Errorf("the first row did not open the key: %+v", order[0])
+		}
+	})
+}
+
+// Time zones of sessions change nothing: not what is stored, not what is due, not what comes back.
+func TestSessionTimeZone(t *testing.T) {
+	for _, zone := range []string{"UTC", "Asia/Tokyo", "-09:30"} {
+		t.Run(zone, func(t *testing.T) {
+			for _, db := range []testdb.DB{testdb.Postgres(t), testdb.MariaDB(t)} {
+				t.Run(db.Name, func(t *testing.T) {
+					offset := map[string]string{"UTC": "+00:00", "Asia/Tokyo": "+09:00", "-09:30": "-09:30"}[zone]
+					if db.Dialect == core.Postgres {
+						db.DSN += "&timezone=" + zone
+					} else {
+						db.DSN += "&time_zone=%27" + strings.ReplaceAll(strings.ReplaceAll(offset, "+", "%2B"), ":", "%3A") + "%27"
+					}
+					pool, repo := openRepository(t, db)
+					occurred := time.Date(2024, 3, 10, 2, 30, 15, 123456000, time.FixedZone("x", 3*3600))
+					due, late := sqlRow(t, "topic", ""), sqlRow(t, "topic", "")
+					due.Event.OccurredAt, late.Event.Delay = occurred, time.Hour
+					tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{due, late}}); err != nil {
+						t.Fatal(err)
+					}
+					if err := tx.Commit(); err != nil {
+						t.Fatal(err)
+					}
+					rows, err := repo.ClaimUnordered(t.Context(), core.ClaimRequest{
+						Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
+					})
+					if err != nil || len(rows) != 1 || rows[0].ID != due.ID {
+						t.Fatalf("claimed %+v, %v", rows, err)
+					}
+					if !rows[0].Event.OccurredAt.Equal(occurred) || rows[0].Age < 0 || rows[0].Age > time.Minute {
+						t.Errorf("occurred at %s, age %s", rows[0].Event.OccurredAt, rows[0].Age)
+					}
+					d, ok, err := repo.NextDue(t.Context(), core.ClaimRequest{MaxLease: time.Hour, Lanes: 10})
+					if err != nil || !ok || d > time.Minute {
+						t.Errorf("next due in %s, %t, %v", d, ok, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// What the transaction wrote before and after is not touched by a chunked insert, and large calls keep the order of lanes.
+func TestInsertManyRows(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		var rows []core.NewRow
+		for i := range 3000 {
+			key := fmt.Sprint("key", i%3)
+			if i%4 == 0 {
+				key = ""
+			}
+			rows = append(rows, sqlRow(t, "topic", key))
+			if i%500 == 0 {
+				rows[i].Event.Payload = make([]byte, 1<<20)
+			}
+		}
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		type end struct {
+			seq int64
+			id  core.RowID
+		}
+		ends := map[core.Lane]end{}
+		for i, p := range places {
+			if rows[i].Lane.IsZero() {
+				if p != (core.Inserted{}) {
+					t.Fatalf("an unordered row got %+v", p)
+				}
+				continue
+			}
+			before, known := ends[rows[i].Lane]
+			if known && (p.KeySeq != before.seq+1 || p.Prev != before.id || p.Opened) || !known && !p.Opened {
+				t.Fatalf("after %+v came %+v", before, p)
+			}
+			ends[rows[i].Lane] = end{p.KeySeq, rows[i].ID}
+		}
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != int64(len(rows)) {
+			t.Errorf("%d rows, want %d", n, len(rows))
+		}
+		req := core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30, Run: 5000, Lanes: 10}
+		got, _, err := repo.ClaimHeads(t.Context(), req, core.Lane{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []core.RowID
+		for i := range rows {
+			if !rows[i].Lane.IsZero() {
+				want = append(want, rows[i].ID)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("claimed %d rows, want %d", len(got), len(want))
+		}
+		for _, c := range got {
+			if !slices.Contains(want, c.ID) {
+				t.Fatalf("claimed row %s", c.ID)
+			}
+		}
+	})
+}

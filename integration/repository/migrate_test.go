@@ -1,0 +1,206 @@
+package repository_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Many processes may start at once: each has its own pool.
+func TestMigrateConcurrently(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		var wg sync.WaitGroup
+		failed := make(chan error, 8)
+		for range 8 {
+			pool := db.Open(t)
+			wg.Go(func() {
+				repo, err := sqloutbox.New(pool, sqloutbox.Config{})
+				if err == nil {
+					err = repo.Migrate(t.Context())
+				}
+				if err == nil {
+					err = repo.Check(t.Context())
+				}
+				failed <- err
+			})
+		}
+		wg.Wait()
+		close(failed)
+		for err := range failed {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		pool := db.Open(t)
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_migration"); n != 1 {
+			t.Errorf("%d versions are recorded, want 1", n)
+		}
+	})
+}
+
+// The printed files do what Migrate does, may be repeated, and are undone by theirs.
+func TestMigrationFiles(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		cfg := sqloutbox.Config{Dialect: db.Dialect, Prefix: "my_"}
+		repo, err := sqloutbox.New(pool, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := sqloutbox.Migrations(cfg)
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		run := func(file string) {
+			t.Helper()
+			for stmt := range strings.SplitSeq(file, ";\n") {
+				if strings.TrimSpace(stmt) == "" {
+					continue
+				}
+				if _, err := pool.ExecContext(t.Context(), stmt); err != nil {
+					t.Fatalf("%v\n%s", err, stmt)
+				}
+			}
+		}
+		for range 2 {
+			for _, f := range files {
+				run(f.Up)
+			}
+		}
+		if err := repo.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := repo.Migrate(t.Context()); err != nil { // adopts what another tool has created
+			t.Error(err)
+		}
+		for _, f := range slices.Backward(files) {
+			run(f.Down)
+		}
+		if err := repo.Check(t.Context()); !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), "table my_event is missing") {
+			t.Errorf("after Down Check returned %v", err)
+		}
+	})
+}
+
+func TestMigrateSchema(t *testing.T) {
+	pg, maria := testdb.Postgres(t), testdb.MariaDB(t)
+	for _, c := range []struct {
+		db     testdb.DB
+		schema string
+	}{{pg, "Some_Schema"}, {maria, schemaOf(maria)}} {
+		t.Run(c.db.Name, func(t *testing.T) {
+			pool := c.db.Open(t)
+			repo, err := sqloutbox.New(pool, sqloutbox.Config{Schema: c.schema, Prefix: "Select_"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := repo.Migrate(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := repo.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if b, err := repo.Backlog(t.Context(), 10); err != nil || b.Pending != 0 {
+				t.Error(b, err)
+			}
+		})
+	}
+}
+
+// schemaOf returns the database of a MariaDB DSN.
+func schemaOf(db testdb.DB) string {
+	_, name, _ := strings.Cut(db.DSN, ")/")
+	name, _, _ = strings.Cut(name, "?")
+	return name
+}
+
+// Check names what is missing and what is wrong.
+func TestCheckNamesDrift(t *testing.T) {
+	common := map[string]string{
+		"ALTER TABLE outbox_event DROP COLUMN receipt": "column outbox_event.receipt is missing",
+		"ALTER TABLE outbox_key DROP COLUMN prev_id":   "column outbox_key.prev_id is missing",
+		"DROP TABLE outbox_audit":                      "table outbox_audit is missing",
+	}
+	special := map[core.Dialect]map[string]string{
+		core.Postgres: {
+			"DROP INDEX outbox_event_ready":                                    "index outbox_event_ready on outbox_event is missing",
+			"ALTER TABLE outbox_event ALTER COLUMN lease_until TYPE timestamp": "column outbox_event.lease_until has type timestamp without time zone, want timestamptz",
+			"ALTER TABLE outbox_event ALTER COLUMN key_seq TYPE integer":       "column outbox_event.key_seq has type integer, want bigint",
+		},
+		core.MySQL: {
+			"ALTER TABLE outbox_event DROP KEY outbox_event_open":                                              "index outbox_event_open on outbox_event is missing",
+			"ALTER TABLE outbox_event MODIFY available_at DATETIME NOT NULL":                                   "column outbox_event.available_at has type datetime, want datetime(6)",
+			"ALTER TABLE outbox_key ENGINE = MyISAM":                                                           "table outbox_key has engine MyISAM",
+			"ALTER TABLE outbox_event MODIFY tenant_id VARCHAR(64) COLLATE utf8mb4_general_ci":                 "column outbox_event.tenant_id has a collation",
+			"ALTER TABLE outbox_event MODIFY last_error TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci": "",
+		},
+		core.SQLite: {
+			"DROP INDEX outbox_event_done": "index outbox_event_done on outbox_event is missing",
+		},
+	}
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		n := 0
+		for _, cases := range []map[string]string{common, special[db.Dialect]} {
+			for change, want := range cases {
+				n++
+				prefix := fmt.Sprintf("d%d_", n)
+				repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect, Prefix: prefix})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := repo.Migrate(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := pool.ExecContext(t.Context(), strings.ReplaceAll(change, "outbox_", prefix)); err != nil {
+					t.Fatal(err)
+				}
+				err = repo.Check(t.Context())
+				want = strings.ReplaceAll(want, "outbox_", prefix)
+				if want == "" {
+					if err != nil {
+						t.Errorf("%s: %v", change, err)
+					}
+				} else if !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Migrate") {
+					t.Errorf("%s: Check returned %v, want %q", change, err, want)
+				}
+			}
+		}
+	})
+}
+
+// Without its tables the repository says what to do.
+func TestMissingTables(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if repo.Dialect() != db.Dialect {
+			t.Errorf("the database was taken for %s", repo.Dialect())
+		}
+		if _, err := repo.Backlog(t.Context(), 10); err == nil || !strings.Contains(err.Error(), "Migrate") {
+			t.Errorf("Backlog returned %v", err)
+		}
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		_, err = repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{sqlRow(t, "topic", "")}})
+		if err == nil || !strings.Contains(err.Error(), "Migrate") {
+			t.Errorf("Insert returned %v", err)
+		}
+	})
+}

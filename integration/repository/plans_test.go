@@ -1,0 +1,352 @@
+package repository_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The plans of the relay's statements over a large table: 200,000 delayed events, 50,000 followers of a dead event in one lane, 100,000
+// events of a stopped topic, and as many published ones. Whatever a statement reads must have to do with what it returns, with
+// statistics of the table as it is and of an empty one.
+const (
+	manyDelayed   = 200_000
+	manyFollowers = 50_000
+	manyStopped   = 100_000
+	manyDone      = 100_000
+	mostRead      = 20_000 // rows that one call may look at
+)
+
+func TestPlans(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, rec := fixture.OpenRecorded(t, db)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := repo.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		analyze(t, db.Dialect, pool)
+		fillLarge(t, db, pool)
+		for _, statistics := range []string{"old", "new"} {
+			t.Run(statistics+" statistics", func(t *testing.T) {
+				if statistics == "new" {
+					analyze(t, db.Dialect, pool)
+				}
+				plans(t, db.Dialect, pool, rec, repo)
+			})
+		}
+	})
+}
+
+func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, repo *sqloutbox.Repository) {
+	req := core.ClaimRequest{
+		Node: "n", Lease: time.Minute, MaxLease: 15 * time.Minute, Limit: 100, MaxBytes: 1 << 20, Run: 10, Lanes: 1000,
+		Except: []string{"stopped"},
+	}
+	only := req
+	only.Except, only.Only = nil, []string{"t1", "small", "elsewhere"}
+	lane := core.NewLane("", "small", "k7")
+	for _, c := range []struct {
+		name string
+		run  func(ctx context.Context) error
+	}{
+		{"ClaimUnordered", func(ctx context.Context) error {
+			rows, err := repo.ClaimUnordered(ctx, req)
+			return claimed(rows, 100, 100, err)
+		}},
+		{"ClaimUnordered of certain topics", func(ctx context.Context) error {
+			rows, err := repo.ClaimUnordered(ctx, only)
+			return claimed(rows, 100, 100, err)
+		}},
+		{"ClaimHeads", func(ctx context.Context) error {
+			rows, _, err := repo.ClaimHeads(ctx, req, core.Lane{})
+			return claimed(rows, 99, 100, err) // the scan on PostgreSQL counts the one lane that is blocked
+		}},
+		{"ClaimHeads of certain topics", func(ctx context.Context) error {
+			rows, _, err := repo.ClaimHeads(ctx, only, core.Lane{})
+			return claimed(rows, 99, 100, err)
+		}},
+		{"ClaimLane", func(ctx context.Context) error {
+			rows, err := repo.ClaimLane(ctx, req, lane)
+			return claimed(rows, 10, 10, err)
+		}},
+		{"NextDue", func(ctx context.Context) error { _, _, err := repo.NextDue(ctx, req); return err }},
+		{"MarkDone", func(ctx context.Context) error {
+			_, err := repo.MarkDone(ctx, []core.Done{{ID: core.RowID{1}}, {ID: core.RowID{2}, Receipt: "r"}}, false)
+			return err
+		}},
+		{"MarkFailed", func(ctx context.Context) error {
+			_, err := repo.MarkFailed(ctx, "n", []core.Failure{{ClaimRef: core.ClaimRef{ID: core.RowID{1}, ClaimNo: 1}, Kind: core.FailRetry}})
+			return err
+		}},
+		{"Renew", func(ctx context.Context) error {
+			_, err := repo.Renew(ctx, "n", time.Minute, []core.ClaimRef{{ID: core.RowID{1}, ClaimNo: 1}})
+			return err
+		}},
+		{"Cleanup", func(ctx context.Context) error { _, err := repo.Cleanup(ctx, time.Hour, 1000); return err }},
+		{"CollectKeys", func(ctx context.Context) error {
+			_, _, err := repo.CollectKeys(ctx, 0, core.Lane{}, 100)
+			return err
+		}},
+		{"ListDead", func(ctx context.Context) error { _, err := repo.ListDead(ctx, core.DeadQuery{}); return err }},
+		{"Backlog", func(ctx context.Context) error { _, err := repo.Backlog(ctx, 1000); return err }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			release(t, d, pool)
+			rec.Start()
+			err := c.run(t.Context())
+			calls := rec.Stop()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(calls) == 0 {
+				t.Fatal("no statement was recorded")
+			}
+			release(t, d, pool)
+			explain(t, d, pool, calls)
+		})
+	}
+}
+
+func claimed(rows []core.Claimed, least, most int, err error) error {
+	if err == nil && (len(rows) < least || len(rows) > most) {
+		err = fmt.Errorf("claimed %d rows, want %d to %d", len(rows), least, most)
+	}
+	return err
+}
+
+// release gives back what a claim took.
+func release(t *testing.T, d core.Dialect, pool *sql.DB) {
+	t.Helper()
+	first := "x'00000006000000000000000000000000'"
+	if d == core.Postgres {
+		first = "'00000006-0000-0000-0000-000000000000'"
+	}
+	if _, err := pool.ExecContext(t.Context(), "UPDATE outbox_event SET lease_until = NULL WHERE id > "+first+" AND lease_until IS NOT NULL"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// explain checks the plans of recorded statements.
+func explain(t *testing.T, d core.Dialect, pool *sql.DB, calls []sqlrecord.Call) {
+	t.Helper()
+	read, planner := 0, "SELECT 1"
+	for _, c := range calls {
+		if strings.Contains(c.Query, "set_config('jit'") {
+			planner = c.Query
+		}
+		if !strings.Contains(c.Query, "outbox_event") {
+			continue
+		}
+		switch d {
+		case core.Postgres:
+			read += explainPostgres(t, pool, planner, c)
+		case core.MySQL:
+			read += explainMySQL(t, pool, c)
+		default:
+			explainSQLite(t, pool, c)
+		}
+	}
+	if read > mostRead {
+		t.Errorf("%d rows were read by %d statements", read, len(calls))
+	}
+}
+
+// explainPostgres runs the statement again, in a transaction that is rolled back, and walks its plan.
+func explainPostgres(t *testing.T, pool *sql.DB, planner string, c sqlrecord.Call) (read int) {
+	t.Helper()
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), planner); err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	if err := tx.QueryRowContext(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+c.Query, c.Args...).Scan(&text); err != nil {
+		t.Fatalf("%v\n%s", err, c.Query)
+	}
+	var plans []struct{ Plan map[string]any }
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(node map[string]any)
+	walk = func(node map[string]any) {
+		number := func(name string) float64 { n, _ := node[name].(float64); return n }
+		loops := number("Actual Loops")
+		if node["Relation Name"] == "outbox_event" && node["Operation"] == nil && loops > 0 {
+			if kind := node["Node Type"]; kind != "Index Scan" && kind != "Index Only Scan" {
+				t.Errorf("%v on outbox_event\n%s", kind, text)
+			}
+			read += int(loops * (number("Actual Rows") + number("Rows Removed by Filter")))
+		}
+		if strings.Contains(c.Query, "e.topic = t.topic AND e.available_at <=") && node["Index Name"] == "outbox_event_ready" {
+			if cond, _ := node["Index Cond"].(string); strings.Contains(cond, "topic = ") && !strings.Contains(cond, "available_at <=") {
+				t.Errorf("the due time is no index condition: %s", cond)
+			}
+		}
+		children, _ := node["Plans"].([]any)
+		for _, child := range children {
+			walk(child.(map[string]any))
+		}
+	}
+	walk(plans[0].Plan)
+	return read
+}
+
+// explainMySQL looks at the plan and counts what the storage engine was asked for.
+func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
+	t.Helper()
+	conn, err := pool.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	verb, _, _ := strings.Cut(c.Query, " ")
+	if !slices.Contains([]string{"SELECT", "UPDATE", "DELETE", "INSERT"}, verb) {
+		return 0
+	}
+	rows, err := conn.QueryContext(t.Context(), "EXPLAIN "+c.Query, c.Args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, c.Query)
+	}
+	fixture.EachRow(t, rows, func() {
+		var id sql.NullInt64
+		var selectType, table, typ, keys, key, keyLen, ref, n, extra sql.NullString
+		if err := rows.Scan(&id, &selectType, &table, &typ, &keys, &key, &keyLen, &ref, &n, &extra); err != nil {
+			t.Fatal(err)
+		}
+		base := table.Valid && !strings.HasPrefix(table.String, "<")
+		if base && (typ.String == "ALL" || typ.String == "index") || strings.Contains(extra.String, "filesort") && base {
+			t.Errorf("table %s: access %s, key %s, %s\n%s", table.String, typ.String, key.String, extra.String, c.Query)
+		}
+	})
+	if verb != "SELECT" {
+		return 0
+	}
+	before := handlerReads(t, conn)
+	result, err := conn.QueryContext(t.Context(), c.Query, c.Args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.EachRow(t, result, func() {})
+	return handlerReads(t, conn) - before
+}
+
+func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
+	t.Helper()
+	const q = "SELECT SUM(variable_value) FROM information_schema.session_status WHERE variable_name IN " +
+		"('HANDLER_READ_FIRST','HANDLER_READ_KEY','HANDLER_READ_NEXT','HANDLER_READ_PREV','HANDLER_READ_RND','HANDLER_READ_RND_NEXT')"
+	var n float64
+	if err := conn.QueryRowContext(t.Context(), q).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return int(n) - 700 // what the question itself reads, roughly
+}
+
+func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
+	t.Helper()
+	rows, err := pool.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.Query, c.Args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, c.Query)
+	}
+	fixture.EachRow(t, rows, func() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		scan := strings.HasPrefix(detail, "SCAN e") && !strings.Contains(detail, "USING") || strings.HasPrefix(detail, "SCAN outbox_event")
+		if scan || strings.Contains(detail, "TEMP B-TREE FOR ORDER BY") {
+			t.Errorf("%s\n%s", detail, c.Query)
+		}
+	})
+}
+
+// fillLarge writes the rows with plain SQL.
+func fillLarge(t *testing.T, db testdb.DB, pool *sql.DB) {
+	t.Helper()
+	series := map[core.Dialect]string{
+		core.Postgres: "generate_series(1, %d) AS s(n)",
+		core.MySQL:    "(SELECT seq AS n FROM seq_1_to_%d) s",
+		core.SQLite:   "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) SELECT n FROM s) s",
+	}[db.Dialect]
+	now, later := "clock_timestamp()", "clock_timestamp() + interval '1 day'"
+	switch db.Dialect {
+	case core.MySQL:
+		now, later = "UTC_TIMESTAMP(6)", "UTC_TIMESTAMP(6) + INTERVAL 1 DAY"
+	case core.SQLite:
+		now, later = "unixepoch() * 1000000", "(unixepoch() + 86400) * 1000000"
+	}
+	rowID := func(kind int) string { // 16 bytes: the kind, then the number
+		switch db.Dialect {
+		case core.Postgres:
+			return fmt.Sprintf("('000000%02x-0000-8000-8000-' || lpad(to_hex(n), 12, '0'))::uuid", kind)
+		case core.MySQL:
+			return fmt.Sprintf("UNHEX(CONCAT('000000%02x000080008000', LPAD(HEX(n), 12, '0')))", kind)
+		default:
+			return fmt.Sprintf("unhex('000000%02x000080008000' || printf('%%012x', n))", kind)
+		}
+	}
+	bytesOf := func(l core.Lane) string {
+		if db.Dialect == core.Postgres {
+			return fmt.Sprintf("'\\x%x'::bytea", l[:])
+		}
+		return fmt.Sprintf("x'%x'", l[:])
+	}
+	fill := func(kind, n int, topic, lane, seq, status, available, done string) {
+		t.Helper()
+		payload := "'p'"
+		if db.Dialect == core.SQLite {
+			payload = "x'70'"
+		}
+		q := fmt.Sprintf("INSERT INTO outbox_event (id, event_id, event_type, topic, lane, key_seq, payload, status, available_at, occurred_at, created_at, done_at) "+
+			"SELECT %s, 'x', 't', %s, %s, %s, %s, %s, %s, %s, %s, %s FROM "+series,
+			rowID(kind), topic, lane, seq, payload, status, available, now, now, done, n)
+		if _, err := pool.ExecContext(t.Context(), q); err != nil {
+			t.Fatalf("%v\n%s", err, q)
+		}
+	}
+	null := "NULL"
+	if db.Dialect == core.Postgres {
+		null = "NULL::timestamptz"
+	}
+	noLane, noSeq := "NULL", "NULL"
+	if db.Dialect == core.Postgres {
+		noLane, noSeq = "NULL::bytea", "NULL::bigint"
+	}
+	fill(1, manyDelayed, "'t1'", noLane, noSeq, "0", later, null)
+	fill(2, manyFollowers, "'big'", bytesOf(core.NewLane("", "big", "dead")), "n", "CASE WHEN n = 1 THEN 3 ELSE 0 END", now, null)
+	fill(3, manyStopped, "'stopped'", noLane, noSeq, "0", now, null)
+	fill(4, manyStopped/2, "'stopped'", bytesOf(core.NewLane("", "stopped", "k")), "n", "0", now, null)
+	fill(5, manyDone, "'small'", noLane, noSeq, "1", now, now)
+	fill(6, 300, "'small'", noLane, noSeq, "0", now, null)
+	for i := range 200 {
+		fill(16+i, 20, "'small'", bytesOf(core.NewLane("", "small", fmt.Sprint("k", i))), "n", "0", now, null)
+	}
+}
+
+func analyze(t *testing.T, d core.Dialect, pool *sql.DB) {
+	t.Helper()
+	text := "ANALYZE outbox_event"
+	if d == core.MySQL {
+		text = "ANALYZE TABLE outbox_event"
+	}
+	if _, err := pool.ExecContext(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+}

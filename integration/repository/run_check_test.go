@@ -1,0 +1,99 @@
+package repository_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// runUntil runs a relay until ctx ends or it returns by itself, and returns what it logged.
+func runUntil(ctx context.Context, t *testing.T, repo core.Repository) (string, error) {
+	t.Helper()
+	var log bytes.Buffer
+	ob, err := core.New(core.Config{Repository: repo, Publisher: &outboxtest.Publisher{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ob.Run(ctx)
+	return log.String(), err
+}
+
+// A relay on a database without its tables says so and does not run.
+func TestRunWithoutTables(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		log, err := runUntil(ctx, t, repo)
+		if !errors.Is(err, core.ErrNoTables) || !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), "table outbox_event is missing") {
+			t.Errorf("Run: %v", err)
+		}
+		if !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "table outbox_event is missing") {
+			t.Errorf("logged %s", log)
+		}
+
+		if err := repo.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		column := "ALTER TABLE outbox_event DROP COLUMN replay_of"
+		if _, err := pool.ExecContext(t.Context(), column); err != nil {
+			t.Fatal(err)
+		}
+		if log, err = runUntil(ctx, t, repo); !errors.Is(err, core.ErrNoTables) || !strings.Contains(log, "column outbox_event.replay_of is missing") {
+			t.Errorf("without a column: %v, logged %s", err, log)
+		}
+	})
+}
+
+// An index that is missing is named, and the relay works.
+func TestRunWithoutAnIndex(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		drop := "DROP INDEX outbox_audit_row"
+		if db.Dialect == core.MySQL {
+			drop += " ON outbox_audit"
+		}
+		if _, err := pool.ExecContext(t.Context(), drop); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		log, err := runUntil(ctx, t, repo)
+		if err != nil || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "outbox_audit_row") {
+			t.Errorf("Run: %v, logged %s", err, log)
+		}
+	})
+}
+
+// A relay that starts before its database waits for it.
+func TestRunBeforeTheDatabase(t *testing.T) {
+	db := testdb.Postgres(t)
+	gone := db
+	gone.DSN = "postgres://nobody@127.0.0.1:1/none?sslmode=disable&connect_timeout=1"
+	pool := sql.OpenDB(gone.Connector(t))
+	t.Cleanup(func() { _ = pool.Close() })
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	log, err := runUntil(ctx, t, repo)
+	if err != nil || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the relay waits for the database") {
+		t.Errorf("Run: %v, logged %s", err, log)
+	}
+}

@@ -1,0 +1,219 @@
+package repository_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The statements for MySQL 8, which has no RETURNING and no @@in_transaction, run against MariaDB, which understands them too. It is no
+// proof for MySQL, but for everything around the differences of the two.
+func TestRepositorySuiteMySQLStatements(t *testing.T) {
+	db := testdb.MariaDB(t)
+	pool := sql.OpenDB(sqlpause.Connector(asMySQL{db.Connector(t)}))
+	pool.SetMaxOpenConns(30)
+	t.Cleanup(func() { _ = pool.Close() })
+	var cases atomic.Int64
+	outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
+		New: func(t *testing.T) outboxtest.Backend {
+			return sqlBackend(t, pool, sqloutbox.Config{Dialect: core.MySQL, Prefix: fmt.Sprintf("c%d_", cases.Add(1))})
+		},
+	})
+}
+
+// asMySQL makes a server say that it is MySQL.
+type asMySQL struct{ driver.Connector }
+
+func (c asMySQL) Connect(ctx context.Context) (driver.Conn, error) {
+	inner, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mysqlConn{inner}, nil
+}
+
+type mysqlConn struct{ driver.Conn }
+
+func (c mysqlConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if query == "SELECT VERSION()" {
+		query = "SELECT '8.4.0'"
+	}
+	if strings.Contains(query, "RETURNING") || strings.Contains(query, "@@in_transaction") {
+		return nil, fmt.Errorf("MySQL does not know: %s", query)
+	}
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+func (c mysqlConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if strings.Contains(query, "RETURNING") || strings.Contains(query, "@@in_transaction") {
+		return nil, fmt.Errorf("MySQL does not know: %s", query)
+	}
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+func (c mysqlConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+}
+
+func (c mysqlConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+}
+
+func (c mysqlConn) CheckNamedValue(v *driver.NamedValue) error {
+	return c.Conn.(driver.NamedValueChecker).CheckNamedValue(v)
+}
+
+// PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends everything as text: no statement may need a driver's
+// knowledge of types.
+func TestRepositorySuitePostgresModes(t *testing.T) {
+	for _, mode := range []string{"simple_protocol", "exec", "describe_exec"} {
+		t.Run(mode, func(t *testing.T) {
+			db := testdb.Postgres(t)
+			db.DSN += "&default_query_exec_mode=" + mode
+			db.Wrap = sqlpause.Connector
+			pool := db.Open(t)
+			var cases atomic.Int64
+			outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
+				New: func(t *testing.T) outboxtest.Backend {
+					return sqlBackend(t, pool, sqloutbox.Config{Dialect: core.Postgres, Prefix: fmt.Sprintf("c%d_", cases.Add(1))})
+				},
+				AbortsOnError: true,
+			})
+		})
+	}
+}
+
+// A pool of one connection is enough for each call alone, and Insert needs no second one beside the transaction's.
+func TestRepositoryOneConnection(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		pool.SetMaxOpenConns(1)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := repo.Migrate(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := repo.Check(ctx); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Insert(ctx, tx, core.InsertRequest{Rows: []core.NewRow{sqlRow(t, "a", ""), sqlRow(t, "a", "k")}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		req := core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20, Run: 10, Lanes: 10}
+		rows, err := repo.ClaimUnordered(ctx, req)
+		if err == nil {
+			var more []core.Claimed
+			more, _, err = repo.ClaimHeads(ctx, req, core.Lane{})
+			rows = append(rows, more...)
+		}
+		if err != nil || len(rows) != 2 {
+			t.Fatalf("claimed %d rows, %v", len(rows), err)
+		}
+		if _, err := repo.Backlog(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A cold claim is fair: a topic with a large backlog leaves room for the others, and takes what they do not need.
+func TestClaimFairBetweenTopics(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		var rows []core.NewRow
+		for range 300 {
+			rows = append(rows, sqlRow(t, "big", ""))
+		}
+		for range 5 {
+			rows = append(rows, sqlRow(t, "small", ""))
+		}
+		for range 40 {
+			rows = append(rows, sqlRow(t, "middle", ""))
+		}
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := repo.ClaimUnordered(t.Context(), core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 90, MaxBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		share := map[string]int{}
+		for _, c := range got {
+			share[c.Event.Topic]++
+		}
+		if len(got) != 90 || share["small"] != 5 || share["middle"] < 30 || share["big"] < 40 {
+			t.Errorf("%d rows: %v", len(got), share)
+		}
+	})
+}
+
+// What a topic with a backlog takes beyond its part stays within the bytes.
+func TestClaimBytesBetweenTopics(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		var rows []core.NewRow
+		for i := range 10 {
+			row := sqlRow(t, "big", "")
+			row.Event.Payload = make([]byte, 10+1000*(i/3))
+			rows = append(rows, row)
+		}
+		rows = append(rows, sqlRow(t, "small", ""))
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		req := core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 6, MaxBytes: 500}
+		total, claims := 0, 0
+		for ; total < len(rows) && claims < 50; claims++ {
+			got, err := repo.ClaimUnordered(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := 0
+			for _, c := range got {
+				size += len(c.Event.Payload)
+			}
+			if len(got) > 1 && size > 500 {
+				t.Errorf("%d rows with %d bytes", len(got), size)
+			}
+			total += len(got)
+		}
+		if total != len(rows) {
+			t.Errorf("%d of %d rows after %d claims", total, len(rows), claims)
+		}
+	})
+}

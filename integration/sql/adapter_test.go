@@ -1,0 +1,93 @@
+package sql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The adapter suite over database/sql: transactions of the Transactor on a plain pool and on one opened with Connector, and plain *sql.Tx of
+// such a pool, found by TxOf.
+func TestAdapterSuiteSQL(t *testing.T) {
+	for name, open := range map[string]func(*testing.T, testdb.DB) (*sql.DB, core.Transactor){
+		"transactor": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+			pool := db.Open(t)
+			return pool, sqloutbox.NewTransactor(pool, db.Dialect)
+		},
+		"transactor and connector": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+			pool := fixture.TrackedPool(t, db)
+			return pool, sqloutbox.NewTransactor(pool, db.Dialect)
+		},
+		"sql.Tx and connector": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+			pool := fixture.TrackedPool(t, db)
+			return pool, plainTransactor{pool}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				outboxtest.TestAdapter(t, adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
+					pool, transactor := open(t, db)
+					return adapters.SQL(t, db, pool, transactor, cfg)
+				}))
+			})
+		})
+	}
+}
+
+// plainTransactor uses *sql.Tx alone, as an application does that knows nothing of the outbox but TxOf.
+type plainTransactor struct{ pool *sql.DB }
+
+type plainTx struct{ core.Tx }
+
+func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) (err error) {
+	if outer, ok := core.TxFromContext(ctx); ok {
+		return p.nested(ctx, outer, fn)
+	}
+	sqlTx, err := p.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sqlTx.Rollback() }() // after Commit it does nothing
+	tx, err := sqloutbox.TxOf(ctx, sqlTx)
+	if err != nil {
+		return err
+	}
+	if err := fn(core.ContextWithTx(ctx, plainTx{tx}), plainTx{tx}); err != nil {
+		return err
+	}
+	if err := tx.Err(); err != nil { // fn may have ignored a deadlock: MariaDB answers COMMIT as if nothing had happened
+		return err
+	}
+	return sqlTx.Commit()
+}
+
+func (p plainTransactor) nested(ctx context.Context, tx core.Tx, fn func(context.Context, core.Tx) error) error {
+	depth, _ := ctx.Value(depthKey{}).(int)
+	ctx = context.WithValue(ctx, depthKey{}, depth+1)
+	name := fmt.Sprintf("nested_%d", depth)
+	if _, err := tx.Exec(ctx, "SAVEPOINT "+name); err != nil {
+		return err
+	}
+	rollback := true
+	defer func() {
+		if rollback {
+			_, _ = tx.Exec(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
+		}
+	}()
+	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	rollback = false
+	_, err := tx.Exec(ctx, "RELEASE SAVEPOINT "+name)
+	return err
+}
+
+type depthKey struct{}

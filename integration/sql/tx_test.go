@@ -1,0 +1,479 @@
+package sql_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// sqlTx is a transaction as the test's business code sees it, and as Publish sees it.
+type sqlTx struct {
+	business interface {
+		sqloutbox.Conn
+		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+		Commit() error
+		Rollback() error
+	}
+	core.Tx
+
+	mu       sync.Mutex
+	outcomes map[int]core.Outcome
+}
+
+// write stores row n of table "written" and remembers what becomes of it.
+func (x *sqlTx) write(t *testing.T, n int) {
+	t.Helper()
+	if _, err := x.Exec(t.Context(), fmt.Sprintf("INSERT INTO written (n) VALUES (%d)", n)); err != nil {
+		t.Fatal(err)
+	}
+	x.follow(n)
+}
+
+func (x *sqlTx) follow(n int) {
+	x.OnOutcome(func(o core.Outcome) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if _, twice := x.outcomes[n]; twice {
+			o = 99
+		}
+		x.outcomes[n] = o
+	})
+}
+
+func (x *sqlTx) want(t *testing.T, n int, want core.Outcome) {
+	t.Helper()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if got, ok := x.outcomes[n]; !ok || got != want {
+		t.Fatalf("row %d: heard %v (%v), want %v", n, got, ok, want)
+	}
+}
+
+func (x *sqlTx) run(t *testing.T, prepared bool, query string) {
+	t.Helper()
+	if !prepared {
+		if _, err := x.business.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	stmt, err := x.business.PrepareContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stmt.Close()
+	if _, err := stmt.ExecContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sqlPool is a database opened in one of the ways in which transactions can be tracked.
+type sqlPool struct {
+	*sql.DB
+	kind  string // connector or begin
+	begin func(ctx context.Context) (*sqlTx, error)
+}
+
+func eachSQLPool(t *testing.T, fn func(t *testing.T, db testdb.DB, pool sqlPool)) {
+	t.Helper()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		plain := db.Open(t)
+		fixture.MustExec(t, plain, "CREATE TABLE written (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
+		tracked := sql.OpenDB(sqloutbox.Connector(db.Connector(t), db.Dialect))
+		t.Cleanup(func() { _ = tracked.Close() })
+		for _, pool := range []sqlPool{
+			{DB: tracked, kind: "connector", begin: func(ctx context.Context) (*sqlTx, error) {
+				tx, err := tracked.BeginTx(ctx, nil)
+				if err != nil {
+					return nil, err
+				}
+				ob, err := sqloutbox.TxOf(ctx, tx)
+				return &sqlTx{business: tx, Tx: ob, outcomes: map[int]core.Outcome{}}, err
+			}},
+			{DB: plain, kind: "begin", begin: func(ctx context.Context) (*sqlTx, error) {
+				tx, err := sqloutbox.Begin(ctx, plain, nil, db.Dialect)
+				return &sqlTx{business: tx, Tx: tx, outcomes: map[int]core.Outcome{}}, err
+			}},
+		} {
+			t.Run(pool.kind, func(t *testing.T) {
+				fixture.MustExec(t, plain, "DELETE FROM written")
+				fn(t, db, pool)
+			})
+		}
+	})
+}
+
+func (p sqlPool) mustBegin(t *testing.T, ctx context.Context) *sqlTx {
+	t.Helper()
+	tx, err := p.begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.business.Rollback() })
+	return tx
+}
+
+func wantRows(t *testing.T, db *sql.DB, want ...int) {
+	t.Helper()
+	if got := rowsOf(t, db); fmt.Sprint(got) != fmt.Sprint(append([]int{}, want...)) {
+		t.Fatalf("rows %v, want %v", got, want)
+	}
+}
+
+func rowsOf(t *testing.T, db *sql.DB) []int {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT n FROM written ORDER BY n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	got := []int{}
+	for rows.Next() {
+		var n int
+		if err := rows.Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, n)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestSQLTxCommitAndRollback(t *testing.T) {
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		tx := pool.mustBegin(t, t.Context())
+		if !tx.Tracked() || tx.Dialect() != db.Dialect {
+			t.Fatalf("tracked %v, dialect %q", tx.Tracked(), tx.Dialect())
+		}
+		tx.write(t, 1)
+		if err := tx.business.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		tx.want(t, 1, core.Committed)
+
+		tx = pool.mustBegin(t, t.Context())
+		tx.write(t, 2)
+		if err := tx.business.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		tx.want(t, 2, core.RolledBack)
+		wantRows(t, pool.DB, 1)
+	})
+}
+
+func TestSQLTxSavepoints(t *testing.T) {
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		for _, prepared := range []bool{false, true} {
+			tx := pool.mustBegin(t, t.Context())
+			base := 10
+			if prepared {
+				base = 20
+			}
+			tx.write(t, base+1)
+			tx.run(t, prepared, "SAVEPOINT a")
+			tx.write(t, base+2)
+			tx.run(t, prepared, "ROLLBACK TO SAVEPOINT a")
+			tx.write(t, base+3)
+			tx.run(t, prepared, "RELEASE SAVEPOINT a")
+			if err := tx.business.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			tx.want(t, base+1, core.Committed)
+			tx.want(t, base+2, core.RolledBack)
+			tx.want(t, base+3, core.Committed)
+		}
+		wantRows(t, pool.DB, 11, 13, 21, 23)
+	})
+}
+
+func TestSQLTxContextEnds(t *testing.T) {
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		tx := pool.mustBegin(t, ctx)
+		tx.write(t, 1)
+		ended := make(chan struct{})
+		tx.OnOutcome(func(core.Outcome) { close(ended) })
+		cancel()
+		if err := tx.business.Commit(); err == nil {
+			t.Fatal("Commit after the end of the context returned nil")
+		}
+		<-ended
+		tx.want(t, 1, core.RolledBack)
+		wantRows(t, pool.DB)
+	})
+}
+
+// A deferred constraint is checked by COMMIT: the server's refusal is an answer, and the connection must be fit for the next one.
+func TestSQLTxCommitRefused(t *testing.T) {
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		if db.Dialect == core.MySQL {
+			t.Log("no deferred constraints")
+			return
+		}
+		pool.SetMaxOpenConns(1)
+		defer pool.SetMaxOpenConns(0)
+		pragma := func() {
+			if db.Dialect == core.SQLite {
+				fixture.MustExec(t, pool.DB, "PRAGMA foreign_keys = ON")
+			}
+		}
+		pragma()
+		fixture.MustExec(t, pool.DB, "CREATE TABLE child (n INTEGER REFERENCES written (n) DEFERRABLE INITIALLY DEFERRED)")
+		defer fixture.MustExec(t, pool.DB, "DROP TABLE child")
+		tx := pool.mustBegin(t, t.Context())
+		tx.write(t, 1)
+		tx.run(t, false, "INSERT INTO child (n) VALUES (7)")
+		err := tx.business.Commit()
+		if err == nil || errors.Is(err, core.ErrCommitUnknown) {
+			t.Fatalf("Commit: %v, want a refusal", err)
+		}
+		tx.want(t, 1, core.RolledBack)
+		wantRows(t, pool.DB)
+		next := pool.mustBegin(t, t.Context())
+		next.write(t, 2)
+		if err := next.business.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		next.want(t, 2, core.Committed)
+		wantRows(t, pool.DB, 2)
+	})
+}
+
+// InnoDB rolls the whole transaction of a deadlock victim back. Who ignores the error goes on in autocommit, and COMMIT says nil.
+func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		if db.Dialect == core.SQLite {
+			t.Log("one writer: no deadlocks")
+			return
+		}
+		fixture.MustExec(t, pool.DB, "INSERT INTO written (n) VALUES (101), (102)")
+		victim, other := pool.mustBegin(t, t.Context()), pool.mustBegin(t, t.Context())
+		victim.write(t, 1)
+		victim.run(t, false, "UPDATE written SET n = n WHERE n = 101")
+		other.run(t, false, "UPDATE written SET n = n WHERE n = 102")
+		for n := 200; n < 300; n++ { // the lighter transaction is the victim on InnoDB
+			other.write(t, n)
+		}
+		if db.Dialect == core.Postgres { // the victim is who looks first
+			victim.run(t, false, "SET LOCAL deadlock_timeout = '10ms'")
+			other.run(t, false, "SET LOCAL deadlock_timeout = '10min'")
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := victim.business.ExecContext(context.WithoutCancel(t.Context()), "UPDATE written SET n = n WHERE n = 102")
+			done <- err
+		}()
+		other.run(t, false, "UPDATE written SET n = n WHERE n = 101")
+		if err := <-done; err == nil {
+			t.Fatal("no deadlock")
+		}
+		if db.Dialect == core.MySQL && !errors.Is(victim.Err(), core.ErrTxAborted) {
+			t.Fatalf("Err: %v, want ErrTxAborted", victim.Err())
+		}
+		err := victim.business.Commit()
+		t.Logf("Commit of the victim: %v", err)
+		if victim.outcomes[1] == core.Committed {
+			t.Fatal("a ghost: the row was reported as committed")
+		}
+		if err := other.business.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		other.want(t, 200, core.Committed)
+		if got := rowsOf(t, pool.DB); got[0] == 1 {
+			t.Fatal("the victim's row is there")
+		}
+	})
+}
+
+// The same when the victim learns of it while it reads rows.
+func TestSQLTxDeadlockVictimWhileReading(t *testing.T) {
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		if db.Dialect != core.MySQL {
+			t.Log("other databases refuse COMMIT then, or know no deadlocks")
+			return
+		}
+		fixture.MustExec(t, pool.DB, "INSERT INTO written (n) VALUES (101), (102), (103)")
+		victim, other := pool.mustBegin(t, t.Context()), pool.mustBegin(t, t.Context())
+		victim.write(t, 1)
+		victim.run(t, false, "UPDATE written SET n = n WHERE n = 101")
+		other.run(t, false, "UPDATE written SET n = n WHERE n = 103")
+		for n := 200; n < 300; n++ {
+			other.write(t, n)
+		}
+		done := make(chan error, 1)
+		go func() {
+			rows, err := victim.business.QueryContext(context.WithoutCancel(t.Context()), "SELECT n FROM written WHERE n IN (102, 103) ORDER BY n FOR UPDATE")
+			if err != nil {
+				done <- err
+				return
+			}
+			defer rows.Close()
+			for rows.Next() {
+			}
+			done <- rows.Err()
+		}()
+		other.run(t, false, "UPDATE written SET n = n WHERE n = 101")
+		if err := <-done; err == nil {
+			t.Fatal("no deadlock")
+		}
+		if !errors.Is(victim.Err(), core.ErrTxAborted) {
+			t.Fatalf("Err: %v, want ErrTxAborted", victim.Err())
+		}
+		_ = victim.business.Commit()
+		if victim.outcomes[1] == core.Committed {
+			t.Fatal("a ghost: the row was reported as committed")
+		}
+	})
+}
+
+func TestSQLTxConnectionLostAtCommit(t *testing.T) {
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		id, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d)"
+		switch db.Dialect {
+		case core.MySQL:
+			id, kill = "SELECT CONNECTION_ID()", "KILL %d"
+		case core.SQLite:
+			t.Log("no connection to lose")
+			return
+		}
+		tx := pool.mustBegin(t, t.Context())
+		tx.write(t, 1)
+		var n int64
+		if err := tx.business.QueryRowContext(t.Context(), id).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		fixture.MustExec(t, pool.DB, fmt.Sprintf(kill, n))
+		err := tx.business.Commit()
+		if !errors.Is(err, core.ErrCommitUnknown) {
+			t.Fatalf("Commit: %v, want ErrCommitUnknown", err)
+		}
+		tx.want(t, 1, core.Unknown)
+		wantRows(t, pool.DB)
+	})
+}
+
+func TestSQLTxOnPoolWithoutConnector(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		fixture.MustExec(t, pool, "CREATE TABLE written (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
+		tx, err := pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		ob, err := sqloutbox.TxOf(t.Context(), tx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ob.Tracked() || ob.Dialect() != db.Dialect || ob.Err() != nil {
+			t.Fatalf("tracked %v, dialect %q, err %v", ob.Tracked(), ob.Dialect(), ob.Err())
+		}
+		if _, err := ob.Exec(t.Context(), "INSERT INTO written (n) VALUES (1)"); err != nil {
+			t.Fatalf("the probe broke the transaction: %v", err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		wantRows(t, pool, 1)
+		conn, err := pool.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for _, notTx := range []sqloutbox.Conn{pool, conn, tx} {
+			if _, err := sqloutbox.TxOf(t.Context(), notTx); !errors.Is(err, core.ErrNoTransaction) {
+				t.Errorf("%T: %v, want ErrNoTransaction", notTx, err)
+			}
+		}
+	})
+}
+
+// An aborted PostgreSQL transaction answers no probe.
+func TestSQLTxOfAbortedTransaction(t *testing.T) {
+	pool := testdb.Postgres(t).Open(t)
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	_, _ = tx.ExecContext(t.Context(), "SELECT 1/0")
+	if _, err := sqloutbox.TxOf(t.Context(), tx); !errors.Is(err, core.ErrTxAborted) {
+		t.Fatalf("%v, want ErrTxAborted", err)
+	}
+}
+
+func TestSQLTxDialectIsToldFromTheDriver(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := sql.OpenDB(sqloutbox.Connector(db.Connector(t), ""))
+		defer pool.Close()
+		tx, err := sqloutbox.Begin(t.Context(), pool, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if tx.Dialect() != db.Dialect {
+			t.Fatalf("dialect %q, want %q", tx.Dialect(), db.Dialect)
+		}
+		conn, err := pool.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.Raw(func(dc any) error {
+			if raw := fmt.Sprintf("%T", dc.(interface{ Raw() driver.Conn }).Raw()); strings.Contains(raw, "sqloutbox") {
+				t.Errorf("Raw is a %s", raw)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestSQLTxTransactor(t *testing.T) {
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		r := sqloutbox.NewTransactor(pool.DB, "")
+		x := &sqlTx{outcomes: map[int]core.Outcome{}}
+		put := func(n int, err error) func(context.Context, core.Tx) error {
+			return func(_ context.Context, tx core.Tx) error {
+				x.Tx = tx
+				x.write(t, n)
+				return err
+			}
+		}
+		noStock := errors.New("no stock")
+		if err := r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			if err := put(1, nil)(ctx, tx); err != nil {
+				return err
+			}
+			if err := r.RunInTx(ctx, put(2, noStock)); !errors.Is(err, noStock) {
+				return fmt.Errorf("nested: %w", err)
+			}
+			return r.RunInTx(ctx, put(3, nil))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		x.want(t, 1, core.Committed)
+		x.want(t, 2, core.RolledBack)
+		x.want(t, 3, core.Committed)
+		wantRows(t, pool.DB, 1, 3)
+		if err := r.RunInTx(t.Context(), put(4, noStock)); !errors.Is(err, noStock) {
+			t.Fatal(err)
+		}
+		x.want(t, 4, core.RolledBack)
+		wantRows(t, pool.DB, 1, 3)
+	})
+}

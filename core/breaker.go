@@ -81,6 +81,7 @@ func (r *relay) acked(it *item, now time.Time) {
 		return
 	}
 	d.open = false
+	r.sweep.restUntil = time.Time{} // its keys were passed over
 	r.notes = append(r.notes, func() {
 		r.o.obs.BreakerChanged(d.topic, false, nil)
 		r.cfg.Logger.Info("outbox: destination goes on", "component", "outbox", "destination", d.topic)

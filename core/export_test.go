@@ -37,3 +37,11 @@ func (o *Outbox) LateProbe() (topic string, late time.Duration) {
 	}
 	return topic, late
 }
+
+// Rounds returns how many rounds the poller of a running relay has begun.
+func Rounds(o *Outbox) uint {
+	r := o.relay.Load()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rounds
+}

@@ -384,6 +384,9 @@ func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 	r.mu.Unlock()
 	for i, w := range due {
 		req, ok := r.claimRequest()
+		if !ok && r.o.topics != nil && len(req.Only) == 0 { // all destinations are stopped: the first to go on has all keys looked at
+			return n, nil
+		}
 		if !ok { // later, when there is room
 			r.mu.Lock()
 			r.laneWakes = append(r.laneWakes, due[i:]...)

@@ -1,0 +1,94 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// A relay whose destinations are all stopped has nothing to ask for. What commits meanwhile must not make it ask all the same.
+func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
+	pub := &outboxtest.Publisher{}
+	pub.Outage("a", nil)
+	router := core.NewRouter() // it names its topics
+	router.Handle("a", pub)
+	var failed atomic.Int64
+	enough := make(chan struct{})
+	w := join(t, outboxtest.NewRepository(), pub, core.Config{
+		Publisher: router, Breaker: core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 10 * time.Millisecond},
+		Observer: &core.Observer{ProbeFailed: func(core.ProbeInfo) {
+			if failed.Add(1) == 20 {
+				close(enough)
+			}
+		}},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- w.ob.Run(ctx) }()
+	for stopped := false; !stopped; { // behind the first of its key
+		w.publish(core.Event{Type: "a", Key: "k"})
+		stopped = failed.Load() > 0
+	}
+	w.publish(core.Event{Type: "a", Key: "k"})
+	before, probes := core.Rounds(w.ob), failed.Load()
+	<-enough
+	rounds, probes := core.Rounds(w.ob)-before, failed.Load()-probes
+	if rounds > 50*uint(probes+1) { // one for each probe, and those between
+		t.Errorf("%d rounds of the poller for %d probes", rounds, probes)
+	}
+	pub.Restore("a")
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A key that waits to be looked at does not keep Drain from telling that its destination is stopped.
+func TestDrainEndsWhenEveryDestinationIsStopped(t *testing.T) {
+	good := make(chan struct{})
+	router := core.NewRouter()
+	router.Handle("a", core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+		if d.Key == "bad" {
+			<-good
+			return core.Unavailable(errors.New("down"))
+		}
+		close(good)
+		return nil
+	}))
+	w := newWorld(t, core.Config{Publisher: router})
+	w.publish(core.Event{Type: "a", Key: "good"}, core.Event{Type: "a", Key: "bad"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.ob.Drain(ctx); !errors.Is(err, core.ErrStopped) {
+		t.Errorf("Drain: %v, want ErrStopped", err)
+	}
+}
+
+// When no worker is left, Drain waits for one instead of asking again and again.
+func TestDrainWaitsForWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan struct{})
+		w := newWorld(t, core.Config{Workers: 1, PublishTimeout: time.Second, ShutdownTimeout: time.Second,
+			Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+				<-hung
+				return nil
+			})})
+		for _, topic := range []string{"a", "b", "c", "d"} {
+			w.publish(core.Event{Type: topic})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.ob.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain: %v", err)
+		}
+		close(hung)
+		synctest.Wait()
+	})
+}

@@ -51,7 +51,8 @@ func (r *Runner) request(key Key, fp Fingerprint) Request {
 // returns an error or panics, the key is free at once. AttemptOf tells fn which attempt it is. A crash between the effects of fn and the end of Do runs fn again after the lease:
 // this form is at-least-once for effects that are not idempotent. DoTx and RunInTx are not.
 //
-// Errors: those of fn; ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with RetryAfter, ErrAbandoned and ErrStore before fn ran;
+// Errors: those of fn; ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with RetryAfter, ErrAbandoned, ErrStore and the cause of the end
+// of ctx, which leaves the key free, before fn ran;
 // ErrLeaseLost, ErrAlreadyDone, ErrResultTooLarge, ErrInvalidResult and ErrStore after it.
 func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint, fn func(ctx context.Context) (Result, error)) (res Result, replayed bool, err error) {
 	if r.cfg.Store == nil {
@@ -70,7 +71,12 @@ func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint, fn func(ctx co
 		return got.Result, err == nil, err
 	}
 	attempt := &Attempt{Number: got.Attempt, Age: got.Age, left: got.Attempt}
-	res, err = r.run(ctx, Claim{Key: key, Owner: req.Owner, Fence: got.Fence}, attempt, held, fn)
+	claim := Claim{Key: key, Owner: req.Owner, Fence: got.Fence}
+	if ctx.Err() != nil { // the caller left while the store was asked
+		attempt.Refund()
+		return Result{}, false, errors.Join(ended(ctx, key), r.release(ctx, claim, attempt))
+	}
+	res, err = r.run(ctx, claim, attempt, held, fn)
 	return res, false, err
 }
 
@@ -78,6 +84,9 @@ func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint, fn func(ctx co
 func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Acquired, error) {
 	start, pause := time.Now(), firstPause
 	for {
+		if ctx.Err() != nil {
+			return Acquired{}, ended(ctx, req.Key)
+		}
 		*asked = time.Now()
 		got, err := r.ask(ctx, req)
 		r.obs.Decided(DecideInfo{Key: req.Key, Form: FormLease, State: got.State, TakenOver: got.TakenOver, Waited: time.Since(start), Err: err})
@@ -99,9 +108,15 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 	}
 }
 
-// ask bounds one question, because a store that hangs gives no answer at all.
+// ended is why the work was not begun.
+func ended(ctx context.Context, key Key) error {
+	return fmt.Errorf("once: %s was not begun: %w", key, context.Cause(ctx))
+}
+
+// ask bounds one question, because a store that hangs gives no answer at all. A caller that leaves does not end it: the store may have
+// given the key to this process already, and who does not hear that cannot give it back.
 func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.StoreTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
 	defer cancel()
 	return r.cfg.Store.Acquire(ctx, req)
 }

@@ -42,6 +42,46 @@ func never(t *testing.T) func(context.Context) (once.Result, error) {
 	}
 }
 
+// parting is a store that is asked while its caller leaves: it has done what it was asked when it looks.
+type parting struct {
+	*outboxtest.OnceStore
+	leave context.CancelCauseFunc
+}
+
+func (s *parting) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
+	got, err := s.OnceStore.Acquire(context.WithoutCancel(ctx), req)
+	s.leave(errLeft)
+	if ctx.Err() != nil {
+		return once.Acquired{}, ctx.Err()
+	}
+	return got, err
+}
+
+var errLeft = errors.New("the caller left")
+
+// A caller that leaves while its key is being taken leaves the key free, and no attempt behind.
+func TestDoFreesTheKeyOfOneWhoLeft(t *testing.T) {
+	store := outboxtest.NewRepository().OnceStore()
+	for range 2 { // the second time it has left before
+		ctx, leave := context.WithCancelCause(t.Context())
+		r := newRunner(t, once.Config{Store: &parting{store, leave}, Wait: -1})
+		for range 2 {
+			if _, _, err := r.Do(ctx, key, noPrint, never(t)); !errors.Is(err, errLeft) || errors.Is(err, once.ErrStore) {
+				t.Errorf("Do returned %v, want the cause of the end", err)
+			}
+		}
+	}
+	attempt := 0
+	r := newRunner(t, once.Config{Store: store, Wait: -1})
+	_, _, err := r.Do(t.Context(), key, noPrint, func(ctx context.Context) (once.Result, error) {
+		attempt = once.AttemptOf(ctx).Number
+		return once.Result{}, nil
+	})
+	if err != nil || attempt != 1 {
+		t.Errorf("then: %v, attempt %d", err, attempt)
+	}
+}
+
 // faulty is a store whose calls fail on demand.
 type faulty struct {
 	*outboxtest.OnceStore

@@ -120,6 +120,26 @@ func TestFailOpen(t *testing.T) {
 	a.wantRuns(2, 2)
 }
 
+// leaving is a store that is down, and whose client has left when it says so.
+type leaving struct {
+	once.Store
+	leave func()
+}
+
+func (s leaving) Acquire(context.Context, once.Request) (once.Acquired, error) {
+	s.leave()
+	return once.Acquired{}, errDown
+}
+
+// But not for a client that has left: it will come again, perhaps when the store is back.
+func TestFailOpenForNobody(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	a := newAPI(t, false, func(c *httpkey.Config) { c.FailOpen, c.Keys.Store = true, leaving{c.Keys.Store, leave} })
+	a.do(request().WithContext(ctx))
+	a.wantOutcome(httpkey.ClientGone)
+	a.wantRuns(0, 0)
+}
+
 // The store goes down while the handler works: the client gets the response of the work that was done.
 func TestStoreDownAfterTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

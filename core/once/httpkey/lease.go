@@ -3,6 +3,7 @@ package httpkey
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -30,19 +31,22 @@ func (c *call) serveLease() {
 		c.finishLease(ctx, fate, err)
 	case err == nil:
 		c.answer(res)
-	case errors.Is(err, once.ErrStore) && c.m.cfg.FailOpen:
+	case errors.Is(err, once.ErrStore) && c.m.cfg.FailOpen && c.r.Context().Err() == nil:
 		r := c.r.Clone(c.r.Context())
 		r.Body = newBody(c.body)
 		c.bypass(r, err)
 	default:
-		c.refuseEarly(gone(ctx, err))
+		c.refuseEarly(c.gone(ctx, err))
 	}
 }
 
-// gone prefers the end of the client as the reason.
-func gone(ctx context.Context, err error) error {
+// gone prefers the end of the client as the reason. That of ctx may be on its way.
+func (c *call) gone(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errGone) {
 		return cause
+	}
+	if client := c.r.Context(); errors.Is(client.Err(), context.Canceled) {
+		return fmt.Errorf("%w: %w", errGone, context.Cause(client))
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func (c *call) answerTx(ctx context.Context, res once.Result, replayed bool, fat
 	case errors.Is(context.Cause(ctx), errWaited):
 		c.refuseEarly(once.ErrInProgress)
 	case !c.entered:
-		c.refuseEarly(gone(ctx, err))
+		c.refuseEarly(c.gone(ctx, err))
 	default:
 		c.refuseTx(err)
 	}

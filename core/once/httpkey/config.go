@@ -29,7 +29,7 @@ type Config struct {
 
 	// Scope says who asks: the tenant, the principal, whatever must never see the response of another. Required, because without it one client
 	// could read the response of another by guessing a key. Where everybody is the same, return a constant. When it returns "", the
-	// request is refused with 500: authenticate first. Texts longer than 64 bytes are kept as a hash.
+	// request is refused with 500: authenticate first. Texts longer than 64 bytes are kept as a hash. It may read the body.
 	Scope func(r *http.Request) string
 
 	// Methods that need a key; others pass. GET, HEAD, OPTIONS, TRACE and CONNECT always do. Default: POST and PATCH.

@@ -1,11 +1,9 @@
 package httpkey
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -54,11 +52,4 @@ func Retry(ctx context.Context, err error) bool {
 	}
 	c.again = err
 	return true
-}
-
-func newBody(b []byte) io.ReadCloser {
-	if len(b) == 0 {
-		return http.NoBody
-	}
-	return io.NopCloser(bytes.NewReader(b))
 }

@@ -13,17 +13,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// readBody reads the whole body. The error is an *http.MaxBytesError when there is more than limit.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil, nil
-	}
-	if r.ContentLength > limit { // do not read what is not going to be used
-		return nil, &http.MaxBytesError{Limit: limit}
-	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-}
-
 // fingerprint is the SHA-256 of method, path, query, media type and body.
 func fingerprint(r *http.Request, body []byte) once.Fingerprint {
 	return once.FingerprintOf([]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(sortedQuery(r.URL.RawQuery)),

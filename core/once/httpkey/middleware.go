@@ -14,8 +14,9 @@ import (
 var (
 	// ErrPanicked: the handler panicked. The key is free, and the panic goes on.
 	ErrPanicked = errors.New("httpkey: the handler panicked")
-	// ErrNested: the context of a request already carries a transaction. The middleware could not answer after its commit.
-	ErrNested = errors.New("httpkey: the request is in a transaction already")
+	// ErrNested: the context of a request already carries a transaction, so that the middleware could not answer after its commit; or
+	// a handler is wrapped twice, so that the inner wrap would wait for the key of the outer one.
+	ErrNested = errors.New("httpkey: the request is in a transaction, or under its key, already")
 )
 
 // Middleware makes handlers idempotent. Make one with New; it is safe for use by several goroutines, and may wrap any number of handlers.
@@ -122,11 +123,6 @@ func (c *call) serve() {
 		c.refuse(keyInvalid, err.Error(), err)
 		return
 	}
-	scope := cfg.Scope(c.r)
-	if scope == "" {
-		c.refuse(scopeMissing, "", nil)
-		return
-	}
 	c.body, err = readBody(c.w, c.r, cfg.MaxBody)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		c.refuse(bodyTooLarge, "", err)
@@ -136,14 +132,49 @@ func (c *call) serve() {
 		c.refuse(bodyUnreadable, "", err)
 		return
 	}
+	scope := c.scope()
+	if scope == "" {
+		c.refuse(scopeMissing, "", nil)
+		return
+	}
+	compared := cfg.Canonical(c.r, c.body)
+	if len(c.body) == 0 {
+		form, err := content(c.r)
+		if err != nil {
+			c.refuse(bodyConsumed, "", err)
+			return
+		}
+		if form != nil {
+			compared = form
+		}
+	}
 	c.key = makeKey(c.r.Method, c.info.Route, scope, id)
-	c.fp = fingerprint(c.r, cfg.Canonical(c.r, c.body))
+	c.fp = fingerprint(c.r, compared)
 	c.info.Key = c.key
 	if cfg.Transactor != nil {
 		c.serveTx()
 		return
 	}
+	if outer := callOf(c.r.Context()); outer != nil && outer.m == c.m && outer.key == c.key {
+		c.refuse(failed, "", ErrNested)
+		return
+	}
 	c.serveLease()
+}
+
+// scope asks Config.Scope, which may read the body, as a form say.
+func (c *call) scope() string {
+	r := c.r.WithContext(c.r.Context())
+	r.Body = newBody(c.body)
+	defer c.removeForm(r)
+	return c.m.cfg.Scope(r)
+}
+
+// removeForm removes the files of a form that was parsed from a copy of the request: the server does so only for the request that it made.
+func (c *call) removeForm(r *http.Request) {
+	if r.MultipartForm != nil && c.r.MultipartForm == nil {
+		_ = r.MultipartForm.RemoveAll()
+	}
 }
 
 // bypass runs the handler without protection.
@@ -208,11 +239,7 @@ func (c *call) run(ctx context.Context, through func()) Fate {
 	r := c.r.Clone(context.WithValue(ctx, callKey{}, c))
 	r.Body = newBody(c.body)
 	c.info.Outcome = Executed // should it panic
-	defer func() {
-		if r.MultipartForm != nil {
-			_ = r.MultipartForm.RemoveAll() // the server does so only for the request that it made
-		}
-	}()
+	defer c.removeForm(r)
 	c.next.ServeHTTP(c.rec, r)
 	if c.rec.hijacked {
 		c.rec.status = 0

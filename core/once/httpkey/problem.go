@@ -21,6 +21,7 @@ var (
 	keyMissing       = problem{"idempotency-key-missing", http.StatusBadRequest, "Idempotency-Key is missing", MissingKey, false}
 	keyInvalid       = problem{"idempotency-key-invalid", http.StatusBadRequest, "Idempotency-Key is invalid", InvalidKey, false}
 	bodyUnreadable   = problem{"idempotency-request-unreadable", http.StatusBadRequest, "Request body could not be read", UnreadableBody, false}
+	bodyConsumed     = problem{"idempotency-request-consumed", http.StatusInternalServerError, "Request body could not be compared", UnreadableBody, false}
 	inFlight         = problem{"idempotency-key-in-flight", http.StatusConflict, "A request with this Idempotency-Key is being processed", InFlight, true}
 	outcomeUnknown   = problem{"idempotency-outcome-unknown", http.StatusConflict, "Outcome of an earlier attempt is unknown", OutcomeUnknown, false}
 	notKept          = problem{"idempotency-response-not-kept", http.StatusConflict, "Request was processed, its response was not kept", NotKept, false}

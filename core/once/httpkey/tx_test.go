@@ -226,6 +226,34 @@ func TestTxNested(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
+// A handler that is wrapped twice says so, instead of waiting for its own key.
+func TestWrappedTwice(t *testing.T) {
+	forms(t, func(t *testing.T, tx bool) {
+		var inner httpkey.Info
+		a := newAPI(t, tx, func(c *httpkey.Config) {
+			c.Observer.Handled = func(i httpkey.Info) {
+				if inner.Outcome == "" {
+					inner = i
+				}
+			}
+			keys, err := httpkey.New(*c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
+			twice := keys.Wrap(keys.Wrap(never))
+			start := time.Now()
+			w := httptest.NewRecorder()
+			twice.ServeHTTP(w, request())
+			wantProblem(t, w, http.StatusInternalServerError, "idempotency-failed")
+			if !errors.Is(inner.Err, httpkey.ErrNested) || time.Since(start) != 0 {
+				t.Errorf("told %v after %s", inner.Err, time.Since(start))
+			}
+		})
+		a.wantRuns(0, 0)
+	})
+}
+
 // Many requests with one key at once: one is carried out, and all get its response.
 func TestParallelRequests(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {

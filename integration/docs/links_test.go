@@ -1,0 +1,68 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.+?) *$`)
+	code    = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+	blocks  = regexp.MustCompile("(?s)```.*?```")
+	dropped = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+)
+
+// Links between the pages lead to files and headings that are there.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(text(t, page), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			found++
+			to := page
+			if target != "" {
+				to = filepath.Join(filepath.Dir(page), target)
+			}
+			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
+				t.Errorf("%s: %s is not there", page, m[1])
+			} else if anchor != "" && strings.HasSuffix(to, ".md") && !anchors(t, to)[anchor] {
+				t.Errorf("%s: %s has no heading #%s", page, to, anchor)
+			}
+		}
+	}
+	if found == 0 {
+		t.Fatal("no link was found")
+	}
+}
+
+// text is a page without its code.
+func text(t *testing.T, page string) string {
+	t.Helper()
+	all, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code.ReplaceAllString(string(all), "")
+}
+
+// anchors are the headings of a page as forges name them.
+func anchors(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	all, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(blocks.ReplaceAllString(string(all), ""), -1) {
+		names[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return names
+}

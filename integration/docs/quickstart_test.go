@@ -1,0 +1,48 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The first page's program is examples/quickstart, and prints what the page says.
+func TestQuickstart(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(root + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(readme), "```go\n")
+	program, after, found := strings.Cut(after, "```\n")
+	_, after, _ = strings.Cut(after, "$ go run ./examples/quickstart\n")
+	output, _, ended := strings.Cut(after, "```")
+	if !found || !ended {
+		t.Fatal("README.md has no program with its output")
+	}
+	file, err := os.ReadFile(root + "/examples/quickstart/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, code, _ := strings.Cut(string(file), "\npackage main"); "package main"+code != program {
+		t.Error("examples/quickstart/main.go is not the program of README.md")
+	}
+
+	binary := filepath.Join(t.TempDir(), "quickstart")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./quickstart")
+	build.Dir = root + "/examples"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := exec.CommandContext(t.Context(), binary)
+	run.Dir = t.TempDir()
+	out, err := run.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if string(out) != output {
+		t.Errorf("the program prints\n%s\nREADME.md says\n%s", out, output)
+	}
+}

@@ -1,0 +1,20 @@
+package page
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+var (
+	ctx       context.Context
+	dsn       string
+	publisher core.Publisher
+	db        *bun.DB
+	tx        bun.Tx
+	outbox    *bunoutbox.Outbox
+	order     *Order
+)

@@ -1,0 +1,3 @@
+package page
+
+type Order struct{ ID, Cents uint }

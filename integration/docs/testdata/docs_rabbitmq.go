@@ -1,0 +1,5 @@
+package page
+
+import "context"
+
+var ctx context.Context

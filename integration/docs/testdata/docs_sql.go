@@ -1,0 +1,18 @@
+package page
+
+import (
+	"context"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+type Order struct {
+	ID    string
+	Cents int64
+}
+
+var (
+	ctx       context.Context
+	dsn       string
+	publisher core.Publisher
+)

@@ -64,6 +64,11 @@ mutants: ## build deliberate mistakes into the code and require that the tests n
 model: ## check the models of the protocol with spin, a minute or two (MODEL=large: ten)
 	@scripts/model $(MODEL)
 
+.PHONY: docs
+docs: ## build the documentation as a site in .site (needs Python 3)
+	@test -x .tools/docs/bin/mkdocs || { python3 -m venv .tools/docs && .tools/docs/bin/pip -q install 'mkdocs-material==9.8.1'; }
+	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/mkdocs -q build --strict -f scripts/docs/mkdocs.yml; echo "the site is in .site/index.html"
+
 .PHONY: bench
 bench: ## measure against what people would use instead, on PostgreSQL that syncs every commit, ten minutes (BENCHFLAGS=, e.g. -h)
 	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres)"; status=0; \

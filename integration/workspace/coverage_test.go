@@ -15,7 +15,7 @@ import (
 // The coverage table names every requirement once, and no test that is not there.
 func TestCoverageTable(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", "coverage.md"))
+	text, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", "design", "requirements.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

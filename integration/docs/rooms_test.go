@@ -1,0 +1,73 @@
+package docs
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the drawing into docs/design/rooms.md")
+
+// The drawing of the packages has every arrow that the code has, and no other.
+func TestRooms(t *testing.T) {
+	t.Parallel()
+	page := filepath.Join(root, "docs", "design", "rooms.md")
+	old, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(old), "```mermaid\n")
+	_, after, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("docs/design/rooms.md has no drawing")
+	}
+	now := before + "```mermaid\n" + drawing(t) + "```" + after
+	if now == string(old) {
+		return
+	}
+	if !*update {
+		t.Fatal("docs/design/rooms.md is not what the code imports: go test ./integration/docs -run Rooms -update")
+	}
+	if err := os.WriteFile(page, []byte(now), 0o644); err != nil { //nolint:gosec // a page of documentation
+		t.Fatal(err)
+	}
+}
+
+func drawing(t *testing.T) string {
+	t.Helper()
+	const module = "github.com/ormoutbox/ormoutbox/"
+	arrows := map[string]bool{}
+	for _, path := range slices.Sorted(maps.Values(packages)) {
+		room, ours := strings.CutPrefix(path, module)
+		if !ours || strings.HasPrefix(room, "integration/") {
+			continue
+		}
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, path).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range strings.Fields(string(out)) {
+			if to, ours := strings.CutPrefix(to, module); ours && !strings.Contains(to, "internal/") {
+				arrows[fmt.Sprintf("  %s --> %s\n", node(room), node(to))] = true
+			}
+		}
+	}
+	var b bytes.Buffer
+	b.WriteString("graph TD\n")
+	for _, arrow := range slices.Sorted(maps.Keys(arrows)) {
+		b.WriteString(arrow)
+	}
+	return b.String()
+}
+
+// node names a room by its path and shows its last part.
+func node(room string) string {
+	return fmt.Sprintf("%s[%s]", strings.NewReplacer("/", "_", "-", "_").Replace(room), room)
+}

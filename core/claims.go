@@ -49,7 +49,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		before = c.ID
 		r.track(it)
 		switch {
-		case broken || r.closing:
+		case broken || r.closing || r.crew.alive == 0: // nobody is left to publish it
 			r.release(it, DropStopped, false)
 		case c.Err != nil:
 			r.giveUp(it, Failure{Code: codeUndecodable, Message: errorText(c.Err)})

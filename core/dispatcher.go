@@ -132,7 +132,7 @@ func (r *relay) nextItem() (it *item, renew bool) {
 		if r.stopPicks {
 			return nil, false
 		}
-		if len(r.notes) > 0 {
+		if len(r.notes) > 0 && !r.telling {
 			r.unlock()
 			r.mu.Lock()
 			continue

@@ -17,7 +17,6 @@ func (r *relay) reserve(rows []NewRow) []*item {
 	}
 	var items []*item
 	var cold map[Lane]bool
-	full := 0
 	for i := range rows {
 		row := &rows[i]
 		if !r.o.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.Lane] {
@@ -29,7 +28,6 @@ func (r *relay) reserve(rows []NewRow) []*item {
 		}
 		size := int64(len(row.Event.Payload)) + itemOverhead
 		if r.hotCount >= r.cfg.HotEvents || r.hotBytes+size > r.cfg.HotBytes || r.items[row.ID] != nil {
-			full++
 			topic := row.Event.Topic
 			r.notes = append(r.notes, func() { r.o.obs.Dropped(topic, DropFull) })
 			if !row.Lane.IsZero() {
@@ -101,14 +99,17 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 	now := time.Now()
 	for i := range rows {
 		if items == nil || items[i] == nil {
-			if out == Committed && rows[i].Event.Delay == 0 && r.o.relays(rows[i].Event.Topic) {
-				r.wakeFor(rows[i].Lane, now)
+			if out == Committed && rows[i].Event.Delay == 0 {
+				r.askForRow(&rows[i], now)
 			}
 			continue
 		}
 		it := items[i]
 		switch {
 		case it.state != itemReserved: // its lease ended before its transaction did
+			if out == Committed {
+				r.askForRow(&rows[i], later(now, it.deadline.Add(r.cfg.LeaseMargin)))
+			}
 		case out == RolledBack:
 			r.dropped(it, DropRolledBack)
 			r.forget(it)
@@ -119,7 +120,7 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 		case it.deadline.Sub(now) < r.cfg.LeaseMargin:
 			r.dropped(it, DropLate)
 			r.forget(it)
-			r.pollBy(it.deadline.Add(r.cfg.LeaseMargin))
+			r.askForRow(&rows[i], it.deadline.Add(r.cfg.LeaseMargin))
 		case it.dest.open && !it.dest.mayProbeHot(now) || r.crew.alive == 0:
 			r.giveBack(it, DropStopped, false)
 		default:
@@ -131,6 +132,20 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 			r.enqueue(it)
 		}
 	}
+}
+
+// askForRow asks for a look at a row that has been committed and is not on the fast path.
+func (r *relay) askForRow(row *NewRow, at time.Time) {
+	if r.o.relays(row.Event.Topic) {
+		r.askFor(r.dest(row.Event.Topic), row.Lane, at)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // enter makes a reserved item an active one.

@@ -29,7 +29,6 @@ func (r *relay) kickAfter(n int) {
 // cannot be written is tried again: a lost outcome is a publish repeated.
 func (r *relay) writeOutcomes() {
 	var due time.Time        // when what waits is written; zero: nothing waits
-	failures := 0            // of whole batches, in a row
 	var news <-chan struct{} // after a failure: somebody heard that the database is back
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -46,7 +45,7 @@ func (r *relay) writeOutcomes() {
 			return
 		case n == 0:
 			due = time.Time{}
-		case abandoned || full && failures == 0:
+		case abandoned || full && r.writeFails == 0:
 			due = now
 		case due.IsZero():
 			due = now.Add(r.cfg.MarkDelay)
@@ -80,14 +79,11 @@ func (r *relay) writeOutcomes() {
 			due = time.Time{}
 			heard := r.db.news()
 			if err := r.writeBatch(abandoned); err == nil {
-				if failures > 0 {
-					r.db.succeeded()
-				}
-				failures, news = 0, nil
+				r.writeFails, news = 0, nil
 			} else {
-				failures++
+				r.writeFails++
 				news = heard
-				due = time.Now().Add(r.heldBack(n, failures, err))
+				due = time.Now().Add(r.heldBack(n, r.writeFails, err))
 			}
 		}
 		if apart {
@@ -134,7 +130,7 @@ func (r *relay) settleDone(items []*item, changed int) {
 		case wakes > maxDoneWakes && !r.sweep.resting(now): // one look at all lanes is cheaper
 			r.pollBy(now)
 		default:
-			r.wakeLane(it.lane, now)
+			r.askFor(it.dest, it.lane, now)
 		}
 	}
 }
@@ -147,7 +143,7 @@ func (r *relay) settleFailed(items []*item, changed []bool) {
 		r.forget(it)
 		switch {
 		case it.failure.Kind == FailDead && r.cfg.DeadPolicy == SkipDead && !it.lane.IsZero():
-			r.wakeLane(it.lane, now) // the lane goes on
+			r.askFor(it.dest, it.lane, now) // the lane goes on
 		case it.failure.Kind != FailDead && !it.dest.open:
 			r.pollBy(now.Add(it.failure.Delay))
 		}
@@ -161,7 +157,7 @@ func (r *relay) settleReleased(items []*item, changed int) {
 	for _, it := range items {
 		r.forget(it)
 		if it.wake {
-			r.wakeFor(it.lane, now)
+			r.askFor(it.dest, it.lane, now)
 		}
 	}
 }

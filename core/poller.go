@@ -79,8 +79,8 @@ func (r *relay) poll(ctx context.Context) {
 
 // idleWait shortens wait to the moment the next row becomes due.
 func (r *relay) idleWait(ctx context.Context, wait time.Duration) time.Duration {
-	req, ok := r.claimRequest()
-	if !ok {
+	req, verdict := r.claimRequest()
+	if verdict != claimWorth {
 		return wait
 	}
 	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
@@ -163,28 +163,35 @@ func (r *relay) wakePoller() {
 	r.pollBy(time.Now())
 }
 
-// wakeFor asks for a look at a lane, or at the table for an unordered row.
-func (r *relay) wakeFor(lane Lane, now time.Time) {
-	if lane.IsZero() {
-		r.pollBy(now)
+// askFor asks for a look at a lane, or at the table for an unordered row. While its destination is stopped nothing could be claimed: probes
+// look for rows, and the first that is accepted asks for all.
+func (r *relay) askFor(d *destination, lane Lane, at time.Time) {
+	if d.open {
 		return
 	}
-	r.wakeLane(lane, now)
+	if lane.IsZero() {
+		r.pollBy(at)
+		return
+	}
+	r.wakeLane(lane, at)
 }
 
-func (r *relay) wakeLane(lane Lane, now time.Time) {
+func (r *relay) wakeLane(lane Lane, at time.Time) {
 	for i := range r.laneWakes {
-		if r.laneWakes[i].lane == lane {
-			r.laneWakes[i].at, r.laneWakes[i].tries = now, 0
-			r.kickPoller()
+		if w := &r.laneWakes[i]; w.lane == lane {
+			w.tries = 0
+			if at.Before(w.at) {
+				w.at = at
+				r.kickPoller()
+			}
 			return
 		}
 	}
 	if len(r.laneWakes) >= maxLaneWakes {
-		r.pollBy(now)
+		r.pollBy(at)
 		return
 	}
-	r.laneWakes = append(r.laneWakes, laneWake{lane: lane, at: now})
+	r.laneWakes = append(r.laneWakes, laneWake{lane: lane, at: at})
 	r.kickPoller()
 }
 
@@ -292,8 +299,17 @@ func (r *relay) room() int {
 	return min(room, r.cfg.ClaimBatch)
 }
 
-// claimRequest describes what may be claimed now. ok is false when there is no room or every topic is stopped.
-func (r *relay) claimRequest() (req ClaimRequest, ok bool) {
+// claimVerdict says whether a claim is worth it.
+type claimVerdict uint8
+
+const (
+	claimWorth   claimVerdict = iota
+	claimNoRoom               // nothing fits, or nobody is left to publish
+	claimNothing              // nothing is wanted: every destination is stopped, or the relay ends
+)
+
+// claimRequest describes what may be claimed now.
+func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	req = ClaimRequest{
@@ -315,21 +331,21 @@ func (r *relay) claimRequest() (req ClaimRequest, ok bool) {
 		}
 		slices.Sort(req.Except)
 	} else if len(req.Only) == 0 {
-		return req, false
+		return req, claimNothing
 	}
 	if r.closing {
-		return req, false
+		return req, claimNothing
 	}
 	if req.Limit == 0 || r.crew.alive == 0 {
 		r.wantRoom = true
-		return req, false
+		return req, claimNoRoom
 	}
-	return req, true
+	return req, claimWorth
 }
 
 func (r *relay) claimUnordered(ctx context.Context) (stepResult, error) {
-	req, ok := r.claimRequest()
-	if !ok {
+	req, verdict := r.claimRequest()
+	if verdict != claimWorth {
 		return stepResult{}, nil
 	}
 	rows, err := r.claim(ctx, false, func(ctx context.Context) ([]Claimed, error) {
@@ -339,12 +355,12 @@ func (r *relay) claimUnordered(ctx context.Context) (stepResult, error) {
 	for i := range rows {
 		size += int64(len(rows[i].Event.Payload))
 	}
-	return stepResult{asked: err == nil, rows: len(rows), more: len(rows) >= req.Limit || size >= req.MaxBytes/2}, err
+	return stepResult{asked: err == nil, rows: len(rows), more: len(rows) >= req.Limit || size > 0 && size >= req.MaxBytes/2}, err
 }
 
 func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
-	req, ok := r.claimRequest()
-	if !ok {
+	req, verdict := r.claimRequest()
+	if verdict != claimWorth {
 		return stepResult{}, nil
 	}
 	r.mu.Lock()
@@ -383,32 +399,39 @@ func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 	r.laneWakes = later
 	r.mu.Unlock()
 	for i, w := range due {
-		req, ok := r.claimRequest()
-		if !ok && r.o.topics != nil && len(req.Only) == 0 { // all destinations are stopped: the first to go on has all keys looked at
+		req, verdict := r.claimRequest()
+		switch verdict {
+		case claimNothing: // the first acknowledgement of a destination asks for a poll
 			return n, nil
-		}
-		if !ok { // later, when there is room
-			r.mu.Lock()
-			r.laneWakes = append(r.laneWakes, due[i:]...)
-			r.mu.Unlock()
+		case claimNoRoom:
+			r.wakeAgain(due[i:]...)
 			return n, nil
+		case claimWorth:
 		}
 		rows, err := r.claim(ctx, true, func(ctx context.Context) ([]Claimed, error) {
 			return r.repo.ClaimLane(ctx, req, w.lane)
 		})
-		if err != nil {
-			return n, err
-		}
 		n += len(rows)
 		if len(rows) == 0 && w.tries+1 < laneTries {
-			r.mu.Lock()
 			w.tries++
 			w.at = time.Now().Add(time.Millisecond << w.tries)
-			if len(r.laneWakes) < maxLaneWakes && !slices.ContainsFunc(r.laneWakes, func(o laneWake) bool { return o.lane == w.lane }) {
-				r.laneWakes = append(r.laneWakes, w)
-			}
-			r.mu.Unlock()
+			r.wakeAgain(w)
+		}
+		if err != nil {
+			r.wakeAgain(due[i+1:]...)
+			return n, err
 		}
 	}
 	return n, nil
+}
+
+// wakeAgain puts wake-ups back, unless their lanes have asked again meanwhile.
+func (r *relay) wakeAgain(wakes ...laneWake) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range wakes {
+		if len(r.laneWakes) < maxLaneWakes && !slices.ContainsFunc(r.laneWakes, func(o laneWake) bool { return o.lane == w.lane }) {
+			r.laneWakes = append(r.laneWakes, w)
+		}
+	}
 }

@@ -53,7 +53,7 @@ func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
 // claimProbe takes a row to try the destination with. Unordered rows and keys come first in turn, and keys one after the other, so
 // that events that fail it again and again leave the others their turn.
 func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, error) {
-	req, _ := r.claimRequest() // whether or not there is room: it is one row
+	req, _ := r.claimRequest() // whatever it says: it is one row
 	req.Only, req.Except, req.Limit, req.Run = []string{d.topic}, nil, 1, 1
 	r.mu.Lock()
 	after := d.cursor

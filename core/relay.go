@@ -21,8 +21,9 @@ type relay struct {
 	cfg  *Config
 	repo Repository
 
-	mu    sync.Mutex
-	notes []func() // callbacks to run after unlock
+	mu      sync.Mutex
+	notes   []func() // callbacks to run after unlock, in this order
+	telling bool     // somebody runs them
 
 	items     map[RowID]*item // the in-flight tracker
 	active    int             // items that are neither reserved nor gone
@@ -49,6 +50,7 @@ type relay struct {
 	// outcomes
 	done, failed, released []*item
 	aside                  aside
+	writeFails             int // of whole batches, in a row; of the writer alone
 	unwritten              int // acked and failed items whose outcome is not written yet
 	releasing              int // released items that are not written yet
 	kick                   chan struct{}
@@ -99,13 +101,28 @@ func newRelay(o *Outbox) *relay {
 	return r
 }
 
-// unlock runs what was noted under the lock after giving it up.
+// unlock runs what was noted under the lock after giving it up. One goroutine at a time does that, for all: else the last that an observer
+// hears of a destination could be how it was before.
 func (r *relay) unlock() {
-	notes := r.notes
-	r.notes = nil
-	r.mu.Unlock()
-	for _, note := range notes {
-		note()
+	if len(r.notes) == 0 || r.telling {
+		r.mu.Unlock()
+		return
+	}
+	r.telling = true
+	defer func() {
+		r.telling = false
+		r.mu.Unlock()
+	}()
+	for len(r.notes) > 0 {
+		notes := r.notes
+		r.notes = nil
+		r.mu.Unlock()
+		func() {
+			defer r.mu.Lock() // also when a callback panics
+			for _, note := range notes {
+				note()
+			}
+		}()
 	}
 }
 
@@ -180,6 +197,9 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 		if res == (roundResult{}) && r.isIdle() {
 			break
 		}
+		if r.standsStill() {
+			return fmt.Errorf("%w: every publish of this process is stuck", ErrStopped)
+		}
 		if err := r.waitIdle(ctx); err != nil {
 			return fmt.Errorf("outbox: drain: %w", err)
 		}
@@ -194,6 +214,13 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: %s", ErrStopped, strings.Join(topics, ", "))
 	}
 	return nil
+}
+
+// standsStill reports whether nobody is left who could publish, and nothing is to be written.
+func (r *relay) standsStill() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.crew.alive == 0 && r.active == 0
 }
 
 // drain counts calls of Drain.
@@ -359,10 +386,7 @@ func (r *relay) forget(it *item) {
 	}
 	if it.lone {
 		r.suspects.held--
-		if r.suspects.out == it {
-			r.suspects.out = nil
-			r.work.Signal()
-		}
+		r.suspectDone(it)
 	}
 	if it.probe && mutant.Active != mutant.ProbeKept {
 		it.dest.probing = false

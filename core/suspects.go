@@ -63,6 +63,14 @@ func (r *relay) suspect(it *item, c *Claimed) bool {
 	return true
 }
 
+// suspectDone lets the next suspect be published.
+func (r *relay) suspectDone(it *item) {
+	if r.suspects.out == it {
+		r.suspects.out = nil
+		r.work.Signal()
+	}
+}
+
 // codeLostClaims is the error code of a row whose holders vanished.
 const codeLostClaims = "lost_claims"
 

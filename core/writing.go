@@ -116,6 +116,7 @@ func (r *relay) setAside(items []*item, cause error, refused bool) {
 	now := time.Now()
 	for _, it := range items {
 		r.written(it)
+		r.suspectDone(it) // the lock of its row may last for long
 		id, topic := it.id, it.delivery.Topic
 		if refused && it.outcome() != outcomeDone && it.tries > 0 {
 			r.forget(it)
@@ -214,7 +215,7 @@ func hasTexts(items []*item) bool {
 
 // databaseAway reports whether an error is about the database and not about the rows.
 func databaseAway(err error) bool {
-	if isTimeout(err) || errors.Is(err, driver.ErrBadConn) || DefaultClassifier(err) == ClassUnavailable {
+	if isTimeout(err) || errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrBadConn) || DefaultClassifier(err) == ClassUnavailable {
 		return true
 	}
 	return sqlerr.Away(err)
@@ -258,6 +259,9 @@ func (r *relay) attempt(kind outcomeKind, items []*item, texts bool) error {
 		}
 	}
 
+	if r.writeFails > 0 { // before anybody hears that something is written
+		r.db.succeeded()
+	}
 	r.mu.Lock()
 	defer r.unlock()
 	if locked != nil {

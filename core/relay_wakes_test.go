@@ -1,0 +1,263 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// A relay whose every destination is stopped waits for the next probe, whatever is committed meanwhile. It neither spins nor asks the
+// table for keys that it could not publish.
+func TestEveryDestinationStopped(t *testing.T) {
+	for _, routed := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+			var publisher core.Publisher = pub
+			if routed {
+				router := core.NewRouter()
+				router.Handle("a", pub)
+				publisher = router
+			}
+			w := join(t, repo, pub, core.Config{Publisher: publisher})
+			pub.Outage("a", nil)
+			w.run()
+			for range 20 {
+				w.publish(core.Event{Type: "a", Key: "k"})
+				time.Sleep(time.Second)
+			}
+			if n := w.faulty.Calls(outboxtest.MethodClaimLane); n != 0 {
+				t.Errorf("%d looks at a key of a stopped destination", n)
+			}
+			pub.Restore("a")
+			time.Sleep(5 * time.Second)
+			w.atRest(20)
+			inOrder(t, pub.Accepted())
+			if err := w.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A key asks for a look, and then all that the relay serves is stopped: the look waits with it.
+func TestKeyAsksForALookWhileEverythingStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		router := core.NewRouter()
+		router.Handle("a", pub)
+		w := join(t, repo, pub, core.Config{Publisher: router, HotEvents: 1})
+		pub.Block()
+		w.run()
+		w.publish(core.Event{Type: "a", Key: "in flight"})
+		synctest.Wait()
+		w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
+			if m == outboxtest.MethodClaimLane || m == outboxtest.MethodClaimHeads {
+				time.Sleep(time.Second) // meanwhile others ask
+			}
+			return nil
+		})
+		for _, key := range []string{"k", "l", "m"} {
+			w.publish(core.Event{Type: "a", Key: key})
+		}
+		pub.Outage("a", nil)
+		pub.Unblock()
+		time.Sleep(time.Minute)
+		pub.Restore("a")
+		time.Sleep(time.Minute)
+		w.atRest(4)
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Drain ends when nobody is left who could publish.
+func TestDrainWhileEveryPublishIsStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		p := newDeaf(pub, func(core.Delivery) bool { return false })
+		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 1})
+		for _, topic := range []string{"a", "b", "c", "d"} {
+			w.publish(core.Event{Type: topic})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		err := w.ob.Drain(ctx)
+		if !errors.Is(err, core.ErrStopped) {
+			t.Errorf("Drain: %v, want ErrStopped", err)
+		}
+		if d := time.Since(start); d > 2*time.Minute {
+			t.Errorf("Drain took %s", d)
+		}
+		close(p.wake)
+	})
+}
+
+// What is claimed while the last worker gets stuck is given back: other processes can have it.
+func TestClaimedWhenTheLastWorkerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		p := newDeaf(pub, func(core.Delivery) bool { return false })
+		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 1})
+		producer := join(t, repo, pub, core.Config{})
+		w.run()
+		w.publish(core.Event{Type: "a"})
+		w.publish(core.Event{Type: "b"})
+		time.Sleep(18 * time.Second) // the first is given up, the second will be in some 4 s
+		hold := make(chan struct{})
+		w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
+			if m == outboxtest.MethodClaimUnordered {
+				<-hold
+			}
+			return nil
+		})
+		producer.publish(core.Event{Type: "c"})
+		time.Sleep(10 * time.Second)
+		close(hold)
+		time.Sleep(time.Second)
+		if n := p.most.Load(); n != 2 {
+			t.Fatalf("%d publishes hang, want 2", n)
+		}
+		producer.run()
+		time.Sleep(time.Minute)
+		w.atRest(3)
+		close(p.wake)
+		time.Sleep(time.Second)
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := producer.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A transaction that outlives the lease of its events is heard all the same: they do not wait for the next poll.
+func TestTransactionThatOutlivesItsLease(t *testing.T) {
+	for _, key := range []string{"", "k"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, core.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour})
+			w.run()
+			tx, err := w.repo.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: key}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(15 * time.Second)
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			w.atRest(1)
+			if err := w.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A suspect whose mark has to wait for the lock of its row does not keep the other suspects waiting.
+func TestSuspectWhoseRowIsLocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		first := make(chan core.RowID, 100)
+		w := join(t, repo, pub, core.Config{Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+			first <- d.RowID
+			return pub.Publish(ctx, d)
+		})})
+		for range 10 {
+			w.publish(core.Event{Type: "a"})
+		}
+		loseClaims(t, w, 4)
+		pub.Block()
+		w.run()
+		tx, err := repo.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.LockRows(t.Context(), <-first); err != nil {
+			t.Fatal(err)
+		}
+		pub.Unblock()
+		time.Sleep(10 * time.Second)
+		if got := w.statuses()[outboxtest.StatusDone]; got != 9 {
+			t.Errorf("%d suspects are done while the row of another one is locked, want 9", got)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		w.atRest(10)
+		if n := len(pub.Accepted()); n != 10 {
+			t.Errorf("%d copies of 10 events", n)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The observer hears of changes in their order: the last thing that it was told is how things are.
+func TestObserverHearsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		last := -1
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		p := newDeaf(pub, func(core.Delivery) bool { return false })
+		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 8, Observer: &core.Observer{Stuck: func(_ string, total int) {
+			if total == 1 {
+				time.Sleep(time.Second)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			last = total
+		}}})
+		w.run()
+		w.publish(core.Event{Type: "a"}, core.Event{Type: "b"})
+		time.Sleep(15 * time.Second)
+		close(p.wake)
+		time.Sleep(5 * time.Second)
+		mu.Lock()
+		if last != 0 {
+			t.Errorf("the observer was told last of %d stuck publishes, want 0", last)
+		}
+		mu.Unlock()
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Marks that shutdown cancels are not taken for rows that the table refuses.
+func TestShutdownCancelsMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{ShutdownTimeout: time.Second})
+		w.faulty.Hook(func(ctx context.Context, m outboxtest.Method) error {
+			if m == outboxtest.MethodMarkDone {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		w.run()
+		for range 100 {
+			w.publish(core.Event{Type: "a"})
+		}
+		time.Sleep(10 * time.Millisecond)
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+		if n := w.faulty.Calls(outboxtest.MethodMarkDone); n > 3 {
+			t.Errorf("%d marks were tried, want one and a last try", n)
+		}
+	})
+}

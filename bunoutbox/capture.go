@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun/dialect/feature"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // after writes the events of a statement that was executed. When that fails, the transaction must not commit.
@@ -32,7 +32,7 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 		return
 	}
 	// The end of the statement's context must not hide that its events are missing.
-	verr := s.visit(context.WithoutCancel(ctx), func(tx *sqloutbox.VisitedTx) error {
+	verr := s.visit(context.WithoutCancel(ctx), func(tx *sqltx.VisitedTx) error {
 		if err == nil {
 			_, err = s.ob.core.Publish(ctx, tx, c.events...)
 		}

@@ -5,7 +5,7 @@
 //	go ob.Run(ctx)
 //
 // Or, on a *bun.DB of your own, New, and then work with the *bun.DB that Outbox.DB returns. Its pool should be opened with
-// sqloutbox.Connector.
+// sqltx.Connector.
 //
 // There are three ways to say that something happened. A model records it, and the events are written when the model is
 // inserted, updated or deleted:
@@ -56,7 +56,7 @@
 //
 // # Which transactions are followed
 //
-// On a pool opened with sqloutbox.Connector all of them, savepoints and prepared statements included, with any context. On
+// On a pool opened with sqltx.Connector all of them, savepoints and prepared statements included, with any context. On
 // another pool those that Outbox.RunInTx and Transactor begin, in the same way. Publish works in Bun's own transactions of
 // such a pool as well: its events are as safe, but wait for the poller; Config.RejectUntracked refuses them.
 //

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 var (
@@ -48,7 +48,7 @@ func ExampleNew() {
 		fmt.Println(d.Type, d.AggregateID)
 		return nil
 	})
-	db := bun.NewDB(sql.OpenDB(sqloutbox.Connector(connector, "")), dialect)
+	db := bun.NewDB(sql.OpenDB(sqltx.Connector(connector, "")), dialect)
 	ob, err := bunoutbox.New(db, bunoutbox.Config{Publisher: publisher, AutoCreate: true})
 	if err != nil {
 		panic(err)
@@ -153,7 +153,7 @@ func ExampleOutbox_Publish() {
 	}
 }
 
-// On a pool that was opened without sqloutbox.Connector, RunInTx follows the transaction.
+// On a pool that was opened without sqltx.Connector, RunInTx follows the transaction.
 func ExampleOutbox_RunInTx() {
 	err := ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewDelete().Model(&Order{ID: 7}).WherePK().Exec(ctx); err != nil {

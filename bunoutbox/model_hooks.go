@@ -6,7 +6,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // The functions below are for Bun's hooks of models, one line each:
@@ -41,14 +41,14 @@ type finder struct{ found []*Outbox }
 type finderKey struct{}
 
 func beforeModel(ctx context.Context, q query) error {
-	return inModelHook(ctx, q, func(tx *sqloutbox.VisitedTx) error { return tx.Err() })
+	return inModelHook(ctx, q, func(tx *sqltx.VisitedTx) error { return tx.Err() })
 }
 
 func afterModel(ctx context.Context, q query) error {
-	return inModelHook(ctx, q, func(tx *sqloutbox.VisitedTx) error { return tx.Vetoed() })
+	return inModelHook(ctx, q, func(tx *sqltx.VisitedTx) error { return tx.Vetoed() })
 }
 
-func inModelHook(ctx context.Context, q query, fn func(tx *sqloutbox.VisitedTx) error) error {
+func inModelHook(ctx context.Context, q query, fn func(tx *sqltx.VisitedTx) error) error {
 	f := &finder{}
 	err := visit(context.WithValue(ctx, finderKey{}, f), q, fn)
 	if len(f.found) == 0 {

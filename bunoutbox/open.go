@@ -13,7 +13,7 @@ import (
 	"github.com/uptrace/bun/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Open opens a pool with the driver of that name, as sql.Open does, and makes a *bun.DB and the outbox of its database. The *bun.DB
@@ -24,7 +24,7 @@ import (
 //	defer db.Close()
 //	go ob.Run(ctx)
 //
-// It is short for sqloutbox.OpenPool, bun.NewDB, New and Outbox.DB. AutoCreate needs the database to be there, and so does mysqldialect,
+// It is short for sqltx.Open, bun.NewDB, New and Outbox.DB. AutoCreate needs the database to be there, and so does mysqldialect,
 // which asks for its version: Open waits for it until ctx ends, at most a minute. A wrong configuration, an unsupported dialect and a
 // failed migration are errors, and nothing is left open then.
 func Open(ctx context.Context, driverName, dsn string, d schema.Dialect, cfg Config, options ...bun.DBOption) (*bun.DB, *Outbox, error) {
@@ -32,7 +32,7 @@ func Open(ctx context.Context, driverName, dsn string, d schema.Dialect, cfg Con
 	if err != nil {
 		return nil, nil, err
 	}
-	pool, err := sqloutbox.OpenPool(driverName, dsn, own)
+	pool, err := sqltx.Open(driverName, dsn, own)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,7 +48,7 @@ func OpenConnector(ctx context.Context, c driver.Connector, d schema.Dialect, cf
 	if c == nil {
 		return nil, nil, errors.New("outbox: OpenConnector was given a nil connector")
 	}
-	return open(ctx, sql.OpenDB(sqloutbox.Connector(c, own)), d, cfg, options)
+	return open(ctx, sql.OpenDB(sqltx.Connector(c, own)), d, cfg, options)
 }
 
 const openTimeout = time.Minute

@@ -7,7 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Publish records events in the transaction of tx, in one statement where the database allows it. They leave after the commit. A
@@ -30,21 +30,21 @@ func (o *Outbox) Publish(ctx context.Context, tx bun.IDB, events ...core.Event) 
 
 // TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages. tx is a bun.Tx, also one of a
 // savepoint, or a bun.Conn on whose connection a transaction is open. Without a transaction TxOf returns an error wrapping
-// ErrNoTransaction. A transaction that was begun neither on a pool of sqloutbox.Connector nor by RunInTx is not tracked, and
-// costs what sqloutbox.TxOf says.
+// ErrNoTransaction. A transaction that was begun neither on a pool of sqltx.Connector nor by RunInTx is not tracked, and
+// costs what sqltx.TxOf says.
 func TxOf(ctx context.Context, tx bun.IDB) (core.Tx, error) {
 	switch tx := tx.(type) {
 	case bun.Tx:
-		return sqloutbox.TxOf(ctx, tx.Tx)
+		return sqltx.TxOf(ctx, tx.Tx)
 	case *bun.Tx:
 		if tx != nil {
-			return sqloutbox.TxOf(ctx, tx.Tx)
+			return sqltx.TxOf(ctx, tx.Tx)
 		}
 	case bun.Conn:
-		return sqloutbox.TxOf(ctx, tx.Conn)
+		return sqltx.TxOf(ctx, tx.Conn)
 	case *bun.Conn:
 		if tx != nil {
-			return sqloutbox.TxOf(ctx, tx.Conn)
+			return sqltx.TxOf(ctx, tx.Conn)
 		}
 	case *bun.DB:
 		return nil, fmt.Errorf("%w: a *bun.DB is none; use RunInTx or BeginTx and give the bun.Tx", ErrNoTransaction)

@@ -13,7 +13,7 @@ import (
 	"github.com/uptrace/bun/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // statement is a captured INSERT, UPDATE or DELETE. It reports events of rows only when the database says which rows it changed: their
@@ -127,9 +127,9 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 		s.models = nil
 		return nil
 	}
-	err := s.visit(ctx, func(tx *sqloutbox.VisitedTx) error { return tx.Err() })
+	err := s.visit(ctx, func(tx *sqltx.VisitedTx) error { return tx.Err() })
 	if errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrUntracked) {
-		return fmt.Errorf("%w: %s causes events: use the tx that RunInTx gives, of the outbox or of a pool opened with sqloutbox.Connector", err, s.table.Name)
+		return fmt.Errorf("%w: %s causes events: use the tx that RunInTx gives, of the outbox or of a pool opened with sqltx.Connector", err, s.table.Name)
 	}
 	if err != nil || !resolve {
 		return err
@@ -261,12 +261,12 @@ func (s *statement) hasResolved(key string) bool {
 }
 
 // visit runs fn in the transaction of the statement.
-func (s *statement) visit(ctx context.Context, fn func(tx *sqloutbox.VisitedTx) error) error {
+func (s *statement) visit(ctx context.Context, fn func(tx *sqltx.VisitedTx) error) error {
 	return visit(ctx, s.query, fn)
 }
 
-func visit(ctx context.Context, q query, fn func(tx *sqloutbox.VisitedTx) error) error {
-	return sqloutbox.Visit(ctx, func(ctx context.Context, text string) error {
+func visit(ctx context.Context, q query, fn func(tx *sqltx.VisitedTx) error) error {
+	return sqltx.Visit(ctx, func(ctx context.Context, text string) error {
 		_, err := q.NewRaw(text).Exec(ctx)
 		return err
 	}, fn)

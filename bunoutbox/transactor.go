@@ -9,10 +9,10 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// RunInTx runs fn in a transaction that is tracked, whether or not the pool was opened with sqloutbox.Connector: it commits when fn
+// RunInTx runs fn in a transaction that is tracked, whether or not the pool was opened with sqltx.Connector: it commits when fn
 // returns nil, and rolls back when it returns an error or panics. Whatever fn does to tx is followed, with any context.
 // The context given to fn carries tx: FromContext and Publish with a nil transaction find it. Within such a context RunInTx
 // runs fn in a savepoint. RunInTx returns nil only when the transaction was heard to commit: it does not commit one that the database has
@@ -79,7 +79,7 @@ func runInTx(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOption
 	if err != nil {
 		return err
 	}
-	tracked, err := sqloutbox.TrackConn(ctx, conn.Conn, d)
+	tracked, err := sqltx.TrackConn(ctx, conn.Conn, d)
 	if err != nil {
 		_ = conn.Close()
 		return err

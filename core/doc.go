@@ -6,7 +6,7 @@
 //	ob, err := core.New(core.Config{Repository: repo, Publisher: publisher})
 //	go ob.Run(ctx)
 //
-//	tx, err := sqloutbox.Begin(ctx, pool, nil, repo.Dialect())
+//	tx, err := sqltx.Begin(ctx, pool, nil, repo.Dialect())
 //	_, err = tx.ExecContext(ctx, "UPDATE orders SET status = 'placed' WHERE id = 7")
 //	_, err = ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateType: "order", AggregateID: "7", Data: order})
 //	err = tx.Commit() // after an error above: tx.Rollback()
@@ -29,7 +29,8 @@
 //
 // # Who uses what
 //
-// Applications use New, Config, Event and an adapter: package sqloutbox for database/sql, module gormoutbox for GORM. Publishers come from module watermillbridge or are a PublisherFunc; Router combines them. Repository, Tx,
-// Tracker and Transactor are for authors of adapters; package outboxtest has the suites they pass and fakes for everybody's
-// tests.
+// Applications use New, Config, Event, the table of package sqloutbox, and transactions: of package sqltx for database/sql, of the
+// modules gormoutbox, entoutbox and bunoutbox for the ORMs. Publishers come from module watermillbridge or are a PublisherFunc; Router
+// combines them. Repository, Tx and Transactor are for authors of adapters; package outboxtest has the suites they pass and fakes for
+// everybody's tests.
 package core

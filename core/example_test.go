@@ -68,32 +68,6 @@ func ExampleRecorder_HandOver() {
 	// left after committed 0
 }
 
-// What an adapter does with a Tracker: show it every statement, and end it.
-func ExampleTracker() {
-	t := core.NewTracker(core.Postgres)
-	t.OnOutcome(func(o core.Outcome) { fmt.Println("first event:", o) })
-	t.Observe("SAVEPOINT before_second", nil)
-	t.OnOutcome(func(o core.Outcome) { fmt.Println("second event:", o) })
-	t.Observe("ROLLBACK TO SAVEPOINT before_second", nil)
-	err := t.Commit(func() error { return nil }) // sends COMMIT
-	fmt.Println(err)
-	// Output:
-	// second event: rolled_back
-	// first event: committed
-	// <nil>
-}
-
-// The answer of COMMIT is lost: nobody knows, and nothing that depends on the commit is done.
-func ExampleTracker_Commit() {
-	t := core.NewTracker(core.Postgres)
-	t.OnOutcome(func(o core.Outcome) { fmt.Println("event:", o) })
-	err := t.Commit(func() error { return errors.New("connection reset by peer") })
-	fmt.Println(errors.Is(err, core.ErrCommitUnknown))
-	// Output:
-	// event: unknown
-	// true
-}
-
 // A publisher says what its errors mean.
 func ExamplePermanent() {
 	publisher := core.PublisherFunc(func(_ context.Context, d core.Delivery) error {

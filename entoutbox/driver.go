@@ -9,7 +9,7 @@ import (
 	"entgo.io/ent/dialect"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // driver stands in for a driver of Ent and begins transactions that are followed. It is below the generated code, whose hooks on commits
@@ -65,7 +65,7 @@ func (d *driver) begin(ctx context.Context, begin func(context.Context) (dialect
 		return nil, err
 	}
 	t := &tx{driver: d}
-	followed, err := sqloutbox.Follow(ctx, d.dialect, func(ctx context.Context) (sqloutbox.TxConn, error) {
+	followed, err := sqltx.Follow(ctx, d.dialect, func(ctx context.Context) (sqltx.TxConn, error) {
 		below, err := begin(ctx)
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its database, with the driver of Ent that
@@ -24,11 +25,11 @@ import (
 //	client.Use(ob.Hook(entoutbox.On(...)))
 //	go ob.Run(ctx)
 //
-// It is short for sqloutbox.OpenPool, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs the database to be there: Open waits
+// It is short for sqltx.Open, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs the database to be there: Open waits
 // for it until ctx ends, at most a minute. A wrong configuration, a driver whose dialect cannot be told, and a failed migration
 // are errors, and nothing is left open then. On SQLite the DSN must switch foreign keys on, as Ent requires it.
 func Open(ctx context.Context, driverName, dsn string, cfg Config) (dialect.Driver, *Outbox, error) {
-	pool, err := sqloutbox.OpenPool(driverName, dsn, "")
+	pool, err := sqltx.Open(driverName, dsn, "")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,7 +41,7 @@ func OpenConnector(ctx context.Context, c sqldriver.Connector, cfg Config) (dial
 	if c == nil {
 		return nil, nil, errors.New("outbox: OpenConnector was given a nil connector")
 	}
-	return open(ctx, sql.OpenDB(sqloutbox.Connector(c, "")), cfg)
+	return open(ctx, sql.OpenDB(sqltx.Connector(c, "")), cfg)
 }
 
 func open(ctx context.Context, pool *sql.DB, cfg Config) (dialect.Driver, *Outbox, error) {

@@ -12,7 +12,7 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // tx is a transaction of driver. Generated code runs its statements through Exec and Query; clients generated with sql/execquery run
@@ -20,7 +20,7 @@ import (
 type tx struct {
 	dialect.Tx // what executes
 	driver     *driver
-	followed   *sqloutbox.Tx
+	followed   *sqltx.Tx
 	core       core.Tx // followed, for those who publish
 
 	mu     sync.Mutex
@@ -29,10 +29,10 @@ type tx struct {
 }
 
 // follow completes a transaction that has just begun.
-func (t *tx) follow(followed *sqloutbox.Tx) {
+func (t *tx) follow(followed *sqltx.Tx) {
 	t.followed, t.core = followed, followed
 	if _, ok := followed.Conn().(foreign); ok {
-		t.core = struct{ core.Tx }{followed} // it has not all that *sqloutbox.Tx offers
+		t.core = struct{ core.Tx }{followed} // it has not all that *sqltx.Tx offers
 	}
 }
 
@@ -170,7 +170,7 @@ type veto struct {
 func (t *tx) Rollback() error { return t.followed.Rollback() }
 
 // connOf returns what runs the outbox's own statements in a transaction of Ent. They go around loggers; its end does not.
-func connOf(below dialect.Tx) sqloutbox.TxConn {
+func connOf(below dialect.Tx) sqltx.TxConn {
 	for inner := below; ; {
 		switch t := inner.(type) {
 		case *dialect.DebugTx:
@@ -228,7 +228,7 @@ func (f foreign) QueryContext(ctx context.Context, query string, args ...any) (*
 
 var errForeign = errors.New("outbox: the driver of Ent does not offer this")
 
-// QueryRowContext is never called: *sqloutbox.Tx is not handed out on top of a foreign.
+// QueryRowContext is never called: *sqltx.Tx is not handed out on top of a foreign.
 func (f foreign) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
 
 func (f foreign) PrepareContext(context.Context, string) (*sql.Stmt, error) { return nil, errForeign }

@@ -59,7 +59,7 @@
 // # Which transactions are followed
 //
 // The plugin hears the commit of every transaction that is begun on the *gorm.DB it is used on, savepoints and prepared
-// statements included. It hears those of a pool opened with sqloutbox.Connector wherever they come from. Some ways around
+// statements included. It hears those of a pool opened with sqltx.Connector wherever they come from. Some ways around
 // both exist: db.Connection, a *sql.Tx put into a statement, sessions that were made with WithContext before db.Use, and
 // Clauses(dbresolver.Write).Transaction when dbresolver was used before this plugin (use this plugin first). Events of
 // such transactions are as safe, but wait for the poller; Config.RejectUntracked refuses them.

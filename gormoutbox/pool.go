@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // pool stands in for a pool of GORM and begins transactions that can be followed. It is always used by pointer, because GORM and
@@ -62,7 +62,7 @@ func wrapPool(p gorm.ConnPool, d core.Dialect, o *Outbox) gorm.ConnPool {
 // BeginTx begins a transaction that is followed.
 func (p *pool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
 	var foreign gorm.ConnPool
-	tx, err := sqloutbox.Follow(ctx, p.dialect, func(ctx context.Context) (sqloutbox.TxConn, error) {
+	tx, err := sqltx.Follow(ctx, p.dialect, func(ctx context.Context) (sqltx.TxConn, error) {
 		switch b := p.ConnPool.(type) {
 		case gorm.TxBeginner:
 			tx, err := b.BeginTx(ctx, opts)
@@ -142,7 +142,7 @@ func (p *pool) SetConnMaxIdleTime(d time.Duration) {
 
 // txPool is a transaction of pool. It is used by pointer: GORM asks whether it is nil by reflection.
 type txPool struct {
-	*sqloutbox.Tx
+	*sqltx.Tx
 	pool *pool
 
 	mu       sync.Mutex
@@ -150,7 +150,7 @@ type txPool struct {
 	unseen   int                // executions of prepared statements that no callback has reported yet
 }
 
-func newTxPool(tx *sqloutbox.Tx, p *pool) *txPool {
+func newTxPool(tx *sqltx.Tx, p *pool) *txPool {
 	return &txPool{Tx: tx, pool: p, prepared: map[*sql.Stmt]bool{}}
 }
 
@@ -173,7 +173,7 @@ func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 // StmtContext implements gorm.Tx. What is executed through its result passes by t; the callbacks report it.
 func (t *txPool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	if err := t.Before(ctx, ""); err != nil {
-		ctx = sqloutbox.Refusal(ctx, err)
+		ctx = sqltx.Refusal(ctx, err)
 	}
 	t.mu.Lock()
 	delete(t.prepared, stmt)

@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Publish records events in the transaction of tx, in one statement where the database allows it. They leave after the commit. tx
@@ -40,9 +40,9 @@ func (o *Outbox) Publish(tx *gorm.DB, events ...core.Event) error {
 }
 
 // AfterCommit runs fn after the commit of tx, and never when it, or the savepoint around this call, is rolled back or nobody knows; see
-// core.AfterCommit for what fn may do. tx may be that of a model's own hook. Outside a transaction the error is
+// sqltx.AfterCommit for what fn may do. tx may be that of a model's own hook. Outside a transaction the error is
 // ErrNoTransaction, in one whose commit cannot be heard ErrUntracked; then fn never runs. It works without the plugin too where
-// the pool was opened with sqloutbox.Connector.
+// the pool was opened with sqltx.Connector.
 func AfterCommit(tx *gorm.DB, fn func()) error {
 	if tx != nil && tx.Error != nil {
 		return tx.Error
@@ -51,7 +51,7 @@ func AfterCommit(tx *gorm.DB, fn func()) error {
 	if err != nil {
 		return err
 	}
-	return core.AfterCommit(t, fn)
+	return sqltx.AfterCommit(t, fn)
 }
 
 func (o *Outbox) publish(ctx context.Context, tx core.Tx, events []core.Event) error {
@@ -83,8 +83,8 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 }
 
 // TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages. Without one it returns an error
-// wrapping ErrNoTransaction. It works with and without the plugin; a transaction that neither the plugin nor sqloutbox.Connector
-// has begun is not tracked, and costs what sqloutbox.TxOf says.
+// wrapping ErrNoTransaction. It works with and without the plugin; a transaction that neither the plugin nor sqltx.Connector
+// has begun is not tracked, and costs what sqltx.TxOf says.
 func TxOf(tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil", ErrNoTransaction)
@@ -96,5 +96,5 @@ func TxOf(tx *gorm.DB) (core.Tx, error) {
 	if _, ok := conn.(gorm.TxCommitter); !ok || reflect.ValueOf(conn).IsZero() {
 		return nil, fmt.Errorf("%w: use db.Transaction or db.Begin and give what it gives you", ErrNoTransaction)
 	}
-	return sqloutbox.TxOf(contextOf(tx), conn)
+	return sqltx.TxOf(contextOf(tx), conn)
 }

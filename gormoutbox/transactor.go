@@ -17,7 +17,7 @@ import (
 // RunInTx returns nil only when the transaction was heard to commit. It does not commit one that the database has rolled back behind the
 // function, because that ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping ErrTxAborted, and
 // no further statement of the transaction reached the database. For that it follows the transaction, with or without the plugin; without
-// plugin and sqloutbox.Connector, statements are not prepared in it (PrepareStmt), because they could not be seen. A pool
+// plugin and sqltx.Connector, statements are not prepared in it (PrepareStmt), because they could not be seen. A pool
 // whose transactions cannot be followed is refused with ErrUntracked. A nil db is reported by RunInTx.
 func Transactor(db *gorm.DB) core.Transactor { return &transactor{db: db} }
 

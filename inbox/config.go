@@ -126,7 +126,7 @@ func (c Config) Validate() error {
 		bad("Consumer: %w", err)
 	}
 	if isNil(c.Transactor) {
-		bad("Transactor is nil: use that of the ORM adapter, or sqloutbox.NewTransactor")
+		bad("Transactor is nil: use that of the ORM adapter, or sqltx.NewTransactor")
 	}
 	if isNil(c.Store) {
 		bad("Store is nil: use Inbox() of a sqlonce.Store")

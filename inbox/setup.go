@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Middleware makes the handlers of a Router idempotent, in one statement:
@@ -53,14 +53,14 @@ func Middleware(t core.Transactor, consumer string, opts ...Option) message.Hand
 	return o.chain("Middleware", in)
 }
 
-// SQL is Middleware for database/sql. The handler finds its transaction by sqloutbox.FromContext(msg.Context()).
+// SQL is Middleware for database/sql. The handler finds its transaction by sqltx.FromContext(msg.Context()).
 //
 //	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))
 func SQL(db *sql.DB, consumer string, opts ...Option) message.HandlerMiddleware {
 	if db == nil {
 		return Middleware(nil, consumer, opts...)
 	}
-	return Middleware(sqloutbox.NewTransactor(db, ""), consumer, opts...)
+	return Middleware(sqltx.NewTransactor(db, ""), consumer, opts...)
 }
 
 // Leased is Middleware without a transaction, on a lease in any store of package once: see AtLeastOnce. For Redis there is redisonce.Middleware. The options CreateTables and

@@ -7,9 +7,10 @@ import (
 	"slices"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Functions that run after the commit: core.AfterCommit on the transactions of the adapter.
+// Functions that run after the commit: sqltx.AfterCommit on the transactions of the adapter.
 func adapterAfterCommitCases() []adapterCase {
 	return []adapterCase{
 		{"after the commit, before RunInTx returns", adapterAfterCommit},
@@ -24,7 +25,7 @@ func adapterAfterCommitCases() []adapterCase {
 // after registers that name runs after the commit.
 func (a *adapterFixture) after(ctx context.Context, ran *[]string, name string) {
 	a.Helper()
-	a.check(core.AfterCommit(a.tx(ctx), func() { *ran = append(*ran, name) }))
+	a.check(sqltx.AfterCommit(a.tx(ctx), func() { *ran = append(*ran, name) }))
 }
 
 func adapterAfterCommit(a *adapterFixture) {
@@ -32,7 +33,7 @@ func adapterAfterCommit(a *adapterFixture) {
 	var id string
 	a.inTx(func(ctx context.Context) {
 		id = a.publish(ctx)
-		a.check(core.AfterCommit(a.tx(ctx), func() {
+		a.check(sqltx.AfterCommit(a.tx(ctx), func() {
 			ids, err := a.Stored(a.Context())
 			if err != nil || !slices.Contains(ids, id) {
 				a.Errorf("it runs while others see %q (%v)", ids, err)
@@ -43,9 +44,9 @@ func adapterAfterCommit(a *adapterFixture) {
 		a.must(len(ran) == 0, "it ran before the commit")
 	})
 	a.must(slices.Equal(ran, []string{"first", "second"}), "ran %q", ran)
-	a.must(core.AfterCommit(nil, func() {}) != nil, "a nil transaction was accepted")
+	a.must(sqltx.AfterCommit(nil, func() {}) != nil, "a nil transaction was accepted")
 	a.inTx(func(ctx context.Context) {
-		a.must(core.AfterCommit(a.tx(ctx), nil) != nil, "a nil function was accepted")
+		a.must(sqltx.AfterCommit(a.tx(ctx), nil) != nil, "a nil function was accepted")
 	})
 }
 
@@ -66,7 +67,7 @@ func adapterAfterRollback(a *adapterFixture) {
 			a.must(errors.Is(err, errNested), "RunInTx: %v", err)
 		}()
 	}
-	a.must(core.AfterCommit(over, func() {}) != nil, "a transaction that is over was accepted")
+	a.must(sqltx.AfterCommit(over, func() {}) != nil, "a transaction that is over was accepted")
 	a.whole()
 	a.must(len(ran) == 0, "ran %q after rollbacks", ran)
 }
@@ -112,8 +113,8 @@ func adapterAfterCommitPanics(a *adapterFixture) {
 	var ran []string
 	var id string
 	a.inTx(func(ctx context.Context) {
-		a.check(core.AfterCommit(a.tx(ctx), func() { panic("the function's own fault") }))
-		a.check(core.AfterCommit(a.tx(ctx), runtime.Goexit))
+		a.check(sqltx.AfterCommit(a.tx(ctx), func() { panic("the function's own fault") }))
+		a.check(sqltx.AfterCommit(a.tx(ctx), runtime.Goexit))
 		id = a.publish(ctx)
 		a.after(ctx, &ran, "ran")
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // CommitFault is a way in which COMMIT can go wrong.
@@ -28,7 +29,7 @@ const (
 // Tx is a transaction of a Repository. Like every core.Tx it is used by one goroutine at a time.
 type Tx struct {
 	repo    *Repository
-	tracker *core.Tracker
+	tracker *sqltx.Tracker
 
 	// Guarded by repo.mu.
 	inserted   []*Row
@@ -54,7 +55,7 @@ func (r *Repository) Begin(ctx context.Context) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return &Tx{repo: r, tracker: core.NewTracker(r.dialect)}, nil
+	return &Tx{repo: r, tracker: sqltx.NewTracker(r.dialect)}, nil
 }
 
 // FailCommit makes Commit end in the given way.

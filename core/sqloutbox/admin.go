@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 const (
@@ -79,11 +80,11 @@ func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, erro
 	if limit <= 0 {
 		return b, nil
 	}
-	err := r.scan(ctx, "backlog", func(q querier) error {
+	err := r.scan(ctx, "backlog", func(q sqlkit.Querier) error {
 		var age *int64
 		var err error
 		if r.dialect == core.Postgres {
-			err = queryRow(ctx, q, r.sql.text("backlog"), []any{b.Limit}, &b.Pending, &b.Dead, &b.BlockedKeys, &age)
+			_, err = sqlkit.FirstRow(ctx, q, r.sql.text("backlog"), []any{b.Limit}, &b.Pending, &b.Dead, &b.BlockedKeys, &age)
 		} else {
 			age, err = r.backlogRows(ctx, q, &b)
 		}
@@ -106,9 +107,9 @@ func (r *Repository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.Dea
 		args = []any{q.After[:], q.Topic, q.Topic, q.Type, q.Type, q.TenantID, q.TenantID, int64(min(q.Limit, 1000))}
 	}
 	var dead []core.DeadEvent
-	err := r.scan(ctx, "list dead", func(c querier) error {
+	err := r.scan(ctx, "list dead", func(c sqlkit.Querier) error {
 		dead = nil
-		return query(ctx, c, r.sql.text("list_dead"), args, func(res core.Rows) error {
+		return sqlkit.EachRow(ctx, c, r.sql.text("list_dead"), args, func(res core.Rows) error {
 			var s eventScan
 			var d core.DeadEvent
 			var created int64
@@ -148,7 +149,7 @@ func (r *Repository) Redrive(ctx context.Context, req core.AdminRequest) (change
 	}
 	for ids := range slices.Chunk(sortedIDs(req.IDs), adminChunk) {
 		n := 0
-		err := r.inTx(ctx, "redrive", func(q querier) (err error) {
+		err := r.inTx(ctx, "redrive", func(q sqlkit.Querier) (err error) {
 			if n, err = r.change(ctx, q, "redrive", ids, req, req.SkipDead); err != nil || !req.SkipDead {
 				return err
 			}
@@ -171,7 +172,7 @@ func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (change
 	}
 	for ids := range slices.Chunk(sortedIDs(req.IDs), adminChunk) {
 		n := 0
-		err := r.inTx(ctx, "discard", func(q querier) (err error) {
+		err := r.inTx(ctx, "discard", func(q sqlkit.Querier) (err error) {
 			n, err = r.change(ctx, q, "discard", ids, req, req.Force)
 			return err
 		})
@@ -184,7 +185,7 @@ func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (change
 }
 
 // change runs an audited change of rows.
-func (r *Repository) change(ctx context.Context, q querier, action string, ids []core.RowID, req core.AdminRequest, flag bool) (int, error) {
+func (r *Repository) change(ctx context.Context, q sqlkit.Querier, action string, ids []core.RowID, req core.AdminRequest, flag bool) (int, error) {
 	if r.dialect != core.Postgres {
 		return r.changeRows(ctx, q, action, ids, req, flag)
 	}
@@ -203,7 +204,7 @@ type deadRow struct {
 
 // appendDead gives dead rows of lanes that went on a new row at the end of their lane and discards the old one. Like
 // every writer of a lane it takes the key rows in ascending order.
-func (r *Repository) appendDead(ctx context.Context, q querier, ids []core.RowID, req core.AdminRequest) (int, error) {
+func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (int, error) {
 	rows, err := r.lockDead(ctx, q, ids)
 	if err != nil {
 		return 0, err
@@ -225,13 +226,13 @@ func (r *Repository) appendDead(ctx context.Context, q querier, ids []core.RowID
 	return len(rows), nil
 }
 
-func (r *Repository) lockDead(ctx context.Context, q querier, ids []core.RowID) ([]deadRow, error) {
+func (r *Repository) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]deadRow, error) {
 	var rows []deadRow
 	text, args := r.sql.text("dead_for_append"), []any{uuidArray(ids)}
 	if r.dialect != core.Postgres {
 		text, args = r.withIDs("dead_for_append", ids), idArgs(ids)
 	}
-	err := query(ctx, q, text, args, func(res core.Rows) error {
+	err := sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 		var d deadRow
 		var id, lane id16
 		err := res.Scan(&id, &d.eventID, &d.topic, &lane, &d.keySeq)
@@ -242,11 +243,11 @@ func (r *Repository) lockDead(ctx context.Context, q querier, ids []core.RowID) 
 	return rows, err
 }
 
-func (r *Repository) appendOne(ctx context.Context, q querier, d deadRow, req core.AdminRequest) error {
+func (r *Repository) appendOne(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error {
 	var seq int64
 	var err error
 	if r.dialect == core.Postgres {
-		err = queryRow(ctx, q, r.sql.text("key_next"), []any{d.lane[:], d.newID.String()}, &seq)
+		_, err = sqlkit.FirstRow(ctx, q, r.sql.text("key_next"), []any{d.lane[:], d.newID.String()}, &seq)
 	} else {
 		seq, err = r.nextKeySeq(ctx, q, d)
 	}

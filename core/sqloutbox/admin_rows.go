@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-func (r *Repository) backlogRows(ctx context.Context, q querier, b *core.Backlog) (age *int64, err error) {
+func (r *Repository) backlogRows(ctx context.Context, q sqlkit.Querier, b *core.Backlog) (age *int64, err error) {
 	var now int64
 	var oldest *int64
-	if err := queryRow(ctx, q, r.sql.text("clock"), nil, &now); err != nil {
+	if _, err := sqlkit.FirstRow(ctx, q, r.sql.text("clock"), nil, &now); err != nil {
 		return nil, err
 	}
 	look := func(created *int64) {
@@ -23,7 +24,7 @@ func (r *Repository) backlogRows(ctx context.Context, q querier, b *core.Backlog
 	for _, name := range []string{"count_ready", "count_open"} {
 		var n int64
 		var created *int64
-		if err := queryRow(ctx, q, r.sql.text(name), []any{b.Limit}, &n, &created); err != nil {
+		if _, err := sqlkit.FirstRow(ctx, q, r.sql.text(name), []any{b.Limit}, &n, &created); err != nil {
 			return nil, err
 		}
 		b.Pending += n
@@ -37,16 +38,16 @@ func (r *Repository) backlogRows(ctx context.Context, q querier, b *core.Backlog
 		}
 		for _, t := range topics { // the count may not have reached the oldest
 			var created *int64
-			if err := queryRow(ctx, q, r.sql.text("first_created"), []any{t}, &created); err != nil {
+			if _, err := sqlkit.FirstRow(ctx, q, r.sql.text("first_created"), []any{t}, &created); err != nil {
 				return nil, err
 			}
 			look(created)
 		}
 	}
-	if err := queryRow(ctx, q, r.sql.text("count_dead"), []any{b.Limit}, &b.Dead); err != nil {
+	if _, err := sqlkit.FirstRow(ctx, q, r.sql.text("count_dead"), []any{b.Limit}, &b.Dead); err != nil {
 		return nil, err
 	}
-	if err := queryRow(ctx, q, r.sql.text("count_blocked"), []any{b.Limit}, &b.BlockedKeys); err != nil {
+	if _, err := sqlkit.FirstRow(ctx, q, r.sql.text("count_blocked"), []any{b.Limit}, &b.BlockedKeys); err != nil {
 		return nil, err
 	}
 	if oldest == nil {
@@ -57,14 +58,14 @@ func (r *Repository) backlogRows(ctx context.Context, q querier, b *core.Backlog
 }
 
 // changeRows runs an audited change: redrive (flag: not the rows of lanes) or discard (flag: also leased rows).
-func (r *Repository) changeRows(ctx context.Context, q querier, action string, ids []core.RowID, req core.AdminRequest, flag bool) (int, error) {
+func (r *Repository) changeRows(ctx context.Context, q sqlkit.Querier, action string, ids []core.RowID, req core.AdminRequest, flag bool) (int, error) {
 	type changed struct {
 		id             core.RowID
 		eventID, topic string
 	}
 	var rows []changed
 	var matching []core.RowID
-	err := query(ctx, q, r.withIDs(action+"_rows", ids), idArgs(ids, b2i(flag)), func(res core.Rows) error {
+	err := sqlkit.EachRow(ctx, q, r.withIDs(action+"_rows", ids), idArgs(ids, b2i(flag)), func(res core.Rows) error {
 		var c changed
 		var id id16
 		err := res.Scan(&id, &c.eventID, &c.topic)
@@ -87,12 +88,12 @@ func (r *Repository) changeRows(ctx context.Context, q querier, action string, i
 }
 
 // nextKeySeq takes the next number of a lane.
-func (r *Repository) nextKeySeq(ctx context.Context, q querier, d deadRow) (seq int64, err error) {
+func (r *Repository) nextKeySeq(ctx context.Context, q sqlkit.Querier, d deadRow) (seq int64, err error) {
 	upsert := r.sql.build("key", 1, 0, func(n, m int) string { return r.keyUpsert(n, m) })
 	args := []any{d.lane[:], int64(0), d.newID[:]}
 	read := func(text string, args []any) error {
 		found := false
-		err := query(ctx, q, text, args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 			var lane, prev id16
 			var first int64
 			found = true
@@ -114,10 +115,10 @@ func (r *Repository) nextKeySeq(ctx context.Context, q querier, d deadRow) (seq 
 
 func (r *Repository) cleanupRows(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
 	limit = min(limit, chunkRows*10)
-	err = r.inTx(ctx, "cleanup", func(q querier) error {
+	err = r.inTx(ctx, "cleanup", func(q sqlkit.Querier) error {
 		deleted = 0
 		var ids []core.RowID
-		err := query(ctx, q, r.sql.text("ended"), []any{micros(keep), limit}, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, r.sql.text("ended"), []any{micros(keep), limit}, func(res core.Rows) error {
 			var id id16
 			err := res.Scan(&id)
 			ids = append(ids, core.RowID(id))
@@ -140,7 +141,7 @@ func (r *Repository) cleanupRows(ctx context.Context, keep time.Duration, limit 
 	return deleted, err
 }
 
-func (r *Repository) lockIdleKeysRows(ctx context.Context, q querier, idle time.Duration, after core.Lane, limit int,
+func (r *Repository) lockIdleKeysRows(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.Lane, limit int,
 ) (locked []core.Lane, last core.Lane, seen int, err error) {
 	lanes, err := r.lanes(ctx, q, r.sql.text("keys"), []any{after[:], limit})
 	if err != nil || len(lanes) == 0 {
@@ -155,7 +156,7 @@ func (r *Repository) lockIdleKeysRows(ctx context.Context, q querier, idle time.
 	return locked, lanes[len(lanes)-1], len(lanes), err
 }
 
-func (r *Repository) deleteEmptyKeysRows(ctx context.Context, q querier, locked []core.Lane) (deleted int, err error) {
+func (r *Repository) deleteEmptyKeysRows(ctx context.Context, q sqlkit.Querier, locked []core.Lane) (deleted int, err error) {
 	for start := 0; start < len(locked); start += chunkRows {
 		chunk := locked[start:min(start+chunkRows, len(locked))]
 		empty, err := r.lanes(ctx, q, r.list("collect_empty", len(chunk)), idArgs(chunk))
@@ -174,8 +175,8 @@ func (r *Repository) deleteEmptyKeysRows(ctx context.Context, q querier, locked 
 	return deleted, nil
 }
 
-func (r *Repository) lanes(ctx context.Context, q querier, text string, args []any) (lanes []core.Lane, err error) {
-	err = query(ctx, q, text, args, func(res core.Rows) error {
+func (r *Repository) lanes(ctx context.Context, q sqlkit.Querier, text string, args []any) (lanes []core.Lane, err error) {
+	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 		var lane id16
 		err := res.Scan(&lane)
 		lanes = append(lanes, core.Lane(lane))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // filter says which topics a claim may take: only is nil for all, else the topics without the stopped ones; except is empty when
@@ -174,7 +175,7 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 	}
 	var d time.Duration
 	var ok bool
-	err := r.scan(ctx, "next due", func(q querier) (err error) {
+	err := r.scan(ctx, "next due", func(q sqlkit.Querier) (err error) {
 		if r.dialect == core.Postgres {
 			d, ok, err = r.nextDuePostgres(ctx, q, req, f)
 		} else {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // The time that is compared is statement_timestamp(), which an index condition may use; what is stored is clock_timestamp().
@@ -198,9 +199,9 @@ func (f filter) onlyPrefixes() any {
 
 // claimPostgres runs a claim, which is one statement.
 func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any) (rows []core.Claimed, next core.Lane, topics int, err error) {
-	err = r.scan(ctx, strings.ReplaceAll(name, "_", " "), func(q querier) error {
+	err = r.scan(ctx, strings.ReplaceAll(name, "_", " "), func(q sqlkit.Querier) error {
 		rows, next, topics = nil, core.Lane{}, 0
-		return query(ctx, q, r.sql.text(name), args, func(res core.Rows) error {
+		return sqlkit.EachRow(ctx, q, r.sql.text(name), args, func(res core.Rows) error {
 			var s claimScan
 			var last id16
 			var count int
@@ -219,10 +220,10 @@ func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any
 	return rows, next, topics, err
 }
 
-func (r *Repository) nextDuePostgres(ctx context.Context, q querier, req core.ClaimRequest, f filter) (time.Duration, bool, error) {
+func (r *Repository) nextDuePostgres(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter) (time.Duration, bool, error) {
 	var us *int64
 	var zero core.Lane
-	err := queryRow(ctx, q, r.sql.text("next_due"), []any{
+	_, err := sqlkit.FirstRow(ctx, q, r.sql.text("next_due"), []any{
 		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
 		int64(max(req.Lanes, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
 	}, &us)

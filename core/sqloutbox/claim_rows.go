@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // candidate is a row that a claim wants.
@@ -27,7 +28,7 @@ const unionSelects = 16
 // claimTopicsRows claims unordered rows.
 func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 ) (rows []core.Claimed, topics int, err error) {
-	rows, err = r.claimCandidates(ctx, "claim unordered", req, func(q querier) ([]candidate, error) {
+	rows, err = r.claimCandidates(ctx, "claim unordered", req, func(q sqlkit.Querier) ([]candidate, error) {
 		names, err := r.topics(ctx, q, f)
 		if err != nil {
 			return nil, err
@@ -40,14 +41,14 @@ func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest,
 }
 
 // topics returns the wanted topics: those of the filter, or all that have open unordered rows, found by jumping from one to the next.
-func (r *Repository) topics(ctx context.Context, q querier, f filter) ([]string, error) {
+func (r *Repository) topics(ctx context.Context, q sqlkit.Querier, f filter) ([]string, error) {
 	if f.only != nil {
 		return f.only, nil
 	}
 	var all []string
 	for last := ""; ; {
 		found := false
-		err := query(ctx, q, r.sql.text("next_topic"), []any{last}, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, r.sql.text("next_topic"), []any{last}, func(res core.Rows) error {
 			found = true
 			return res.Scan(&last)
 		})
@@ -61,7 +62,7 @@ func (r *Repository) topics(ctx context.Context, q querier, f filter) ([]string,
 }
 
 // topicRows returns up to part due and free rows of each topic, the topics in turns.
-func (r *Repository) topicRows(ctx context.Context, q querier, req core.ClaimRequest, topics []string, part int) ([]candidate, error) {
+func (r *Repository) topicRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, topics []string, part int) ([]candidate, error) {
 	byTopic := make(map[string][]candidate, len(topics))
 	most := 0
 	for chunk := range slices.Chunk(topics, unionSelects) {
@@ -69,7 +70,7 @@ func (r *Repository) topicRows(ctx context.Context, q querier, req core.ClaimReq
 		for _, t := range chunk {
 			args = append(args, t, micros(req.MaxLease), part)
 		}
-		err := query(ctx, q, r.union("topic_rows", len(chunk)), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, r.union("topic_rows", len(chunk)), args, func(res core.Rows) error {
 			var c candidate
 			var id id16
 			err := res.Scan(&id, &c.topic, &c.size)
@@ -121,7 +122,7 @@ func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 // claimHeadsRows claims heads of lanes with their runs.
 func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, f filter, after core.Lane) ([]core.Claimed, core.Lane, error) {
 	var next core.Lane
-	rows, err := r.claimCandidates(ctx, "claim heads", req, func(q querier) (all []candidate, err error) {
+	rows, err := r.claimCandidates(ctx, "claim heads", req, func(q sqlkit.Querier) (all []candidate, err error) {
 		rest := req
 		for next = after; ; {
 			scan := laneScan{r: r, filter: f, most: min(rest.Lanes, headPage), bound: next}
@@ -166,9 +167,9 @@ func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/
 
 // claimLaneRows claims the head of one lane with its run.
 func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f filter, lane core.Lane) ([]core.Claimed, error) {
-	return r.claimCandidates(ctx, "claim lane", req, func(q querier) ([]candidate, error) {
+	return r.claimCandidates(ctx, "claim lane", req, func(q sqlkit.Querier) ([]candidate, error) {
 		var first []candidate
-		err := query(ctx, q, r.sql.text("lane_head"), []any{lane[:]}, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, r.sql.text("lane_head"), []any{lane[:]}, func(res core.Rows) error {
 			var id id16
 			c := candidate{lane: lane}
 			err := res.Scan(&c.keySeq, &id)
@@ -198,7 +199,7 @@ type head struct {
 const noDead = int64(^uint64(0) >> 1)
 
 // headsOf looks at heads: whether they are of a wanted topic, due, free, and not behind a dead row.
-func (r *Repository) headsOf(ctx context.Context, q querier, req core.ClaimRequest, f filter, first []candidate) ([]head, error) {
+func (r *Repository) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter, first []candidate) ([]head, error) {
 	byID := make(map[core.RowID]*candidate, len(first))
 	for i := range first {
 		byID[first[i].id] = &first[i]
@@ -210,7 +211,7 @@ func (r *Repository) headsOf(ctx context.Context, q querier, req core.ClaimReque
 		for i := range chunk {
 			args = append(args, chunk[i].id[:])
 		}
-		err := query(ctx, q, r.list("heads", len(chunk)), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, r.list("heads", len(chunk)), args, func(res core.Rows) error {
 			var id id16
 			var h head
 			var us int64
@@ -237,14 +238,14 @@ func (r *Repository) headsOf(ctx context.Context, q querier, req core.ClaimReque
 	return heads, nil
 }
 
-func (r *Repository) claimableHeads(ctx context.Context, q querier, req core.ClaimRequest, f filter, first []candidate) ([]head, error) {
+func (r *Repository) claimableHeads(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter, first []candidate) ([]head, error) {
 	heads, err := r.headsOf(ctx, q, req, f, first)
 	return slices.DeleteFunc(heads, func(h head) bool { return !h.ok }), err
 }
 
 // runs returns the heads with the rows that follow them and are due and free too, and whether lanes were left out for the limits.
 // With oversize the first row may have more bytes than the limit.
-func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest, heads []head, oversize bool,
+func (r *Repository) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, heads []head, oversize bool,
 ) (all []candidate, short bool, err error) {
 	if len(heads) == 0 {
 		return nil, false, nil
@@ -274,7 +275,7 @@ func (r *Repository) runs(ctx context.Context, q querier, req core.ClaimRequest,
 			args = append(args, micros(req.MaxLease), chunk[i].lane[:], run)
 		}
 		var rows []candidate
-		err := query(ctx, q, r.union("lane_rows", len(chunk)), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, r.union("lane_rows", len(chunk)), args, func(res core.Rows) error {
 			var id, lane id16
 			var c candidate
 			err := res.Scan(&id, &lane, &c.keySeq, &c.size, &c.ok)
@@ -308,18 +309,18 @@ func byLane(a, b candidate) int {
 
 // claimCandidates reads candidates without locks and leases those it can lock. When others took all of them in the meantime, it
 // looks again.
-func (r *Repository) claimCandidates(ctx context.Context, what string, req core.ClaimRequest, find func(q querier) ([]candidate, error),
+func (r *Repository) claimCandidates(ctx context.Context, what string, req core.ClaimRequest, find func(q sqlkit.Querier) ([]candidate, error),
 ) (rows []core.Claimed, err error) {
 	for range 4 {
 		var wanted []candidate
-		err = r.single(ctx, what, func(q querier) (err error) {
+		err = r.single(ctx, what, func(q sqlkit.Querier) (err error) {
 			wanted, err = find(q)
 			return err
 		})
 		if err != nil || len(wanted) == 0 {
 			return nil, err
 		}
-		err = r.inTx(ctx, what, func(q querier) (err error) {
+		err = r.inTx(ctx, what, func(q sqlkit.Querier) (err error) {
 			rows, err = r.lease(ctx, q, req, wanted)
 			return err
 		})
@@ -353,7 +354,7 @@ func (l *lockedRow) follows(last *int64, skipDead bool) bool {
 
 // lease locks the wanted rows by their ids with the condition repeated and leases them. A row that cannot be had, or no longer follows
 // the one before, ends the run of its lane.
-func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest, wanted []candidate) ([]core.Claimed, error) {
+func (r *Repository) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, wanted []candidate) ([]core.Claimed, error) {
 	byID, err := r.lock(ctx, q, req, wanted)
 	if err != nil {
 		return nil, err
@@ -384,7 +385,7 @@ func (r *Repository) lease(ctx context.Context, q querier, req core.ClaimRequest
 }
 
 // lock locks those of the wanted rows that are still due and free. They are all of lanes, or all unordered.
-func (r *Repository) lock(ctx context.Context, q querier, req core.ClaimRequest, wanted []candidate) (map[core.RowID]*lockedRow, error) {
+func (r *Repository) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, wanted []candidate) (map[core.RowID]*lockedRow, error) {
 	byID := make(map[core.RowID]*lockedRow, len(wanted))
 	ids := make([]core.RowID, len(wanted))
 	for i := range wanted {
@@ -396,7 +397,7 @@ func (r *Repository) lock(ctx context.Context, q querier, req core.ClaimRequest,
 	}
 	for chunk := range slices.Chunk(ids, chunkRows) {
 		args := append([]any{req.Node}, idArgs(chunk, micros(req.MaxLease))...)
-		err := query(ctx, q, r.withIDs(name, chunk), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, r.withIDs(name, chunk), args, func(res core.Rows) error {
 			var s claimScan
 			l, lost := &lockedRow{}, 0
 			more := []any{&lost}
@@ -420,7 +421,7 @@ func (r *Repository) lock(ctx context.Context, q querier, req core.ClaimRequest,
 	return byID, nil
 }
 
-func (r *Repository) nextDueRows(ctx context.Context, q querier, req core.ClaimRequest, f filter) (least time.Duration, ok bool, err error) {
+func (r *Repository) nextDueRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter) (least time.Duration, ok bool, err error) {
 	look := func(d time.Duration) {
 		if d = max(0, d); !ok || d < least {
 			least, ok = d, true
@@ -432,7 +433,7 @@ func (r *Repository) nextDueRows(ctx context.Context, q querier, req core.ClaimR
 	}
 	for _, t := range topics {
 		var us *int64
-		if err := queryRow(ctx, q, r.sql.text("topic_due"), []any{micros(req.MaxLease), t}, &us); err != nil {
+		if _, err := sqlkit.FirstRow(ctx, q, r.sql.text("topic_due"), []any{micros(req.MaxLease), t}, &us); err != nil {
 			return 0, false, err
 		}
 		if us != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // insertPostgres writes the key rows and the events of a chunk in one statement.
@@ -21,7 +22,7 @@ func (r *Repository) insertPostgres(ctx context.Context, tx core.Tx, b *batch) e
 		}
 		lanes := b.lanesOf(rows)
 		text := r.sql.build("insert", len(rows), len(lanes), postgresInsert)
-		return query(ctx, tx, text, b.postgresArgs(rows, lanes), func(res core.Rows) error { return b.scanLane(res, lanes) })
+		return sqlkit.EachRow(ctx, tx, text, b.postgresArgs(rows, lanes), func(res core.Rows) error { return b.scanLane(res, lanes) })
 	})
 }
 
@@ -39,7 +40,7 @@ func (r *Repository) insertOnePostgres(ctx context.Context, tx core.Tx, b *batch
 		return err
 	}
 	lanes := b.lanesOf([]int{i})
-	return query(ctx, tx, r.sql.text("insert_one_ordered"), append(args, row.Lane[:]), func(res core.Rows) error { return b.scanLane(res, lanes) })
+	return sqlkit.EachRow(ctx, tx, r.sql.text("insert_one_ordered"), append(args, row.Lane[:]), func(res core.Rows) error { return b.scanLane(res, lanes) })
 }
 
 // scanLane reads what the key row of a lane became.

@@ -76,10 +76,10 @@ func (r *Repository) upsertKeys(ctx context.Context, tx core.Tx, b *batch, maria
 					ids[i] = lanes[i].lane[:]
 				}
 				back := r.sql.build("key_read", len(lanes), 0, keyRead)
-				err = query(ctx, tx, back, ids, scan)
+				err = sqlkit.EachRow(ctx, tx, back, ids, scan)
 			}
 		} else {
-			err = query(ctx, tx, text, args, scan)
+			err = sqlkit.EachRow(ctx, tx, text, args, scan)
 		}
 		if err != nil {
 			return err

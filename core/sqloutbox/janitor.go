@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 const (
@@ -37,7 +38,7 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 	if r.dialect != core.Postgres {
 		return r.cleanupRows(ctx, keep, limit)
 	}
-	err = r.scan(ctx, "cleanup", func(q querier) error {
+	err = r.scan(ctx, "cleanup", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, r.sql.text("cleanup"), micros(keep), int64(limit))
 		deleted = int(n)
 		return err
@@ -51,7 +52,7 @@ func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after 
 	if limit <= 0 {
 		return 0, core.Lane{}, nil
 	}
-	err = r.inTx(ctx, "collect keys", func(q querier) error {
+	err = r.inTx(ctx, "collect keys", func(q sqlkit.Querier) error {
 		deleted, next = 0, core.Lane{}
 		locked, last, seen, err := r.lockIdleKeys(ctx, q, idle, after, limit)
 		if err != nil {
@@ -70,12 +71,12 @@ func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after 
 }
 
 // lockIdleKeys returns the idle lanes of a chunk, locked, and the last lane and the size of the chunk.
-func (r *Repository) lockIdleKeys(ctx context.Context, q querier, idle time.Duration, after core.Lane, limit int,
+func (r *Repository) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.Lane, limit int,
 ) (locked []core.Lane, last core.Lane, seen int, err error) {
 	if r.dialect != core.Postgres {
 		return r.lockIdleKeysRows(ctx, q, idle, after, limit)
 	}
-	err = query(ctx, q, r.sql.text("collect_lock"), []any{after[:], int64(limit), micros(idle)}, func(res core.Rows) error {
+	err = sqlkit.EachRow(ctx, q, r.sql.text("collect_lock"), []any{after[:], int64(limit), micros(idle)}, func(res core.Rows) error {
 		var lane id16
 		var got bool
 		if err := res.Scan(&lane, &got); err != nil {
@@ -93,7 +94,7 @@ func (r *Repository) lockIdleKeys(ctx context.Context, q querier, idle time.Dura
 	return locked, last, seen, err
 }
 
-func (r *Repository) deleteEmptyKeys(ctx context.Context, q querier, locked []core.Lane) (int, error) {
+func (r *Repository) deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked []core.Lane) (int, error) {
 	if r.dialect != core.Postgres {
 		return r.deleteEmptyKeysRows(ctx, q, locked)
 	}
@@ -103,7 +104,7 @@ func (r *Repository) deleteEmptyKeys(ctx context.Context, q querier, locked []co
 
 // ResetKeys implements core.Repository.
 func (r *Repository) ResetKeys(ctx context.Context) (changed int, err error) {
-	err = r.single(ctx, "reset keys", func(q querier) error {
+	err = r.single(ctx, "reset keys", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, r.sql.text("reset_keys"))
 		changed = int(n)
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // smallPage is so short that reading it costs about as much as asking for it.
@@ -24,7 +25,7 @@ type laneScan struct {
 	next  core.Lane // where to go on; zero at the end
 }
 
-func (s *laneScan) run(ctx context.Context, q querier) error {
+func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
 	only, except := prefixes(s.filter.only), prefixes(s.filter.except)
 	if !s.start(only) {
 		return nil
@@ -33,7 +34,7 @@ func (s *laneScan) run(ctx context.Context, q querier) error {
 	for visited := 0; ; {
 		read, lanes, current := 0, 0, s.bound
 		full := false
-		err := query(ctx, q, s.r.sql.text("open_page"), []any{s.bound[:], page}, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, s.r.sql.text("open_page"), []any{s.bound[:], page}, func(res core.Rows) error {
 			var lane, id id16
 			var seq int64
 			var dead bool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // locked collects the rows that other transactions hold over the chunks of one mark.
@@ -30,8 +31,8 @@ func (l *locked) err(what string) error {
 }
 
 // queryIDs runs a statement that returns ids of rows.
-func queryIDs(ctx context.Context, q querier, text string, args ...any) (ids []core.RowID, err error) {
-	err = query(ctx, q, text, args, func(res core.Rows) error {
+func queryIDs(ctx context.Context, q sqlkit.Querier, text string, args ...any) (ids []core.RowID, err error) {
+	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 		var id id16
 		err := res.Scan(&id)
 		ids = append(ids, core.RowID(id))

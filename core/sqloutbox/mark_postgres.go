@@ -8,6 +8,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 const (
@@ -56,7 +57,7 @@ func (r *Repository) markDonePostgres(ctx context.Context, done []core.Done, del
 	case slices.ContainsFunc(done, func(d core.Done) bool { return d.Receipt != "" }):
 		name = "done_receipts"
 	}
-	mark := func(q querier, done []core.Done, d diagnostic) (err error) {
+	mark := func(q sqlkit.Querier, done []core.Done, d diagnostic) (err error) {
 		args := []any{column(done, ids)}
 		if name == "done_receipts" {
 			args = append(args, column(done, func(f *core.Done) string { return d.text(f.Receipt, maxReceipt) }))
@@ -67,11 +68,11 @@ func (r *Repository) markDonePostgres(ctx context.Context, done []core.Done, del
 	}
 	var held []core.RowID
 	err = diagnosed(func(d diagnostic) error {
-		err := r.single(ctx, what, func(q querier) error { return notWaiting(mark(q, done, d)) })
+		err := r.single(ctx, what, func(q sqlkit.Querier) error { return notWaiting(mark(q, done, d)) })
 		if !errors.Is(err, errRowsLocked) {
 			return err
 		}
-		return r.inTx(ctx, what, func(q querier) error {
+		return r.inTx(ctx, what, func(q sqlkit.Querier) error {
 			changed, held = 0, nil
 			free, rest, err := unlocked(ctx, r, q, done, func(d *core.Done) core.RowID { return d.ID })
 			if err != nil {
@@ -100,7 +101,7 @@ func notWaiting(err error) error {
 }
 
 // unlocked locks the rows that can be had at once and returns them, and the rest.
-func unlocked[T any](ctx context.Context, r *Repository, q querier, items []T, id func(*T) core.RowID) (free, rest []T, err error) {
+func unlocked[T any](ctx context.Context, r *Repository, q sqlkit.Querier, items []T, id func(*T) core.RowID) (free, rest []T, err error) {
 	ids, err := queryIDs(ctx, q, r.sql.text("unlocked"), column(items, func(t *T) string { return id(t).String() }))
 	if err != nil {
 		return nil, nil, err
@@ -119,7 +120,7 @@ func (r *Repository) markFailedPostgres(ctx context.Context, node string, failur
 	chosen := choose(failures, order)
 	err = diagnosed(func(d diagnostic) error {
 		changed, err = guessPostgres(ctx, r, "mark failed", node, chosen, func(f *core.Failure) core.ClaimRef { return f.ClaimRef },
-			func(q querier, failures []core.Failure) ([]core.RowID, error) {
+			func(q sqlkit.Querier, failures []core.Failure) ([]core.RowID, error) {
 				return queryIDs(ctx, q, r.sql.text("failed"), node,
 					column(failures, func(f *core.Failure) string { return f.ID.String() }),
 					column(failures, func(f *core.Failure) string { return strconv.FormatInt(f.ClaimNo, 10) }),
@@ -137,7 +138,7 @@ func (r *Repository) markFailedPostgres(ctx context.Context, node string, failur
 func (r *Repository) fencedPostgres(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string, more ...any,
 ) (map[core.RowID]bool, error) {
 	return guessPostgres(ctx, r, name, node, choose(claims, order), func(c *core.ClaimRef) core.ClaimRef { return *c },
-		func(q querier, claims []core.ClaimRef) ([]core.RowID, error) {
+		func(q sqlkit.Querier, claims []core.ClaimRef) ([]core.RowID, error) {
 			return queryIDs(ctx, q, r.sql.text(name), append(refArgs(node, claims), more...)...)
 		})
 }
@@ -145,15 +146,15 @@ func (r *Repository) fencedPostgres(ctx context.Context, name string, claims []c
 // guessPostgres runs a fenced statement that returns the ids of the rows it changed: on all rows, and where others hold some of
 // them for long, on those that they do not hold.
 func guessPostgres[T any](ctx context.Context, r *Repository, what, node string, items []T, ref func(*T) core.ClaimRef,
-	mark func(q querier, items []T) ([]core.RowID, error),
+	mark func(q sqlkit.Querier, items []T) ([]core.RowID, error),
 ) (changed map[core.RowID]bool, err error) {
 	var ids, held []core.RowID
-	err = r.single(ctx, what, func(q querier) (err error) {
+	err = r.single(ctx, what, func(q sqlkit.Querier) (err error) {
 		ids, err = mark(q, items)
 		return notWaiting(err)
 	})
 	if errors.Is(err, errRowsLocked) {
-		err = r.inTx(ctx, what, func(q querier) error {
+		err = r.inTx(ctx, what, func(q sqlkit.Querier) error {
 			ids, held = nil, nil
 			free, rest, err := unlocked(ctx, r, q, items, func(t *T) core.RowID { return ref(t).ID })
 			if err != nil {

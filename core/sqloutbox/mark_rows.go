@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 func (r *Repository) markDoneRows(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
@@ -18,7 +19,7 @@ func (r *Repository) markDoneRows(ctx context.Context, done []core.Done, deleteR
 		name = "done_delete"
 	}
 	var held []core.RowID
-	err = r.inTx(ctx, "mark done", func(q querier) (err error) {
+	err = r.inTx(ctx, "mark done", func(q sqlkit.Querier) (err error) {
 		changed, held = 0, nil
 		mine, err := r.markable(ctx, q, ids)
 		if err != nil {
@@ -62,7 +63,7 @@ func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
 
 // markable locks, on MySQL and MariaDB, those of the rows that can be marked and that no other transaction holds. An UPDATE by primary
 // key would wait there also for the transaction that has just inserted the row.
-func (r *Repository) markable(ctx context.Context, q querier, ids []core.RowID) ([]core.RowID, error) {
+func (r *Repository) markable(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]core.RowID, error) {
 	if r.dialect != core.MySQL {
 		return ids, nil
 	}
@@ -70,7 +71,7 @@ func (r *Repository) markable(ctx context.Context, q querier, ids []core.RowID) 
 }
 
 // lockedRows returns which of the rows that were not to be had another transaction holds: a reader sees them as they were.
-func (r *Repository) lockedRows(ctx context.Context, q querier, ids, mine []core.RowID, name string, more ...any) ([]core.RowID, error) {
+func (r *Repository) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []core.RowID, name string, more ...any) ([]core.RowID, error) {
 	if r.dialect != core.MySQL || len(mine) == len(ids) {
 		return nil, nil
 	}
@@ -80,7 +81,7 @@ func (r *Repository) lockedRows(ctx context.Context, q querier, ids, mine []core
 
 // heldRows locks the rows whose claims the node holds and has neither released nor settled, and returns which of them others have
 // locked.
-func (r *Repository) heldRows(ctx context.Context, q querier, node string, claims []core.ClaimRef, order []int) (mine, others []core.RowID, err error) {
+func (r *Repository) heldRows(ctx context.Context, q sqlkit.Querier, node string, claims []core.ClaimRef, order []int) (mine, others []core.RowID, err error) {
 	claimNo := make(map[core.RowID]int64, len(order))
 	ids := make([]core.RowID, len(order))
 	for i, at := range order {
@@ -88,7 +89,7 @@ func (r *Repository) heldRows(ctx context.Context, q querier, node string, claim
 		claimNo[ids[i]] = claims[at].ClaimNo
 	}
 	read := func(name string, ids []core.RowID) (held, seen []core.RowID, err error) {
-		err = query(ctx, q, r.withIDs(name, ids), idArgs(ids, node), func(res core.Rows) error {
+		err = sqlkit.EachRow(ctx, q, r.withIDs(name, ids), idArgs(ids, node), func(res core.Rows) error {
 			var id id16
 			var no int64
 			err := res.Scan(&id, &no)
@@ -117,7 +118,7 @@ func (r *Repository) markFailedRows(ctx context.Context, node string, failures [
 		byID[failures[i].ID] = failures[i]
 	}
 	var others []core.RowID
-	err = r.inTx(ctx, "mark failed", func(q querier) (err error) {
+	err = r.inTx(ctx, "mark failed", func(q sqlkit.Querier) (err error) {
 		changed = map[core.RowID]bool{}
 		var held []core.RowID
 		if held, others, err = r.heldRows(ctx, q, node, refs, order); err != nil {
@@ -154,7 +155,7 @@ func (r *Repository) markFailedRows(ctx context.Context, node string, failures [
 func (r *Repository) fencedRows(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string, first ...any,
 ) (changed map[core.RowID]bool, err error) {
 	var others []core.RowID
-	err = r.inTx(ctx, name, func(q querier) (err error) {
+	err = r.inTx(ctx, name, func(q sqlkit.Querier) (err error) {
 		changed = map[core.RowID]bool{}
 		var held []core.RowID
 		if held, others, err = r.heldRows(ctx, q, node, claims, order); err != nil || len(held) == 0 {

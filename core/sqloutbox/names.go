@@ -20,8 +20,10 @@ type names struct {
 const longest = "event_blocked"
 
 func (c Config) names() (names, error) {
-	if err := checkDialect(c.Dialect); err != nil {
-		return names{}, err
+	switch c.Dialect {
+	case core.Postgres, core.MySQL, core.SQLite:
+	default:
+		return names{}, fmt.Errorf("sqloutbox: Config.Dialect %q is not one of postgres, mysql, sqlite", string(c.Dialect))
 	}
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix

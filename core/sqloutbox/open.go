@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // OpenConfig configures Open and OpenConnector. The zero value is usable: events are inserted into the existing tables, and another
@@ -33,24 +33,24 @@ type OpenConfig struct {
 	AutoCreate bool
 	// Schema and Prefix say where the tables are; see Config. Default: the connection's schema, DefaultPrefix.
 	Schema, Prefix string
-	// Dialect of the database. Empty: told by the driver, as Connector does it.
+	// Dialect of the database. Empty: told by the driver, as sqltx.Connector does it.
 	Dialect core.Dialect
 }
 
 // Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its database. Every transaction of the pool
-// is tracked, whoever begins it: database/sql, sqlx, sqlc. TxOf makes of a *sql.Tx what Publish of the outbox takes; NewTransactor
-// makes transactions that are in the context.
+// is tracked, whoever begins it: database/sql, sqlx, sqlc. sqltx.TxOf makes of a *sql.Tx what Publish of the outbox takes;
+// sqltx.NewTransactor makes transactions that are in the context.
 //
 //	db, ob, err := sqloutbox.Open(ctx, "pgx", dsn, sqloutbox.OpenConfig{Publisher: publisher, AutoCreate: true})
 //	if err != nil { ... }
 //	defer db.Close()
 //	go ob.Run(ctx)
 //
-// It is short for Connector, New, Repository.Migrate and core.New. Only AutoCreate needs the database to be there: Open waits for it until ctx
+// It is short for sqltx.Open, New, Repository.Migrate and core.New. Only AutoCreate needs the database to be there: Open waits for it until ctx
 // ends, at most a minute. A wrong configuration, a driver whose dialect cannot be told, and a failed migration are errors, and
 // nothing is left open then.
 func Open(ctx context.Context, driverName, dsn string, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
-	pool, err := OpenPool(driverName, dsn, cfg.Dialect)
+	pool, err := sqltx.Open(driverName, dsn, cfg.Dialect)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,62 +59,16 @@ func Open(ctx context.Context, driverName, dsn string, cfg OpenConfig) (*sql.DB,
 
 // OpenConnector is Open for a driver that is configured by code: stdlib.GetConnector of pgx, mysql.NewConnector, pgdriver.NewConnector.
 func OpenConnector(ctx context.Context, c driver.Connector, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
-	tracking, err := checkedConnector(c, cfg.Dialect)
+	pool, err := sqltx.OpenDB(c, cfg.Dialect)
 	if err != nil {
 		return nil, nil, err
 	}
-	return cfg.open(ctx, sql.OpenDB(tracking))
+	return cfg.open(ctx, pool)
 }
-
-// OpenPool is sql.Open with Connector in it: a pool of which every transaction is tracked. It does not connect. An empty d is told from the
-// driver as Connector does it; here it is an error when that cannot be done. For authors of adapters, and for whoever makes the outbox
-// by hand.
-func OpenPool(driverName, dsn string, d core.Dialect) (*sql.DB, error) {
-	plain, err := sql.Open(driverName, dsn)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: open the pool: %w", err)
-	}
-	drv := plain.Driver()
-	if err := plain.Close(); err != nil { // it has never connected
-		return nil, fmt.Errorf("outbox: open the pool: %w", err)
-	}
-	var c driver.Connector = dsnConnector{drv, dsn}
-	if dc, ok := drv.(driver.DriverContext); ok {
-		if c, err = dc.OpenConnector(dsn); err != nil {
-			return nil, fmt.Errorf("outbox: open the pool: %w", err)
-		}
-	}
-	tracking, err := checkedConnector(c, d)
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(tracking), nil
-}
-
-// checkedConnector is Connector for those who can return an error.
-func checkedConnector(c driver.Connector, d core.Dialect) (driver.Connector, error) {
-	if isNil(c) {
-		c = nil
-	}
-	tracking := Connector(c, d)
-	if t, ok := tracking.(*trackingConnector); ok && t.err != nil {
-		return nil, t.err
-	}
-	return tracking, nil
-}
-
-// dsnConnector is what sql.Open makes of a driver that has no connectors.
-type dsnConnector struct {
-	driver driver.Driver
-	dsn    string
-}
-
-func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
 
 const migrateTimeout = time.Minute
 
-// open makes the outbox of a pool opened with Connector, and closes the pool when that fails.
+// open makes the outbox of a pool opened with sqltx, and closes the pool when that fails.
 func (c OpenConfig) open(ctx context.Context, pool *sql.DB) (*sql.DB, *core.Outbox, error) {
 	ob, err := c.outbox(ctx, pool)
 	if err != nil {
@@ -127,7 +81,7 @@ func (c OpenConfig) outbox(ctx context.Context, pool *sql.DB) (*core.Outbox, err
 	d := c.Dialect
 	if d == "" {
 		var err error
-		if d, err = dialectOfDriver(pool.Driver()); err != nil {
+		if d, err = sqltx.DialectOf(pool); err != nil {
 			return nil, err
 		}
 	}

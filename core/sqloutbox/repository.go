@@ -68,7 +68,7 @@ func New(db *sql.DB, cfg Config) (*Repository, error) {
 func (r *Repository) Dialect() core.Dialect { return r.dialect }
 
 // isMariaDB finds out, once, through a connection that is at hand: the pool may have no other.
-func (r *Repository) isMariaDB(ctx context.Context, c querier) (bool, error) {
+func (r *Repository) isMariaDB(ctx context.Context, c sqlkit.Querier) (bool, error) {
 	r.flavor.Lock()
 	known := r.mariadb
 	r.flavor.Unlock()
@@ -76,7 +76,7 @@ func (r *Repository) isMariaDB(ctx context.Context, c querier) (bool, error) {
 		return *known, nil
 	}
 	var version string
-	if err := queryRow(ctx, c, "SELECT VERSION()", nil, &version); err != nil {
+	if _, err := sqlkit.FirstRow(ctx, c, "SELECT VERSION()", nil, &version); err != nil {
 		return false, err
 	}
 	is := sqlkit.IsMariaDB(version)
@@ -86,41 +86,24 @@ func (r *Repository) isMariaDB(ctx context.Context, c querier) (bool, error) {
 	return is, nil
 }
 
-// querier is the part of core.Tx that statements need.
-type querier interface {
-	Exec(ctx context.Context, query string, args ...any) (int64, error)
-	Query(ctx context.Context, query string, args ...any) (core.Rows, error)
-}
-
-// on makes a querier of a pool or of a transaction of the Repository's own.
-type on struct{ conn Conn }
-
-func (o on) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	return execRows(ctx, o.conn, query, args)
-}
-
-func (o on) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	return queryRows(ctx, o.conn, query, args)
-}
-
 // single runs one statement as a transaction of its own, repeated where others made it fail.
-func (r *Repository) single(ctx context.Context, what string, fn func(q querier) error) error {
-	return r.wrap(what, sqlkit.Retry(ctx, func() error { return fn(on{r.db}) }))
+func (r *Repository) single(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	return r.wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: r.db}) }))
 }
 
 // inTx runs several statements as a transaction of its own.
-func (r *Repository) inTx(ctx context.Context, what string, fn func(q querier) error) error {
-	return r.wrap(what, sqlkit.InTx(ctx, r.db, r.dialect, func(c sqlkit.Conn) error { return fn(on{c}) }))
+func (r *Repository) inTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	return r.wrap(what, sqlkit.InTx(ctx, r.db, r.dialect, func(c sqlkit.Conn) error { return fn(sqlkit.On{Conn: c}) }))
 }
 
 // scan runs statements that jump through an index. PostgreSQL's planner cannot know how short the jumps are: by its estimates it would
 // compile the statement first, which takes a second, or read and sort all open rows. And it would plan the long statements anew for each
 // call, which takes longer than many a claim. Elsewhere the statements name their index.
-func (r *Repository) scan(ctx context.Context, what string, fn func(q querier) error) error {
+func (r *Repository) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	if r.dialect != core.Postgres {
 		return r.single(ctx, what, fn)
 	}
-	return r.inTx(ctx, what, func(q querier) error {
+	return r.inTx(ctx, what, func(q sqlkit.Querier) error {
 		if _, err := q.Exec(ctx, postgresPlanner); err != nil {
 			return err
 		}
@@ -139,24 +122,4 @@ func (r *Repository) wrap(what string, err error) error {
 		return fmt.Errorf("sqloutbox: %s: %w (create the tables with Migrate, or with the files that Migrations returns)", what, err)
 	}
 	return fmt.Errorf("sqloutbox: %s: %w", what, err)
-}
-
-// query calls scan for each row.
-func query(ctx context.Context, q querier, text string, args []any, scan func(rows core.Rows) error) (err error) {
-	rows, err := q.Query(ctx, text, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// queryRow scans the first row and leaves dest alone when there is none.
-func queryRow(ctx context.Context, q querier, text string, args []any, dest ...any) error {
-	return query(ctx, q, text, args, func(rows core.Rows) error { return rows.Scan(dest...) })
 }

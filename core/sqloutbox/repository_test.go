@@ -9,6 +9,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Names that are no plain identifiers never come near SQL.
@@ -61,12 +62,12 @@ func TestBadCalls(t *testing.T) {
 		if d == other {
 			other = core.SQLite
 		}
-		if _, err := repo.Insert(ctx, sqloutbox.WrapTx(&sql.DB{}, other, nil), core.InsertRequest{Rows: rows}); err == nil {
+		if _, err := repo.Insert(ctx, sqltx.WrapTx(&sql.DB{}, other, nil), core.InsertRequest{Rows: rows}); err == nil {
 			t.Error("Insert in a transaction of another dialect was accepted")
 		}
-		aborted := core.NewTracker(d)
+		aborted := sqltx.NewTracker(d)
 		aborted.Abort(errors.New("deadlock"))
-		if _, err := repo.Insert(ctx, sqloutbox.WrapTx(&sql.DB{}, d, aborted), core.InsertRequest{Rows: rows}); !errors.Is(err, core.ErrTxAborted) {
+		if _, err := repo.Insert(ctx, sqltx.WrapTx(&sql.DB{}, d, aborted), core.InsertRequest{Rows: rows}); !errors.Is(err, core.ErrTxAborted) {
 			t.Errorf("Insert in an aborted transaction: %v", err)
 		}
 		for name, req := range map[string]core.ClaimRequest{

@@ -30,7 +30,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -52,7 +52,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		return err
 	}
 	// The outbox hears how all transactions of this pool end. Without the connector it hears those of outbox.RunInTx.
-	db := bun.NewDB(sql.OpenDB(sqloutbox.Connector(connector, "")), dialect)
+	db := bun.NewDB(sql.OpenDB(sqltx.Connector(connector, "")), dialect)
 	defer db.Close()
 	if err := db.ResetModel(ctx, (*Order)(nil)); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 func openSQLite(path string) (*sql.DB, error) {
@@ -44,10 +44,10 @@ func openBank(name string, pool *sql.DB) (bank, error) {
 // sqlBank is the bank on database/sql.
 type sqlBank struct{ pool *sql.DB }
 
-func (b sqlBank) Transactor() core.Transactor { return sqloutbox.NewTransactor(b.pool, core.SQLite) }
+func (b sqlBank) Transactor() core.Transactor { return sqltx.NewTransactor(b.pool, core.SQLite) }
 
 func (sqlBank) Credit(ctx context.Context, p Payment) error {
-	tx, err := sqloutbox.FromContext(ctx)
+	tx, err := sqltx.FromContext(ctx)
 	if err != nil {
 		return err
 	}

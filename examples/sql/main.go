@@ -27,6 +27,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -47,7 +48,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	if err != nil {
 		return err
 	}
-	db := sql.OpenDB(sqloutbox.Connector(connector, "")) // the outbox hears how transactions of this pool end
+	db := sql.OpenDB(sqltx.Connector(connector, "")) // the outbox hears how transactions of this pool end
 	defer db.Close()
 	for _, query := range []string{"DROP TABLE IF EXISTS example_orders", createOrders} {
 		if _, err := db.ExecContext(ctx, query); err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 const createOrders = "CREATE TABLE example_orders (id VARCHAR(64) PRIMARY KEY, customer VARCHAR(64), cents INTEGER, status VARCHAR(16))"
@@ -78,7 +78,7 @@ func (s *Service) create(ctx context.Context, tx *sql.Tx, customer string, cents
 // publish records an event in the transaction. "order/order-1" becomes its key: the events of an order are published in the order
 // of their commits.
 func (s *Service) publish(ctx context.Context, tx *sql.Tx, id, eventType string, data any) error {
-	otx, err := sqloutbox.TxOf(ctx, tx)
+	otx, err := sqltx.TxOf(ctx, tx)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // drainKeys is how many keys ordered events have.
@@ -47,7 +48,7 @@ func newOutboxBacklogOf(ctx context.Context, e *env, prefix string, ordered bool
 			}
 			all = append(all, ev)
 		}
-		tx, err := sqloutbox.Begin(ctx, e.db, nil, core.Postgres)
+		tx, err := sqltx.Begin(ctx, e.db, nil, core.Postgres)
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // httpLoads are the numbers of clients.
@@ -39,7 +39,7 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 	if err := store.Migrate(ctx); err != nil {
 		return err
 	}
-	transactor := sqloutbox.NewTransactor(e.db, core.Postgres)
+	transactor := sqltx.NewTransactor(e.db, core.Postgres)
 	keyed := func(tx core.Transactor) (http.Handler, error) {
 		keys, err := httpkey.New(httpkey.Config{
 			Keys: once.Config{Store: store}, Transactor: tx, Scope: func(*http.Request) string { return "ada" },

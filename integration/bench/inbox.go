@@ -8,7 +8,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // inboxLoads are the numbers of consumers, inboxBatch the events of a batch.
@@ -167,7 +167,7 @@ func (e *env) checkInbox(ctx context.Context, in *sqlonce.Inbox) error {
 
 // inTx runs steps in a transaction.
 func (e *env) inTx(ctx context.Context, steps ...func(ctx context.Context, tx core.Tx) error) error {
-	tx, err := sqloutbox.Begin(ctx, e.db, nil, core.Postgres)
+	tx, err := sqltx.Begin(ctx, e.db, nil, core.Postgres)
 	if err != nil {
 		return err
 	}

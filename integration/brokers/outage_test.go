@@ -10,6 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -201,7 +202,7 @@ func TestDatabaseIsBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			write := func() error {
-				tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+				tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 				if err != nil {
 					return err
 				}

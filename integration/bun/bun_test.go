@@ -13,7 +13,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -116,7 +116,7 @@ func (b *bunEnv) run(t *testing.T) {
 // sentinel commits an event that goes the fast path.
 func (b *bunEnv) sentinel(t *testing.T) {
 	t.Helper()
-	tx, err := sqloutbox.Begin(t.Context(), b.plain, nil, b.db.Dialect)
+	tx, err := sqltx.Begin(t.Context(), b.plain, nil, b.db.Dialect)
 	fixture.NoError(t, err)
 	defer tx.Rollback()
 	_, err = b.ob.Outbox().Publish(t.Context(), tx, core.Event{Type: fixture.SentinelType})

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 type exampleBunOrder struct {
@@ -46,7 +46,7 @@ func exampleBunDB(models ...any) (*bun.DB, func()) {
 	if err != nil {
 		panic(err)
 	}
-	db := bun.NewDB(sql.OpenDB(sqloutbox.Connector(connector, "")), sqlitedialect.New())
+	db := bun.NewDB(sql.OpenDB(sqltx.Connector(connector, "")), sqlitedialect.New())
 	for _, model := range models {
 		if _, err := db.NewCreateTable().Model(model).Exec(context.Background()); err != nil {
 			panic(err)

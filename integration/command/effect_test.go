@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -382,7 +382,7 @@ func TestEffectInTxThatMariaDBHasEnded(t *testing.T) {
 	fixture.NoError(t, err)
 	e := mail("1")
 	e.ID = core.NewEventID()
-	if _, added, err := store.Commands().EnqueueTx(t.Context(), sqloutbox.WrapTx(tx, db.Dialect, nil), e); !errors.Is(err, core.ErrTxAborted) || added {
+	if _, added, err := store.Commands().EnqueueTx(t.Context(), sqltx.WrapTx(tx, db.Dialect, nil), e); !errors.Is(err, core.ErrTxAborted) || added {
 		t.Errorf("%t, %v", added, err)
 	}
 	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM side_effect_command"); n != 0 {

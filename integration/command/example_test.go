@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // A webhook is decided on in a transaction, and called by the relay after its commit; the other side gets a key that is the same for every attempt.
@@ -54,7 +55,7 @@ func Example_command() {
 	relay.Go(func() { _ = worker.Run(ctx) }) // executes what no event wakes up
 
 	for range 2 {
-		err := sqloutbox.NewTransactor(pool, "").RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		err := sqltx.NewTransactor(pool, "").RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
 			_, added, err := queue.Enqueue(ctx, tx, command.Effect{Channel: "webhook", Tenant: "acme", Key: "order-placed:7", Payload: []byte(`{"order":7}`)})
 			fmt.Println("added:", added)
 			return err

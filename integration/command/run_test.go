@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
@@ -21,7 +21,7 @@ func TestCommandOnDatabases(t *testing.T) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders_made (name VARCHAR(64))")
 		commands, err := command.New(command.Config{Keys: once.Config{Store: w.store, Wait: 30 * time.Second}})
 		fixture.NoError(t, err)
-		transactor := sqloutbox.NewTransactor(w.pool, w.db.Dialect)
+		transactor := sqltx.NewTransactor(w.pool, w.db.Dialect)
 		var runs atomic.Int64
 		insert := func(ctx context.Context, tx core.Tx) (int64, error) {
 			_, err := tx.Exec(ctx, "INSERT INTO orders_made (name) VALUES ('o')")

@@ -15,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -52,7 +53,7 @@ func eachEffectWorld(t *testing.T, fn func(t *testing.T, w *effectWorld)) {
 }
 
 func (w *effectWorld) inTx(fn func(ctx context.Context, tx core.Tx) error) error {
-	return once.RetryTx(w.t.Context(), sqloutbox.NewTransactor(w.pool, w.db.Dialect), fn)
+	return once.RetryTx(w.t.Context(), sqltx.NewTransactor(w.pool, w.db.Dialect), fn)
 }
 
 // enqueue writes an effect in a transaction of its own.

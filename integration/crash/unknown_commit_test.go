@@ -18,6 +18,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -225,7 +226,7 @@ func beginPlain(t *testing.T, w *unknownWorld) commitFunc { return w.database(t,
 
 func beginTracked(t *testing.T, w *unknownWorld) commitFunc {
 	t.Helper()
-	pool := sql.OpenDB(sqloutbox.Connector(fixture.Through(t, w.db, w.proxy, silence).Connector(t), w.db.Dialect))
+	pool := sql.OpenDB(sqltx.Connector(fixture.Through(t, w.db, w.proxy, silence).Connector(t), w.db.Dialect))
 	t.Cleanup(func() { _ = pool.Close() })
 	return func(ctx context.Context, e core.Event) error {
 		ctx, cancel := w.context(ctx)
@@ -235,7 +236,7 @@ func beginTracked(t *testing.T, w *unknownWorld) commitFunc {
 			t.Fatal(err)
 		}
 		defer tx.Rollback() // does nothing after Commit
-		tracked, err := sqloutbox.TxOf(ctx, tx)
+		tracked, err := sqltx.TxOf(ctx, tx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,12 +250,12 @@ func beginTracked(t *testing.T, w *unknownWorld) commitFunc {
 	}
 }
 
-// database uses sqloutbox.Begin.
+// database uses sqltx.Begin.
 func (w *unknownWorld) database(t *testing.T, pool *sql.DB) commitFunc {
 	return func(ctx context.Context, e core.Event) error {
 		ctx, cancel := w.context(ctx)
 		defer cancel()
-		tx, err := sqloutbox.Begin(ctx, pool, nil, w.db.Dialect)
+		tx, err := sqltx.Begin(ctx, pool, nil, w.db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}

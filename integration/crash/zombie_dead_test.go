@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -56,7 +57,7 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 					poison[e.ID] = true
 					mu.Unlock()
 				}
-				tx, err := sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+				tx, err := sqltx.Begin(ctx, pool, nil, db.Dialect)
 				if err != nil {
 					t.Fatal(err)
 				}

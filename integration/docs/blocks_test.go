@@ -37,7 +37,7 @@ var packages = func() map[string]string {
 		byName[filepath.Base(path)] = path
 	}
 	for _, path := range []string{
-		"core", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce", "core/outboxtest", "core/sqloutbox",
+		"core", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce", "core/outboxtest", "core/sqloutbox", "core/sqltx",
 		"gormoutbox", "entoutbox", "entoutbox/entschema", "bunoutbox", "inbox", "inbox/redisonce", "watermillbridge", "watermillbridge/amqpbridge",
 		"watermillbridge/httpbridge", "watermillbridge/kafkabridge", "watermillbridge/natsbridge", "watermillbridge/redisbridge",
 	} {

@@ -14,7 +14,7 @@ import (
 	"gorm.io/plugin/dbresolver"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
@@ -40,7 +40,7 @@ type gormEnv struct {
 
 type gormOptions struct {
 	prepare   bool
-	connector bool // the pool is opened with sqloutbox.Connector
+	connector bool // the pool is opened with sqltx.Connector
 	gorm      gorm.Config
 	outbox    gormoutbox.Config
 	before    func(t *testing.T, g *gormEnv) // before db.Use
@@ -68,7 +68,7 @@ func openGORM(t *testing.T, db testdb.DB, o gormOptions) *gormEnv {
 	g := &gormEnv{db: db, plain: db.Open(t)}
 	var pool gorm.ConnPool
 	if o.connector {
-		pool = sql.OpenDB(sqloutbox.Connector(db.Connector(t), db.Dialect))
+		pool = sql.OpenDB(sqltx.Connector(db.Connector(t), db.Dialect))
 	}
 	cfg := o.gorm
 	cfg.PrepareStmt = o.prepare
@@ -146,7 +146,7 @@ func (g *gormEnv) run(t *testing.T) {
 // sentinel commits an event that goes the fast path.
 func (g *gormEnv) sentinel(t *testing.T) {
 	t.Helper()
-	tx, err := sqloutbox.Begin(t.Context(), g.plain, nil, g.db.Dialect)
+	tx, err := sqltx.Begin(t.Context(), g.plain, nil, g.db.Dialect)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
@@ -66,7 +66,7 @@ func (p *httpPayments) server(t testing.TB, configure func(*httpkey.Config)) htt
 	cfg.Keys.Wait = 30 * time.Second
 	prefix := "lease_"
 	if p.tx {
-		prefix, cfg.Transactor = "transaction_", sqloutbox.NewTransactor(p.pool, p.db.Dialect)
+		prefix, cfg.Transactor = "transaction_", sqltx.NewTransactor(p.pool, p.db.Dialect)
 	}
 	store, err := sqlonce.New(p.pool, sqlonce.Config{Dialect: p.db.Dialect, Prefix: prefix})
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *httpPayments) server(t testing.TB, configure func(*httpkey.Config)) htt
 func (p *httpPayments) insert(ctx context.Context, name string) error {
 	exec := p.pool.ExecContext
 	if p.tx {
-		tx, err := sqloutbox.FromContext(ctx)
+		tx, err := sqltx.FromContext(ctx)
 		if err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func TestHTTPKeyAfterFailedStatement(t *testing.T) {
 		p.handler = func(w http.ResponseWriter, r *http.Request) {
 			exec := p.pool.ExecContext
 			if p.tx {
-				tx, err := sqloutbox.FromContext(r.Context())
+				tx, err := sqltx.FromContext(r.Context())
 				if err != nil {
 					t.Error(err)
 				}

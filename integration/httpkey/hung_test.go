@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/integration/internal/wireproxy"
@@ -83,7 +83,7 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			fixture.NewOnceStore(t, p.pool, sqlonce.Config{Dialect: db.Dialect, Prefix: "transaction_"})
 			pool := behind.Open(t)
 			h := p.server(t, func(c *httpkey.Config) {
-				c.Transactor = sqloutbox.NewTransactor(pool, db.Dialect)
+				c.Transactor = sqltx.NewTransactor(pool, db.Dialect)
 				c.Keys.StoreTimeout, c.Keys.Wait = 500*time.Millisecond, -1
 			})
 

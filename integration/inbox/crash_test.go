@@ -22,6 +22,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -102,7 +103,7 @@ func (c inboxChild) run() error {
 	if err != nil {
 		return err
 	}
-	transactor := sqloutbox.NewTransactor(pool, c.Dialect)
+	transactor := sqltx.NewTransactor(pool, c.Dialect)
 	in, err := inbox.New(inbox.Config{Consumer: "billing", Transactor: transactor, Store: store.Inbox(), Publisher: outbox})
 	if err != nil {
 		return err

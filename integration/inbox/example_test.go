@@ -13,7 +13,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
@@ -41,13 +41,13 @@ func Example_inbox() {
 
 	in, err := inbox.New(inbox.Config{
 		Consumer:   "bank",
-		Transactor: sqloutbox.NewTransactor(pool, core.SQLite),
+		Transactor: sqltx.NewTransactor(pool, core.SQLite),
 		Store:      store.Inbox(),
 		Handler:    func(*message.Message) string { return "credit" }, // a Router names its handlers
 	})
 	orPanic(err)
 	handler := in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		tx, err := sqloutbox.FromContext(msg.Context())
+		tx, err := sqltx.FromContext(msg.Context())
 		if err != nil {
 			return nil, err
 		}

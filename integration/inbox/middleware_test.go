@@ -17,7 +17,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -34,7 +34,7 @@ func TestInboxMiddleware(t *testing.T) {
 	orms := map[string]func(t *testing.T, db testdb.DB) inboxORM{
 		"tracked sql": func(t *testing.T, db testdb.DB) inboxORM {
 			t.Helper()
-			db.Wrap = func(c driver.Connector) driver.Connector { return sqloutbox.Connector(c, db.Dialect) }
+			db.Wrap = func(c driver.Connector) driver.Connector { return sqltx.Connector(c, db.Dialect) }
 			return inboxSQL(db.Open(t), db.Dialect)
 		},
 	}

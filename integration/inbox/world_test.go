@@ -21,7 +21,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -48,9 +48,9 @@ type inboxORM struct {
 
 func inboxSQL(pool *sql.DB, d core.Dialect) inboxORM {
 	return inboxORM{
-		transactor: sqloutbox.NewTransactor(pool, d),
+		transactor: sqltx.NewTransactor(pool, d),
 		exec: func(ctx context.Context, query string) error {
-			tx, err := sqloutbox.FromContext(ctx)
+			tx, err := sqltx.FromContext(ctx)
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -66,7 +66,7 @@ func (s onceChildSpec) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	transactor := sqloutbox.NewTransactor(pool, s.Dialect)
+	transactor := sqltx.NewTransactor(pool, s.Dialect)
 	// Everybody does the keys in the same order, so that there are duplicates at once.
 	for i := range onceChildKeys {
 		key := once.Key{Scope: "crash", ID: fmt.Sprint(i)}

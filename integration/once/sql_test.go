@@ -18,6 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -119,8 +120,8 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 			db := open(t)
 			pool := db.Open(t)
 			s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
-			begin := func() *sqloutbox.Tx {
-				tx, err := sqloutbox.Begin(t.Context(), pool, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, db.Dialect)
+			begin := func() *sqltx.Tx {
+				tx, err := sqltx.Begin(t.Context(), pool, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, db.Dialect)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -165,7 +166,7 @@ func TestOnceTxThatMariaDBHasEnded(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.AcquireTx(t.Context(), sqloutbox.WrapTx(tx, core.MySQL, nil), onceRequest("k"))
+	got, err := s.AcquireTx(t.Context(), sqltx.WrapTx(tx, core.MySQL, nil), onceRequest("k"))
 	if !errors.Is(err, core.ErrTxAborted) || got.State != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -189,7 +190,7 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 	outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
 		s, pool, _ := newStore(t)
 		return outboxtest.OnceTxBackend{Store: s, TxStore: s, Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
-			return sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+			return sqltx.Begin(ctx, pool, nil, db.Dialect)
 		}}
 	}})
 }
@@ -207,7 +208,7 @@ func TestOnceWithOneConnection(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		key, done := once.Key{Scope: "test", ID: "tx"}, once.Result{Data: []byte("x")}
-		transactor := sqloutbox.NewTransactor(pool, db.Dialect)
+		transactor := sqltx.NewTransactor(pool, db.Dialect)
 		for i := range 2 {
 			_, replayed, err := runner.RunInTx(ctx, transactor, key, once.Fingerprint{}, func(context.Context, core.Tx) (once.Result, error) { return done, nil })
 			if err != nil || replayed != (i == 1) {
@@ -253,7 +254,7 @@ func TestOnceRunInTxIsExactlyOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		transactor := sqloutbox.NewTransactor(pool, db.Dialect)
+		transactor := sqltx.NewTransactor(pool, db.Dialect)
 		errFirst := errors.New("the first try fails")
 		for round := range 5 {
 			key := once.Key{Scope: "test", ID: fmt.Sprint(round)}

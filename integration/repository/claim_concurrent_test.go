@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -27,7 +27,7 @@ func TestConcurrentClaimers(t *testing.T) {
 			}
 			rows = append(rows, sqlRow(t, "topic", key))
 		}
-		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestCollectKeysRace(t *testing.T) {
 			default:
 			}
 			row := sqlRow(t, "topic", "k")
-			tx, err := sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+			tx, err := sqltx.Begin(ctx, pool, nil, db.Dialect)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -100,7 +101,7 @@ func insertHot(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, d core.Di
 	for i := range rows {
 		rows[i].Hot = true
 	}
-	tx, err := sqloutbox.Begin(t.Context(), pool, nil, d)
+	tx, err := sqltx.Begin(t.Context(), pool, nil, d)
 	if err != nil {
 		t.Fatal(err)
 	}

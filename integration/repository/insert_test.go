@@ -13,6 +13,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -97,7 +98,7 @@ func TestInsertRepeatsNothing(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s := &scripted{Tx: sqloutbox.WrapTx(tx, db.Dialect, nil), failAt: at, err: cause}
+				s := &scripted{Tx: sqltx.WrapTx(tx, db.Dialect, nil), failAt: at, err: cause}
 				_, err = repo.Insert(t.Context(), s, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
 				if rerr := tx.Rollback(); rerr != nil {
 					t.Fatal(rerr)
@@ -120,9 +121,9 @@ func TestInsertRepeatsNothing(t *testing.T) {
 }
 
 // deadlock makes the transaction on tx the victim of a deadlock over two rows of the table "victim" and ignores the error.
-func deadlock(t *testing.T, pool *sql.DB, tx sqloutbox.Conn) {
+func deadlock(t *testing.T, pool *sql.DB, tx sqltx.Conn) {
 	t.Helper()
-	exec := func(c sqloutbox.Conn, query string) error {
+	exec := func(c sqltx.Conn, query string) error {
 		_, err := c.ExecContext(t.Context(), query)
 		return err
 	}
@@ -183,7 +184,7 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			untracked := sqloutbox.WrapTx(tx, core.MySQL, nil) // nobody saw the error
+			untracked := sqltx.WrapTx(tx, core.MySQL, nil) // nobody saw the error
 			if err := insert(untracked, sqlRow(t, "topic", "a")); err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +198,7 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 		})
 	}
 	t.Run("tracked", func(t *testing.T) {
-		tx, err := sqloutbox.Begin(t.Context(), pool, nil, core.MySQL)
+		tx, err := sqltx.Begin(t.Context(), pool, nil, core.MySQL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +237,7 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 		known, busy := sqlRow(t, "topic", "known"), sqlRow(t, "topic", "busy")
 		commit := func(rows ...core.NewRow) []core.Inserted {
 			t.Helper()
-			tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+			tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,7 +257,7 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 			call = append(call, sqlRow(t, "topic", ""))
 		}
 		call = append(call, sqlRow(t, "topic", "busy"), sqlRow(t, "topic", "new"))
-		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +297,7 @@ func TestInsertConcurrentProducers(t *testing.T) {
 			wg.Go(func() {
 				for i := 0; i < each; i++ {
 					row := sqlRow(t, "topic", "k")
-					tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+					tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 					if err != nil {
 						failed <- err
 						return
@@ -357,7 +358,7 @@ func TestSessionTimeZone(t *testing.T) {
 					occurred := time.Date(2024, 3, 10, 2, 30, 15, 123456000, time.FixedZone("x", 3*3600))
 					due, late := sqlRow(t, "topic", ""), sqlRow(t, "topic", "")
 					due.Event.OccurredAt, late.Event.Delay = occurred, time.Hour
-					tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+					tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -401,7 +402,7 @@ func TestInsertManyRows(t *testing.T) {
 				rows[i].Event.Payload = make([]byte, 1<<20)
 			}
 		}
-		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -193,7 +194,7 @@ func TestMissingTables(t *testing.T) {
 		if _, err := repo.Backlog(t.Context(), 10); err == nil || !strings.Contains(err.Error(), "Migrate") {
 			t.Errorf("Backlog returned %v", err)
 		}
-		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -52,7 +53,7 @@ func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) outboxtest.Bac
 	return outboxtest.Backend{
 		Repository: repo,
 		Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
-			return sqloutbox.Begin(ctx, pool, nil, cfg.Dialect)
+			return sqltx.Begin(ctx, pool, nil, cfg.Dialect)
 		},
 		Lock: func(ctx context.Context, tx outboxtest.Transaction, ids ...core.RowID) error {
 			return lockRows(ctx, tx, cfg.Prefix, ids...)

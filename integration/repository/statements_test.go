@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -111,7 +112,7 @@ func TestRepositoryOneConnection(t *testing.T) {
 		if err := repo.Check(ctx); err != nil {
 			t.Fatal(err)
 		}
-		tx, err := sqloutbox.Begin(ctx, pool, nil, db.Dialect)
+		tx, err := sqltx.Begin(ctx, pool, nil, db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 		for range 40 {
 			rows = append(rows, sqlRow(t, "middle", ""))
 		}
-		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +187,7 @@ func TestClaimBytesBetweenTopics(t *testing.T) {
 			rows = append(rows, row)
 		}
 		rows = append(rows, sqlRow(t, "small", ""))
-		tx, err := sqloutbox.Begin(t.Context(), pool, nil, db.Dialect)
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -20,11 +20,11 @@ func TestAdapterSuiteSQL(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, testdb.DB) (*sql.DB, core.Transactor){
 		"transactor": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
 			pool := db.Open(t)
-			return pool, sqloutbox.NewTransactor(pool, db.Dialect)
+			return pool, sqltx.NewTransactor(pool, db.Dialect)
 		},
 		"transactor and connector": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
 			pool := fixture.TrackedPool(t, db)
-			return pool, sqloutbox.NewTransactor(pool, db.Dialect)
+			return pool, sqltx.NewTransactor(pool, db.Dialect)
 		},
 		"sql.Tx and connector": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
 			pool := fixture.TrackedPool(t, db)
@@ -56,7 +56,7 @@ func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, c
 		return err
 	}
 	defer func() { _ = sqlTx.Rollback() }() // after Commit it does nothing
-	tx, err := sqloutbox.TxOf(ctx, sqlTx)
+	tx, err := sqltx.TxOf(ctx, sqlTx)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -53,7 +54,7 @@ func TestSQLOpen(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				own, err := sqloutbox.TxOf(t.Context(), tx)
+				own, err := sqltx.TxOf(t.Context(), tx)
 				if err != nil || !own.Tracked() {
 					t.Fatalf("TxOf: tracked %v, %v", own, err)
 				}

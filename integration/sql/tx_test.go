@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -19,7 +19,7 @@ import (
 // sqlTx is a transaction as the test's business code sees it, and as Publish sees it.
 type sqlTx struct {
 	business interface {
-		sqloutbox.Conn
+		sqltx.Conn
 		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 		Commit() error
@@ -90,7 +90,7 @@ func eachSQLPool(t *testing.T, fn func(t *testing.T, db testdb.DB, pool sqlPool)
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		plain := db.Open(t)
 		fixture.MustExec(t, plain, "CREATE TABLE written (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
-		tracked := sql.OpenDB(sqloutbox.Connector(db.Connector(t), db.Dialect))
+		tracked := sql.OpenDB(sqltx.Connector(db.Connector(t), db.Dialect))
 		t.Cleanup(func() { _ = tracked.Close() })
 		for _, pool := range []sqlPool{
 			{DB: tracked, kind: "connector", begin: func(ctx context.Context) (*sqlTx, error) {
@@ -98,11 +98,11 @@ func eachSQLPool(t *testing.T, fn func(t *testing.T, db testdb.DB, pool sqlPool)
 				if err != nil {
 					return nil, err
 				}
-				ob, err := sqloutbox.TxOf(ctx, tx)
+				ob, err := sqltx.TxOf(ctx, tx)
 				return &sqlTx{business: tx, Tx: ob, outcomes: map[int]core.Outcome{}}, err
 			}},
 			{DB: plain, kind: "begin", begin: func(ctx context.Context) (*sqlTx, error) {
-				tx, err := sqloutbox.Begin(ctx, plain, nil, db.Dialect)
+				tx, err := sqltx.Begin(ctx, plain, nil, db.Dialect)
 				return &sqlTx{business: tx, Tx: tx, outcomes: map[int]core.Outcome{}}, err
 			}},
 		} {
@@ -374,7 +374,7 @@ func TestSQLTxOnPoolWithoutConnector(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tx.Rollback()
-		ob, err := sqloutbox.TxOf(t.Context(), tx)
+		ob, err := sqltx.TxOf(t.Context(), tx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -393,8 +393,8 @@ func TestSQLTxOnPoolWithoutConnector(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		for _, notTx := range []sqloutbox.Conn{pool, conn, tx} {
-			if _, err := sqloutbox.TxOf(t.Context(), notTx); !errors.Is(err, core.ErrNoTransaction) {
+		for _, notTx := range []sqltx.Conn{pool, conn, tx} {
+			if _, err := sqltx.TxOf(t.Context(), notTx); !errors.Is(err, core.ErrNoTransaction) {
 				t.Errorf("%T: %v, want ErrNoTransaction", notTx, err)
 			}
 		}
@@ -410,16 +410,16 @@ func TestSQLTxOfAbortedTransaction(t *testing.T) {
 	}
 	defer tx.Rollback()
 	_, _ = tx.ExecContext(t.Context(), "SELECT 1/0")
-	if _, err := sqloutbox.TxOf(t.Context(), tx); !errors.Is(err, core.ErrTxAborted) {
+	if _, err := sqltx.TxOf(t.Context(), tx); !errors.Is(err, core.ErrTxAborted) {
 		t.Fatalf("%v, want ErrTxAborted", err)
 	}
 }
 
 func TestSQLTxDialectIsToldFromTheDriver(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		pool := sql.OpenDB(sqloutbox.Connector(db.Connector(t), ""))
+		pool := sql.OpenDB(sqltx.Connector(db.Connector(t), ""))
 		defer pool.Close()
-		tx, err := sqloutbox.Begin(t.Context(), pool, nil, "")
+		tx, err := sqltx.Begin(t.Context(), pool, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,7 +445,7 @@ func TestSQLTxDialectIsToldFromTheDriver(t *testing.T) {
 
 func TestSQLTxTransactor(t *testing.T) {
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
-		r := sqloutbox.NewTransactor(pool.DB, "")
+		r := sqltx.NewTransactor(pool.DB, "")
 		x := &sqlTx{outcomes: map[int]core.Outcome{}}
 		put := func(n int, err error) func(context.Context, core.Tx) error {
 			return func(_ context.Context, tx core.Tx) error {

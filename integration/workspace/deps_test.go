@@ -30,19 +30,20 @@ type room struct {
 var rooms = map[string]room{
 	"core":              {ours: []string{"core/internal/..."}},
 	"core/internal":     {ours: []string{"core"}},
-	"core/sqloutbox":    {ours: []string{"core", "core/internal/..."}},
+	"core/sqltx":        {ours: []string{"core", "core/internal/..."}},
+	"core/sqloutbox":    {ours: []string{"core", "core/sqltx", "core/internal/..."}},
 	"core/once":         {ours: []string{"core"}},
 	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
 	"core/once/httpkey": {ours: []string{"core", "core/once"}},
 	"core/once/command": {ours: []string{"core", "core/once"}},
-	"core/outboxtest":   {ours: []string{"core", "core/once", "core/internal/mutant"}}, // mistakes that tests can build in
-	"gormoutbox":        {ours: []string{"core", "core/sqloutbox"}, others: []string{"gorm.io/gorm"}},
-	"entoutbox": {ours: []string{"core", "core/sqloutbox"}, others: []string{
+	"core/outboxtest":   {ours: []string{"core", "core/once", "core/sqltx", "core/internal/mutant"}}, // mistakes that tests can build in
+	"gormoutbox":        {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
+	"entoutbox": {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{
 		"entgo.io/ent",
 		"ariga.io/atlas", // the language of hooks on migrations of Ent, which brings it
 	}},
-	"bunoutbox":       {ours: []string{"core", "core/sqloutbox"}, others: []string{"github.com/uptrace/bun"}},
-	"inbox":           {ours: []string{"core", "core/once", "core/once/sqlonce", "core/sqloutbox"}, others: []string{watermillModule}},
+	"bunoutbox":       {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"github.com/uptrace/bun"}},
+	"inbox":           {ours: []string{"core", "core/once", "core/once/sqlonce", "core/sqltx"}, others: []string{watermillModule}},
 	"inbox/redisonce": {ours: []string{"core", "core/once", "inbox"}, others: []string{"github.com/redis/go-redis/v9", watermillModule}},
 	"watermillbridge": {ours: []string{"core"}, others: []string{watermillModule}},
 	"watermillbridge/kafkabridge": {ours: []string{"core", "watermillbridge"}, others: []string{
@@ -104,7 +105,7 @@ func TestDependencies(t *testing.T) {
 			checkGoMod(t, dir, module)
 		})
 	}
-	for _, must := range []string{"core", "core/sqloutbox", "core/outboxtest", "gormoutbox", "watermillbridge", "watermillbridge/kafkabridge", "watermillbridge/amqpbridge"} {
+	for _, must := range []string{"core", "core/sqltx", "core/sqloutbox", "core/outboxtest", "gormoutbox", "watermillbridge", "watermillbridge/kafkabridge", "watermillbridge/amqpbridge"} {
 		if !checked[rootModule+"/"+must] {
 			t.Errorf("package %s was not looked at", must)
 		}

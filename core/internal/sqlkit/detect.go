@@ -2,19 +2,12 @@ package sqlkit
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
-
-// Conn is what *sql.DB, *sql.Tx and *sql.Conn have in common.
-type Conn interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
 
 // Detect asks a database which dialect it speaks.
 func Detect(ctx context.Context, db Conn) (core.Dialect, error) {

@@ -3,13 +3,13 @@
 //
 //	keys, err := httpkey.New(httpkey.Config{
 //		Keys:       once.Config{Store: store},        // sqlonce.Store, or any other once.Store
-//		Transactor: sqloutbox.NewTransactor(db, ""),  // or that of your ORM's adapter; leave it out for the lease form
+//		Transactor: sqltx.NewTransactor(db, ""),  // or that of your ORM's adapter; leave it out for the lease form
 //		Scope:      func(r *http.Request) string { return principal(r) },
 //	})
 //	mux.Handle("POST /payments", keys.Wrap(http.HandlerFunc(pay)))
 //	go keys.Run(ctx) // deletes keys whose time to live is over
 //
-// With a Transactor, the transaction form, the middleware opens a transaction, and the handler works in it: sqloutbox.FromContext(r.Context()), or
+// With a Transactor, the transaction form, the middleware opens a transaction, and the handler works in it: sqltx.FromContext(r.Context()), or
 // FromContext of its ORM's adapter. Key, effects and response commit together, and the client hears nothing before. This is the form to prefer:
 // the effects in that database happen once, whoever crashes when.
 //

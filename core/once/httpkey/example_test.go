@@ -13,7 +13,7 @@ import (
 )
 
 // A payment in the transaction form. Here everything is in memory; in a service the store is sqlonce.New(db, ...) and the Transactor is
-// sqloutbox.NewTransactor(db, "") or that of the ORM's adapter.
+// sqltx.NewTransactor(db, "") or that of the ORM's adapter.
 func Example() {
 	db := outboxtest.NewRepository()
 	keys, err := httpkey.New(httpkey.Config{
@@ -27,7 +27,7 @@ func Example() {
 	}
 	payments := 0
 	pay := func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := core.TxFromContext(r.Context()); ok { // sqloutbox.FromContext, gormoutbox.FromContext ...
+		if _, ok := core.TxFromContext(r.Context()); ok { // sqltx.FromContext, gormoutbox.FromContext ...
 			payments++
 		}
 		w.WriteHeader(http.StatusCreated)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -28,19 +29,19 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 	for range vanished {
 		for _, step := range []func() error{
 			func() error {
-				return s.single(ctx, what, func(q querier) (err error) {
+				return s.single(ctx, what, func(q sqlkit.Querier) (err error) {
 					got, err = s.insert(ctx, q, "insert", req, lease, expires)
 					return err
 				})
 			},
 			func() error {
-				return s.single(ctx, what, func(q querier) (err error) {
+				return s.single(ctx, what, func(q sqlkit.Querier) (err error) {
 					got, err = s.look(ctx, q, req)
 					return err
 				})
 			},
 			func() error {
-				return s.inTx(ctx, what, func(q querier) (err error) {
+				return s.inTx(ctx, what, func(q sqlkit.Querier) (err error) {
 					got, err = s.see(ctx, q, "take", req, lease, expires)
 					return err
 				})
@@ -96,7 +97,7 @@ func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 }
 
 // insert writes a new key. It leaves the State zero when there is one already.
-func (s *Store) insert(ctx context.Context, q querier, name string, req once.Request, times ...any) (once.Acquired, error) {
+func (s *Store) insert(ctx context.Context, q sqlkit.Querier, name string, req once.Request, times ...any) (once.Acquired, error) {
 	args := append([]any{req.Key.Scope, req.Key.Tenant, req.Key.ID, fingerprintArg(req.Fingerprint), req.Owner}, times...)
 	switch n, err := q.Exec(ctx, s.sql[name], args...); {
 	case err != nil:
@@ -122,7 +123,7 @@ type row struct {
 }
 
 // look decides without a lock. It leaves the State zero when the key may be taken, or is not there.
-func (s *Store) look(ctx context.Context, q querier, req once.Request) (once.Acquired, error) {
+func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (once.Acquired, error) {
 	r, found, err := s.read(ctx, q, "look", req.Key)
 	if err != nil || !found {
 		return once.Acquired{}, err
@@ -135,7 +136,7 @@ func (s *Store) look(ctx context.Context, q querier, req once.Request) (once.Acq
 }
 
 // see locks the row of a key, decides, and takes it where that is possible. It leaves the State zero when there is no row.
-func (s *Store) see(ctx context.Context, q querier, take string, req once.Request, times ...any) (once.Acquired, error) {
+func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once.Request, times ...any) (once.Acquired, error) {
 	r, found, err := s.read(ctx, q, "see", req.Key)
 	if err != nil || !found {
 		return once.Acquired{}, err
@@ -152,8 +153,8 @@ func (s *Store) see(ctx context.Context, q querier, take string, req once.Reques
 	return got, err
 }
 
-func (s *Store) read(ctx context.Context, q querier, name string, key once.Key) (r row, found bool, err error) {
-	found, err = queryRow(ctx, q, s.sql[name], []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence, &r.attempts, &r.fingerprint,
+func (s *Store) read(ctx context.Context, q sqlkit.Querier, name string, key once.Key) (r row, found bool, err error) {
+	found, err = sqlkit.FirstRow(ctx, q, s.sql[name], []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence, &r.attempts, &r.fingerprint,
 		&r.leaseLeft, &r.expiresLeft, &r.createdLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
 	return r, found, err
 }

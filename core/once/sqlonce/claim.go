@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -14,7 +15,7 @@ func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) e
 	if err := once.CheckLease(lease); err != nil {
 		return err
 	}
-	return s.single(ctx, "extend", func(q querier) error {
+	return s.single(ctx, "extend", func(q sqlkit.Querier) error {
 		for range vanished {
 			n, err := q.Exec(ctx, s.sql["extend"], claimArgs(c, micros(lease), micros(lease))...)
 			if err != nil || n > 0 {
@@ -40,7 +41,7 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 		return err
 	}
 	args := append(resultArgs(res), micros(ttl))
-	return s.single(ctx, "complete", func(q querier) error {
+	return s.single(ctx, "complete", func(q sqlkit.Querier) error {
 		for range vanished {
 			found, err := s.change(ctx, q, "complete", statusDone, c, args...)
 			if err != nil || found {
@@ -67,7 +68,7 @@ func (s *Store) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int)
 }
 
 func (s *Store) release(ctx context.Context, name string, c once.Claim, args ...any) error {
-	return s.single(ctx, "release", func(q querier) error {
+	return s.single(ctx, "release", func(q sqlkit.Querier) error {
 		found, err := s.change(ctx, q, name, statusFree, c, args...)
 		if err == nil && !found {
 			err = once.ErrLeaseLost
@@ -78,7 +79,7 @@ func (s *Store) release(ctx context.Context, name string, c once.Claim, args ...
 
 // change runs the statement of that name, which moves a claim to a status, and says why when it changes nothing. found is false
 // when there is no such key.
-func (s *Store) change(ctx context.Context, q querier, name string, to int, c once.Claim, args ...any) (found bool, err error) {
+func (s *Store) change(ctx context.Context, q sqlkit.Querier, name string, to int, c once.Claim, args ...any) (found bool, err error) {
 	n, err := q.Exec(ctx, s.sql[name], claimArgs(c, args...)...)
 	if err != nil || n > 0 {
 		return true, err
@@ -96,8 +97,8 @@ func (s *Store) change(ctx context.Context, q querier, name string, to int, c on
 }
 
 // who says whose the latest claim of a key is.
-func (s *Store) who(ctx context.Context, q querier, key once.Key) (status int, owner string, fence int64, found bool, err error) {
-	found, err = queryRow(ctx, q, s.sql["who"], keyArgs(key), &status, &owner, &fence)
+func (s *Store) who(ctx context.Context, q sqlkit.Querier, key once.Key) (status int, owner string, fence int64, found bool, err error) {
+	found, err = sqlkit.FirstRow(ctx, q, s.sql["who"], keyArgs(key), &status, &owner, &fence)
 	return status, owner, fence, found, err
 }
 

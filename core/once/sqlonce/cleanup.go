@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // Cleanup implements once.Store. A held key expires no earlier than its lease, so the lease does not matter here.
@@ -15,7 +16,7 @@ func (s *Store) Cleanup(ctx context.Context, limit int) (deleted int, err error)
 	if s.dialect == core.MySQL {
 		return s.cleanupMySQL(ctx, limit)
 	}
-	err = s.single(ctx, "cleanup", func(q querier) error {
+	err = s.single(ctx, "cleanup", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, s.sql["cleanup"], int64(limit))
 		deleted = int(n)
 		return err
@@ -28,7 +29,7 @@ const deleteChunk = 100
 
 // cleanupMySQL locks what nobody else has locked and deletes it by its key, so that it never waits for anybody.
 func (s *Store) cleanupMySQL(ctx context.Context, limit int) (deleted int, err error) {
-	err = s.inTx(ctx, "cleanup", func(q querier) error {
+	err = s.inTx(ctx, "cleanup", func(q sqlkit.Querier) error {
 		deleted = 0
 		keys, err := s.lockExpired(ctx, q, limit)
 		if err != nil {
@@ -52,8 +53,8 @@ func (s *Store) cleanupMySQL(ctx context.Context, limit int) (deleted int, err e
 	return deleted, err
 }
 
-func (s *Store) lockExpired(ctx context.Context, q querier, limit int) (keys [][3]string, err error) {
-	err = eachRow(ctx, q, s.sql["expired"], []any{int64(limit)}, func(rows core.Rows) error {
+func (s *Store) lockExpired(ctx context.Context, q sqlkit.Querier, limit int) (keys [][3]string, err error) {
+	err = sqlkit.EachRow(ctx, q, s.sql["expired"], []any{int64(limit)}, func(rows core.Rows) error {
 		var k [3]string
 		err := rows.Scan(&k[0], &k[1], &k[2])
 		keys = append(keys, k)

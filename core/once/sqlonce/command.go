@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -125,8 +126,8 @@ func (r *commandRecord) scan(rows core.Rows) error {
 	return nil
 }
 
-func (c *Commands) read(ctx context.Context, q querier, name string, args ...any) (r commandRecord, found bool, err error) {
-	err = eachRow(ctx, q, c.sql[name], args, func(rows core.Rows) error {
+func (c *Commands) read(ctx context.Context, q sqlkit.Querier, name string, args ...any) (r commandRecord, found bool, err error) {
+	err = sqlkit.EachRow(ctx, q, c.sql[name], args, func(rows core.Rows) error {
 		found = true
 		return r.scan(rows)
 	})
@@ -135,7 +136,7 @@ func (c *Commands) read(ctx context.Context, q querier, name string, args ...any
 
 // get is read in a transaction of its own. ErrNoEffect: there is no such row.
 func (c *Commands) get(ctx context.Context, what, name string, args ...any) (r commandRecord, err error) {
-	err = c.s.single(ctx, what, func(q querier) error {
+	err = c.s.single(ctx, what, func(q sqlkit.Querier) error {
 		var found bool
 		r, found, err = c.read(ctx, q, name, args...)
 		if err == nil && !found {
@@ -169,9 +170,9 @@ func (c *Commands) List(ctx context.Context, q once.EffectQuery) (list []once.Ef
 		}
 	}
 	text, args = c.s.names.statement(text+" ORDER BY id LIMIT ?"), append(args, min(limit, 1000))
-	err = c.s.single(ctx, "list commands", func(qr querier) error {
+	err = c.s.single(ctx, "list commands", func(qr sqlkit.Querier) error {
 		list = nil
-		return eachRow(ctx, qr, text, args, func(rows core.Rows) error {
+		return sqlkit.EachRow(ctx, qr, text, args, func(rows core.Rows) error {
 			var r commandRecord
 			err := r.scan(rows)
 			list = append(list, r.EffectRecord)
@@ -205,17 +206,17 @@ func (c *Commands) Cleanup(ctx context.Context, keep time.Duration, limit int) (
 		return 0, nil
 	}
 	if c.s.dialect != core.MySQL {
-		err = c.s.single(ctx, what, func(q querier) error {
+		err = c.s.single(ctx, what, func(q sqlkit.Querier) error {
 			n, err := q.Exec(ctx, c.sql["cleanup"], micros(keep), int64(limit))
 			deleted = int(n)
 			return err
 		})
 		return deleted, err
 	}
-	err = c.s.inTx(ctx, what, func(q querier) error { // as Store.cleanupMySQL works
+	err = c.s.inTx(ctx, what, func(q sqlkit.Querier) error { // as Store.cleanupMySQL works
 		deleted = 0
 		var ids []any
-		err := eachRow(ctx, q, c.sql["old"], []any{micros(keep), int64(limit)}, func(rows core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, c.sql["old"], []any{micros(keep), int64(limit)}, func(rows core.Rows) error {
 			var id string
 			err := rows.Scan(&id)
 			ids = append(ids, id)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -23,9 +24,9 @@ func (c *Commands) Overdue(ctx context.Context, channel string, grace time.Durat
 		return nil, nil
 	}
 	args := []any{channel, micros(grace), micros(grace), micros(2 * once.MaxLease), int64(min(limit, 1000))}
-	err = c.s.single(ctx, "overdue commands", func(q querier) error {
+	err = c.s.single(ctx, "overdue commands", func(q sqlkit.Querier) error {
 		list = nil
-		return eachRow(ctx, q, c.sql["overdue"], args, func(rows core.Rows) error {
+		return sqlkit.EachRow(ctx, q, c.sql["overdue"], args, func(rows core.Rows) error {
 			var r commandRecord
 			err := r.scan(rows)
 			list = append(list, r.EffectRecord)
@@ -45,12 +46,12 @@ func (c *Commands) Backlog(ctx context.Context, limit int) ([]once.EffectBacklog
 	for channel := ""; len(list) < maxBacklogChannels; {
 		b := once.EffectBacklog{Limit: int64(limit)}
 		var found bool
-		err := c.s.single(ctx, what, func(q querier) (err error) {
-			if found, err = queryRow(ctx, q, c.sql["channel"], []any{channel}, &b.Channel); err != nil || !found {
+		err := c.s.single(ctx, what, func(q sqlkit.Querier) (err error) {
+			if found, err = sqlkit.FirstRow(ctx, q, c.sql["channel"], []any{channel}, &b.Channel); err != nil || !found {
 				return err
 			}
 			var left int64
-			_, err = queryRow(ctx, q, c.sql["pending"], []any{b.Channel, int64(limit)}, &b.Pending, &left)
+			_, err = sqlkit.FirstRow(ctx, q, c.sql["pending"], []any{b.Channel, int64(limit)}, &b.Pending, &left)
 			b.OldestAge = max(0, -time.Duration(left)*time.Microsecond)
 			return err
 		})
@@ -66,9 +67,9 @@ func (c *Commands) Backlog(ctx context.Context, limit int) ([]once.EffectBacklog
 		}
 	}
 	parked := map[string]int64{}
-	err := c.s.single(ctx, what, func(q querier) error {
+	err := c.s.single(ctx, what, func(q sqlkit.Querier) error {
 		clear(parked)
-		return eachRow(ctx, q, c.sql["parked"], []any{int64(limit)}, func(rows core.Rows) error {
+		return sqlkit.EachRow(ctx, q, c.sql["parked"], []any{int64(limit)}, func(rows core.Rows) error {
 			var channel string
 			var n int64
 			err := rows.Scan(&channel, &n)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -18,7 +19,7 @@ func (c *Commands) Claim(ctx context.Context, id, owner string, lease time.Durat
 	if p := textProblem(owner, once.MaxOwner, true); p != "" {
 		return once.EffectClaimed{}, fmt.Errorf("%w: owner %s", once.ErrInvalidRequest, p)
 	}
-	err := c.s.single(ctx, what, func(q querier) error {
+	err := c.s.single(ctx, what, func(q sqlkit.Querier) error {
 		_, err := q.Exec(ctx, c.sql["claim"], owner, micros(lease), id, micros(2*once.MaxLease))
 		return err
 	})
@@ -45,7 +46,7 @@ func (c *Commands) Extend(ctx context.Context, claim once.EffectClaim, lease tim
 	if err := once.CheckLease(lease); err != nil {
 		return err
 	}
-	return c.s.single(ctx, "extend command", func(q querier) error {
+	return c.s.single(ctx, "extend command", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, c.sql["extend"], micros(lease), claim.ID, claim.Owner, claim.Fence)
 		if err == nil && n == 0 {
 			err = once.ErrLeaseLost
@@ -73,7 +74,7 @@ func (c *Commands) Fail(ctx context.Context, claim once.EffectClaim, f once.Effe
 
 // end runs the statement of that name, which ends a claim, and says why when it changes nothing.
 func (c *Commands) end(ctx context.Context, name string, claim once.EffectClaim, to once.EffectStatus, args ...any) error {
-	return c.s.single(ctx, name+" command", func(q querier) error {
+	return c.s.single(ctx, name+" command", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, c.sql[name], append(args, claim.ID, claim.Owner, claim.Fence)...)
 		if err != nil || n > 0 {
 			return err
@@ -81,7 +82,7 @@ func (c *Commands) end(ctx context.Context, name string, claim once.EffectClaim,
 		var status once.EffectStatus
 		var owner string
 		var fence int64
-		found, err := queryRow(ctx, q, c.sql["who"], []any{claim.ID}, &status, &owner, &fence)
+		found, err := sqlkit.FirstRow(ctx, q, c.sql["who"], []any{claim.ID}, &status, &owner, &fence)
 		switch {
 		case err != nil:
 			return err

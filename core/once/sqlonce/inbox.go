@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // Inbox is the table of what the handlers of consumers did with events, and of the newest event of each key: what module inbox works with.
@@ -172,9 +173,9 @@ func (i *Inbox) begin(ctx context.Context, tx core.Tx, e InboxEvent) (InboxState
 }
 
 // see locks the row of a key, decides, and takes it where that is possible. It returns 0 when there is no row.
-func (i *Inbox) see(ctx context.Context, q querier, k InboxKey) (InboxState, int, error) {
+func (i *Inbox) see(ctx context.Context, q sqlkit.Querier, k InboxKey) (InboxState, int, error) {
 	var r inboxRow
-	found, err := queryRow(ctx, q, i.sql["see"], k.args(), &r.status, &r.attempts, &r.left)
+	found, err := sqlkit.FirstRow(ctx, q, i.sql["see"], k.args(), &r.status, &r.attempts, &r.left)
 	if err != nil || !found {
 		return 0, 0, err
 	}
@@ -187,7 +188,7 @@ type inboxRow struct {
 	left             int64 // microseconds from now to its last change: negative
 }
 
-func (i *Inbox) decide(ctx context.Context, q querier, k InboxKey, r inboxRow) (InboxState, int, error) {
+func (i *Inbox) decide(ctx context.Context, q sqlkit.Querier, k InboxKey, r inboxRow) (InboxState, int, error) {
 	switch {
 	case r.status == inboxProcessed:
 		return InboxProcessed, r.attempts, nil

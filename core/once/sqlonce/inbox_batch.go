@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // inboxChunk is how many events one statement inserts: far below what any database takes as parameters. SQLite is no journey away, and
@@ -102,7 +103,7 @@ func (i *Inbox) insertRows(ctx context.Context, tx core.Tx, events []InboxEvent,
 			args = append(args, events[n].args()...)
 		}
 	}
-	return eachRow(ctx, tx, text, args, func(rows core.Rows) error {
+	return sqlkit.EachRow(ctx, tx, text, args, func(rows core.Rows) error {
 		k := first
 		err := rows.Scan(&k.Tenant, &k.EventID)
 		fresh(k)
@@ -147,7 +148,7 @@ func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey, show f
 	for chunk := range slices.Chunk(keys, deleteChunk) {
 		text, args := i.seeRowsText(chunk)
 		found := make([]seenRow, 0, len(chunk))
-		err := eachRow(ctx, tx, text, args, func(rows core.Rows) error {
+		err := sqlkit.EachRow(ctx, tx, text, args, func(rows core.Rows) error {
 			r := seenRow{key: chunk[0]}
 			err := rows.Scan(&r.key.Tenant, &r.key.EventID, &r.row.status, &r.row.attempts, &r.row.left, &r.seen)
 			found = append(found, r)

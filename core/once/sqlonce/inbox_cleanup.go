@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // Cleanup deletes at most limit events that the consumer processed longer than keep ago. It returns how many. What failed or is
@@ -17,7 +18,7 @@ func (i *Inbox) Cleanup(ctx context.Context, consumer string, keep time.Duration
 	if i.s.dialect == core.MySQL {
 		return i.cleanupMySQL(ctx, consumer, keep, limit)
 	}
-	err = i.s.single(ctx, "inbox cleanup", func(q querier) error {
+	err = i.s.single(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, i.sql["cleanup"], consumer, micros(keep), int64(limit))
 		deleted = int(n)
 		return err
@@ -27,10 +28,10 @@ func (i *Inbox) Cleanup(ctx context.Context, consumer string, keep time.Duration
 
 // cleanupMySQL works as Store.cleanupMySQL does.
 func (i *Inbox) cleanupMySQL(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
-	err = i.s.inTx(ctx, "inbox cleanup", func(q querier) error {
+	err = i.s.inTx(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
 		deleted = 0
 		var keys []InboxKey
-		err := eachRow(ctx, q, i.sql["old"], []any{consumer, micros(keep), int64(limit)}, func(rows core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, i.sql["old"], []any{consumer, micros(keep), int64(limit)}, func(rows core.Rows) error {
 			k := InboxKey{Consumer: consumer}
 			err := rows.Scan(&k.Handler, &k.Tenant, &k.EventID)
 			keys = append(keys, k)
@@ -63,7 +64,7 @@ func (i *Inbox) CleanupKeys(ctx context.Context, consumer string, keep time.Dura
 	if limit <= 0 {
 		return 0, nil
 	}
-	err = i.s.inTx(ctx, "inbox key cleanup", func(q querier) error {
+	err = i.s.inTx(ctx, "inbox key cleanup", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, i.sql["cleanup_keys"], consumer, micros(keep), int64(limit))
 		deleted = int(n)
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // InboxFailure says how a handler failed.
@@ -30,13 +31,13 @@ func (i *Inbox) Fail(ctx context.Context, f InboxFailure) (state InboxState, att
 		return 0, 0, err
 	}
 	key := f.Event.InboxKey.args()
-	err = i.s.inTx(ctx, "inbox failure", func(q querier) error {
+	err = i.s.inTx(ctx, "inbox failure", func(q sqlkit.Querier) error {
 		if _, err := q.Exec(ctx, i.sql["open"], f.Event.args()...); err != nil {
 			return err
 		}
 		var r inboxRow
 		var opened int64
-		found, err := queryRow(ctx, q, i.sql["see_failed"], key, &r.status, &r.attempts, &opened)
+		found, err := sqlkit.FirstRow(ctx, q, i.sql["see_failed"], key, &r.status, &r.attempts, &opened)
 		if err != nil {
 			return err
 		}
@@ -99,9 +100,9 @@ func (i *Inbox) ListParked(ctx context.Context, q InboxQuery) (list []InboxParke
 	}
 	text = i.s.names.statement(text + " ORDER BY received_at, handler, tenant_id, event_id LIMIT ?")
 	args = append(args, min(limit, 1000))
-	err = i.s.single(ctx, "inbox list", func(qr querier) error {
+	err = i.s.single(ctx, "inbox list", func(qr sqlkit.Querier) error {
 		list = nil
-		return eachRow(ctx, qr, text, args, func(rows core.Rows) error {
+		return sqlkit.EachRow(ctx, qr, text, args, func(rows core.Rows) error {
 			var e InboxParkedEvent
 			var received, failed int64
 			err := rows.Scan(&e.Consumer, &e.Handler, &e.Tenant, &e.EventID, &e.Type, &e.Version, &e.AggregateType, &e.AggregateID, &e.PartitionKey,
@@ -125,7 +126,7 @@ func (i *Inbox) Release(ctx context.Context, keys []InboxKey, actor, reason stri
 			return 0, err
 		}
 	}
-	err = i.s.inTx(ctx, "inbox release", func(q querier) error {
+	err = i.s.inTx(ctx, "inbox release", func(q sqlkit.Querier) error {
 		changed = 0
 		for _, k := range keys {
 			n, err := q.Exec(ctx, i.sql["release"], append([]any{column(actor+": "+reason, 2048)}, k.args()...)...)

@@ -71,47 +71,22 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 // Dialect returns which SQL the Store speaks.
 func (s *Store) Dialect() core.Dialect { return s.dialect }
 
-// querier is the part of core.Tx that statements need.
-type querier interface {
-	Exec(ctx context.Context, query string, args ...any) (int64, error)
-	Query(ctx context.Context, query string, args ...any) (core.Rows, error)
-}
-
-// on makes a querier of a pool or of a transaction of the Store's own.
-type on struct{ conn sqlkit.Conn }
-
-func (o on) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	res, err := o.conn.ExecContext(ctx, query, args...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
-}
-
-func (o on) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	rows, err := o.conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
-	if err != nil {
-		return nil, err // not a nil *sql.Rows in a non-nil interface
-	}
-	return rows, nil
-}
-
 // single runs one statement as a transaction of its own, repeated where others made it fail.
-func (s *Store) single(ctx context.Context, what string, fn func(q querier) error) error {
+func (s *Store) single(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	if s.transactor != nil {
 		return s.inTx(ctx, what, fn)
 	}
-	return wrap(what, sqlkit.Retry(ctx, func() error { return fn(on{s.db}) }))
+	return wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: s.db}) }))
 }
 
 // inTx runs several statements as a transaction of its own, repeated where others made it fail.
-func (s *Store) inTx(ctx context.Context, what string, fn func(q querier) error) error {
+func (s *Store) inTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	if s.transactor != nil {
 		return wrap(what, sqlkit.Retry(ctx, func() error {
 			return s.transactor.RunInTx(ctx, func(_ context.Context, tx core.Tx) error { return fn(tx) })
 		}))
 	}
-	return wrap(what, sqlkit.InTx(ctx, s.db, s.dialect, func(c sqlkit.Conn) error { return fn(on{c}) }))
+	return wrap(what, sqlkit.InTx(ctx, s.db, s.dialect, func(c sqlkit.Conn) error { return fn(sqlkit.On{Conn: c}) }))
 }
 
 // join checks a caller's transaction before the first statement in it.
@@ -144,7 +119,7 @@ func wrap(what string, err error) error {
 }
 
 // isMariaDB finds out, once, through a connection that is at hand: the pool may have no other.
-func (s *Store) isMariaDB(ctx context.Context, q querier) (bool, error) {
+func (s *Store) isMariaDB(ctx context.Context, q sqlkit.Querier) (bool, error) {
 	if s.dialect != core.MySQL {
 		return false, nil
 	}
@@ -155,7 +130,7 @@ func (s *Store) isMariaDB(ctx context.Context, q querier) (bool, error) {
 		return *known, nil
 	}
 	var version string
-	if _, err := queryRow(ctx, q, "SELECT VERSION()", nil, &version); err != nil {
+	if _, err := sqlkit.FirstRow(ctx, q, "SELECT VERSION()", nil, &version); err != nil {
 		return false, err
 	}
 	is := sqlkit.IsMariaDB(version)
@@ -163,22 +138,6 @@ func (s *Store) isMariaDB(ctx context.Context, q querier) (bool, error) {
 	s.mariadb = &is
 	s.flavor.Unlock()
 	return is, nil
-}
-
-// queryRow scans the first row and reports whether there is one.
-func queryRow(ctx context.Context, q querier, text string, args []any, dest ...any) (found bool, err error) {
-	rows, err := q.Query(ctx, text, args...)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	if !rows.Next() {
-		return false, rows.Err()
-	}
-	if err := rows.Scan(dest...); err != nil {
-		return false, err
-	}
-	return true, nil
 }
 
 // micros is how durations travel to the database.
@@ -190,19 +149,4 @@ func orNil(s string) any {
 		return nil
 	}
 	return s
-}
-
-// eachRow calls scan for each row.
-func eachRow(ctx context.Context, q querier, text string, args []any, scan func(rows core.Rows) error) (err error) {
-	rows, err := q.Query(ctx, text, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

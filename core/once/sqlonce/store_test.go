@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 var dialects = []core.Dialect{core.Postgres, core.MySQL, core.SQLite}
@@ -94,15 +94,15 @@ func TestBadCalls(t *testing.T) {
 		if d == other {
 			other = core.SQLite
 		}
-		aborted := core.NewTracker(d)
+		aborted := sqltx.NewTracker(d)
 		aborted.Abort(errors.New("deadlock"))
 		for name, tt := range map[string]struct {
 			tx   core.Tx
 			want error
 		}{
 			"no transaction":                   {nil, core.ErrNoTransaction},
-			"a transaction of another dialect": {sqloutbox.WrapTx(&sql.DB{}, other, nil), nil},
-			"an aborted transaction":           {sqloutbox.WrapTx(&sql.DB{}, d, aborted), core.ErrTxAborted},
+			"a transaction of another dialect": {sqltx.WrapTx(&sql.DB{}, other, nil), nil},
+			"an aborted transaction":           {sqltx.WrapTx(&sql.DB{}, d, aborted), core.ErrTxAborted},
 		} {
 			_, acquire := s.AcquireTx(ctx, tt.tx, good)
 			for call, err := range map[string]error{

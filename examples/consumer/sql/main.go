@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	_ "modernc.org/sqlite" // the driver
 
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
@@ -24,7 +24,7 @@ func main() {
 
 	router.AddMiddleware(inbox.SQL(db, "bank", inbox.CreateTables()))
 	router.AddConsumerHandler("credit", "payments", channel, func(msg *message.Message) error {
-		tx, err := sqloutbox.FromContext(msg.Context())
+		tx, err := sqltx.FromContext(msg.Context())
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 const maxAhead = 50 // events
@@ -164,7 +165,7 @@ func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 }
 
 func (w *Writer) transaction(ctx context.Context, r *rand.Rand) (err error) {
-	tx, err := sqloutbox.Begin(ctx, w.DB, nil, w.Dialect)
+	tx, err := sqltx.Begin(ctx, w.DB, nil, w.Dialect)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Open opens a plain pool.
@@ -37,7 +37,7 @@ func openTrapped(d core.Dialect, dsn string, t *trap) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(sqloutbox.Connector(&trappedConnector{Connector: c, trap: t, wire: d != core.SQLite}, d))
+	db := sql.OpenDB(sqltx.Connector(&trappedConnector{Connector: c, trap: t, wire: d != core.SQLite}, d))
 	db.SetMaxOpenConns(8)
 	return db, nil
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Truth is what the business committed: one row for each event, written in the event's transaction, with the event's place among
@@ -44,7 +44,7 @@ func key(i int) string { return "key-" + strconv.Itoa(i) }
 
 // writeFact stores the business data of an event that was given to Publish in the same transaction just before. Its place is
 // right only because Publish holds the key.
-func writeFact(ctx context.Context, tx sqloutbox.TxConn, e core.Event) error {
+func writeFact(ctx context.Context, tx sqltx.TxConn, e core.Event) error {
 	var n int64
 	k := ""
 	if !e.Unordered {
@@ -61,7 +61,7 @@ func writeFact(ctx context.Context, tx sqloutbox.TxConn, e core.Event) error {
 	return err
 }
 
-func readCount(ctx context.Context, tx sqloutbox.TxConn, k string) (n int64, err error) {
+func readCount(ctx context.Context, tx sqltx.TxConn, k string) (n int64, err error) {
 	rows, err := tx.QueryContext(ctx, "SELECT n FROM business_key WHERE k = '"+k+"'")
 	if err != nil {
 		return 0, err

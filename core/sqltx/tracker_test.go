@@ -1,4 +1,4 @@
-package core_test
+package sqltx_test
 
 import (
 	"context"
@@ -13,19 +13,20 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // tracked shows a tracker a script and collects what it reports. A step "+x" registers callback x, "!query" is a statement that
 // failed, anything else one that succeeded.
 type tracked struct {
-	*core.Tracker
+	*sqltx.Tracker
 	heard map[string]core.Outcome
 	order []string
 	twice []string
 }
 
 func track(d core.Dialect, script ...string) *tracked {
-	tr := &tracked{Tracker: core.NewTracker(d), heard: map[string]core.Outcome{}}
+	tr := &tracked{Tracker: sqltx.NewTracker(d), heard: map[string]core.Outcome{}}
 	tr.steps(script...)
 	return tr
 }
@@ -372,7 +373,11 @@ func FuzzTrackerPrograms(f *testing.F) {
 			switch b % 4 {
 			case 0:
 				e := core.Event{ID: core.NewEventID(), Type: "t", Topic: "t", Key: "k"}
-				row := core.NewRow{ID: rowID(t, e.ID, "t"), Event: e, Lane: core.NewLane("", "t", "k")}
+				id, err := core.NewRowID(e.ID, "t")
+				if err != nil {
+					t.Fatal(err)
+				}
+				row := core.NewRow{ID: id, Event: e, Lane: core.NewLane("", "t", "k")}
 				if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{row}}); err == nil {
 					heard[row.ID] = nil
 					tx.OnOutcome(func(o core.Outcome) { heard[row.ID] = append(heard[row.ID], o) })

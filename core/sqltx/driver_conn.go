@@ -1,4 +1,4 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 type trackingConn struct {
 	inner   driver.Conn
 	dialect core.Dialect
-	tracker *core.Tracker  // of the open transaction, else nil
+	tracker *Tracker       // of the open transaction, else nil
 	vetoes  []*veto        // of it
 	state   func() txState // of the driver, nil when it does not tell
 	asked   bool           // whether it does
@@ -101,7 +101,7 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		return nil, err
 	}
 	c.lose()
-	c.tracker, c.vetoes = core.NewTracker(c.dialect), nil
+	c.tracker, c.vetoes = NewTracker(c.dialect), nil
 	if p, ok := ctx.Value(probeKey{}).(*probe); ok {
 		p.seen, p.tracker, p.dialect = true, c.tracker, c.dialect
 	}
@@ -113,10 +113,10 @@ func beginInner(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (d
 		return b.BeginTx(ctx, opts)
 	}
 	if opts.Isolation != 0 {
-		return nil, errors.New("outbox: the driver does not support isolation levels")
+		return nil, errors.New("sqltx: the driver does not support isolation levels")
 	}
 	if opts.ReadOnly {
-		return nil, errors.New("outbox: the driver does not support read-only transactions")
+		return nil, errors.New("sqltx: the driver does not support read-only transactions")
 	}
 	tx, err := conn.Begin() //nolint:staticcheck // the only way with such a driver
 	if err != nil {
@@ -260,7 +260,7 @@ func (c *trackingConn) lose() {
 type trackingTx struct {
 	inner   driver.Tx
 	conn    *trackingConn
-	tracker *core.Tracker
+	tracker *Tracker
 }
 
 func (t *trackingTx) Commit() error {
@@ -345,7 +345,7 @@ func plainValues(ctx context.Context, args []driver.NamedValue) ([]driver.Value,
 	values := make([]driver.Value, len(args))
 	for i, a := range args {
 		if a.Name != "" {
-			return nil, fmt.Errorf("outbox: the driver does not support the named parameter %q", a.Name)
+			return nil, fmt.Errorf("sqltx: the driver does not support the named parameter %q", a.Name)
 		}
 		values[i] = a.Value
 	}

@@ -1,4 +1,4 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // visitQuery is answered by a connection of Connector, as probeQuery is.
@@ -37,7 +38,7 @@ func Visit(ctx context.Context, exec func(ctx context.Context, query string) err
 	case err != nil:
 		return probeError(err)
 	}
-	return fmt.Errorf("%w: open the pool with sqloutbox.Connector", core.ErrUntracked)
+	return fmt.Errorf("%w: open the pool with sqltx.Connector", core.ErrUntracked)
 }
 
 // VisitedTx is the transaction that Visit found.
@@ -71,7 +72,7 @@ func (t *VisitedTx) end() {
 // session is how database/sql runs statements on the connection while the pool it belongs to waits.
 func (t *VisitedTx) session(ctx context.Context) (_ *sql.Conn, err error) {
 	if t.ended {
-		return nil, errors.New("outbox: the transaction of Visit was used after it")
+		return nil, errors.New("sqltx: the transaction of Visit was used after it")
 	}
 	if t.conn == nil {
 		t.conn, err = lentConn{trackingConn: t.visited}.open(ctx)
@@ -85,7 +86,7 @@ func (t *VisitedTx) Exec(ctx context.Context, query string, args ...any) (int64,
 	if err != nil {
 		return 0, err
 	}
-	return execRows(ctx, conn, query, args)
+	return sqlkit.On{Conn: conn}.Exec(ctx, query, args...)
 }
 
 // Query implements core.Tx.
@@ -94,7 +95,7 @@ func (t *VisitedTx) Query(ctx context.Context, query string, args ...any) (core.
 	if err != nil {
 		return nil, err
 	}
-	return queryRows(ctx, conn, query, args)
+	return sqlkit.On{Conn: conn}.Query(ctx, query, args...)
 }
 
 // Dialect implements core.Tx.

@@ -1,4 +1,4 @@
-package sqloutbox
+package sqltx
 
 import (
 	"database/sql/driver"

@@ -1,4 +1,4 @@
-package sqloutbox_test
+package sqltx_test
 
 import (
 	"context"
@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 func trackConn(t *testing.T, db *sql.DB, d core.Dialect) *sql.Conn {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
 	must(t, err)
-	tracked, err := sqloutbox.TrackConn(t.Context(), conn, d)
+	tracked, err := sqltx.TrackConn(t.Context(), conn, d)
 	must(t, err)
 	t.Cleanup(func() { _ = tracked.Close() })
 	return tracked
@@ -27,7 +27,7 @@ func TestTrackConnFollowsTransactions(t *testing.T) {
 	conn := trackConn(t, db, core.SQLite)
 	tx, err := conn.BeginTx(t.Context(), nil)
 	must(t, err)
-	own, err := sqloutbox.TxOf(t.Context(), tx)
+	own, err := sqltx.TxOf(t.Context(), tx)
 	must(t, err)
 	if !own.Tracked() || own.Dialect() != core.SQLite {
 		t.Fatalf("tracked %v, dialect %s", own.Tracked(), own.Dialect())
@@ -57,9 +57,9 @@ func TestTrackConnFollowsTransactions(t *testing.T) {
 
 func TestTrackConnOfConnectorIsTheSame(t *testing.T) {
 	d := newFake()
-	conn, err := tracked(t, d, core.Postgres).Conn(t.Context())
+	conn, err := trackedPool(t, d, core.Postgres).Conn(t.Context())
 	must(t, err)
-	again, err := sqloutbox.TrackConn(t.Context(), conn, "")
+	again, err := sqltx.TrackConn(t.Context(), conn, "")
 	must(t, err)
 	if again != conn {
 		t.Fatal("a connection that is tracked was wrapped again")
@@ -70,7 +70,7 @@ func TestTrackConnOfConnectorIsTheSame(t *testing.T) {
 func TestTrackConnOfTrackConnIsTheSame(t *testing.T) {
 	d := newFake()
 	conn := trackConn(t, d.open(t, d), core.MySQL)
-	again, err := sqloutbox.TrackConn(t.Context(), conn, core.MySQL)
+	again, err := sqltx.TrackConn(t.Context(), conn, core.MySQL)
 	must(t, err)
 	if again != conn {
 		t.Fatal("a connection that is tracked was wrapped again")
@@ -80,20 +80,20 @@ func TestTrackConnOfTrackConnIsTheSame(t *testing.T) {
 func TestTrackConnRefuses(t *testing.T) {
 	d := newFake()
 	db := d.open(t, d)
-	if _, err := sqloutbox.TrackConn(t.Context(), nil, core.SQLite); err == nil {
+	if _, err := sqltx.TrackConn(t.Context(), nil, core.SQLite); err == nil {
 		t.Error("nil was accepted")
 	}
 	conn, err := db.Conn(t.Context())
 	must(t, err)
-	if _, err := sqloutbox.TrackConn(t.Context(), conn, ""); err == nil {
+	if _, err := sqltx.TrackConn(t.Context(), conn, ""); err == nil {
 		t.Error("an unknown driver was accepted without a dialect")
 	}
-	if _, err := sqloutbox.TrackConn(t.Context(), conn, "oracle"); err == nil {
+	if _, err := sqltx.TrackConn(t.Context(), conn, "oracle"); err == nil {
 		t.Error("an unknown dialect was accepted")
 	}
 	must(t, conn.PingContext(t.Context())) // it is as it was
 	must(t, conn.Close())
-	if _, err := sqloutbox.TrackConn(t.Context(), conn, core.SQLite); err == nil {
+	if _, err := sqltx.TrackConn(t.Context(), conn, core.SQLite); err == nil {
 		t.Error("a closed connection was accepted")
 	}
 }
@@ -106,7 +106,7 @@ func TestTrackConnAfterTheEndOfTheContext(t *testing.T) {
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := sqloutbox.TrackConn(ctx, conn, core.SQLite); err == nil {
+	if _, err := sqltx.TrackConn(ctx, conn, core.SQLite); err == nil {
 		t.Fatal("tracked for a context that has ended")
 	}
 	if err := conn.Close(); err != nil && err != sql.ErrConnDone { //nolint:errorlint // database/sql returns it as it is
@@ -123,7 +123,7 @@ func TestTrackConnOfALostConnection(t *testing.T) {
 	conn := trackConn(t, db, core.SQLite)
 	tx, err := conn.BeginTx(t.Context(), nil)
 	must(t, err)
-	own, err := sqloutbox.TxOf(t.Context(), tx)
+	own, err := sqltx.TxOf(t.Context(), tx)
 	must(t, err)
 	var h heard
 	h.on(own)

@@ -1,4 +1,4 @@
-package sqloutbox_test
+package sqltx_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 func TestTransactor(t *testing.T) {
@@ -70,8 +70,8 @@ func TestTransactor(t *testing.T) {
 				for _, run := range []func() error{
 					func() error { _, err := tx.Exec(ctx, "UPDATE t"); return err },
 					func() error { _, err := tx.Query(ctx, "UPDATE t"); return err },
-					func() error { return tx.(*sqloutbox.Tx).QueryRowContext(ctx, "UPDATE t").Scan(new(int)) },
-					func() error { _, err := tx.(*sqloutbox.Tx).PrepareContext(ctx, "UPDATE t"); return err }, //nolint:sqlclosecheck // there is none
+					func() error { return tx.(*sqltx.Tx).QueryRowContext(ctx, "UPDATE t").Scan(new(int)) },
+					func() error { _, err := tx.(*sqltx.Tx).PrepareContext(ctx, "UPDATE t"); return err }, //nolint:sqlclosecheck // there is none
 					func() error { return r.RunInTx(ctx, func(context.Context, core.Tx) error { return nil }) },
 				} {
 					if err := run(); !errors.Is(err, core.ErrTxAborted) {
@@ -127,11 +127,11 @@ func TestTransactor(t *testing.T) {
 			if name == "a statement that committed" {
 				d.fail["RELEASE SAVEPOINT outbox_guard"] = &mysqlError{1305, "SAVEPOINT outbox_guard does not exist"}
 			}
-			r := sqloutbox.NewTransactor(d.open(t, d), core.MySQL)
+			r := sqltx.NewTransactor(d.open(t, d), core.MySQL)
 			var h heard
 			err := r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 				h.on(tx)
-				if own, err := sqloutbox.FromContext(ctx); err != nil || own != tx {
+				if own, err := sqltx.FromContext(ctx); err != nil || own != tx {
 					t.Errorf("FromContext: %v", err)
 				}
 				return tc.fn(ctx, r, tx)
@@ -147,7 +147,7 @@ func TestTransactor(t *testing.T) {
 
 func TestTransactorPanic(t *testing.T) {
 	d := newFake()
-	r := sqloutbox.NewTransactor(d.open(t, d), core.Postgres)
+	r := sqltx.NewTransactor(d.open(t, d), core.Postgres)
 	var outer, inner heard
 	func() {
 		defer func() {
@@ -173,7 +173,7 @@ func TestTransactorPanic(t *testing.T) {
 
 func TestTransactorOfAnotherPoolBeginsItsOwn(t *testing.T) {
 	d1, d2 := newFake(), newFake()
-	r1, r2 := sqloutbox.NewTransactor(d1.open(t, d1), core.Postgres), sqloutbox.NewTransactor(d2.open(t, d2), core.Postgres)
+	r1, r2 := sqltx.NewTransactor(d1.open(t, d1), core.Postgres), sqltx.NewTransactor(d2.open(t, d2), core.Postgres)
 	must(t, r1.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
 		return r2.RunInTx(ctx, func(context.Context, core.Tx) error { return nil })
 	}))
@@ -186,19 +186,19 @@ func TestTransactorOfAnotherPoolBeginsItsOwn(t *testing.T) {
 func TestTransactorReportsWrongUse(t *testing.T) {
 	d := newFake()
 	nothing := func(context.Context, core.Tx) error { return nil }
-	if err := sqloutbox.NewTransactor(nil, core.Postgres).RunInTx(t.Context(), nothing); err == nil {
+	if err := sqltx.NewTransactor(nil, core.Postgres).RunInTx(t.Context(), nothing); err == nil {
 		t.Error("a nil pool was accepted")
 	}
-	if err := sqloutbox.NewTransactor(d.open(t, d), "").RunInTx(t.Context(), nothing); err == nil {
+	if err := sqltx.NewTransactor(d.open(t, d), "").RunInTx(t.Context(), nothing); err == nil {
 		t.Error("an unknown driver was accepted without a dialect")
 	}
-	if err := sqloutbox.NewTransactor(d.open(t, d), core.Postgres).RunInTx(t.Context(), nil); err == nil {
+	if err := sqltx.NewTransactor(d.open(t, d), core.Postgres).RunInTx(t.Context(), nil); err == nil {
 		t.Error("a nil function was accepted")
 	}
-	_, err := sqloutbox.FromContext(t.Context())
+	_, err := sqltx.FromContext(t.Context())
 	wantIs(t, err, core.ErrNoTransaction)
-	foreign := core.ContextWithTx(t.Context(), sqloutbox.WrapTx(&sql.Tx{}, core.Postgres, nil))
-	_, err = sqloutbox.FromContext(foreign)
+	foreign := core.ContextWithTx(t.Context(), sqltx.WrapTx(&sql.Tx{}, core.Postgres, nil))
+	_, err = sqltx.FromContext(foreign)
 	wantIs(t, err, core.ErrNoTransaction)
 	if len(d.statements()) != 0 {
 		t.Errorf("ran %q", d.statements())

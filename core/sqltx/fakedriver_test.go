@@ -1,4 +1,4 @@
-package sqloutbox_test
+package sqltx_test
 
 import (
 	"context"

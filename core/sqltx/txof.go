@@ -1,4 +1,4 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 type probe struct {
 	seen    bool
 	dialect core.Dialect
-	tracker *core.Tracker
+	tracker *Tracker
 }
 
 type probeKey struct{}
@@ -105,7 +105,7 @@ func askDialect(ctx context.Context, tx Conn) (d core.Dialect, err error) {
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	if !rows.Next() {
-		return "", errors.Join(errors.New("outbox: the database did not tell its dialect"), rows.Err())
+		return "", errors.Join(errors.New("sqltx: the database did not tell its dialect"), rows.Err())
 	}
 	return d, rows.Scan(&d)
 }

@@ -1,4 +1,4 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
@@ -6,15 +6,13 @@ import (
 	"errors"
 	"io"
 	"reflect"
-
-	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // trackingRows shows errors that come while rows are read: on MySQL a deadlock victim may learn of it only there.
 type trackingRows struct {
 	inner   driver.Rows
 	conn    *trackingConn
-	tracker *core.Tracker
+	tracker *Tracker
 	guarded bool  // the guard of the statement is still set
 	failed  error // while they were read
 	closed  bool

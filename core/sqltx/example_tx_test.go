@@ -1,4 +1,4 @@
-package sqloutbox_test
+package sqltx_test
 
 import (
 	"context"
@@ -6,39 +6,16 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Open makes the pool, the outbox and, where asked to, the tables. Here a driver of the test stands in for pgx.
+// Open in place of sql.Open: the transactions of the pool are tracked. Here a driver of the test stands in for pgx.
 func ExampleOpen() {
 	sql.Register("example", &dsnDriver{fake: newFake()})
-
-	ctx := context.Background()
-	db, ob, err := sqloutbox.Open(ctx, "example", "postgres://...", sqloutbox.OpenConfig{
-		Dialect: core.Postgres, // can be left out: the common drivers tell it
-		Routes:  map[string][]string{"order.placed": {"orders"}},
-	})
+	pool, err := sqltx.Open("example", "postgres://...", core.Postgres) // the dialect can be left out: the common drivers tell it
 	if err != nil {
 		panic(err)
 	}
-	defer db.Close()
-
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		panic(err)
-	}
-	defer tx.Rollback()
-	otx, err := sqloutbox.TxOf(ctx, tx) // what ob.Publish takes
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(ob.Repository() != nil, otx.Tracked(), tx.Commit())
-	// Output: true true <nil>
-}
-
-// A pool opened with Connector tracks every transaction, whoever begins it.
-func ExampleConnector() {
-	pool := sql.OpenDB(sqloutbox.Connector(newFake(), core.Postgres)) // in place of newFake(): stdlib.GetConnector(*config)
 	defer pool.Close()
 
 	ctx := context.Background()
@@ -47,7 +24,26 @@ func ExampleConnector() {
 		panic(err)
 	}
 	defer tx.Rollback()
-	ob, err := sqloutbox.TxOf(ctx, tx) // what core.Outbox.Publish takes
+	otx, err := sqltx.TxOf(ctx, tx) // what core.Outbox.Publish takes
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(otx.Tracked(), tx.Commit())
+	// Output: true <nil>
+}
+
+// A pool opened with Connector tracks every transaction, whoever begins it.
+func ExampleConnector() {
+	pool := sql.OpenDB(sqltx.Connector(newFake(), core.Postgres)) // in place of newFake(): stdlib.GetConnector(*config)
+	defer pool.Close()
+
+	ctx := context.Background()
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	ob, err := sqltx.TxOf(ctx, tx) // what core.Outbox.Publish takes
 	if err != nil {
 		panic(err)
 	}
@@ -60,9 +56,9 @@ func ExampleConnector() {
 
 // Outside a transaction there is nothing an event could be atomic with.
 func ExampleTxOf() {
-	pool := sql.OpenDB(sqloutbox.Connector(newFake(), core.Postgres))
+	pool := sql.OpenDB(sqltx.Connector(newFake(), core.Postgres))
 	defer pool.Close()
-	_, err := sqloutbox.TxOf(context.Background(), pool)
+	_, err := sqltx.TxOf(context.Background(), pool)
 	fmt.Println(err)
 	// Output: outbox: no transaction: TxOf was given a *sql.DB; begin a transaction and give it that
 }
@@ -73,7 +69,7 @@ func ExampleBegin() {
 	defer pool.Close()
 
 	ctx := context.Background()
-	tx, err := sqloutbox.Begin(ctx, pool, nil, core.Postgres)
+	tx, err := sqltx.Begin(ctx, pool, nil, core.Postgres)
 	if err != nil {
 		panic(err)
 	}
@@ -93,7 +89,7 @@ func ExampleNewTransactor() {
 	pool := sql.OpenDB(newFake())
 	defer pool.Close()
 
-	r := sqloutbox.NewTransactor(pool, core.Postgres)
+	r := sqltx.NewTransactor(pool, core.Postgres)
 	err := r.RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) error {
 		tx.OnOutcome(func(o core.Outcome) { fmt.Println("outer:", o) })
 		err := r.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {

@@ -1,4 +1,4 @@
-package sqloutbox_test
+package sqltx_test
 
 import (
 	"context"
@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 func TestBeginHearsTheOutcome(t *testing.T) {
 	lost := errors.New("connection lost")
-	type step = func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error
-	commit := func(before func(ctx context.Context, tx *sqloutbox.Tx)) step {
-		return func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+	type step = func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error
+	commit := func(before func(ctx context.Context, tx *sqltx.Tx)) step {
+		return func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
 			before(t.Context(), tx)
 			return tx.Commit()
 		}
@@ -25,43 +25,43 @@ func TestBeginHearsTheOutcome(t *testing.T) {
 		want core.Outcome
 		err  error
 	}{
-		"commit": {commit(func(context.Context, *sqloutbox.Tx) {}), core.Committed, nil},
-		"rollback": {func(_ *testing.T, _ *fakeDriver, tx *sqloutbox.Tx) error {
+		"commit": {commit(func(context.Context, *sqltx.Tx) {}), core.Committed, nil},
+		"rollback": {func(_ *testing.T, _ *fakeDriver, tx *sqltx.Tx) error {
 			return tx.Rollback()
 		}, core.RolledBack, nil},
-		"commit fails": {func(_ *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+		"commit fails": {func(_ *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
 			d.fail["COMMIT"] = lost
 			return tx.Commit()
 		}, core.Unknown, core.ErrCommitUnknown},
-		"statements that worked": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
+		"statements that worked": {commit(func(ctx context.Context, tx *sqltx.Tx) {
 			_, _ = tx.ExecContext(ctx, "UPDATE t")
 			_ = readAll(tx.QueryContext(ctx, "SELECT n FROM t"))
 			_ = tx.QueryRowContext(ctx, "SELECT n FROM t").Scan(new(int))
 		}), core.Committed, nil},
-		"ignored error": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+		"ignored error": {func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
 			d.fail["UPDATE t"] = lost
 			_, _ = tx.ExecContext(t.Context(), "UPDATE t")
 			return tx.Commit()
 		}, core.RolledBack, core.ErrTxAborted},
-		"ignored error, and the transaction is still there": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+		"ignored error, and the transaction is still there": {func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
 			d.fail["UPDATE t"], d.fail[askMySQL] = lost, inTransaction
 			_, _ = tx.ExecContext(t.Context(), "UPDATE t")
 			return tx.Commit()
 		}, core.Committed, nil},
-		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
 			d.rowsFail = lost
 			wantIs(t, readAll(tx.QueryContext(t.Context(), "SELECT n FROM t FOR UPDATE")), lost)
 			return tx.Commit()
 		}, core.RolledBack, core.ErrTxAborted},
-		"ignored error of a row": {func(t *testing.T, d *fakeDriver, tx *sqloutbox.Tx) error {
+		"ignored error of a row": {func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
 			d.rowsFail = lost
 			wantIs(t, tx.QueryRowContext(t.Context(), "SELECT n FROM t FOR UPDATE").Scan(new(int)), lost)
 			return tx.Commit()
 		}, core.RolledBack, core.ErrTxAborted},
-		"a row that locks": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
+		"a row that locks": {commit(func(ctx context.Context, tx *sqltx.Tx) {
 			_ = tx.QueryRowContext(ctx, "SELECT n FROM t FOR UPDATE").Scan(new(int))
 		}), core.Committed, nil},
-		"a prepared statement": {commit(func(ctx context.Context, tx *sqloutbox.Tx) {
+		"a prepared statement": {commit(func(ctx context.Context, tx *sqltx.Tx) {
 			if stmt, err := tx.PrepareContext(ctx, "UPDATE t"); err == nil {
 				defer stmt.Close()
 			}
@@ -69,7 +69,7 @@ func TestBeginHearsTheOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake()
-			tx, err := sqloutbox.Begin(t.Context(), d.open(t, d), nil, core.MySQL)
+			tx, err := sqltx.Begin(t.Context(), d.open(t, d), nil, core.MySQL)
 			must(t, err)
 			defer tx.Rollback()
 			var h heard
@@ -85,7 +85,7 @@ func TestBeginHearsTheOutcome(t *testing.T) {
 func TestBeginContextEnds(t *testing.T) {
 	d := newFake()
 	ctx, cancel := context.WithCancel(t.Context())
-	tx, err := sqloutbox.Begin(ctx, d.open(t, d), nil, core.Postgres)
+	tx, err := sqltx.Begin(ctx, d.open(t, d), nil, core.Postgres)
 	must(t, err)
 	ended := make(chan core.Outcome, 1)
 	tx.OnOutcome(func(o core.Outcome) { ended <- o })
@@ -103,8 +103,8 @@ func TestBeginContextEnds(t *testing.T) {
 
 func TestBeginLeavesTheTrackingToTheConnector(t *testing.T) {
 	d := newFake()
-	db := tracked(t, d, core.MySQL)
-	tx, err := sqloutbox.Begin(t.Context(), db, nil, core.MySQL)
+	db := trackedPool(t, d, core.MySQL)
+	tx, err := sqltx.Begin(t.Context(), db, nil, core.MySQL)
 	must(t, err)
 	var h heard
 	h.on(tx)
@@ -119,20 +119,20 @@ func TestBeginLeavesTheTrackingToTheConnector(t *testing.T) {
 
 func TestBeginRefusesWhatItCannotUse(t *testing.T) {
 	d := newFake()
-	if _, err := sqloutbox.Begin(t.Context(), nil, nil, core.Postgres); err == nil {
+	if _, err := sqltx.Begin(t.Context(), nil, nil, core.Postgres); err == nil {
 		t.Error("a nil pool was accepted")
 	}
-	if _, err := sqloutbox.Begin(t.Context(), d.open(t, d), nil, ""); err == nil {
+	if _, err := sqltx.Begin(t.Context(), d.open(t, d), nil, ""); err == nil {
 		t.Error("an unknown driver was accepted without a dialect")
 	}
-	if _, err := sqloutbox.Begin(t.Context(), d.open(t, d), nil, "oracle"); err == nil {
+	if _, err := sqltx.Begin(t.Context(), d.open(t, d), nil, "oracle"); err == nil {
 		t.Error("an unknown dialect was accepted")
 	}
 	d.fail["BEGIN"] = errors.New("too many clients")
-	if _, err := sqloutbox.Begin(t.Context(), d.open(t, d), nil, core.Postgres); err == nil {
+	if _, err := sqltx.Begin(t.Context(), d.open(t, d), nil, core.Postgres); err == nil {
 		t.Error("a failed BEGIN was not reported")
 	}
-	if _, err := sqloutbox.Follow(t.Context(), core.Postgres, func(context.Context) (sqloutbox.TxConn, error) {
+	if _, err := sqltx.Follow(t.Context(), core.Postgres, func(context.Context) (sqltx.TxConn, error) {
 		return (*sql.Tx)(nil), nil
 	}); err == nil {
 		t.Error("no transaction was accepted")

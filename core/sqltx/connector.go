@@ -1,13 +1,10 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
-	"reflect"
-	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -23,7 +20,7 @@ import (
 // sets and releases the savepoint outbox_guard. A transaction that a statement ended (COMMIT as text) is an error of
 // Commit, wrapping core.ErrCommitUnknown, when somebody waits for its outcome.
 //
-//	pool := sql.OpenDB(sqloutbox.Connector(connector, core.Postgres))
+//	pool := sql.OpenDB(sqltx.Connector(connector, core.Postgres))
 //
 // d may be empty for the common drivers (pgx, lib/pq, pgdriver, go-sql-driver/mysql, modernc.org/sqlite, mattn/go-sqlite3,
 // ncruces/go-sqlite3). If c is nil or d cannot be told, connecting fails with an error that says so. Wrap other
@@ -37,10 +34,11 @@ func Connector(c driver.Connector, d core.Dialect) driver.Connector {
 	}
 	t := &trackingConnector{inner: c, dialect: d}
 	switch {
-	case c == nil:
-		t.err = errors.New("outbox: Connector was given a nil driver.Connector")
+	case isNil(c):
+		t.inner = nil
+		t.err = errors.New("sqltx: Connector was given a nil driver.Connector")
 	case d == "":
-		t.dialect, t.err = dialectOfDriver(c.Driver())
+		t.dialect, t.err = dialectOf(c.Driver())
 	default:
 		t.err = checkDialect(d)
 	}
@@ -82,43 +80,3 @@ func (c *trackingConnector) Close() error {
 type unusableDriver struct{ err error }
 
 func (d unusableDriver) Open(string) (driver.Conn, error) { return nil, d.err }
-
-func checkDialect(d core.Dialect) error {
-	switch d {
-	case core.Postgres, core.MySQL, core.SQLite:
-		return nil
-	}
-	return fmt.Errorf("outbox: dialect %q is not supported: use core.Postgres, core.MySQL or core.SQLite", string(d))
-}
-
-// dialectOfDriver tells the dialect by the import path of the driver, so that no driver needs to be imported.
-func dialectOfDriver(d driver.Driver) (core.Dialect, error) { return dialectOfImplementation(d) }
-
-// dialectOfImplementation does it for anything that the driver implements.
-func dialectOfImplementation(v any) (core.Dialect, error) {
-	t := reflect.TypeOf(v)
-	if t == nil {
-		return "", errors.New("outbox: the driver is nil: name the dialect")
-	}
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	path := t.PkgPath()
-	for _, known := range []struct {
-		part    string
-		dialect core.Dialect
-	}{
-		{"jackc/pgx/", core.Postgres},
-		{"lib/pq", core.Postgres},
-		{"driver/pgdriver", core.Postgres},
-		{"go-sql-driver/mysql", core.MySQL},
-		{"modernc.org/sqlite", core.SQLite},
-		{"go-sqlite3", core.SQLite},
-		{"glebarez/go-sqlite", core.SQLite},
-	} {
-		if strings.Contains(path, known.part) {
-			return known.dialect, nil
-		}
-	}
-	return "", fmt.Errorf("outbox: cannot tell the dialect of the driver %s: name it (core.Postgres, core.MySQL or core.SQLite)", t)
-}

@@ -1,4 +1,4 @@
-package core_test
+package sqltx_test
 
 import (
 	"context"
@@ -6,15 +6,8 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
-
-// mysqlError has the fields of the error of go-sql-driver/mysql.
-type mysqlError struct {
-	Number  uint16
-	Message string
-}
-
-func (e *mysqlError) Error() string { return e.Message }
 
 // sqliteError has the method of the error of modernc.org/sqlite.
 type sqliteError int
@@ -51,7 +44,7 @@ func TestTrackerIgnoredError(t *testing.T) {
 			if name == "sqlite constraint that rolls all back" {
 				query = "INSERT OR ROLLBACK INTO t VALUES (1)"
 			}
-			tr := core.NewTracker(tc.dialect)
+			tr := sqltx.NewTracker(tc.dialect)
 			got := []core.Outcome{}
 			tr.OnOutcome(func(o core.Outcome) { got = append(got, o) })
 			tr.Observe("SAVEPOINT a", nil)
@@ -82,7 +75,7 @@ func TestTrackerSeveralStatementsInOne(t *testing.T) {
 		"UPDATE t SET n = 1;\n-- done\nCOMMIT":     core.Unknown,
 		"UPDATE t SET n = 1; /* again */ ROLLBACK": core.Unknown,
 	} {
-		tr := core.NewTracker(core.MySQL)
+		tr := sqltx.NewTracker(core.MySQL)
 		got := core.Outcome(99)
 		tr.OnOutcome(func(o core.Outcome) { got = o })
 		tr.Observe(query, nil)
@@ -146,7 +139,7 @@ func TestTrackerSuccessEndsTheDoubt(t *testing.T) {
 }
 
 func TestTrackerBefore(t *testing.T) {
-	tr := core.NewTracker(core.MySQL)
+	tr := sqltx.NewTracker(core.MySQL)
 	for query, want := range map[string]bool{"SELECT 1": false, "COMMIT": false, "CALL p()": true, "FROBNICATE": true} {
 		if opaque, err := tr.Before(query); opaque != want || err != nil {
 			t.Errorf("%s: opaque %t, error %v", query, opaque, err)

@@ -1,4 +1,4 @@
-package core_test
+package sqltx_test
 
 import (
 	"errors"

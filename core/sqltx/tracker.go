@@ -1,4 +1,4 @@
-package core
+package sqltx
 
 import (
 	"database/sql/driver"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqltext"
@@ -24,9 +25,9 @@ import (
 // A Tracker is safe for use by several goroutines.
 type Tracker struct {
 	mu         sync.Mutex
-	dialect    Dialect
+	dialect    core.Dialect
 	syntax     sqltext.Dialect
-	callbacks  []func(Outcome)
+	callbacks  []func(core.Outcome)
 	savepoints []savepoint
 	tainted    bool  // for good
 	blind      bool  // for good, and not even a rollback tells what became of what: transaction control went past us
@@ -49,14 +50,14 @@ type savepoint struct {
 }
 
 // NewTracker returns the Tracker of a transaction that has just begun.
-func NewTracker(d Dialect) *Tracker {
+func NewTracker(d core.Dialect) *Tracker {
 	t := &Tracker{dialect: d, text: noText}
 	switch d {
-	case Postgres:
+	case core.Postgres:
 		t.syntax = sqltext.Postgres
-	case MySQL:
+	case core.MySQL:
 		t.syntax = sqltext.MySQL
-	case SQLite:
+	case core.SQLite:
 		t.syntax = sqltext.SQLite
 	}
 	return t
@@ -64,35 +65,35 @@ func NewTracker(d Dialect) *Tracker {
 
 const noText = "\x00"
 
-// OnOutcome registers fn as Tx.OnOutcome describes. After the end of the transaction fn is called at once with Unknown.
-func (t *Tracker) OnOutcome(fn func(Outcome)) {
+// OnOutcome registers fn as core.Tx.OnOutcome describes. After the end of the transaction fn is called at once with Unknown.
+func (t *Tracker) OnOutcome(fn func(core.Outcome)) {
 	t.mu.Lock()
 	if t.done {
 		t.mu.Unlock()
-		fn(Unknown)
+		fn(core.Unknown)
 		return
 	}
 	t.callbacks = append(t.callbacks, fn)
 	t.mu.Unlock()
 }
 
-// Err returns an error wrapping ErrTxAborted when a statement failed in a way after which the database may have rolled the
-// transaction back behind the caller's back, and one wrapping ErrNoTransaction when the transaction has ended.
+// Err returns an error wrapping core.ErrTxAborted when a statement failed in a way after which the database may have rolled the
+// transaction back behind the caller's back, and one wrapping core.ErrNoTransaction when the transaction has ended.
 func (t *Tracker) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.done:
-		return fmt.Errorf("%w: this one has ended already", ErrNoTransaction)
+		return fmt.Errorf("%w: this one has ended already", core.ErrNoTransaction)
 	case t.gone != nil:
 		return t.gone
-	case t.aborted == nil && t.doubt != nil && !t.likely && (t.dialect == MySQL || t.dialect == SQLite): // PostgreSQL refuses by itself
-		return fmt.Errorf("%w: %w", ErrTxAborted, t.doubt)
+	case t.aborted == nil && t.doubt != nil && !t.likely && (t.dialect == core.MySQL || t.dialect == core.SQLite): // PostgreSQL refuses by itself
+		return fmt.Errorf("%w: %w", core.ErrTxAborted, t.doubt)
 	}
 	return t.aborted
 }
 
-// Before is asked before each statement. Its error wraps ErrTxAborted: the server has rolled the transaction back, so the statement would
+// Before is asked before each statement. Its error wraps core.ErrTxAborted: the server has rolled the transaction back, so the statement would
 // stand for itself; do not send it, nor COMMIT. opaque says that nobody can tell from the text what it does to the transaction. Who sets
 // a savepoint of his own before and can release it after it knows that it did nothing, and passes no text to Observe then.
 func (t *Tracker) Before(query string) (opaque bool, err error) {
@@ -138,8 +139,8 @@ func (t *Tracker) Settle(open bool) {
 		if cause == nil {
 			cause = errors.New("the database no longer has it")
 		}
-		if t.blind && !errors.Is(cause, ErrCommitUnknown) { // by COMMIT, perhaps
-			cause = fmt.Errorf("%w: %w", ErrCommitUnknown, cause)
+		if t.blind && !errors.Is(cause, core.ErrCommitUnknown) { // by COMMIT, perhaps
+			cause = fmt.Errorf("%w: %w", core.ErrCommitUnknown, cause)
 		}
 		t.abort(cause)
 		t.gone = t.aborted
@@ -155,7 +156,7 @@ func (t *Tracker) Taint() {
 	t.mu.Unlock()
 }
 
-// Abort taints the transaction and makes Err return an error wrapping ErrTxAborted and cause.
+// Abort taints the transaction and makes Err return an error wrapping core.ErrTxAborted and cause.
 func (t *Tracker) Abort(cause error) {
 	t.mu.Lock()
 	t.abort(cause)
@@ -165,7 +166,7 @@ func (t *Tracker) Abort(cause error) {
 func (t *Tracker) abort(cause error) {
 	t.tainted = true
 	if t.aborted == nil {
-		t.aborted = fmt.Errorf("%w: %w", ErrTxAborted, cause)
+		t.aborted = fmt.Errorf("%w: %w", core.ErrTxAborted, cause)
 	}
 }
 
@@ -188,7 +189,7 @@ func (t *Tracker) Observe(query string, err error) {
 		t.fail(query, err)
 		return
 	}
-	if t.dialect == Postgres && kind != sqltext.Empty && kind < sqltext.End {
+	if t.dialect == core.Postgres && kind != sqltext.Empty && kind < sqltext.End {
 		t.doubt = nil // an aborted transaction would have refused it
 	}
 	switch kind {
@@ -201,10 +202,10 @@ func (t *Tracker) Observe(query string, err error) {
 	case sqltext.End:
 		// COMMIT, ROLLBACK or BEGIN as text, or a statement that MySQL commits before: the transaction that we follow is over, or never was ours.
 		t.savepoints = nil
-		t.abort(fmt.Errorf("%w: a statement ended the transaction behind the driver", ErrCommitUnknown))
+		t.abort(fmt.Errorf("%w: a statement ended the transaction behind the driver", core.ErrCommitUnknown))
 	case sqltext.Opaque:
-		if t.dialect != Postgres && t.doubt == nil {
-			t.doubt, t.likely = fmt.Errorf("%w: a statement may have ended the transaction behind the driver", ErrCommitUnknown), false
+		if t.dialect != core.Postgres && t.doubt == nil {
+			t.doubt, t.likely = fmt.Errorf("%w: a statement may have ended the transaction behind the driver", core.ErrCommitUnknown), false
 		}
 	case sqltext.Harmless, sqltext.Empty, sqltext.Hidden:
 	}
@@ -216,13 +217,13 @@ func (t *Tracker) Observe(query string, err error) {
 func (t *Tracker) fail(query string, err error) {
 	likely := false
 	switch t.dialect {
-	case MySQL:
+	case core.MySQL:
 		if sqlerr.MySQLConstraint(err) {
 			return
 		}
-	case SQLite:
+	case core.SQLite:
 		likely = sqlerr.SQLiteConstraint(err) && !strings.Contains(strings.ToUpper(query), "OR ROLLBACK")
-	case Postgres:
+	case core.Postgres:
 	}
 	if t.doubt == nil || t.likely {
 		t.doubt, t.likely = err, likely
@@ -270,19 +271,19 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 		t.tainted = true
 		return
 	}
-	at, outcome := last, RolledBack
+	at, outcome := last, core.RolledBack
 	if first != last && !t.exact(name, last) {
 		t.murky = true
-		at, outcome = first, Unknown // some of them may in truth still be there
+		at, outcome = first, core.Unknown // some of them may in truth still be there
 	}
 	if t.blind {
-		outcome = Unknown
+		outcome = core.Unknown
 	}
 	mark := t.savepoints[at].mark
 	if mutant.Active == mutant.SavepointKept {
 		mark = len(t.callbacks)
 	}
-	dropped := append([]func(Outcome){}, t.callbacks[mark:]...)
+	dropped := append([]func(core.Outcome){}, t.callbacks[mark:]...)
 	t.callbacks = t.callbacks[:mark:mark]
 	t.savepoints = t.savepoints[:last+1]
 	for i := range t.savepoints { // a mark beyond the end would bring dropped callbacks back
@@ -292,9 +293,9 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 }
 
 // Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit. When it leaves open whether the
-// transaction committed, and somebody waits for the outcome, the error also wraps ErrCommitUnknown: when the answer was lost, and when
+// transaction committed, and somebody waits for the outcome, the error also wraps core.ErrCommitUnknown: when the answer was lost, and when
 // COMMIT was answered well but may have committed something else. Where the server has rolled back before, commit is not run: the error
-// wraps ErrTxAborted, and the caller rolls back.
+// wraps core.ErrTxAborted, and the caller rolls back.
 func (t *Tracker) Commit(commit func() error) error {
 	if _, gone := t.Before(""); gone != nil {
 		t.RolledBack()
@@ -307,22 +308,22 @@ func (t *Tracker) Commit(commit func() error) error {
 		return err
 	}
 	waiting := len(t.callbacks) > 0
-	outcome := Committed
+	outcome := core.Committed
 	switch {
 	case err != nil && sqlerr.CommitRefused(err):
-		outcome = RolledBack
+		outcome = core.RolledBack
 	case err != nil:
-		outcome = Unknown
+		outcome = core.Unknown
 		if waiting {
-			err = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+			err = fmt.Errorf("%w: %w", core.ErrCommitUnknown, err)
 		}
 	case t.blind, t.aborted != nil, t.doubt != nil && !t.likely:
-		outcome = Unknown
+		outcome = core.Unknown
 		if waiting {
 			err = t.reason()
 		}
 	case t.tainted: // it committed, but perhaps without what somebody waits for
-		outcome = Unknown
+		outcome = core.Unknown
 	}
 	t.end(outcome)
 	t.mu.Unlock()
@@ -333,14 +334,14 @@ func (t *Tracker) Commit(commit func() error) error {
 func (t *Tracker) reason() error {
 	cause := errors.New("a statement may have ended the transaction behind the driver")
 	switch {
-	case errors.Is(t.aborted, ErrCommitUnknown):
+	case errors.Is(t.aborted, core.ErrCommitUnknown):
 		return t.aborted
 	case t.aborted != nil:
 		cause = t.aborted
 	case t.doubt != nil:
 		cause = t.doubt
 	}
-	return fmt.Errorf("%w: %w", ErrCommitUnknown, cause)
+	return fmt.Errorf("%w: %w", core.ErrCommitUnknown, cause)
 }
 
 // RolledBack reports that the transaction was rolled back, or that its connection is gone before COMMIT was sent.
@@ -349,14 +350,14 @@ func (t *Tracker) RolledBack() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.done {
-		t.end(RolledBack)
+		t.end(core.RolledBack)
 	}
 }
 
-func (t *Tracker) end(o Outcome) {
+func (t *Tracker) end(o core.Outcome) {
 	t.done = true
 	if t.blind {
-		o = Unknown
+		o = core.Unknown
 	}
 	fns := t.callbacks
 	t.callbacks, t.savepoints = nil, nil
@@ -364,7 +365,7 @@ func (t *Tracker) end(o Outcome) {
 }
 
 // call runs callbacks without the lock, so that they may register others; the caller holds it before and after.
-func (t *Tracker) call(fns []func(Outcome), o Outcome) {
+func (t *Tracker) call(fns []func(core.Outcome), o core.Outcome) {
 	if len(fns) == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package sqloutbox_test
+package sqltx_test
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // execOf is what an ORM lets a hook do.
-func execOf(conn sqloutbox.Conn) func(context.Context, string) error {
+func execOf(conn sqltx.Conn) func(context.Context, string) error {
 	return func(ctx context.Context, query string) error {
 		_, err := conn.ExecContext(ctx, query)
 		return err
@@ -22,10 +22,10 @@ func execOf(conn sqloutbox.Conn) func(context.Context, string) error {
 
 func TestVisitFindsTheTransaction(t *testing.T) {
 	d := newFake()
-	tx, _ := beginTracked(t, tracked(t, d, core.MySQL))
+	tx, _ := beginTracked(t, trackedPool(t, d, core.MySQL))
 	var h heard
-	var kept *sqloutbox.VisitedTx
-	must(t, sqloutbox.Visit(t.Context(), execOf(tx), func(v *sqloutbox.VisitedTx) error {
+	var kept *sqltx.VisitedTx
+	must(t, sqltx.Visit(t.Context(), execOf(tx), func(v *sqltx.VisitedTx) error {
 		if !v.Tracked() || v.Dialect() != core.MySQL || v.Err() != nil {
 			t.Errorf("tracked %v, dialect %s, %v", v.Tracked(), v.Dialect(), v.Err())
 		}
@@ -55,21 +55,21 @@ func TestVisitFindsTheTransaction(t *testing.T) {
 }
 
 func TestVisitWithoutTransaction(t *testing.T) {
-	never := func(*sqloutbox.VisitedTx) error { t.Error("fn was run"); return nil }
+	never := func(*sqltx.VisitedTx) error { t.Error("fn was run"); return nil }
 	d := newFake()
-	pool := tracked(t, d, core.SQLite)
-	wantIs(t, sqloutbox.Visit(t.Context(), execOf(pool), never), core.ErrNoTransaction)
+	pool := trackedPool(t, d, core.SQLite)
+	wantIs(t, sqltx.Visit(t.Context(), execOf(pool), never), core.ErrNoTransaction)
 	tx, _ := beginTracked(t, pool)
 	must(t, tx.Rollback())
-	wantIs(t, sqloutbox.Visit(t.Context(), execOf(tx), never), core.ErrNoTransaction)
-	wantIs(t, sqloutbox.Visit(t.Context(), execOf(d.open(t, d)), never), core.ErrUntracked)
+	wantIs(t, sqltx.Visit(t.Context(), execOf(tx), never), core.ErrNoTransaction)
+	wantIs(t, sqltx.Visit(t.Context(), execOf(d.open(t, d)), never), core.ErrUntracked)
 }
 
 func TestVisitReturnsTheErrorOfItsFunction(t *testing.T) {
 	d := newFake()
-	tx, own := beginTracked(t, tracked(t, d, core.SQLite))
+	tx, own := beginTracked(t, trackedPool(t, d, core.SQLite))
 	reason := errors.New("reason")
-	wantIs(t, sqloutbox.Visit(t.Context(), execOf(tx), func(*sqloutbox.VisitedTx) error { return reason }), reason)
+	wantIs(t, sqltx.Visit(t.Context(), execOf(tx), func(*sqltx.VisitedTx) error { return reason }), reason)
 	var h heard
 	h.on(own)
 	must(t, tx.Commit())
@@ -80,7 +80,7 @@ func TestVeto(t *testing.T) {
 	reason := errors.New("reason")
 	veto := func(t *testing.T, tx *sql.Tx) {
 		t.Helper()
-		must(t, sqloutbox.Visit(t.Context(), execOf(tx), func(v *sqloutbox.VisitedTx) error {
+		must(t, sqltx.Visit(t.Context(), execOf(tx), func(v *sqltx.VisitedTx) error {
 			if v.Vetoed() != nil {
 				t.Error("vetoed before")
 			}
@@ -118,7 +118,7 @@ func TestVeto(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake()
-			pool := tracked(t, d, core.Postgres)
+			pool := trackedPool(t, d, core.Postgres)
 			tx, own := beginTracked(t, pool)
 			var h heard
 			h.on(own)
@@ -141,27 +141,22 @@ func TestVeto(t *testing.T) {
 }
 
 // stateError is an error of PostgreSQL.
-type stateError string
-
-func (e stateError) Error() string    { return "state " + string(e) }
-func (e stateError) SQLState() string { return string(e) }
-
 // A driver that reports no error when PostgreSQL answers COMMIT by ROLLBACK, as pgdriver does.
 func TestCommitOfAnAbortedTransaction(t *testing.T) {
 	refused := errors.New("the driver knows it")
 	for name, tc := range map[string]struct {
 		select1, commit, want error
 	}{
-		"aborted":                                {stateError("25P02"), nil, core.ErrTxAborted},
-		"aborted, and the driver hangs up":       {stateError("25P02"), driver.ErrBadConn, core.ErrTxAborted},
-		"aborted, and the driver would tell":     {stateError("25P02"), refused, core.ErrTxAborted},
+		"aborted":                                {pgError("25P02"), nil, core.ErrTxAborted},
+		"aborted, and the driver hangs up":       {pgError("25P02"), driver.ErrBadConn, core.ErrTxAborted},
+		"aborted, and the driver would tell":     {pgError("25P02"), refused, core.ErrTxAborted},
 		"the statement never reached the server": {nil, nil, nil},
-		"no answer":                              {stateError("08006"), nil, core.ErrTxAborted},
+		"no answer":                              {pgError("08006"), nil, core.ErrTxAborted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake()
-			d.fail["INSERT"] = stateError("23505")
-			tx, own := beginTracked(t, tracked(t, d, core.Postgres))
+			d.fail["INSERT"] = pgError("23505")
+			tx, own := beginTracked(t, trackedPool(t, d, core.Postgres))
 			var h heard
 			h.on(own)
 			if _, err := tx.ExecContext(t.Context(), "INSERT"); err == nil {
@@ -180,8 +175,8 @@ func TestCommitOfAnAbortedTransaction(t *testing.T) {
 	}
 	t.Run("a statement has succeeded since", func(t *testing.T) {
 		d := newFake()
-		d.fail["INSERT"] = stateError("23505")
-		tx, _ := beginTracked(t, tracked(t, d, core.Postgres))
+		d.fail["INSERT"] = pgError("23505")
+		tx, _ := beginTracked(t, trackedPool(t, d, core.Postgres))
 		for _, query := range []string{"SAVEPOINT a", "INSERT", "ROLLBACK TO SAVEPOINT a"} {
 			_, _ = tx.ExecContext(t.Context(), query)
 		}

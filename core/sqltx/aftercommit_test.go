@@ -1,4 +1,4 @@
-package core_test
+package sqltx_test
 
 import (
 	"bytes"
@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // trackedTx is a transaction of a Tracker alone.
 type trackedTx struct {
-	*core.Tracker
+	*sqltx.Tracker
 	untracked bool
 }
 
@@ -26,20 +27,20 @@ func (t trackedTx) Tracked() bool         { return !t.untracked }
 
 // Adapters are asked for the rest by their suite.
 func TestAfterCommitRefuses(t *testing.T) {
-	aborted := core.NewTracker(core.MySQL)
+	aborted := sqltx.NewTracker(core.MySQL)
 	aborted.Abort(errors.New("deadlock"))
-	over := core.NewTracker(core.Postgres)
+	over := sqltx.NewTracker(core.Postgres)
 	over.RolledBack()
 	for name, tc := range map[string]struct {
 		tx   core.Tx
 		want error
 	}{
 		"nil":       {nil, core.ErrNoTransaction},
-		"untracked": {trackedTx{core.NewTracker(core.Postgres), true}, core.ErrUntracked},
+		"untracked": {trackedTx{sqltx.NewTracker(core.Postgres), true}, core.ErrUntracked},
 		"aborted":   {trackedTx{Tracker: aborted}, core.ErrTxAborted},
 		"over":      {trackedTx{Tracker: over}, core.ErrNoTransaction},
 	} {
-		if err := core.AfterCommit(tc.tx, func() { t.Errorf("%s: it ran", name) }); !errors.Is(err, tc.want) {
+		if err := sqltx.AfterCommit(tc.tx, func() { t.Errorf("%s: it ran", name) }); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
 		}
 	}
@@ -50,8 +51,8 @@ func TestAfterCommitLogsPanics(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(before)
-	tx := trackedTx{Tracker: core.NewTracker(core.Postgres)}
-	if err := core.AfterCommit(tx, func() { panic("oh no") }); err != nil {
+	tx := trackedTx{Tracker: sqltx.NewTracker(core.Postgres)}
+	if err := sqltx.AfterCommit(tx, func() { panic("oh no") }); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(func() error { return nil }); err != nil {
@@ -69,7 +70,7 @@ func ExampleAfterCommit() {
 	placeOrder := func(ctx context.Context) error {
 		return transactor.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
 			// store the order
-			return core.AfterCommit(tx, func() { delete(cache, "open orders") })
+			return sqltx.AfterCommit(tx, func() { delete(cache, "open orders") })
 		})
 	}
 	_ = placeOrder

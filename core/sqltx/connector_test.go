@@ -1,4 +1,4 @@
-package sqloutbox_test
+package sqltx_test
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-func tracked(t *testing.T, d *fakeDriver, dialect core.Dialect) *sql.DB {
-	return d.open(t, sqloutbox.Connector(d, dialect))
+func trackedPool(t *testing.T, d *fakeDriver, dialect core.Dialect) *sql.DB {
+	return d.open(t, sqltx.Connector(d, dialect))
 }
 
 func beginTracked(t *testing.T, db *sql.DB) (*sql.Tx, core.Tx) {
@@ -22,7 +22,7 @@ func beginTracked(t *testing.T, db *sql.DB) (*sql.Tx, core.Tx) {
 	tx, err := db.BeginTx(t.Context(), nil)
 	must(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
-	ob, err := sqloutbox.TxOf(t.Context(), tx)
+	ob, err := sqltx.TxOf(t.Context(), tx)
 	must(t, err)
 	return tx, ob
 }
@@ -80,7 +80,7 @@ func TestConnectorHearsTheOutcome(t *testing.T) {
 			for _, plain := range []bool{false, true} {
 				d := newFake()
 				d.plain = plain
-				tx, ob := beginTracked(t, tracked(t, d, core.Postgres))
+				tx, ob := beginTracked(t, trackedPool(t, d, core.Postgres))
 				if !ob.Tracked() {
 					t.Fatal("not tracked")
 				}
@@ -96,7 +96,7 @@ func TestConnectorHearsTheOutcome(t *testing.T) {
 func TestConnectorFollowsSavepoints(t *testing.T) {
 	for _, prepared := range []bool{false, true} {
 		d := newFake()
-		tx, ob := beginTracked(t, tracked(t, d, core.Postgres))
+		tx, ob := beginTracked(t, trackedPool(t, d, core.Postgres))
 		run := func(query string) {
 			t.Helper()
 			if !prepared {
@@ -124,11 +124,11 @@ func TestConnectorFollowsSavepoints(t *testing.T) {
 
 func TestConnectorEndOfContextRollsBack(t *testing.T) {
 	d := newFake()
-	db := tracked(t, d, core.Postgres)
+	db := trackedPool(t, d, core.Postgres)
 	ctx, cancel := context.WithCancel(t.Context())
 	tx, err := db.BeginTx(ctx, nil)
 	must(t, err)
-	ob, err := sqloutbox.TxOf(ctx, tx)
+	ob, err := sqltx.TxOf(ctx, tx)
 	must(t, err)
 	ended := make(chan core.Outcome, 1)
 	ob.OnOutcome(func(o core.Outcome) { ended <- o })
@@ -147,7 +147,7 @@ func TestConnectorEndOfContextRollsBack(t *testing.T) {
 func TestConnectorErrSkipIsNoError(t *testing.T) {
 	d := newFake()
 	d.skip = true
-	tx, ob := beginTracked(t, tracked(t, d, core.MySQL))
+	tx, ob := beginTracked(t, trackedPool(t, d, core.MySQL))
 	var h heard
 	h.on(ob)
 	_, err := tx.Exec("UPDATE t SET n = ?", 1)
@@ -170,7 +170,7 @@ func TestConnectorConnectionEndsWithOpenTransaction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake()
-			db := tracked(t, d, core.Postgres)
+			db := trackedPool(t, d, core.Postgres)
 			conn, err := db.Conn(t.Context())
 			must(t, err)
 			var h heard
@@ -178,7 +178,7 @@ func TestConnectorConnectionEndsWithOpenTransaction(t *testing.T) {
 				_, err := dc.(driver.ConnBeginTx).BeginTx(t.Context(), driver.TxOptions{})
 				return err
 			}))
-			ob, err := sqloutbox.TxOf(t.Context(), conn)
+			ob, err := sqltx.TxOf(t.Context(), conn)
 			must(t, err)
 			h.on(ob)
 			must(t, conn.Raw(func(dc any) error { tc.do(dc.(driver.Conn)); return nil }))
@@ -190,7 +190,7 @@ func TestConnectorConnectionEndsWithOpenTransaction(t *testing.T) {
 
 func TestConnectorForwardsOptionalInterfaces(t *testing.T) {
 	d := newFake()
-	db := tracked(t, d, core.Postgres)
+	db := trackedPool(t, d, core.Postgres)
 	must(t, db.PingContext(t.Context()))
 	if !slices.Contains(d.statements(), "PING") {
 		t.Error("Ping did not reach the driver")
@@ -238,7 +238,7 @@ func TestConnectorForwardsOptionalInterfaces(t *testing.T) {
 func TestConnectorWorksWithMinimalDriver(t *testing.T) {
 	d := newFake()
 	d.plain = true
-	db := tracked(t, d, core.SQLite)
+	db := trackedPool(t, d, core.SQLite)
 	must(t, db.PingContext(t.Context()))
 	rows, err := db.Query("SELECT n", int32(1))
 	must(t, err)
@@ -270,24 +270,24 @@ func TestConnectorRefusesWhatItCannotUse(t *testing.T) {
 		"unknown dialect": {newFake(), "oracle", "oracle"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := sql.OpenDB(sqloutbox.Connector(tc.c, tc.d))
+			db := sql.OpenDB(sqltx.Connector(tc.c, tc.d))
 			defer db.Close()
 			if err := db.PingContext(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("error %v, want %q in it", err, tc.want)
 			}
 		})
 	}
-	c := sqloutbox.Connector(newFake(), core.Postgres)
-	if sqloutbox.Connector(c, "") != c || sqloutbox.Connector(c, core.Postgres) != c {
+	c := sqltx.Connector(newFake(), core.Postgres)
+	if sqltx.Connector(c, "") != c || sqltx.Connector(c, core.Postgres) != c {
 		t.Error("a Connector was wrapped twice")
 	}
 }
 
 func TestTxOf(t *testing.T) {
 	d := newFake()
-	db := tracked(t, d, core.Postgres)
+	db := trackedPool(t, d, core.Postgres)
 	tx, ob := beginTracked(t, db)
-	again, err := sqloutbox.TxOf(t.Context(), embedded{tx})
+	again, err := sqltx.TxOf(t.Context(), embedded{tx})
 	must(t, err)
 	if !again.Tracked() || again.Dialect() != core.Postgres {
 		t.Fatal("what embeds a *sql.Tx is not found")
@@ -295,21 +295,21 @@ func TestTxOf(t *testing.T) {
 	if got := d.statements(); len(got) != 1 {
 		t.Fatalf("the probe reached the database: %q", got)
 	}
-	if same, err := sqloutbox.TxOf(t.Context(), struct {
-		sqloutbox.Conn
+	if same, err := sqltx.TxOf(t.Context(), struct {
+		sqltx.Conn
 		core.Tx
 	}{tx, ob}); err != nil || same == nil {
 		t.Fatalf("a core.Tx is not taken as it is: %v", err)
 	}
 	must(t, tx.Rollback())
 
-	_, err = sqloutbox.TxOf(t.Context(), tx)
+	_, err = sqltx.TxOf(t.Context(), tx)
 	wantIs(t, err, core.ErrNoTransaction)
 	wantIs(t, err, sql.ErrTxDone)
-	for name, conn := range map[string]sqloutbox.Conn{
+	for name, conn := range map[string]sqltx.Conn{
 		"nil": nil, "nil tx": (*sql.Tx)(nil), "pool": db, "embedded pool": embeddedDB{db},
 	} {
-		if _, err := sqloutbox.TxOf(t.Context(), conn); !errors.Is(err, core.ErrNoTransaction) {
+		if _, err := sqltx.TxOf(t.Context(), conn); !errors.Is(err, core.ErrNoTransaction) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -318,7 +318,7 @@ func TestTxOf(t *testing.T) {
 	defer conn.Close()
 	_, err = conn.ExecContext(t.Context(), "BEGIN")
 	must(t, err)
-	_, err = sqloutbox.TxOf(t.Context(), conn)
+	_, err = sqltx.TxOf(t.Context(), conn)
 	wantIs(t, err, core.ErrNoTransaction)
 }
 

@@ -1,98 +1,16 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
-
-// Begin begins a tracked transaction on a pool, opened with Connector or not. Give the result to Publish, and run every statement of the
-// transaction through it. A nil opts means the defaults of the driver; an empty d is told from the driver as Connector does it. As
-// with sql.DB.BeginTx, the transaction is rolled back when ctx ends.
-//
-// What Connector sees, the result sees: prepared statements, errors that come with rows, and what the server has rolled back behind the
-// application; see Connector.
-func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
-	if db == nil {
-		return nil, errors.New("outbox: Begin was given a nil *sql.DB")
-	}
-	if d == "" {
-		var err error
-		if d, err = dialectOfDriver(db.Driver()); err != nil {
-			return nil, err
-		}
-	} else if err := checkDialect(d); err != nil {
-		return nil, err
-	}
-	// As database/sql does it with connections that died while nobody used them. It ends with a new one; here all idle ones come first.
-	for tries := 3 + db.Stats().Idle; ; tries-- {
-		t, err := beginOn(ctx, db, opts, d)
-		if err == nil || tries == 1 || !errors.Is(err, driver.ErrBadConn) {
-			return t, err
-		}
-	}
-}
-
-// beginOn begins on a connection of its own, which tracks.
-func beginOn(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tracking, err := TrackConn(ctx, conn, d)
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	var p probe
-	tx, err := tracking.BeginTx(context.WithValue(ctx, probeKey{}, &p), opts)
-	if err != nil {
-		_ = tracking.Close()
-		return nil, err
-	}
-	t := &Tx{conn: tx, dialect: p.dialect, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
-	t.giveBack = sync.OnceFunc(func() { _ = tracking.Close() }) // waits for the end of the transaction
-	t.stop = context.AfterFunc(ctx, t.giveBack)
-	return t, nil
-}
-
-// TxConn is what Follow needs of a transaction. *sql.Tx has it.
-type TxConn interface {
-	Conn
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
-	Commit() error
-	Rollback() error
-}
-
-// Follow is Begin for authors of adapters whose transactions come from somewhere else: begin must begin a new transaction with the
-// context it is given. When the pool below was opened with Connector, its connection does the tracking, else the result.
-func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (TxConn, error)) (*Tx, error) {
-	if err := checkDialect(d); err != nil {
-		return nil, err
-	}
-	var p probe
-	conn, err := begin(context.WithValue(ctx, probeKey{}, &p))
-	if err != nil {
-		return nil, err
-	}
-	if isNil(conn) {
-		return nil, errors.New("outbox: Follow: begin returned no transaction")
-	}
-	t := &Tx{conn: conn, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
-	if !p.seen {
-		t.tracker, t.watch = core.NewTracker(d), true
-		// Nobody need call Rollback once ctx has ended, but what waits for the outcome must hear of it.
-		t.stop = context.AfterFunc(ctx, t.expire)
-	}
-	return t, nil
-}
 
 // Tx is a tracked transaction: a core.Tx, with the methods of *sql.Tx that run statements. It is made by Begin and
 // by the Transactor; the zero value is of no use. Like *sql.Tx it may be used by several goroutines, one statement at a time.
@@ -102,7 +20,7 @@ func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (Tx
 type Tx struct {
 	conn     TxConn
 	dialect  core.Dialect
-	tracker  *core.Tracker
+	tracker  *Tracker
 	watch    bool         // the connection does not track: show the tracker what passes through here
 	ended    func() error // why the context of the transaction has ended, which rolls it back, else nil
 	stop     func() bool  // no longer listen for that
@@ -194,9 +112,9 @@ func (t *Tx) Commit() error {
 // notCommitted is what COMMIT returns where it was not sent.
 func notCommitted(cause, rollback error) error {
 	if rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
-		return fmt.Errorf("outbox: not committed: %w; roll back: %w", cause, rollback)
+		return fmt.Errorf("sqltx: not committed: %w; roll back: %w", cause, rollback)
 	}
-	return fmt.Errorf("outbox: rolled back instead of committed: %w", cause)
+	return fmt.Errorf("sqltx: rolled back instead of committed: %w", cause)
 }
 
 func (t *Tx) expire() {
@@ -233,12 +151,12 @@ func (t *Tx) Rollback() error {
 
 // Exec implements core.Tx.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	return execRows(ctx, t, query, args)
+	return sqlkit.On{Conn: t}.Exec(ctx, query, args...)
 }
 
 // Query implements core.Tx.
 func (t *Tx) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	return queryRows(ctx, t, query, args)
+	return sqlkit.On{Conn: t}.Query(ctx, query, args...)
 }
 
 // Dialect implements core.Tx.
@@ -309,7 +227,7 @@ func (t *Tx) keep(ctx context.Context, query string, rows *sql.Rows, err error) 
 }
 
 // errUnseen: nobody but the application sees the error that Scan of a row returns, or a statement that it prepared.
-var errUnseen = errors.New("outbox: a statement was run whose error only the application has seen")
+var errUnseen = errors.New("sqltx: a statement was run whose error only the application has seen")
 
 // doubtRow has the database asked, before the next statement or before COMMIT, whether a row came well.
 func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
@@ -389,21 +307,3 @@ func (t *Tx) settleRows() {
 	clear(t.open[len(kept):])
 	t.open = kept
 }
-
-// Refusal returns a context that has ended with err: a method of database/sql that cannot return an error itself, as Tx.StmtContext, is
-// given it to make a result that has it. For authors of adapters.
-func Refusal(ctx context.Context, err error) context.Context { return refusal{ctx, err} }
-
-type refusal struct {
-	context.Context //nolint:containedctx // it is one
-	err             error
-}
-
-var over = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-func (r refusal) Done() <-chan struct{} { return over }
-func (r refusal) Err() error            { return r.err }

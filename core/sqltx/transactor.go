@@ -1,4 +1,4 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func FromContext(ctx context.Context) (*Tx, error) {
 		if t, ok := tx.(*Tx); ok {
 			return t, nil
 		}
-		return nil, fmt.Errorf("%w of package sqloutbox in the context, but a %T", core.ErrNoTransaction, tx)
+		return nil, fmt.Errorf("%w of package sqltx in the context, but a %T", core.ErrNoTransaction, tx)
 	}
 	return nil, fmt.Errorf("%w in the context", core.ErrNoTransaction)
 }
@@ -40,7 +40,7 @@ type transactor struct {
 
 func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) (err error) {
 	if fn == nil {
-		return errors.New("outbox: RunInTx was given a nil function")
+		return errors.New("sqltx: RunInTx was given a nil function")
 	}
 	if tx, ok := core.TxFromContext(ctx); ok {
 		if t, ok := tx.(*Tx); ok && t.owner == r {
@@ -110,5 +110,5 @@ func withRollback(err, rollback error) error {
 	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
 		return err
 	}
-	return errors.Join(err, fmt.Errorf("outbox: roll back: %w", rollback))
+	return errors.Join(err, fmt.Errorf("sqltx: roll back: %w", rollback))
 }

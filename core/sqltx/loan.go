@@ -1,4 +1,4 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // is told from the driver as Connector does it. After an error, close conn.
 func TrackConn(ctx context.Context, conn *sql.Conn, d core.Dialect) (*sql.Conn, error) {
 	if conn == nil {
-		return nil, errors.New("outbox: TrackConn was given a nil *sql.Conn")
+		return nil, errors.New("sqltx: TrackConn was given a nil *sql.Conn")
 	}
 	tracked := false
 	var err error
@@ -52,7 +52,7 @@ func dialectOfConn(dc any, d core.Dialect) (core.Dialect, error) {
 	if d != "" {
 		return d, checkDialect(d)
 	}
-	return dialectOfImplementation(dc)
+	return dialectOf(dc)
 }
 
 // loan takes the driver's connection out of a *sql.Conn for as long as Raw may hold it.
@@ -74,7 +74,7 @@ func (l *loan) hold(conn *sql.Conn) {
 		asked = true
 		own, ok := dc.(driver.Conn)
 		if !ok {
-			l.taken <- lent{err: errors.New("outbox: the connection of the driver is none")}
+			l.taken <- lent{err: errors.New("sqltx: the connection of the driver is none")}
 			return nil
 		}
 		l.taken <- lent{conn: own}
@@ -137,5 +137,5 @@ type lentConnector struct{ conn lentConn }
 func (c lentConnector) Connect(context.Context) (driver.Conn, error) { return c.conn, nil }
 
 func (c lentConnector) Driver() driver.Driver {
-	return unusableDriver{errors.New("outbox: this pool has one connection, which is out")}
+	return unusableDriver{errors.New("sqltx: this pool has one connection, which is out")}
 }

@@ -1,4 +1,4 @@
-package sqloutbox
+package sqltx
 
 import (
 	"context"
@@ -42,7 +42,7 @@ const guard = "outbox_guard"
 func (exec executor) setGuard(ctx context.Context) error { return exec(ctx, "SAVEPOINT "+guard) }
 
 // releaseGuard tells t what has become of the transaction since the guard was set. err is that of the statement.
-func (exec executor) releaseGuard(ctx context.Context, t *core.Tracker, err error) {
+func (exec executor) releaseGuard(ctx context.Context, t *Tracker, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	released := exec(ctx, "RELEASE SAVEPOINT "+guard)

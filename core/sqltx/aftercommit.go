@@ -1,10 +1,12 @@
-package core
+package sqltx
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // AfterCommit runs fn once what has been written in tx so far has committed: after the COMMIT of the outermost transaction, before
@@ -16,23 +18,23 @@ import (
 // take long and should not wait for the database: the connection may be free only when it has returned. A panic in it
 // is logged with slog.Default and goes no further, because the transaction has committed.
 //
-// It returns an error, and fn never runs, when the end of tx cannot be heard (ErrUntracked), when tx is aborted or over (see Tx.Err),
+// It returns an error, and fn never runs, when the end of tx cannot be heard (core.ErrUntracked), when tx is aborted or over (see core.Tx.Err),
 // and when tx or fn is nil.
-func AfterCommit(tx Tx, fn func()) error {
+func AfterCommit(tx core.Tx, fn func()) error {
 	switch {
 	case tx == nil:
-		return ErrNoTransaction
+		return core.ErrNoTransaction
 	case fn == nil:
-		return errors.New("outbox: AfterCommit was given a nil function")
+		return errors.New("sqltx: AfterCommit was given a nil function")
 	}
 	if err := tx.Err(); err != nil {
 		return err
 	}
 	if !tx.Tracked() {
-		return fmt.Errorf("%w: nobody would run a function after its commit", ErrUntracked)
+		return fmt.Errorf("%w: nobody would run a function after its commit", core.ErrUntracked)
 	}
-	tx.OnOutcome(func(o Outcome) {
-		if o == Committed {
+	tx.OnOutcome(func(o core.Outcome) {
+		if o == core.Committed {
 			runApart(fn)
 		}
 	})
@@ -46,7 +48,7 @@ func runApart(fn func()) {
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				slog.Error("outbox: a function given to AfterCommit panicked; the transaction has committed",
+				slog.Error("sqltx: a function given to AfterCommit panicked; the transaction has committed",
 					"component", "outbox", "panic", v, "stack", string(debug.Stack()))
 			}
 		}()

@@ -1,0 +1,70 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Conn is what *sql.DB, *sql.Tx and *sql.Conn have in common.
+type Conn interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Querier is the part of core.Tx that statements need.
+type Querier interface {
+	Exec(ctx context.Context, query string, args ...any) (int64, error)
+	Query(ctx context.Context, query string, args ...any) (core.Rows, error)
+}
+
+// On is a connection, a transaction or a pool as a Querier.
+type On struct{ Conn Conn }
+
+// Exec implements Querier.
+func (o On) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	res, err := o.Conn.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// Query implements Querier.
+func (o On) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	rows, err := o.Conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
+	if err != nil {
+		return nil, err // not a nil *sql.Rows in a non-nil interface
+	}
+	return rows, nil
+}
+
+// EachRow calls scan for each row of a query.
+func EachRow(ctx context.Context, q Querier, text string, args []any, scan func(rows core.Rows) error) (err error) {
+	rows, err := q.Query(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// FirstRow scans the first row of a query into dest and reports whether there is one.
+func FirstRow(ctx context.Context, q Querier, text string, args []any, dest ...any) (found bool, err error) {
+	rows, err := q.Query(ctx, text, args...)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if !rows.Next() {
+		return false, rows.Err()
+	}
+	return true, rows.Scan(dest...)
+}

@@ -1,0 +1,38 @@
+package sqloutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+)
+
+// Open makes the pool, the outbox and, where asked to, the tables. Here a driver of the test stands in for pgx.
+func ExampleOpen() {
+	sql.Register("example", silentDriver{})
+
+	ctx := context.Background()
+	db, ob, err := sqloutbox.Open(ctx, "example", "postgres://...", sqloutbox.OpenConfig{
+		Dialect: core.Postgres, // can be left out: the common drivers tell it
+		Routes:  map[string][]string{"order.placed": {"orders"}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	otx, err := sqltx.TxOf(ctx, tx) // what ob.Publish takes
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(ob.Repository() != nil, otx.Tracked(), tx.Commit())
+	// Output: true true <nil>
+}

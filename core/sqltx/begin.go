@@ -1,0 +1,93 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Begin begins a tracked transaction on a pool, opened with Connector or not. Give the result to Publish, and run every statement of the
+// transaction through it. A nil opts means the defaults of the driver; an empty d is told from the driver as Connector does it. As
+// with sql.DB.BeginTx, the transaction is rolled back when ctx ends.
+//
+// What Connector sees, the result sees: prepared statements, errors that come with rows, and what the server has rolled back behind the
+// application; see Connector.
+func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
+	if db == nil {
+		return nil, errors.New("sqltx: Begin was given a nil *sql.DB")
+	}
+	if d == "" {
+		var err error
+		if d, err = dialectOf(db.Driver()); err != nil {
+			return nil, err
+		}
+	} else if err := checkDialect(d); err != nil {
+		return nil, err
+	}
+	// As database/sql does it with connections that died while nobody used them. It ends with a new one; here all idle ones come first.
+	for tries := 3 + db.Stats().Idle; ; tries-- {
+		t, err := beginOn(ctx, db, opts, d)
+		if err == nil || tries == 1 || !errors.Is(err, driver.ErrBadConn) {
+			return t, err
+		}
+	}
+}
+
+// beginOn begins on a connection of its own, which tracks.
+func beginOn(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tracking, err := TrackConn(ctx, conn, d)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	var p probe
+	tx, err := tracking.BeginTx(context.WithValue(ctx, probeKey{}, &p), opts)
+	if err != nil {
+		_ = tracking.Close()
+		return nil, err
+	}
+	t := &Tx{conn: tx, dialect: p.dialect, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
+	t.giveBack = sync.OnceFunc(func() { _ = tracking.Close() }) // waits for the end of the transaction
+	t.stop = context.AfterFunc(ctx, t.giveBack)
+	return t, nil
+}
+
+// TxConn is what Follow needs of a transaction. *sql.Tx has it.
+type TxConn interface {
+	Conn
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	Commit() error
+	Rollback() error
+}
+
+// Follow is Begin for authors of adapters whose transactions come from somewhere else: begin must begin a new transaction with the
+// context it is given. When the pool below was opened with Connector, its connection does the tracking, else the result.
+func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (TxConn, error)) (*Tx, error) {
+	if err := checkDialect(d); err != nil {
+		return nil, err
+	}
+	var p probe
+	conn, err := begin(context.WithValue(ctx, probeKey{}, &p))
+	if err != nil {
+		return nil, err
+	}
+	if isNil(conn) {
+		return nil, errors.New("sqltx: Follow: begin returned no transaction")
+	}
+	t := &Tx{conn: conn, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
+	if !p.seen {
+		t.tracker, t.watch = NewTracker(d), true
+		// Nobody need call Rollback once ctx has ended, but what waits for the outcome must hear of it.
+		t.stop = context.AfterFunc(ctx, t.expire)
+	}
+	return t, nil
+}

@@ -203,9 +203,6 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 		if err := r.waitIdle(ctx); err != nil {
 			return fmt.Errorf("outbox: drain: %w", err)
 		}
-		if res.noRoom { // or nobody to publish
-			r.waitRoom(ctx)
-		}
 		if at, ok := r.nextLaneWake(); ok && !sleep(ctx, time.Until(at)) {
 			return fmt.Errorf("outbox: drain: %w", ctx.Err())
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -69,26 +68,4 @@ func TestDrainEndsWhenEveryDestinationIsStopped(t *testing.T) {
 	if err := w.ob.Drain(ctx); !errors.Is(err, core.ErrStopped) {
 		t.Errorf("Drain: %v, want ErrStopped", err)
 	}
-}
-
-// When no worker is left, Drain waits for one instead of asking again and again.
-func TestDrainWaitsForWorkers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hung := make(chan struct{})
-		w := newWorld(t, core.Config{Workers: 1, PublishTimeout: time.Second, ShutdownTimeout: time.Second,
-			Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-				<-hung
-				return nil
-			})})
-		for _, topic := range []string{"a", "b", "c", "d"} {
-			w.publish(core.Event{Type: topic})
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := w.ob.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Drain: %v", err)
-		}
-		close(hung)
-		synctest.Wait()
-	})
 }

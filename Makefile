@@ -9,8 +9,13 @@ MAKEFLAGS   += --no-print-directory
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
 
+GOTESTSUM_VERSION := v1.13.0
+export GOTESTSUM  := $(CURDIR)/.tools/gotestsum-$(GOTESTSUM_VERSION)
+
+# Tests wait for servers and for time to pass more than they compute: more of them run at once than there are cores.
+AT_ONCE    ?= -p 4 -parallel 8
 TESTFLAGS  ?=
-TIMEOUT    ?= 45m
+TIMEOUT    ?= 15m
 BENCHFLAGS ?=
 MODEL      ?= small
 BENCH      ?= .
@@ -34,18 +39,41 @@ demo: ## run the demonstration (ORDERS=, KILLS=)
 
 # ---- test ----
 
+# Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
+LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashThroughBrokers|TestInboxCrash
+LONG := $(LONG)|TestPlans|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged
+LONG_PACKAGES := $(addprefix ./integration/,brokers command crash inbox once repository)
+
 .PHONY: test
-test: services-up ## every test of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=)
+test: services-up gotestsum ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=)
+	@echo 'make test: about 8 minutes on two idle cores, and longer the first time, when everything is compiled;' \
+		'packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest -race -shuffle=on -timeout=$(TIMEOUT) $(TESTFLAGS) work || status=$$?; \
-	echo "ran: go test -race -shuffle=on $(TESTFLAGS) work, with $$(go env GOVERSION), over $$(scripts/modules | wc -l) modules: $$(scripts/modules | xargs)"; \
-	echo "the servers are still up: 'make services-down' stops them"; \
+	scripts/gotest -short -race -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG))$$' $(TESTFLAGS) work || status=$$?; \
+	echo "ran with $$(go env GOVERSION), over $$(scripts/modules | wc -l) modules: $$(scripts/modules | xargs)"; \
+	echo "'make test-long' runs what takes long; the servers are still up: 'make services-down' stops them"; \
 	exit $$status
 
+.PHONY: test-long
+test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, plans on big tables
+	@echo 'make test-long: about 10 minutes on two idle cores; packages are printed as they end'
+	@eval "$$(scripts/services env)"; \
+	scripts/gotest -race -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -run '^($(LONG)|TestSimulation)$$' $(TESTFLAGS) ./core $(LONG_PACKAGES)
+
 .PHONY: test-unit
-test-unit: ## the tests of the modules that need no server
+test-unit: gotestsum ## the tests of the modules that need no server
 	@scripts/gotest -race -shuffle=on -timeout=$(TIMEOUT) $(TESTFLAGS) $(SERVERLESS:%=%/...); \
 	echo "ran: $(SERVERLESS)"
+
+$(GOTESTSUM):
+	@echo "building gotestsum $(GOTESTSUM_VERSION), once"; mkdir -p $(@D)/tmp
+	@GOBIN=$(@D)/tmp GOWORK=off GOFLAGS= go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	@mv $(@D)/tmp/gotestsum $@; rmdir $(@D)/tmp 2>/dev/null || true
+
+# That its source cannot be had says nothing about the tests: scripts/gotest does without it.
+.PHONY: gotestsum
+gotestsum:
+	@$(MAKE) $(GOTESTSUM) || echo "gotestsum could not be built here"
 
 .PHONY: standalone
 standalone: ## each module as its users get it, without the workspace: vet, build, tests that need no server
@@ -87,9 +115,9 @@ bench-go: ## the Go benchmarks of all modules, on databases that sync every comm
 	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"
 
 .PHONY: cover
-cover: services-up ## coverage of the whole workspace by all tests: coverage.out, coverage.html
+cover: services-up gotestsum ## coverage of the whole workspace by all tests: coverage.out, coverage.html
 	@eval "$$(scripts/services env)"; \
-	scripts/gotest -timeout=$(TIMEOUT) -coverprofile=coverage.out -coverpkg=github.com/ormoutbox/ormoutbox/... work; \
+	scripts/gotest -timeout=$(TIMEOUT) $(AT_ONCE) -coverprofile=coverage.out -coverpkg=github.com/ormoutbox/ormoutbox/... work; \
 	go tool cover -html=coverage.out -o coverage.html; \
 	go tool cover -func=coverage.out | tail -1
 

@@ -16,7 +16,7 @@ import (
 
 var (
 	simSeed  = flag.Int64("sim.seed", -1, "run only the schedule of this seed, and show it")
-	simCount = flag.Uint64("sim.count", 10_000, "schedules that TestSimulation runs")
+	simCount = flag.Uint64("sim.count", 10_000, "schedules that TestSimulation runs; with -short at most 1000")
 	simFirst = flag.Uint64("sim.first", 0, "seed of the first of them")
 )
 
@@ -33,6 +33,10 @@ func TestSimulation(t *testing.T) {
 		})
 		return
 	}
+	count := *simCount
+	if testing.Short() {
+		count = min(count, 1000)
+	}
 	var next, done, steps atomic.Uint64
 	var failed atomic.Bool
 	start := time.Now()
@@ -42,7 +46,7 @@ func TestSimulation(t *testing.T) {
 				t.Parallel()
 				for !failed.Load() {
 					n := next.Add(1) - 1
-					if n >= *simCount {
+					if n >= count {
 						return
 					}
 					seed := *simFirst + n
@@ -59,8 +63,8 @@ func TestSimulation(t *testing.T) {
 			})
 		}
 	})
-	if !failed.Load() && done.Load() != *simCount {
-		t.Errorf("%d of %d schedules were run", done.Load(), *simCount)
+	if !failed.Load() && done.Load() != count {
+		t.Errorf("%d of %d schedules were run", done.Load(), count)
 	}
 	d := time.Since(start)
 	t.Logf("%d schedules of %d steps on average, %.0f schedules/s", done.Load(), steps.Load()/max(done.Load(), 1), float64(done.Load())/d.Seconds())

@@ -59,6 +59,28 @@ func TestCoverageTable(t *testing.T) {
 	}
 }
 
+// What the Makefile leaves out of one run and names for the other is there.
+func TestLongTestsAreThere(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(fixture.Root(t), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testsOfRepository(t)
+	n := 0
+	for _, line := range regexp.MustCompile(`(?m)^LONG := .*$`).FindAllString(string(text), -1) {
+		for _, name := range regexp.MustCompile(`Test\w+`).FindAllString(line, -1) {
+			n++
+			if !tests[name] {
+				t.Errorf("the Makefile names %s, which does not exist", name)
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("the Makefile names no long tests")
+	}
+}
+
 func testsOfRepository(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}

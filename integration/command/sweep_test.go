@@ -264,8 +264,8 @@ func fillEffects(t *testing.T, d core.Dialect, pool *sql.DB) {
 	fixture.MustExec(t, pool, map[core.Dialect]string{
 		core.Postgres: columns + "SELECT 'e-' || n, '', CASE WHEN n > 20000 THEN 'mail' ELSE 'webhook' END, 'k-' || n, '', CASE WHEN n <= 15000 THEN 2 ELSE 0 END, at, at, at, at " +
 			"FROM (SELECT n, now() - interval '1 hour' AS at FROM generate_series(1, 20200) AS s(n)) x",
-		core.MySQL: columns + "SELECT CONCAT('e-', seq), '', IF(seq > 20000, 'mail', 'webhook'), CONCAT('k-', seq), '', IF(seq <= 15000, 2, 0), at, at, at, at " +
-			"FROM (SELECT seq, UTC_TIMESTAMP(6) - INTERVAL 1 HOUR AS at FROM seq_1_to_20200) x",
+		core.MySQL: columns + "SELECT CONCAT('e-', n), '', IF(n > 20000, 'mail', 'webhook'), CONCAT('k-', n), '', IF(n <= 15000, 2, 0), at, at, at, at " +
+			"FROM (SELECT n, UTC_TIMESTAMP(6) - INTERVAL 1 HOUR AS at FROM " + fixture.Numbers(20200) + ") x",
 		core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20200), x AS (SELECT n, (unixepoch() - 3600) * 1000000 AS at FROM s) " + columns +
 			"SELECT 'e-' || n, '', CASE WHEN n > 20000 THEN 'mail' ELSE 'webhook' END, 'k-' || n, '', CASE WHEN n <= 15000 THEN 2 ELSE 0 END, at, at, at, at FROM x",
 	}[d])
@@ -274,26 +274,7 @@ func fillEffects(t *testing.T, d core.Dialect, pool *sql.DB) {
 // effectPlan refuses a plan that walks through the table or sorts.
 func effectPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
 	t.Helper()
-	explain := map[core.Dialect]string{core.Postgres: "EXPLAIN ANALYZE ", core.MySQL: "EXPLAIN ", core.SQLite: "EXPLAIN QUERY PLAN "}[d]
-	rows, err := pool.QueryContext(t.Context(), explain+c.Query, c.Args...) //nolint:sqlclosecheck // eachRow closes it
-	if err != nil {
-		t.Fatalf("%v\n%s", err, c.Query)
-	}
-	columns, err := rows.Columns()
-	fixture.NoError(t, err)
-	var plan strings.Builder
-	fixture.EachRow(t, rows, func() {
-		cells := make([]sql.NullString, len(columns))
-		dest := make([]any, len(columns))
-		for i := range cells {
-			dest[i] = &cells[i]
-		}
-		fixture.NoError(t, rows.Scan(dest...))
-		for _, cell := range cells {
-			plan.WriteString(cell.String + "|")
-		}
-		plan.WriteString("\n")
-	})
+	plan := fixture.Explain(t, d, pool, c, true)
 	for _, walk := range map[core.Dialect][]string{
 		core.Postgres: {"Seq Scan", "Sort Key: available_at", "Sort Key: side_effect_command.available_at"},
 		core.MySQL:    {"side_effect_command|ALL|", "side_effect_command|index|"},

@@ -41,7 +41,7 @@ func TestInboxMiddleware(t *testing.T) {
 	maps.Copy(orms, inboxORMs)
 	for name, open := range orms {
 		t.Run(name, func(t *testing.T) {
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+			testdb.Every(t, func(t *testing.T, db testdb.DB) {
 				t.Parallel()
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)"
@@ -111,7 +111,7 @@ func TestInboxMiddleware(t *testing.T) {
 
 // What stands in the way is told with each message and every line of the log, and when it is gone the messages are processed.
 func TestInboxMiddlewareWithoutTables(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		t.Parallel()
 		w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: inboxSQL(db.Open(t), db.Dialect), heard: map[string]int{}}
 		fixture.MustExec(t, w.pool, inboxTables)

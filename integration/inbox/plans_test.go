@@ -90,7 +90,7 @@ func fillInbox(t *testing.T, d core.Dialect, pool *sql.DB) {
 	const columns = "INSERT INTO inbox_event (consumer, handler, tenant_id, event_id, status, attempts, received_at, updated_at, processed_at) "
 	fixture.MustExec(t, pool, map[core.Dialect]string{
 		core.Postgres: columns + "SELECT 'billing', 'h', '', 'e-' || n, 2, 1, at, at, at FROM (SELECT n, now() - CASE WHEN n <= 200 THEN interval '2 hours' ELSE interval '1 minute' END AS at FROM generate_series(1, 60200) AS s(n)) x",
-		core.MySQL:    columns + "SELECT 'billing', 'h', '', CONCAT('e-', seq), 2, 1, at, at, at FROM (SELECT seq, UTC_TIMESTAMP(6) - INTERVAL IF(seq <= 200, 120, 1) MINUTE AS at FROM seq_1_to_60200) x",
+		core.MySQL:    columns + "SELECT 'billing', 'h', '', CONCAT('e-', n), 2, 1, at, at, at FROM (SELECT n, UTC_TIMESTAMP(6) - INTERVAL IF(n <= 200, 120, 1) MINUTE AS at FROM " + fixture.Numbers(60200) + ") x",
 		core.SQLite:   "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60200), x AS (SELECT n, (unixepoch() - CASE WHEN n <= 200 THEN 7200 ELSE 60 END) * 1000000 AS at FROM s) " + columns + "SELECT 'billing', 'h', '', 'e-' || n, 2, 1, at, at, at FROM x",
 	}[d])
 }
@@ -103,33 +103,15 @@ func inboxPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
 	tx, err := pool.BeginTx(t.Context(), nil)
 	fixture.NoError(t, err)
 	defer tx.Rollback()
-	explain := map[core.Dialect]string{core.Postgres: "EXPLAIN ANALYZE ", core.MySQL: "EXPLAIN ", core.SQLite: "EXPLAIN QUERY PLAN "}[d]
-	rows, err := tx.QueryContext(t.Context(), explain+c.Query, c.Args...) //nolint:sqlclosecheck // it is closed below
-	if err != nil {
-		t.Fatalf("%v\n%s", err, c.Query)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	fixture.NoError(t, err)
-	var plan strings.Builder
+	plan := fixture.Explain(t, d, tx, c, true)
 	read := 0
-	fixture.EachRow(t, rows, func() {
-		cells := make([]sql.NullString, len(columns))
-		dest := make([]any, len(columns))
-		for i := range cells {
-			dest[i] = &cells[i]
+	for i := range plan.Rows {
+		// MariaDB's estimate, and MySQL's; an index that is read in order up to a limit is estimated as a whole.
+		if !strings.Contains(c.Query, "LIMIT") {
+			n, _ := strconv.Atoi(plan.Column(i, "rows"))
+			read += n
 		}
-		fixture.NoError(t, rows.Scan(dest...))
-		for i, cell := range cells {
-			plan.WriteString(cell.String + "|")
-			// MariaDB's estimate; an index that is read in order up to a limit is estimated as a whole.
-			if columns[i] == "rows" && !strings.Contains(c.Query, "LIMIT") {
-				n, _ := strconv.Atoi(cell.String)
-				read += n
-			}
-		}
-		plan.WriteString("\n")
-	})
+	}
 	for _, m := range removed.FindAllStringSubmatch(plan.String(), -1) {
 		n, _ := strconv.Atoi(m[1])
 		read += n

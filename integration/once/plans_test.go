@@ -68,8 +68,8 @@ func fillKeys(t *testing.T, d core.Dialect, pool *sql.DB, n int) {
 	const columns = "INSERT INTO idempotency_key (scope, tenant, id, status, owner, fence, attempts, created_at, updated_at, done_at, expires_at) SELECT "
 	text := map[core.Dialect]string{
 		core.Postgres: columns + "'POST /payments', 'acme', 'key-' || n, 2, 'o', 1, 1, now(), now(), now(), now() + (n %% 2 * 2 - 1) * interval '1 day' FROM generate_series(1, %d) AS s(n)",
-		core.MySQL: columns + "'POST /payments', 'acme', CONCAT('key-', seq), 2, 'o', 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), " +
-			"UTC_TIMESTAMP(6) + INTERVAL (CAST(seq AS SIGNED) %% 2 * 2 - 1) DAY FROM seq_1_to_%d",
+		core.MySQL: columns + "'POST /payments', 'acme', CONCAT('key-', n), 2, 'o', 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), " +
+			"UTC_TIMESTAMP(6) + INTERVAL (CAST(n AS SIGNED) %% 2 * 2 - 1) DAY FROM " + fixture.Numbers(n) + " WHERE n <= %d",
 		core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) " + columns +
 			"'POST /payments', 'acme', 'key-' || n, 2, 'o', 1, 1, 0, 0, 0, (unixepoch() + (n %% 2 * 2 - 1) * 86400) * 1000000 FROM s",
 	}[d]
@@ -82,30 +82,7 @@ func checkKeyPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) 
 	if !strings.Contains(c.Query, "idempotency_key") {
 		return
 	}
-	explain := map[core.Dialect]string{core.Postgres: "EXPLAIN ", core.MySQL: "EXPLAIN ", core.SQLite: "EXPLAIN QUERY PLAN "}[d]
-	rows, err := pool.QueryContext(t.Context(), explain+c.Query, c.Args...)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, c.Query)
-	}
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var plan strings.Builder
-	fixture.EachRow(t, rows, func() {
-		cells := make([]sql.NullString, len(columns))
-		dest := make([]any, len(columns))
-		for i := range cells {
-			dest[i] = &cells[i]
-		}
-		if err := rows.Scan(dest...); err != nil {
-			t.Fatal(err)
-		}
-		for _, cell := range cells {
-			plan.WriteString(cell.String + "|")
-		}
-		plan.WriteString("\n")
-	})
+	plan := fixture.Explain(t, d, pool, c, false)
 	for _, walk := range map[core.Dialect][]string{
 		core.Postgres: {"Seq Scan"}, core.MySQL: {"|ALL|", "|index|", "filesort"}, core.SQLite: {"SCAN idempotency_key\n", "SCAN idempotency_key|", "TEMP B-TREE"},
 	}[d] {

@@ -54,14 +54,14 @@ func sqlOnce(newStore func(*testing.T) (*sqlonce.Store, *sql.DB, string)) func(*
 
 // The suite of the lease form over every database.
 func TestOnceStoreSuite(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		outboxtest.TestOnceStore(t, fixture.OnceHarness(sqlOnce(prefixedOnceStores(t, db))))
 	})
 }
 
 // The suite of the transaction form over every database.
 func TestOnceTxStoreSuite(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		newStore := onceStores(t, db)
 		outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
 			s, pool := newStore(t)

@@ -17,7 +17,7 @@ import (
 
 // Many processes may start at once: each has its own pool.
 func TestMigrateConcurrently(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		var wg sync.WaitGroup
 		failed := make(chan error, 8)
 		for range 8 {
@@ -49,7 +49,7 @@ func TestMigrateConcurrently(t *testing.T) {
 
 // The printed files do what Migrate does, may be repeated, and are undone by theirs.
 func TestMigrationFiles(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		cfg := sqloutbox.Config{Dialect: db.Dialect, Prefix: "my_"}
 		repo, err := sqloutbox.New(pool, cfg)
@@ -149,7 +149,7 @@ func TestCheckNamesDrift(t *testing.T) {
 			"DROP INDEX outbox_event_done": "index outbox_event_done on outbox_event is missing",
 		},
 	}
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		n := 0
 		for _, cases := range []map[string]string{common, special[db.Dialect]} {
@@ -182,7 +182,7 @@ func TestCheckNamesDrift(t *testing.T) {
 
 // Without its tables the repository says what to do.
 func TestMissingTables(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{})
 		if err != nil {

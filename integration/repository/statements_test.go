@@ -2,10 +2,7 @@ package repository_test
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,63 +14,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
-
-// The statements for MySQL 8, which has no RETURNING and no @@in_transaction, run against MariaDB, which understands them too. It is no
-// proof for MySQL, but for everything around the differences of the two.
-func TestRepositorySuiteMySQLStatements(t *testing.T) {
-	db := testdb.MariaDB(t)
-	pool := sql.OpenDB(sqlpause.Connector(asMySQL{db.Connector(t)}))
-	pool.SetMaxOpenConns(30)
-	t.Cleanup(func() { _ = pool.Close() })
-	var cases atomic.Int64
-	outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
-		New: func(t *testing.T) outboxtest.Backend {
-			return sqlBackend(t, pool, sqloutbox.Config{Dialect: core.MySQL, Prefix: fmt.Sprintf("c%d_", cases.Add(1))})
-		},
-	})
-}
-
-// asMySQL makes a server say that it is MySQL.
-type asMySQL struct{ driver.Connector }
-
-func (c asMySQL) Connect(ctx context.Context) (driver.Conn, error) {
-	inner, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return mysqlConn{inner}, nil
-}
-
-type mysqlConn struct{ driver.Conn }
-
-func (c mysqlConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if query == "SELECT VERSION()" {
-		query = "SELECT '8.4.0'"
-	}
-	if strings.Contains(query, "RETURNING") || strings.Contains(query, "@@in_transaction") {
-		return nil, fmt.Errorf("MySQL does not know: %s", query)
-	}
-	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
-}
-
-func (c mysqlConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if strings.Contains(query, "RETURNING") || strings.Contains(query, "@@in_transaction") {
-		return nil, fmt.Errorf("MySQL does not know: %s", query)
-	}
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
-}
-
-func (c mysqlConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
-}
-
-func (c mysqlConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-}
-
-func (c mysqlConn) CheckNamedValue(v *driver.NamedValue) error {
-	return c.Conn.(driver.NamedValueChecker).CheckNamedValue(v)
-}
 
 // PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends everything as text: no statement may need a driver's
 // knowledge of types.

@@ -87,7 +87,7 @@ type sqlPool struct {
 
 func eachSQLPool(t *testing.T, fn func(t *testing.T, db testdb.DB, pool sqlPool)) {
 	t.Helper()
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		plain := db.Open(t)
 		fixture.MustExec(t, plain, "CREATE TABLE written (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
 		tracked := sql.OpenDB(sqltx.Connector(db.Connector(t), db.Dialect))
@@ -366,7 +366,7 @@ func TestSQLTxConnectionLostAtCommit(t *testing.T) {
 }
 
 func TestSQLTxOnPoolWithoutConnector(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		fixture.MustExec(t, pool, "CREATE TABLE written (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
 		tx, err := pool.BeginTx(t.Context(), nil)
@@ -416,7 +416,7 @@ func TestSQLTxOfAbortedTransaction(t *testing.T) {
 }
 
 func TestSQLTxDialectIsToldFromTheDriver(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := sql.OpenDB(sqltx.Connector(db.Connector(t), ""))
 		defer pool.Close()
 		tx, err := sqltx.Begin(t.Context(), pool, nil, "")

@@ -24,7 +24,7 @@ import (
 
 // DB is an empty database that is dropped when its test ends.
 type DB struct {
-	Name    string // postgres, mariadb, sqlite
+	Name    string // postgres, postgres18, mariadb, mysql, sqlite
 	Dialect core.Dialect
 	DSN     string // pgx URL, go-sql-driver DSN, modernc DSN
 
@@ -32,12 +32,51 @@ type DB struct {
 	Wrap func(driver.Connector) driver.Connector
 }
 
-// Each runs fn as a subtest on every database.
+// Each runs fn as a subtest on a database of each dialect: PostgreSQL, MariaDB, SQLite. OUTBOX_TEST_DATABASES names others instead, with
+// blanks between them: "mysql postgres18".
 func Each(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
-	for name, open := range map[string]func(*testing.T) DB{"postgres": Postgres, "mariadb": MariaDB, "sqlite": SQLite} {
+	each(t, []string{"postgres", "mariadb", "sqlite"}, fn)
+}
+
+// Every is Each with MySQL and PostgreSQL 18 too. It is for what has to do with how a database works, and costs little.
+func Every(t *testing.T, fn func(t *testing.T, db DB)) {
+	t.Helper()
+	each(t, []string{"postgres", "postgres18", "mariadb", "mysql", "sqlite"}, fn)
+}
+
+// MariaDBAndMySQL runs fn as a subtest on both.
+func MariaDBAndMySQL(t *testing.T, fn func(t *testing.T, db DB)) {
+	t.Helper()
+	for _, name := range []string{"mariadb", "mysql"} {
+		t.Run(name, func(t *testing.T) { fn(t, openers[name](t)) })
+	}
+}
+
+var openers = map[string]func(*testing.T) DB{
+	"postgres": Postgres, "postgres18": Postgres18, "mariadb": MariaDB, "mysql": MySQL, "sqlite": SQLite,
+}
+
+func each(t *testing.T, names []string, fn func(t *testing.T, db DB)) {
+	t.Helper()
+	if only := strings.Fields(os.Getenv("OUTBOX_TEST_DATABASES")); len(only) > 0 {
+		names = only
+	}
+	for _, name := range names {
+		open := openers[name]
+		if open == nil {
+			t.Fatalf("OUTBOX_TEST_DATABASES names %q: the databases are postgres, postgres18, mariadb, mysql and sqlite", name)
+		}
 		t.Run(name, func(t *testing.T) { fn(t, open(t)) })
 	}
+}
+
+// Another returns one more empty database of the same server.
+func (d DB) Another(t *testing.T) DB {
+	t.Helper()
+	other := openers[d.Name](t)
+	other.Wrap = d.Wrap
+	return other
 }
 
 // Server returns the address of a server for the tests; it fails the test with the command that starts the server.
@@ -53,7 +92,17 @@ func Server(t testing.TB, variable string) string {
 // Postgres creates a database on the PostgreSQL server of OUTBOX_TEST_POSTGRES.
 func Postgres(t *testing.T) DB {
 	t.Helper()
-	admin := Server(t, "OUTBOX_TEST_POSTGRES")
+	return postgres(t, "postgres", Server(t, "OUTBOX_TEST_POSTGRES"))
+}
+
+// Postgres18 creates a database on the server of OUTBOX_TEST_POSTGRES18.
+func Postgres18(t *testing.T) DB {
+	t.Helper()
+	return postgres(t, "postgres18", Server(t, "OUTBOX_TEST_POSTGRES18"))
+}
+
+func postgres(t *testing.T, server, admin string) DB {
+	t.Helper()
 	u, err := url.Parse(admin)
 	if err != nil {
 		t.Fatal(err)
@@ -62,13 +111,23 @@ func Postgres(t *testing.T) DB {
 	exec(t, "pgx", admin, "CREATE DATABASE "+name)
 	t.Cleanup(func() { exec(t, "pgx", admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u.Path = "/" + name
-	return DB{Name: "postgres", Dialect: core.Postgres, DSN: u.String()}
+	return DB{Name: server, Dialect: core.Postgres, DSN: u.String()}
 }
 
 // MariaDB creates a database on the MariaDB server of OUTBOX_TEST_MARIADB.
 func MariaDB(t *testing.T) DB {
 	t.Helper()
-	admin := Server(t, "OUTBOX_TEST_MARIADB")
+	return mariadb(t, "mariadb", Server(t, "OUTBOX_TEST_MARIADB"))
+}
+
+// MySQL creates a database on the MySQL server of OUTBOX_TEST_MYSQL.
+func MySQL(t *testing.T) DB {
+	t.Helper()
+	return mariadb(t, "mysql", Server(t, "OUTBOX_TEST_MYSQL"))
+}
+
+func mariadb(t *testing.T, server, admin string) DB {
+	t.Helper()
 	cfg, err := mysql.ParseDSN(admin)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +136,7 @@ func MariaDB(t *testing.T) DB {
 	exec(t, "mysql", admin, "CREATE DATABASE "+name)
 	t.Cleanup(func() { exec(t, "mysql", admin, "DROP DATABASE IF EXISTS "+name) })
 	cfg.DBName = name
-	return DB{Name: "mariadb", Dialect: core.MySQL, DSN: cfg.FormatDSN()}
+	return DB{Name: server, Dialect: core.MySQL, DSN: cfg.FormatDSN()}
 }
 
 // SQLite creates a database file.

@@ -17,7 +17,10 @@ func (r *Repository) insertRows(ctx context.Context, tx core.Tx, b *batch) error
 	mariadb := false
 	if r.dialect == core.MySQL {
 		var err error
-		if mariadb, err = r.isMariaDB(ctx, tx); err != nil {
+		if mariadb, err = r.isMariaDB(ctx, tx); err == nil && !mariadb {
+			err = sqlkit.StillOpen(ctx, tx)
+		}
+		if err != nil {
 			return err
 		}
 	}

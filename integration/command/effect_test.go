@@ -12,10 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
-	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
 // An effect is written with the transaction or not at all, once per tenant, channel and key; the relay has it executed.
@@ -368,24 +365,4 @@ func TestEffectCleanup(t *testing.T) {
 			t.Errorf("%+v, %v", left, err)
 		}
 	})
-}
-
-// An effect is never written outside of a transaction: MariaDB has ended the caller's after a deadlock, and the caller did not care.
-func TestEffectInTxThatMariaDBHasEnded(t *testing.T) {
-	db := testdb.MariaDB(t)
-	pool := db.Open(t)
-	store := fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})
-	tx, err := pool.BeginTx(t.Context(), nil)
-	fixture.NoError(t, err)
-	defer tx.Rollback()
-	_, err = tx.ExecContext(t.Context(), "ROLLBACK")
-	fixture.NoError(t, err)
-	e := mail("1")
-	e.ID = core.NewEventID()
-	if _, added, err := store.Commands().EnqueueTx(t.Context(), sqltx.WrapTx(tx, db.Dialect, nil), e); !errors.Is(err, core.ErrTxAborted) || added {
-		t.Errorf("%t, %v", added, err)
-	}
-	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM side_effect_command"); n != 0 {
-		t.Errorf("%d effects without a transaction", n)
-	}
 }

@@ -29,7 +29,7 @@ func onceRequest(id string) once.Request {
 
 // Many processes may start at once, next to an outbox in the same database.
 func TestOnceMigrateConcurrently(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		var wg sync.WaitGroup
 		for range 8 {
 			pool := db.Open(t)
@@ -60,7 +60,7 @@ func TestOnceMigrateConcurrently(t *testing.T) {
 
 // The printed files do what Migrate does, may be repeated, and are undone by theirs. Check names what differs.
 func TestOnceMigrationFiles(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		cfg := sqlonce.Config{Dialect: db.Dialect, Prefix: strings.Repeat("p", 37)}
 		s, err := sqlonce.New(pool, cfg)
@@ -115,7 +115,9 @@ func TestOnceMigrationFiles(t *testing.T) {
 
 // A duplicate that waited, or whose snapshot is older, never takes the key for new: MariaDB reads what is committed, PostgreSQL refuses.
 func TestOnceTxAtRepeatableRead(t *testing.T) {
-	for name, open := range map[string]func(*testing.T) testdb.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+	for name, open := range map[string]func(*testing.T) testdb.DB{
+		"postgres": testdb.Postgres, "postgres18": testdb.Postgres18, "mariadb": testdb.MariaDB, "mysql": testdb.MySQL,
+	} {
 		t.Run(name, func(t *testing.T) {
 			db := open(t)
 			pool := db.Open(t)
@@ -143,7 +145,7 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err = s.AcquireTx(t.Context(), early, req)
-			if name == "mariadb" {
+			if db.Dialect == core.MySQL {
 				if err != nil || got.State != once.Done || string(got.Result.Data) != "x" {
 					t.Errorf("%+v, %v", got, err)
 				}
@@ -154,25 +156,58 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 	}
 }
 
-// A key never becomes done outside of a transaction: MariaDB has ended the caller's after a deadlock, and the caller did not care.
-func TestOnceTxThatMariaDBHasEnded(t *testing.T) {
-	pool := testdb.MariaDB(t).Open(t)
-	s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
-	tx, err := pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
+// Nothing is written down outside of a transaction: the database has ended the caller's after a deadlock, and the caller did not care.
+func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
+	event := func(id string) sqlonce.InboxEvent {
+		return sqlonce.InboxEvent{InboxKey: sqlonce.InboxKey{Consumer: "billing", Handler: "h", EventID: id}}
 	}
-	defer tx.Rollback()
-	if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := s.AcquireTx(t.Context(), sqltx.WrapTx(tx, core.MySQL, nil), onceRequest("k"))
-	if !errors.Is(err, core.ErrTxAborted) || got.State != 0 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM idempotency_key"); n != 0 {
-		t.Errorf("%d keys were written", n)
-	}
+	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+		for name, call := range map[string]func(tx core.Tx) error{
+			"key": func(tx core.Tx) error {
+				_, err := s.AcquireTx(t.Context(), tx, onceRequest("k"))
+				return err
+			},
+			"event": func(tx core.Tx) error {
+				_, _, err := s.Inbox().Begin(t.Context(), tx, event("e"))
+				return err
+			},
+			"batch of events": func(tx core.Tx) error {
+				_, err := s.Inbox().BeginBatch(t.Context(), tx, []sqlonce.InboxEvent{event("e"), event("f")})
+				return err
+			},
+			"effect": func(tx core.Tx) error {
+				_, _, err := s.Commands().EnqueueTx(t.Context(), tx, once.Effect{ID: "1", Channel: "mail", Key: "k"})
+				return err
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				for _, ended := range []bool{true, false} {
+					tx, err := pool.BeginTx(t.Context(), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if ended {
+						if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+							t.Fatal(err)
+						}
+					}
+					err = call(sqltx.WrapTx(tx, core.MySQL, nil))
+					if ended != errors.Is(err, core.ErrTxAborted) || !ended && err != nil {
+						t.Errorf("ended: %t: %v", ended, err)
+					}
+					if err := tx.Rollback(); err != nil {
+						t.Fatal(err)
+					}
+					const rows = "SELECT (SELECT COUNT(*) FROM idempotency_key) + (SELECT COUNT(*) FROM inbox_event) + (SELECT COUNT(*) FROM side_effect_command)"
+					if n := fixture.Count(t, pool, rows); n != 0 {
+						t.Errorf("ended: %t: %d rows were written", ended, n)
+					}
+				}
+			})
+		}
+	})
 }
 
 // The driver may count rows that were found instead of rows that changed.
@@ -197,7 +232,7 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 
 // One connection is enough, for both forms.
 func TestOnceWithOneConnection(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		pool.SetMaxOpenConns(1)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
@@ -227,7 +262,7 @@ func TestOnceWithOneConnection(t *testing.T) {
 
 // A lease that a jumping clock has put years ahead does not hold a key for years.
 func TestOnceLeaseOfAJumpedClock(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
 		if _, err := s.Acquire(t.Context(), onceRequest("k")); err != nil {
@@ -246,7 +281,7 @@ func TestOnceLeaseOfAJumpedClock(t *testing.T) {
 
 // 64 callers at once with one key, many of whose transactions fail first: the effect happens once, and nobody hears of a deadlock.
 func TestOnceRunInTxIsExactlyOnce(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
 		fixture.MustExec(t, pool, "CREATE TABLE effect (n INTEGER NOT NULL)")

@@ -86,7 +86,7 @@ func (e *databaseError) SQLState() string { return e.state }
 
 // Whatever statement of an insert fails, with whatever error, it is sent once.
 func TestInsertRepeatsNothing(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		rows := []core.NewRow{sqlRow(t, "topic", "a"), sqlRow(t, "topic", "b"), sqlRow(t, "topic", "")}
 		for _, cause := range []error{
@@ -156,7 +156,7 @@ func victimTable(t *testing.T, pool *sql.DB) {
 	t.Helper()
 	for _, q := range []string{
 		"CREATE TABLE victim (id INT PRIMARY KEY, n INT NOT NULL) ENGINE = InnoDB",
-		"INSERT INTO victim SELECT seq, 0 FROM seq_1_to_200",
+		"INSERT INTO victim SELECT n, 0 FROM " + fixture.Numbers(200),
 	} {
 		if _, err := pool.ExecContext(t.Context(), q); err != nil {
 			t.Fatal(err)
@@ -164,75 +164,77 @@ func victimTable(t *testing.T, pool *sql.DB) {
 	}
 }
 
-// MariaDB rolls back the whole transaction of a deadlock's victim. An application that ignores the error and goes on writes
+// MariaDB and MySQL roll back the whole transaction of a deadlock's victim. An application that ignores the error and goes on writes
 // outside any transaction; the outbox must not.
 func TestInsertAfterIgnoredDeadlock(t *testing.T) {
-	pool, repo := openRepository(t, testdb.MariaDB(t))
-	victimTable(t, pool)
-	insert := func(tx core.Tx, rows ...core.NewRow) error {
-		_, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
-		return err
-	}
-	for name, rows := range map[string][]core.NewRow{
-		"one unordered":     {sqlRow(t, "topic", "")},
-		"several unordered": {sqlRow(t, "topic", ""), sqlRow(t, "topic", "")},
-		"one ordered":       {sqlRow(t, "topic", "a")},
-		"several ordered":   {sqlRow(t, "topic", "a"), sqlRow(t, "topic", "b")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tx, err := pool.BeginTx(t.Context(), nil)
+	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		victimTable(t, pool)
+		insert := func(tx core.Tx, rows ...core.NewRow) error {
+			_, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
+			return err
+		}
+		for name, rows := range map[string][]core.NewRow{
+			"one unordered":     {sqlRow(t, "topic", "")},
+			"several unordered": {sqlRow(t, "topic", ""), sqlRow(t, "topic", "")},
+			"one ordered":       {sqlRow(t, "topic", "a")},
+			"several ordered":   {sqlRow(t, "topic", "a"), sqlRow(t, "topic", "b")},
+		} {
+			t.Run(name, func(t *testing.T) {
+				tx, err := pool.BeginTx(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				untracked := sqltx.WrapTx(tx, core.MySQL, nil) // nobody saw the error
+				if err := insert(untracked, sqlRow(t, "topic", "a")); err != nil {
+					t.Fatal(err)
+				}
+				deadlock(t, pool, tx)
+				if err := insert(untracked, rows...); !errors.Is(err, core.ErrTxAborted) {
+					t.Errorf("an insert after the deadlock returned %v", err)
+				}
+				if err := tx.Commit(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		t.Run("tracked", func(t *testing.T) {
+			tx, err := sqltx.Begin(t.Context(), pool, nil, core.MySQL)
 			if err != nil {
 				t.Fatal(err)
 			}
-			untracked := sqltx.WrapTx(tx, core.MySQL, nil) // nobody saw the error
-			if err := insert(untracked, sqlRow(t, "topic", "a")); err != nil {
-				t.Fatal(err)
-			}
+			defer tx.Rollback()
 			deadlock(t, pool, tx)
-			if err := insert(untracked, rows...); !errors.Is(err, core.ErrTxAborted) {
+			if err := insert(tx, sqlRow(t, "topic", "a")); !errors.Is(err, core.ErrTxAborted) {
 				t.Errorf("an insert after the deadlock returned %v", err)
 			}
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
 		})
-	}
-	t.Run("tracked", func(t *testing.T) {
-		tx, err := sqltx.Begin(t.Context(), pool, nil, core.MySQL)
+		if n := fixture.Count(t, pool, "SELECT (SELECT COUNT(*) FROM outbox_event) + (SELECT COUNT(*) FROM outbox_key)"); n != 0 {
+			t.Errorf("%d rows of transactions that were rolled back", n)
+		}
+		// What the guard prevents: the same INSERT without it stays, although its transaction is gone.
+		tx, err := pool.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tx.Rollback()
 		deadlock(t, pool, tx)
-		if err := insert(tx, sqlRow(t, "topic", "a")); !errors.Is(err, core.ErrTxAborted) {
-			t.Errorf("an insert after the deadlock returned %v", err)
+		const naive = "INSERT INTO outbox_event (id, event_id, event_type, topic, payload, available_at, occurred_at, created_at) " +
+			"VALUES (x'01', 'x', 't', 't', 'p', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"
+		if _, err := tx.ExecContext(t.Context(), naive); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != 1 {
+			t.Errorf("%d ghosts, want the one that shows why the guard is there", n)
 		}
 	})
-	if n := fixture.Count(t, pool, "SELECT (SELECT COUNT(*) FROM outbox_event) + (SELECT COUNT(*) FROM outbox_key)"); n != 0 {
-		t.Errorf("%d rows of transactions that were rolled back", n)
-	}
-	// What the guard prevents: the same INSERT without it stays, although its transaction is gone.
-	tx, err := pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	deadlock(t, pool, tx)
-	const naive = "INSERT INTO outbox_event (id, event_id, event_type, topic, payload, available_at, occurred_at, created_at) " +
-		"VALUES (x'01', 'x', 't', 't', 'p', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"
-	if _, err := tx.ExecContext(t.Context(), naive); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != 1 {
-		t.Errorf("%d ghosts, want the one that shows why the guard is there", n)
-	}
 }
 
 // A refused insert leaves key rows and events as they were, also behind earlier statements of the same call.
 func TestInsertDuplicateIsUndone(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		known, busy := sqlRow(t, "topic", "known"), sqlRow(t, "topic", "busy")
 		commit := func(rows ...core.NewRow) []core.Inserted {
@@ -286,7 +288,7 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 // Concurrent producers of one lane get dense numbers, and a lower number was committed before a higher one.
 func TestInsertConcurrentProducers(t *testing.T) {
 	const producers, each = 6, 25
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		var mu sync.Mutex
 		var order []core.Inserted
@@ -389,7 +391,7 @@ func TestSessionTimeZone(t *testing.T) {
 
 // What the transaction wrote before and after is not touched by a chunked insert, and large calls keep the order of lanes.
 func TestInsertManyRows(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		var rows []core.NewRow
 		for i := range 3000 {

@@ -78,7 +78,7 @@ func (s *Store) AcquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 
 func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (once.Acquired, error) {
 	insert := "insert_tx"
-	if mariadb, err := s.isMariaDB(ctx, tx); err != nil {
+	if mariadb, err := s.guarded(ctx, tx); err != nil {
 		return once.Acquired{}, err
 	} else if mariadb {
 		insert = "insert_tx_mariadb"

@@ -45,7 +45,7 @@ func (c *Commands) EnqueueTx(ctx context.Context, tx core.Tx, e once.Effect) (re
 
 func (c *Commands) enqueue(ctx context.Context, tx core.Tx, e once.Effect) (once.EffectRecord, bool, error) {
 	insert := "insert"
-	if mariadb, err := c.s.isMariaDB(ctx, tx); err != nil {
+	if mariadb, err := c.s.guarded(ctx, tx); err != nil {
 		return once.EffectRecord{}, false, err
 	} else if mariadb {
 		insert = "insert_mariadb"

@@ -150,7 +150,7 @@ func (i *Inbox) Begin(ctx context.Context, tx core.Tx, e InboxEvent) (state Inbo
 
 func (i *Inbox) begin(ctx context.Context, tx core.Tx, e InboxEvent) (InboxState, int, error) {
 	insert := "insert"
-	if mariadb, err := i.s.isMariaDB(ctx, tx); err != nil {
+	if mariadb, err := i.s.guarded(ctx, tx); err != nil {
 		return 0, 0, err
 	} else if mariadb {
 		insert = "insert_mariadb"

@@ -50,6 +50,11 @@ func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent)
 	if err := i.s.join(tx); err != nil {
 		return nil, wrap(what, err)
 	}
+	if i.s.dialect == core.MySQL {
+		if err := sqlkit.StillOpen(ctx, tx); err != nil {
+			return nil, wrap(what, txError(err))
+		}
+	}
 	size := inboxChunk
 	if i.s.dialect == core.SQLite {
 		size = inboxChunkSQLite

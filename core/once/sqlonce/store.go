@@ -140,6 +140,16 @@ func (s *Store) isMariaDB(ctx context.Context, q sqlkit.Querier) (bool, error) {
 	return is, nil
 }
 
+// guarded reports whether an INSERT in a caller's transaction can see by itself that there is none any more: MariaDB's can. On MySQL it
+// asks first.
+func (s *Store) guarded(ctx context.Context, tx core.Tx) (bool, error) {
+	mariadb, err := s.isMariaDB(ctx, tx)
+	if err == nil && s.dialect == core.MySQL && !mariadb {
+		err = sqlkit.StillOpen(ctx, tx)
+	}
+	return mariadb, err
+}
+
 // micros is how durations travel to the database.
 func micros(d time.Duration) int64 { return d.Microseconds() }
 

@@ -21,6 +21,7 @@ const (
 	busyPace            = 2 * time.Millisecond  // between two of these
 	knownEffects        = 8192                  // effects that were put off and whose destination is remembered
 	knownPlaces         = 8192                  // destinations that do not work or have something to do
+	knownRefusals       = 256                   // effects that one destination refused
 	maxRetryGap         = time.Minute           // between two attempts of an effect
 )
 
@@ -40,7 +41,9 @@ type destinations struct {
 
 type destination struct {
 	running  int
-	refused  []string // different effects that failed since the last success
+	refused  []string          // different effects that failed since the last success
+	acks     uint64            // successes
+	met      map[string]uint64 // acks when an effect that failed and is not done did so first
 	stopped  bool
 	probing  bool
 	probeAt  time.Time
@@ -129,11 +132,13 @@ const (
 	visitDown    // everybody
 )
 
-// leave ends a visit. down reports whether the destination is stopped, and wait after how long the effect may come back then.
-func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down bool) {
+// leave ends a visit. down reports whether the destination is stopped, and wait after how long the effect may come back then. silent reports
+// that the destination has taken nothing since it refused this effect first.
+func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, silent bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dest, now := d.all[v.at], time.Now()
+	silent = dest.meet(v.id, end)
 	dest.running--
 	if v.probe {
 		dest.probing = false
@@ -156,27 +161,49 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down b
 		}
 	}
 	if dest.stopped {
-		return max(dest.wait(d.limit), time.Millisecond), true
+		return max(dest.wait(d.limit), time.Millisecond), true, silent
 	}
-	if dest.running == 0 && len(dest.refused) == 0 {
+	if dest.running == 0 && len(dest.refused) == 0 && len(dest.met) == 0 {
 		delete(d.all, v.at)
 	}
-	return 0, false
+	return 0, false, silent
+}
+
+// meet notes what a visit says of the effect, and reports whether nothing was taken since it was refused first.
+func (d *destination) meet(id string, end visitEnd) (silent bool) {
+	switch end {
+	case visitGood:
+		d.acks++
+		delete(d.met, id)
+		return false
+	case visitRefused, visitDown:
+	case visitUnclear:
+		return false
+	}
+	first, known := d.met[id]
+	if !known {
+		if d.met == nil || len(d.met) >= knownRefusals {
+			d.met = map[string]uint64{}
+		}
+		first = d.acks
+		d.met[id] = first
+	}
+	return first == d.acks
 }
 
 // leave ends the visit of an execution, if it is one.
 func (w *Worker) leave(run execution, end visitEnd) {
 	if run.visit != nil {
 		w.away.leave(run.visit, end)
+		return
 	}
+	w.mixed.note(run.effect, end)
 }
 
 // judge says what a failure means, and for how long the event is put off, when there are destinations: an outage is one of the
-// destination, and so is the refusal of so many effects.
-func (w *Worker) judge(run execution, class core.Class, stopping bool) (core.Class, time.Duration) {
-	if run.visit == nil {
-		return class, 0
-	}
+// destination, and so is the refusal of so many effects. One that nobody marked spends the last attempt only when the destination
+// has taken something else since the effect was refused first: before that it may be the destination.
+func (w *Worker) judge(run execution, class core.Class, marked, late, stopping bool) (core.Class, time.Duration) {
 	end := visitUnclear
 	switch class {
 	case core.ClassUnavailable, core.ClassUnroutable:
@@ -188,14 +215,25 @@ func (w *Worker) judge(run execution, class core.Class, stopping bool) (core.Cla
 	if stopping {
 		end = visitUnclear
 	}
-	pause, down := w.away.leave(run.visit, end)
-	switch {
-	case down && class == core.ClassTransient:
-		class = core.ClassUnavailable
-	case class == core.ClassTransient:
-		pause = time.Duration((0.5 + rand.Float64()/2) * float64(min(time.Second<<min(run.attempt-1, 6), maxRetryGap)))
+	if run.visit == nil {
+		if late && !stopping {
+			end = visitDown
+		}
+		w.leave(run, end)
+		return class, 0
 	}
-	return class, pause
+	pause, down, silent := w.away.leave(run.visit, end)
+	if class != core.ClassTransient {
+		return class, pause
+	}
+	if down {
+		return core.ClassUnavailable, pause
+	}
+	pause = min(time.Second<<min(run.attempt-1, 6), maxRetryGap)
+	if silent && !marked && run.attempt >= w.cfg.MaxAttempts {
+		class, pause = core.ClassKeyUnavailable, maxRetryGap
+	}
+	return class, time.Duration((0.5 + rand.Float64()/2) * float64(pause))
 }
 
 // stoppedError is why an effect was put off.

@@ -149,7 +149,7 @@ func TestEffectOfADestinationIsParked(t *testing.T) {
 			if calls++; calls == 2 {
 				panic("oh no")
 			}
-			return "", errors.New("odd")
+			return "", core.Transient(errors.New("odd"))
 		}, func(c *command.WorkerConfig) {
 			c.MaxAttempts, c.Destination = 4, func(command.Effect) string { return "there" }
 		})
@@ -169,6 +169,89 @@ func TestEffectOfADestinationIsParked(t *testing.T) {
 			t.Errorf("%d calls, %+v", calls, rec)
 		}
 	})
+}
+
+// An effect that is alone with a destination that refuses it, nobody knows why, is not parked for what may be an outage, until the
+// destination takes another one.
+func TestEffectRefusedAloneIsNotParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEffects(t)
+		var calls atomic.Int64
+		worker := w.worker(func(_ context.Context, e command.Effect) (string, error) {
+			if e.Key != "1" {
+				return "ref", nil
+			}
+			calls.Add(1)
+			return "", errors.New("503")
+		}, func(c *command.WorkerConfig) {
+			c.MaxAttempts, c.Destination = 4, func(command.Effect) string { return "there" }
+		})
+		router := core.NewRouter()
+		worker.AddTo(router)
+		outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- outbox.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
+		if rec.Status != once.EffectFailed || rec.Attempts != 3 || calls.Load() > 25 {
+			t.Errorf("after an outage of 10 minutes: %d calls, %+v", calls.Load(), rec)
+		}
+		w.inTx(func(ctx context.Context) error {
+			_, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "2"})
+			return err
+		})
+		time.Sleep(90 * time.Second)
+		if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectParked {
+			t.Errorf("the destination takes others: %+v", rec)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a handler says of an effect counts, with destinations too: when it is to come back, and that it never will be done.
+func TestHandlerOfADestinationSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		says   func(ctx context.Context) error
+		calls  int // within a minute
+		status once.EffectStatus
+	}{
+		"put off":        {func(context.Context) error { return core.PutOff(errors.New("429"), 50*time.Second) }, 2, once.EffectFailed},
+		"never":          {func(context.Context) error { return core.Permanent(errors.New("410")) }, 1, once.EffectParked},
+		"never, at last": {func(ctx context.Context) error { <-ctx.Done(); return core.Permanent(errors.New("410")) }, 1, once.EffectParked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newEffects(t)
+				calls := 0
+				worker := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
+					calls++
+					return "", c.says(ctx)
+				}, func(cfg *command.WorkerConfig) { cfg.Destination = func(command.Effect) string { return "there" } })
+				router := core.NewRouter()
+				worker.AddTo(router)
+				outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+				defer stop()
+				if err := outbox.Run(ctx); err != nil {
+					t.Error(err)
+				}
+				rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
+				if calls != c.calls || rec.Status != c.status || rec.Attempts > 1 {
+					t.Errorf("%d calls, %+v", calls, rec)
+				}
+			})
+		})
+	}
 }
 
 // A sweep passes over what waits for a dead destination, and tries that once in a while.

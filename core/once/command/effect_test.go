@@ -142,6 +142,8 @@ func (m *memory) ReleaseTx(_ context.Context, _ core.Tx, id, note string) (once.
 }
 
 func (m *memory) Find(_ context.Context, tenant, channel, key string) (once.EffectRecord, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, r := range m.rows {
 		if r.Tenant == tenant && r.Channel == channel && r.Key == key {
 			return r.EffectRecord, nil

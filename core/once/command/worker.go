@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -34,13 +35,16 @@ type WorkerConfig struct {
 	Handlers map[string]Handler
 	// Destination says where an effect goes, if the effects of a channel go to places that fail apart from each other: the host of a
 	// webhook's subscriber, say. An outage then stops that destination and no other one of the channel; see PerDestination. It must be quick and not
-	// panic. Default: none, a channel is one destination.
+	// panic. Default: none, a channel is one destination, as a mail server is. Set it for webhooks: nothing that an effect says by itself tells
+	// where it goes. Its key is another one for each effect, so that an outage would never be noticed; and one tenant may have many places, as many
+	// tenants may share one, which would then be tried by each of them in an outage. A channel that looks as if it were several is logged.
 	Destination func(e Effect) string
 	// PerDestination is how many effects of one Destination are executed at once in this process, so that one that hangs does not take all workers of
 	// the relay: keep it at a quarter of core.Config.Workers, or less. Default: 8. Without Destination it means nothing.
 	PerDestination int
-	// MaxAttempts is after how many failed attempts an effect is parked, or after how many processes that died with it. It must not be more than
-	// Retry.MaxAttempts of the outbox, which would give the event up first. Default: 10, as there.
+	// MaxAttempts is after how many failed attempts an effect is parked, or after how many processes that died with it. An error that the handler did
+	// not mark does not spend the last of them while its destination has taken nothing else since it refused the effect first: that may be an outage. It
+	// must not be more than Retry.MaxAttempts of the outbox, which would give the event up first. Default: 10, as there.
 	MaxAttempts int
 	// Lease is how long an effect stays held by a process that died. It is extended every third of it. Default: 30 s, from 100 ms to once.MaxLease.
 	Lease time.Duration
@@ -60,6 +64,9 @@ type WorkerConfig struct {
 	Classifier func(error) core.Class
 	// Node names this process in the effects it holds. Default: host name and process id. At most 128 bytes.
 	Node string
+	// Logger is told of channels that seem to be more than one destination. Default: core.DefaultLogger, warnings and errors to
+	// slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
 	// Observer is told about each execution, for metrics. It must not block. Default: none.
 	Observer func(info ExecInfo)
 }
@@ -99,6 +106,9 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	}
 	if c.Observer == nil {
 		c.Observer = func(ExecInfo) {}
+	}
+	if c.Logger == nil {
+		c.Logger = core.DefaultLogger()
 	}
 	if c.Node == "" {
 		host, _ := os.Hostname()
@@ -158,10 +168,11 @@ func (c WorkerConfig) Validate() error {
 // Worker executes effects for the relay: it is a core.Publisher of the topics of its channels. Its Run executes those that no event wakes up any
 // more. Make it with NewWorker; it is safe for use by several goroutines.
 type Worker struct {
-	cfg  WorkerConfig
-	node string
-	runs atomic.Uint64
-	away *destinations // nil without WorkerConfig.Destination
+	cfg   WorkerConfig
+	node  string
+	runs  atomic.Uint64
+	away  *destinations // nil without WorkerConfig.Destination
+	mixed mixed         // without it
 }
 
 var (
@@ -179,6 +190,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	var incarnation [8]byte
 	_, _ = rand.Read(incarnation[:]) // never fails
 	w := &Worker{cfg: cfg, node: cfg.Node + "/" + hex.EncodeToString(incarnation[:])}
+	w.mixed = mixed{logger: cfg.Logger, channels: map[string]*mixture{}}
 	if cfg.Destination != nil {
 		w.away = newDestinations(cfg.PerDestination)
 	}
@@ -339,11 +351,12 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 	if !marked {
 		class = w.cfg.Classifier(failure)
 	}
-	if (run.swept || run.visit != nil) && errors.Is(ctx.Err(), context.DeadlineExceeded) { // whether the channel is stuck as a whole, nobody knows here
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && (class != core.ClassPermanent || !marked)
+	if (run.swept || run.visit != nil) && late { // whether the channel is stuck as a whole, nobody knows here
 		class, marked = core.ClassUnavailable, false
 	}
 	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
-	class, pause := w.judge(run, class, stopping)
+	class, pause := w.judge(run, class, marked, late, stopping)
 	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping || class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
 		class == core.ClassUnroutable}
 	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && run.attempt >= w.cfg.MaxAttempts) {
@@ -353,9 +366,9 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 		*cause = errors.Join(failure, err) // the lease will end
 	}
 	switch {
-	case run.visit != nil:
+	case pause > 0:
 		return "", Retried, core.PutOff(failure, pause)
-	case marked:
+	case marked: // by a handler that may have said when to come back
 		return "", Retried, failure
 	}
 	return "", Retried, mark(class, failure)

@@ -1,0 +1,62 @@
+package command
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	mixedSigns  = 3         // that make a warning
+	mixedPause  = time.Hour // between two warnings of a channel
+	mixedEffect = 1024      // effects of a channel that are remembered
+)
+
+// mixed watches channels that are one destination each, for signs that they are several: an effect that met an outage, others of the channel
+// that succeeded after it, and that effect again with an outage. Each time the whole channel was stopped for the others.
+type mixed struct {
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	channels map[string]*mixture
+}
+
+type mixture struct {
+	acks   uint64
+	down   map[string]uint64 // acks when an effect met an outage last
+	signs  int
+	warned time.Time
+}
+
+// note notes how an execution ended.
+func (m *mixed) note(e Effect, end visitEnd) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.channels[e.Channel]
+	if c == nil {
+		c = &mixture{}
+		m.channels[e.Channel] = c
+	}
+	switch end {
+	case visitGood:
+		c.acks++
+		delete(c.down, e.ID)
+		return
+	case visitDown:
+	case visitUnclear, visitRefused:
+		return
+	}
+	if acks, known := c.down[e.ID]; known && acks != c.acks {
+		c.signs++
+	}
+	if c.down == nil || len(c.down) >= mixedEffect {
+		c.down = map[string]uint64{}
+	}
+	c.down[e.ID] = c.acks
+	if now := time.Now(); c.signs >= mixedSigns && (c.warned.IsZero() || now.Sub(c.warned) >= mixedPause) {
+		c.signs, c.warned = 0, now
+		m.logger.Warn("command: some effects of a channel meet an outage again and again while others succeed, and stop the whole channel each time: "+
+			"do they go to different places? Name these with WorkerConfig.Destination", "component", "outbox", "channel", e.Channel,
+			"effect", e.ID)
+	}
+}

@@ -55,8 +55,12 @@ func TestSuccessEndsThePausesOfOthers(t *testing.T) {
 				return errors.New("away")
 			}
 			i := 0
-			if m == outboxtest.MethodMarkDone {
+			switch m {
+			case outboxtest.MethodMarkDone:
 				i = 1
+			case outboxtest.MethodClaimUnordered, outboxtest.MethodClaimHeads:
+			default: // whose first call comes when the database is back
+				return nil
 			}
 			back[i].CompareAndSwap(0, time.Now().UnixNano())
 			return nil

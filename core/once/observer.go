@@ -42,7 +42,7 @@ type RunInfo struct {
 	Form     Form
 	Attempt  int // see Acquired
 	Duration time.Duration
-	Err      error // of the work, or of recording its end; nil: done
+	Err      error // of the work, or of recording its end; nil: done. A *core.PanicError when the work panicked
 }
 
 // withDefaults returns a copy whose nil fields do nothing.

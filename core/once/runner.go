@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // Runner runs work once per key. Make one with New; it is safe for use by several goroutines and needs no closing.
@@ -172,11 +174,16 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.T
 	defer func() {
 		stop()
 		cancel(nil)
+		var panicked any
 		if !finished { // fn panicked, or called runtime.Goexit
+			panicked = recover()
 			_ = r.release(ctx, c, attempt)
-			err = errPanicked
+			err = didNotReturn(panicked)
 		}
 		r.obs.Ran(RunInfo{Key: c.Key, Form: FormLease, Attempt: attempt.Number, Duration: time.Since(start), Err: err})
+		if panicked != nil {
+			panic(panicked) //nolint:forbidigo // it goes on, with the stack that it had
+		}
 	}()
 
 	res, err = fn(runCtx)
@@ -201,7 +208,10 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.T
 	return res, nil
 }
 
-var errPanicked = errors.New("once: the work panicked")
+// didNotReturn is the error for work that panicked with v, or called runtime.Goexit when v is nil.
+func didNotReturn(v any) error {
+	return fmt.Errorf("once: the work did not return: %w", core.NewPanicError(v))
+}
 
 func (r *Runner) release(ctx context.Context, c Claim, a *Attempt) error {
 	if s, ok := r.cfg.Store.(AttemptStore); ok && a.left != a.Number {

@@ -44,15 +44,20 @@ func (r *Runner) DoTx(ctx context.Context, tx core.Tx, key Key, fp Fingerprint, 
 func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int, fn func(context.Context) (Result, error)) (res Result, err error) {
 	start, done := time.Now(), false
 	defer func() {
+		var panicked any
 		if !done {
 			if err == nil {
-				err = errPanicked
+				panicked = recover()
+				err = didNotReturn(panicked)
 			}
 			// The key says done already. Should the caller commit in spite of the error, the work would never be run again. Where the
 			// transaction is beyond use this fails, and so will its commit.
 			_ = r.cfg.TxStore.ReleaseTx(context.WithoutCancel(ctx), tx, c)
 		}
 		r.obs.Ran(RunInfo{Key: c.Key, Form: FormTx, Attempt: attempt, Duration: time.Since(start), Err: err})
+		if panicked != nil {
+			panic(panicked) //nolint:forbidigo // it goes on, with the stack that it had
+		}
 	}()
 	if res, err = fn(ctx); err != nil {
 		return Result{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -357,8 +358,19 @@ func TestWorkerStopAndPanic(t *testing.T) {
 		}()
 		_ = w.worker(func(context.Context, command.Effect) (string, error) { panic("oh no") }).Publish(t.Context(), w.delivery(1))
 	}()
-	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectFailed || rec.Attempts != 1 || rec.ErrorCode != "panic" {
+	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectFailed || rec.Attempts != 1 || rec.ErrorCode != "panic" ||
+		!strings.Contains(rec.Error, "panic: oh no") {
 		t.Errorf("panic: %+v", rec)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = w.worker(func(context.Context, command.Effect) (string, error) { runtime.Goexit(); return "", nil }).Publish(t.Context(), w.delivery(2))
+		t.Error("runtime.Goexit returned")
+	}()
+	<-done
+	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Attempts != 2 || rec.ErrorCode != "goexit" || !strings.Contains(rec.Error, "runtime.Goexit") {
+		t.Errorf("runtime.Goexit: %+v", rec)
 	}
 }
 

@@ -94,13 +94,15 @@ func (w *Worker) performSwept(ctx context.Context, rec Record) (outcome ExecOutc
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SweepTimeout)
 	defer cancel()
 	info := ExecInfo{Tenant: rec.Tenant, Channel: rec.Channel, ID: rec.ID}
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
-			outcome, err = Retried, core.Transient(fmt.Errorf("command: the handler panicked: %v", v))
+		if !returned { // after runtime.Goexit the next sweep goes on
+			outcome, err = Retried, core.Transient(didNotReturn(recover()))
 			info.Key, info.Attempt, info.Outcome, info.Err = rec.Key, rec.Attempts+1, outcome, err
 			w.cfg.Observer(info)
 		}
 	}()
 	_, outcome, err = w.perform(ctx, info, w.cfg.Handlers[rec.Channel])
+	returned = true
 	return outcome, err
 }

@@ -323,10 +323,18 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 	defer func() {
 		stop()
 		cancel(nil)
-		if !finished { // it panicked: the relay counts that as a refusal
-			w.leave(run, visitRefused)
-			f := once.EffectFailure{Park: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: "the handler panicked"}
-			_ = w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
+		if finished {
+			return
+		}
+		v := recover() // nil: runtime.Goexit, which goes on too
+		w.leave(run, visitRefused)
+		f := once.EffectFailure{Park: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: errorText(didNotReturn(v))}
+		if v == nil {
+			f.Code = "goexit"
+		}
+		_ = w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
+		if v != nil {
+			panic(v) //nolint:forbidigo // to the relay, which counts it as a refusal, with the stack that it had
 		}
 	}()
 	ref, failure := handler(runCtx, run.effect)
@@ -372,6 +380,11 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 		return "", Retried, failure
 	}
 	return "", Retried, mark(class, failure)
+}
+
+// didNotReturn is the error for a handler that panicked with v, or called runtime.Goexit when v is nil.
+func didNotReturn(v any) error {
+	return fmt.Errorf("command: the handler did not return: %w", core.NewPanicError(v))
 }
 
 // mark makes an error say the class that the Classifier of the Worker found, because that of the relay may find another. A deadline that ended

@@ -203,10 +203,11 @@ func TestCrashedAttemptRefused(t *testing.T) {
 	})
 }
 
-// A panic goes on, and the key is free.
+// A panic goes on, and the key is free. With what the handler panicked, and where, is told and logged.
 func TestPanic(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+		var out bytes.Buffer
+		a := newAPI(t, tx, func(c *httpkey.Config) { c.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			a.pay(w, r)
 			panic("boom")
@@ -223,8 +224,15 @@ func TestPanic(t *testing.T) {
 		if w.Body.Len() != 0 {
 			t.Errorf("the client saw %q", w.Body)
 		}
-		if info := a.wantOutcome(httpkey.Executed); !errors.Is(info.Err, httpkey.ErrPanicked) || info.Status != 0 || info.Fate != httpkey.Release {
+		info := a.wantOutcome(httpkey.Executed)
+		if !errors.Is(info.Err, httpkey.ErrPanicked) || !strings.HasSuffix(info.Err.Error(), ": panic: boom") || info.Status != 0 || info.Fate != httpkey.Release {
 			t.Errorf("told %+v", info)
+		}
+		if p, ok := errors.AsType[*core.PanicError](info.Err); !ok || !strings.Contains(string(p.Stack), "httpkey_test.TestPanic") {
+			t.Errorf("the stack does not name the handler: %+v", p)
+		}
+		if line := out.String(); !strings.Contains(line, "panic: boom") || !strings.Contains(line, "httpkey_test.TestPanic") || strings.Count(line, "\n") != 1 {
+			t.Errorf("logged %s", line)
 		}
 		a.handler = a.pay
 		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false)

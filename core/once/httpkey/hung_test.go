@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -181,4 +182,8 @@ func TestTransactorPanics(t *testing.T) {
 		a.do(request())
 	}()
 	a.wantRuns(0, 0)
+	info := a.wantOutcome("")
+	if p, ok := errors.AsType[*core.PanicError](info.Err); !ok || !strings.Contains(string(p.Stack), "panickyTransactor") {
+		t.Errorf("told %v, without where the Transactor panicked", info.Err)
+	}
 }

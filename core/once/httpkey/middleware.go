@@ -3,17 +3,20 @@ package httpkey
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
 // Errors that Info.Err may wrap, beside those of package once and of the database.
 var (
-	// ErrPanicked: the handler panicked. The key is free, and the panic goes on.
-	ErrPanicked = errors.New("httpkey: the handler panicked")
+	// ErrPanicked: the handler panicked, or called runtime.Goexit. The key is free, and the panic goes on. The error also wraps a
+	// *core.PanicError, which has the value and the stack.
+	ErrPanicked = errors.New("httpkey: the handler did not return")
 	// ErrNested: the context of a request already carries a transaction, so that the middleware could not answer after its commit; or
 	// a handler is wrapped twice, so that the inner wrap would wait for the key of the outer one.
 	ErrNested = errors.New("httpkey: the request is in a transaction, or under its key, already")
@@ -80,6 +83,9 @@ type call struct {
 	again   error     // why the handler asks to be run again
 }
 
+// panicked is the error for what recover returned in a deferred function.
+func panicked(v any) error { return fmt.Errorf("%w: %w", ErrPanicked, core.NewPanicError(v)) }
+
 type callKey struct{}
 
 func callOf(ctx context.Context) *call {
@@ -92,11 +98,16 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	if m.cfg.Logger != nil || m.cfg.Observer != nil && m.cfg.Observer.Handled != nil {
 		start, finished := time.Now(), false
 		defer func() {
+			var v any // nil: it returned, or called runtime.Goexit
 			if !finished {
-				c.info.Status, c.info.Fate, c.info.Err = 0, Release, errors.Join(ErrPanicked, c.info.Err)
+				v = recover()
+				c.info.Status, c.info.Fate, c.info.Err = 0, Release, errors.Join(c.info.Err, panicked(v))
 			}
 			c.info.Duration = time.Since(start)
 			m.told(c.r.Context(), c.info)
+			if v != nil {
+				panic(v) //nolint:forbidigo // to the server, with the stack that it had
+			}
 		}()
 		c.serve()
 		finished = true

@@ -2,8 +2,10 @@ package httpkey
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -53,7 +55,11 @@ type Info struct {
 // told logs what somebody has to look at, and tells the Observer of everything.
 func (m *Middleware) told(ctx context.Context, info Info) {
 	if l := m.cfg.Logger; l != nil && info.Err != nil && (info.Status >= 500 || info.Outcome == Executed || info.Outcome == Bypassed) {
-		l.ErrorContext(ctx, "httpkey: request failed", "outcome", info.Outcome, "method", info.Method, "route", info.Route, "status", info.Status, "err", info.Err)
+		args := []any{"outcome", info.Outcome, "method", info.Method, "route", info.Route, "status", info.Status, "err", info.Err}
+		if p, ok := errors.AsType[*core.PanicError](info.Err); ok {
+			args = append(args, "stack", string(p.Stack))
+		}
+		l.ErrorContext(ctx, "httpkey: request failed", args...)
 	}
 	if o := m.cfg.Observer; o != nil && o.Handled != nil {
 		o.Handled(info)

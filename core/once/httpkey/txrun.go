@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -29,7 +30,7 @@ type txRun struct {
 	res      once.Result
 	replayed bool
 	err      error
-	panicked any // of the Transactor or the store
+	panicked *core.PanicError // of the Transactor or the store
 }
 
 // handlerRun is one run of the handler, within the transaction of ctx.
@@ -57,7 +58,8 @@ func (t *txRun) serve() {
 			timer.Reset(patience)
 		case <-t.done:
 			if t.panicked != nil {
-				panic(t.panicked) //nolint:forbidigo // it is that of the Transactor, which goes on to the server
+				t.c.info.Err = t.panicked
+				panic(t.panicked.Value) //nolint:forbidigo // it is that of the Transactor, which goes on to the server
 			}
 			t.c.answerTx(t.ctx, t.res, t.replayed, fate, t.err)
 			return
@@ -72,20 +74,26 @@ func (t *txRun) serve() {
 
 // handle runs the handler. When it panics, the transaction ends before the panic goes on, so that the key is free.
 func (t *txRun) handle(run *handlerRun) (fate Fate) {
-	run.err = ErrPanicked
+	returned := false
 	defer func() {
-		panicked := errors.Is(run.err, ErrPanicked)
+		if returned {
+			close(run.ended)
+			return
+		}
+		v := recover() // nil: runtime.Goexit, which goes on too
+		run.err = panicked(v)
 		close(run.ended)
-		if panicked {
-			select {
-			case <-t.done:
-			case <-time.After(t.c.m.cfg.Keys.StoreTimeout):
-				t.cancel(errHung)
-			}
+		select {
+		case <-t.done:
+		case <-time.After(t.c.m.cfg.Keys.StoreTimeout):
+			t.cancel(errHung)
+		}
+		if v != nil {
+			panic(v) //nolint:forbidigo // to the server, with the stack that it had
 		}
 	}()
-	res, fate, err := t.c.handle(run.ctx, t.untie)
-	run.res, run.err = res, err
+	run.res, fate, run.err = t.c.handle(run.ctx, t.untie)
+	returned = true
 	return fate
 }
 
@@ -100,7 +108,11 @@ func (t *txRun) transaction() {
 			t.leave(nil)
 		}
 	}()
-	defer func() { t.panicked = recover() }()
+	defer func() {
+		if v := recover(); v != nil {
+			t.panicked = core.NewPanicError(v)
+		}
+	}()
 	t.err = errors.New("httpkey: the Transactor ended its goroutine")
 	res, replayed, err := t.c.inTx(t.ctx, t.cancel, t.ask)
 	if errors.Is(err, errKept) {

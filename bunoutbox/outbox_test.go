@@ -183,3 +183,19 @@ func TestClassesOfErrors(t *testing.T) {
 		t.Error("two events have one id")
 	}
 }
+
+// What can never begin a transaction is refused where a Transactor is accepted.
+func TestTransactorOfNothing(t *testing.T) {
+	r := bunoutbox.Transactor(nil)
+	for _, err := range []error{core.CheckTransactor(r), r.RunInTx(t.Context(), func(context.Context, core.Tx) error { return nil })} {
+		if err == nil || !strings.Contains(err.Error(), "nil *bun.DB") {
+			t.Errorf("nil: %v", err)
+		}
+	}
+	if err := core.CheckTransactor(bunoutbox.Transactor(open(t, bundialect.Oracle))); err == nil || !strings.Contains(err.Error(), "not supported") {
+		t.Errorf("Oracle: %v", err)
+	}
+	if err := core.CheckTransactor(bunoutbox.Transactor(open(t, bundialect.PG))); err != nil {
+		t.Error(err)
+	}
+}

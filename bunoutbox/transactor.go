@@ -34,7 +34,8 @@ func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions, fn fun
 }
 
 // Transactor makes a core.Transactor of db, which may have the hook of an Outbox or not. RunInTx does what Outbox.RunInTx
-// does; FromContext returns the bun.Tx to work with. A db that is nil or of an unsupported dialect is reported by RunInTx.
+// does; FromContext returns the bun.Tx to work with. A db that is nil or of an unsupported dialect is reported by what takes the Transactor
+// (core.CheckTransactor), an inbox for example, else by RunInTx.
 func Transactor(db *bun.DB) core.Transactor { return &transactor{db: db} }
 
 // FromContext returns the transaction that RunInTx put into ctx, else an error wrapping ErrNoTransaction.
@@ -58,9 +59,21 @@ var errNilFunction = errors.New("outbox: RunInTx was given a nil function")
 
 type transactor struct{ db *bun.DB }
 
+// Validate is for core.CheckTransactor.
+func (r *transactor) Validate() error {
+	if r.db == nil || r.db.DB == nil {
+		return errors.New("outbox: bunoutbox.Transactor was given a nil *bun.DB")
+	}
+	_, err := dialectOf(r.db)
+	return err
+}
+
 func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
 	if fn == nil {
 		return errNilFunction
+	}
+	if err := r.Validate(); err != nil {
+		return err
 	}
 	d, err := dialectOf(r.db)
 	if err != nil {

@@ -2,7 +2,9 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 )
 
 // Dialect names a family of databases by the SQL they speak.
@@ -78,6 +80,19 @@ type Rows interface {
 // tracked, and the outcomes it reports agree with what RunInTx returns.
 type Transactor interface {
 	RunInTx(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
+}
+
+// CheckTransactor returns an error when t can never begin a transaction: it is nil or a nil pointer, or
+// has a method Validate() error that says why, as those of the adapters have. It does not ask the
+// database. Call it where a Transactor is accepted, so that a mistake is told when the program starts.
+func CheckTransactor(t Transactor) error {
+	if v := reflect.ValueOf(t); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("the Transactor is nil: use that of the ORM adapter, or sqltx.NewTransactor")
+	}
+	if v, ok := t.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
 }
 
 type txKey struct{}

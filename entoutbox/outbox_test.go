@@ -132,3 +132,21 @@ func TestClassesOfErrors(t *testing.T) {
 		t.Error("two events have one id")
 	}
 }
+
+type entTx struct{}
+
+func (entTx) Commit() error   { return nil }
+func (entTx) Rollback() error { return nil }
+
+// What can never begin a transaction is refused where a Transactor is accepted.
+func TestTransactorOfNothing(t *testing.T) {
+	r := entoutbox.Transactor[entTx](nil)
+	for _, err := range []error{core.CheckTransactor(r), r.RunInTx(t.Context(), func(context.Context, core.Tx) error { return nil })} {
+		if err == nil || !strings.Contains(err.Error(), "give it client.Tx") {
+			t.Errorf("nil: %v", err)
+		}
+	}
+	if err := core.CheckTransactor(entoutbox.Transactor(func(context.Context) (entTx, error) { return entTx{}, nil })); err != nil {
+		t.Error(err)
+	}
+}

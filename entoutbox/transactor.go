@@ -62,7 +62,7 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error), f
 }
 
 // Transactor makes a core.Transactor of begin, as the inbox needs it: RunInTx runs its function in WithTx. FromContext returns
-// the transaction to work with. A nil begin is reported by RunInTx. The result is safe for use by several goroutines.
+// the transaction to work with. A nil begin is reported by what takes the Transactor (core.CheckTransactor), an inbox for example, else by RunInTx. The result is safe for use by several goroutines.
 func Transactor[T Tx](begin func(context.Context) (T, error)) core.Transactor {
 	return transactor[T]{begin}
 }
@@ -71,9 +71,17 @@ type transactor[T Tx] struct {
 	begin func(context.Context) (T, error)
 }
 
-func (r transactor[T]) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+// Validate is for core.CheckTransactor.
+func (r transactor[T]) Validate() error {
 	if r.begin == nil {
-		return errors.New("outbox: Transactor was given a nil function")
+		return errors.New("outbox: entoutbox.Transactor was given a nil function: give it client.Tx")
+	}
+	return nil
+}
+
+func (r transactor[T]) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	if err := r.Validate(); err != nil {
+		return err
 	}
 	if fn == nil {
 		return errors.New("outbox: RunInTx was given a nil function")

@@ -94,3 +94,22 @@ func TestClassesOfErrors(t *testing.T) {
 		t.Error("two events have one id")
 	}
 }
+
+// What can never begin a transaction is refused where a Transactor is accepted.
+func TestTransactorOfNothing(t *testing.T) {
+	for want, db := range map[string]*gorm.DB{
+		"nil *gorm.DB":                 nil,
+		"nil *gorm.DB ":                new(gorm.DB),
+		`"sqlserver" is not supported`: open(t, "sqlserver"),
+	} {
+		r := gormoutbox.Transactor(db)
+		for _, err := range []error{core.CheckTransactor(r), r.RunInTx(t.Context(), nil)} {
+			if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+	}
+	if err := core.CheckTransactor(gormoutbox.Transactor(open(t, "sqlite"))); err != nil {
+		t.Error(err)
+	}
+}

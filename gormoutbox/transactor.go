@@ -18,7 +18,8 @@ import (
 // function, because that ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping ErrTxAborted, and
 // no further statement of the transaction reached the database. For that it follows the transaction, with or without the plugin; without
 // plugin and sqltx.Connector, statements are not prepared in it (PrepareStmt), because they could not be seen. A pool
-// whose transactions cannot be followed is refused with ErrUntracked. A nil db is reported by RunInTx.
+// whose transactions cannot be followed is refused with ErrUntracked. A db that is nil, not open, or of an unsupported dialect is reported by
+// what takes the Transactor (core.CheckTransactor), an inbox for example, else by RunInTx.
 func Transactor(db *gorm.DB) core.Transactor { return &transactor{db: db} }
 
 // FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx, else an error wrapping
@@ -59,9 +60,18 @@ func contextWith(ctx context.Context, db *gorm.DB, tx core.Tx) context.Context {
 
 type transactor struct{ db *gorm.DB }
 
-func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+// Validate is for core.CheckTransactor.
+func (r *transactor) Validate() error {
 	if r.db == nil || r.db.Config == nil {
-		return errors.New("outbox: Transactor was given a nil *gorm.DB")
+		return errors.New("outbox: gormoutbox.Transactor was given a nil *gorm.DB")
+	}
+	_, err := dialectOf(r.db)
+	return err
+}
+
+func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	if err := r.Validate(); err != nil {
+		return err
 	}
 	if fn == nil {
 		return errors.New("outbox: RunInTx was given a nil function")

@@ -20,12 +20,8 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect)
 	if db == nil {
 		return nil, errors.New("sqltx: Begin was given a nil *sql.DB")
 	}
-	if d == "" {
-		var err error
-		if d, err = dialectOf(db.Driver()); err != nil {
-			return nil, err
-		}
-	} else if err := checkDialect(d); err != nil {
+	d, err := dialectFor(db, d)
+	if err != nil {
 		return nil, err
 	}
 	// As database/sql does it with connections that died while nobody used them. It ends with a new one; here all idle ones come first.
@@ -35,6 +31,14 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect)
 			return t, err
 		}
 	}
+}
+
+// dialectFor returns d, or what the driver says when it is empty.
+func dialectFor(db *sql.DB, d core.Dialect) (core.Dialect, error) {
+	if d == "" {
+		return dialectOf(db.Driver())
+	}
+	return d, checkDialect(d)
 }
 
 // beginOn begins on a connection of its own, which tracks.

@@ -16,7 +16,8 @@ import (
 // RunInTx returns nil only when the transaction was heard to commit. It does not commit one that the database has rolled back behind fn,
 // because fn ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping core.ErrTxAborted. Where a
 // statement of fn ended the transaction (COMMIT as text), and where the answer to COMMIT was lost, the error wraps core.ErrCommitUnknown.
-// A nil db, or a dialect that is neither given nor told by the driver, is reported by RunInTx. The result is safe for use by
+// A nil db, or a dialect that is neither given nor told by the driver, is reported by what takes the Transactor (core.CheckTransactor), an inbox
+// for example, else by RunInTx. The result is safe for use by
 // several goroutines.
 func NewTransactor(db *sql.DB, d core.Dialect) core.Transactor {
 	return &transactor{db: db, dialect: d}
@@ -36,6 +37,15 @@ func FromContext(ctx context.Context) (*Tx, error) {
 type transactor struct {
 	db      *sql.DB
 	dialect core.Dialect
+}
+
+// Validate is for core.CheckTransactor.
+func (r *transactor) Validate() error {
+	if r.db == nil {
+		return errors.New("sqltx: NewTransactor was given a nil *sql.DB")
+	}
+	_, err := dialectFor(r.db, r.dialect)
+	return err
 }
 
 func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) (err error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -202,5 +203,21 @@ func TestTransactorReportsWrongUse(t *testing.T) {
 	wantIs(t, err, core.ErrNoTransaction)
 	if len(d.statements()) != 0 {
 		t.Errorf("ran %q", d.statements())
+	}
+}
+
+// What can never begin a transaction is refused where a Transactor is accepted.
+func TestTransactorOfNothing(t *testing.T) {
+	for want, r := range map[string]core.Transactor{
+		"the Transactor is nil": nil,
+		"nil *sql.DB":           sqltx.NewTransactor(nil, core.Postgres),
+		"oracle":                sqltx.NewTransactor(new(sql.DB), "oracle"),
+	} {
+		if err := core.CheckTransactor(r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := core.CheckTransactor(sqltx.NewTransactor(new(sql.DB), core.SQLite)); err != nil {
+		t.Error(err)
 	}
 }

@@ -161,6 +161,11 @@ func (c Config) Validate() error {
 	case c.Transactor == nil && c.Keys.Store == nil:
 		bad("Keys.Store is missing, which the form without Transactor needs")
 	}
+	if c.Transactor != nil {
+		if err := core.CheckTransactor(c.Transactor); err != nil {
+			bad("Transactor: %w", err)
+		}
+	}
 	if c.Scope == nil {
 		bad("Scope is missing: return who asks, or a constant where everybody is the same")
 	}

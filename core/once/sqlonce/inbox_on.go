@@ -2,7 +2,7 @@ package sqlonce
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
@@ -11,8 +11,8 @@ import (
 // InboxOn returns the inbox tables in the database of t, for who has a Transactor of an ORM and no pool: what New and Store.Inbox give work on a pool. Its own short
 // transactions are those of t, with their isolation. cfg.Dialect is required: it is what core.Tx.Dialect says.
 func InboxOn(t core.Transactor, cfg Config) (*Inbox, error) {
-	if t == nil {
-		return nil, errors.New("sqlonce: transactor is nil")
+	if err := core.CheckTransactor(t); err != nil {
+		return nil, fmt.Errorf("sqlonce: %w", err)
 	}
 	n, err := cfg.names()
 	if err != nil {

@@ -45,8 +45,8 @@ var (
 	// ErrNoPublisher: Run or Drain was called on an Outbox without a Publisher.
 	ErrNoPublisher = errors.New("outbox: no publisher configured")
 
-	// ErrNoTables: the tables, or columns of them, are not in the database. Create them: AutoCreate or Migrate of your adapter, or the
-	// migrations.
+	// ErrNoTables: the tables, or columns of them, are not in the database. Create them: AutoCreate in the Config of your adapter, Migrate
+	// of sqloutbox.Repository, the files of sqloutbox.Migrations, or package entschema in Ent's own migration.
 	ErrNoTables = errors.New("outbox: tables or columns are missing")
 
 	// ErrTablesDiffer: the tables are there and not as this version makes them. They work, perhaps slowly.

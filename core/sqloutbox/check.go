@@ -42,7 +42,7 @@ func (r *Repository) Check(ctx context.Context) error {
 	if slices.ContainsFunc(drift, func(err error) bool { return errors.Is(err, sqlkit.ErrMissing) }) {
 		how = core.ErrNoTables
 	}
-	return fmt.Errorf("%w: %w (run Migrate, or apply the files that Migrations returns):\n%w", ErrDrift, how, errors.Join(drift...))
+	return fmt.Errorf("%w: %w (%s):\n%w", ErrDrift, how, howToCreate, errors.Join(drift...))
 }
 
 // diagnosticColumns are columns of text that is only read by people.

@@ -58,7 +58,7 @@ func insertError(err error) error {
 	case sqlerr.Retryable(err) || sqlerr.State(err) == "25P02":
 		err = fmt.Errorf("%w: %w", core.ErrTxAborted, err)
 	case sqlerr.MissingTable(err):
-		err = fmt.Errorf("%w (create the tables with Migrate, or with the files that Migrations returns)", err)
+		err = fmt.Errorf("%w (%s)", err, howToCreate)
 	}
 	return fmt.Errorf("sqloutbox: insert: %w", err)
 }

@@ -43,6 +43,10 @@ func load(d core.Dialect, expand func(string) string) ([]Migration, error) {
 	return all, nil
 }
 
+// howToCreate is what errors about missing tables say: every way there is, because a Repository does not know who uses it.
+const howToCreate = "create or upgrade the tables with AutoCreate of gormoutbox.Config, bunoutbox.Config, entoutbox.Config or sqloutbox.OpenConfig, with Migrate of the " +
+	"sqloutbox.Repository, with the files that sqloutbox.Migrations returns, or in Ent's migration with package entschema"
+
 // Migrate creates the tables or brings them up to date: it applies the migrations that the table <prefix>migration does not
 // name yet. Any number of processes may call it at once. It needs the right to create tables; where an application must not
 // have it, apply what Migrations returns with the tool of your choice.

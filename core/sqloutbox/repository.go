@@ -119,7 +119,7 @@ func (r *Repository) wrap(what string, err error) error {
 		return nil
 	}
 	if sqlerr.MissingTable(err) {
-		return fmt.Errorf("sqloutbox: %s: %w (create the tables with Migrate, or with the files that Migrations returns)", what, err)
+		return fmt.Errorf("sqloutbox: %s: %w (%s)", what, err, howToCreate)
 	}
 	return fmt.Errorf("sqloutbox: %s: %w", what, err)
 }

@@ -67,8 +67,14 @@ func TestOnceMigrationFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Acquire(t.Context(), onceRequest("k")); err == nil || !strings.Contains(err.Error(), "create the tables with Migrate") {
-			t.Errorf("without tables: %v", err)
+		// Keys, inbox and effects say how to create what is missing.
+		_, acquireErr := s.Acquire(t.Context(), onceRequest("k"))
+		_, listErr := s.Inbox().ListParked(t.Context(), sqlonce.InboxQuery{Consumer: "billing"})
+		_, overdueErr := s.Commands().Overdue(t.Context(), "mail", 0, 1)
+		for _, err := range []error{acquireErr, listErr, overdueErr, s.Check(t.Context())} {
+			if err == nil || !strings.Contains(err.Error(), "Migrate of the sqlonce.Store") || !strings.Contains(err.Error(), "inbox.CreateTables") {
+				t.Errorf("without tables: %v", err)
+			}
 		}
 		files, err := sqlonce.Migrations(cfg)
 		if err != nil || len(files) == 0 {

@@ -191,17 +191,23 @@ func TestMissingTables(t *testing.T) {
 		if repo.Dialect() != db.Dialect {
 			t.Errorf("the database was taken for %s", repo.Dialect())
 		}
-		if _, err := repo.Backlog(t.Context(), 10); err == nil || !strings.Contains(err.Error(), "Migrate") {
-			t.Errorf("Backlog returned %v", err)
+		says := func(what string, err error) {
+			t.Helper()
+			for _, way := range []string{"AutoCreate of gormoutbox.Config", "Migrate of the sqloutbox.Repository", "sqloutbox.Migrations", "entschema"} {
+				if err == nil || !strings.Contains(err.Error(), way) {
+					t.Errorf("%s returned %v, without %q", what, err, way)
+				}
+			}
 		}
+		_, err = repo.Backlog(t.Context(), 10)
+		says("Backlog", err)
+		says("Check", repo.Check(t.Context()))
 		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer tx.Rollback()
 		_, err = repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{sqlRow(t, "topic", "")}})
-		if err == nil || !strings.Contains(err.Error(), "Migrate") {
-			t.Errorf("Insert returned %v", err)
-		}
+		says("Insert", err)
 	})
 }

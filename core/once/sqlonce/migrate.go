@@ -60,6 +60,10 @@ func (s *Store) plan() (sqlkit.Plan, error) {
 	return plan, err
 }
 
+// howToCreate is what errors about missing tables say: every way there is, because a Store does not know who uses it.
+const howToCreate = "create or upgrade the tables of inbox, idempotency keys and effects with Migrate of the sqlonce.Store, with the files that sqlonce.Migrations returns, " +
+	"or, for inbox.Middleware and inbox.SQL, with the option inbox.CreateTables"
+
 // Migrate creates the tables or brings them up to date: it applies the migrations that the table <prefix>once_migration does not name
 // yet. Any number of processes may call it at once. It needs the right to create tables; where an application must not have it, apply what
 // Migrations returns with the tool of your choice.
@@ -92,7 +96,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if len(drift) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w (run Migrate, or apply the files that Migrations returns):\n%w", ErrDrift, errors.Join(drift...))
+	return fmt.Errorf("%w (%s):\n%w", ErrDrift, howToCreate, errors.Join(drift...))
 }
 
 // diagnostic are columns of text that is never compared.

@@ -113,7 +113,7 @@ func wrap(what string, err error) error {
 		return nil
 	}
 	if sqlerr.MissingTable(err) {
-		return fmt.Errorf("sqlonce: %s: %w (create the tables with Migrate, or with the files that Migrations returns)", what, err)
+		return fmt.Errorf("sqlonce: %s: %w (%s)", what, err, howToCreate)
 	}
 	return fmt.Errorf("sqlonce: %s: %w", what, err)
 }

@@ -89,8 +89,7 @@ func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		defer msg.SetContext(ctx)
 		e, err := a.in.Event(msg)
 		if err != nil {
-			a.in.failed(Info{Event: e, Err: err})
-			return nil, err
+			return nil, a.in.failed(ctx, Info{Event: e, Err: err})
 		}
 		d := a.in.delivery(e, msg)
 		wait, err := a.run(ctx, d, func(ctx context.Context) error {
@@ -111,9 +110,14 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery, fn func(context.Conte
 	key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
 	attempt, ran, returned := 0, false, false
 	defer func() {
-		if !returned { // it panics, and goes on doing so
-			a.in.failed(d.told(attempt, ErrPanicked))
-			sleep(ctx, a.in.pauses.after(attempt))
+		if returned {
+			return
+		}
+		v := recover() // nil: runtime.Goexit, which goes on too
+		_ = a.in.failed(ctx, d.told(attempt, panicked(v)))
+		sleep(ctx, a.in.pauses.after(attempt))
+		if v != nil {
+			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
 		}
 	}()
 	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
@@ -167,11 +171,9 @@ func (a *AtLeastOnce) settle(ctx context.Context, d delivery, attempt int, ran, 
 		a.in.obs.InProgress(d.told(0, err))
 		return min(after, pauses.longest()), err
 	case errors.Is(err, once.ErrInvalidKey):
-		err = fmt.Errorf("%w: %w", ErrInvalidMessage, err)
-		a.in.failed(d.told(0, err))
-		return 0, err
+		return 0, a.in.failed(ctx, d.told(0, fmt.Errorf("%w: %w", ErrInvalidMessage, err)))
 	}
-	a.in.failed(d.told(attempt, err))
+	err = a.in.failed(ctx, d.told(attempt, err))
 	if !ran || errors.Is(err, once.ErrStore) || a.in.judge(err) == core.ClassUnavailable {
 		return pauses.outage(ctx), err
 	}

@@ -32,10 +32,10 @@ func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
 		t.Fatal(err)
 	}
 	hear := func(name string) func(inbox.Info) { return func(inbox.Info) { l.heard[name]++ } }
-	a := newAtLeastOnce(t, append(set, func(c *inbox.AtLeastOnceConfig) {
+	a := newAtLeastOnce(t, append([]func(*inbox.AtLeastOnceConfig){func(c *inbox.AtLeastOnceConfig) {
 		c.Runner, c.RetryPause = runner, 0
 		c.Observer = &inbox.Observer{Failed: hear("failed"), Parked: hear("parked"), InProgress: hear("in progress"), Processed: hear("processed")}
-	})...)
+	}}, set...)...)
 	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: a}); err == nil {
 		t.Error("a chain that delivers what is given up for ever was accepted")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -29,8 +28,7 @@ func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message, fn f
 	for n, msg := range msgs {
 		e, err := in.Event(msg)
 		if err != nil {
-			in.failed(Info{Event: e, Err: err})
-			b.errs[n] = err
+			b.errs[n] = in.failed(ctx, Info{Event: e, Err: err})
 			continue
 		}
 		d := in.delivery(e, msg)
@@ -136,17 +134,23 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, ran *bool) error {
 
 // call runs fn with messages that carry the transaction as long as it takes. A panic is an error of theirs: the other messages of the batch go on, and it counts.
 func (b *batch) call(ctx context.Context, fresh []*message.Message) (err error) {
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
-			b.in.cfg.Logger.Error("inbox: the function of a batch panicked", "consumer", b.in.cfg.Consumer, "messages", len(fresh), "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w: %v", ErrPanicked, v)
+		if returned {
+			return
 		}
+		p := core.NewPanicError(recover())
+		b.in.cfg.Logger.Error("inbox: the function of a batch did not return", "consumer", b.in.cfg.Consumer, "messages", len(fresh),
+			"error", p, "stack", string(p.Stack))
+		err = fmt.Errorf("%w: %w", ErrPanicked, p) // nobody gets it after runtime.Goexit
 	}()
 	for _, msg := range fresh {
 		defer msg.SetContext(msg.Context())
 		msg.SetContext(ctx)
 	}
-	return b.fn(ctx, fresh)
+	err = b.fn(ctx, fresh)
+	returned = true
+	return err
 }
 
 // singles processes each message by itself.
@@ -163,7 +167,6 @@ func (b *batch) singles() {
 // all answers every message that has no answer yet with err.
 func (b *batch) all(err error, wait time.Duration) {
 	for _, it := range b.items {
-		b.answer(it, wait, fmt.Errorf("inbox: batch: %w", err))
-		b.in.failed(it.d.told(0, err))
+		b.answer(it, wait, fmt.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))
 	}
 }

@@ -101,7 +101,7 @@ type Config struct {
 
 	// Observer hears what happens. Default: nobody.
 	Observer *Observer
-	// Logger gets a line for each failed and each parked event. Default: core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
+	// Logger gets a line for each failed and each parked event, at level Debug where the message's context was canceled because the consumer stops. Default: core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
 	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
@@ -125,8 +125,8 @@ func (c Config) Validate() error {
 	} else if err := (Key{Consumer: c.Consumer, Handler: "h", EventID: "e"}).Validate(); err != nil {
 		bad("Consumer: %w", err)
 	}
-	if isNil(c.Transactor) {
-		bad("Transactor is nil: use that of the ORM adapter, or sqltx.NewTransactor")
+	if err := core.CheckTransactor(c.Transactor); err != nil {
+		bad("Transactor: %w", err)
 	}
 	if isNil(c.Store) {
 		bad("Store is nil: use Inbox() of a sqlonce.Store")

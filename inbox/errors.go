@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -19,21 +20,26 @@ var (
 	// ErrInProgress: another process says that it works on the event. Deliver the message again later.
 	ErrInProgress = errors.New("inbox: event is being processed")
 
-	// ErrProducedNeedsOutbox: the handler returned messages and there is no Config.Publisher. The Router would publish them after the
+	// ErrProducedNeedsOutbox: the handler returned messages, and there is neither Config.Publisher nor the option Publisher. The Router would publish them after the
 	// commit, and lose them where that fails. Everything was rolled back.
-	ErrProducedNeedsOutbox = errors.New("inbox: produced messages need Config.Publisher, which writes them to the outbox")
+	ErrProducedNeedsOutbox = errors.New("inbox: the handler returned messages and nobody takes them: give Middleware the option inbox.Publisher, " +
+		"or set Config.Publisher, which writes them to the outbox")
 
 	// ErrPoisonInside: a poison queue inside of the inbox took the message and hid the handler's error. Everything was rolled
 	// back. Put the poison queue outside: see Chain.
 	ErrPoisonInside = errors.New("inbox: a poison queue inside of the inbox hid the handler's error: build the chain with inbox.Chain")
 
-	// ErrPanicked: the function given to ProcessBatch panicked with this message. Observers are told it of every panic.
-	ErrPanicked = errors.New("inbox: the handler panicked")
+	// ErrPanicked: the function given to ProcessBatch panicked with this message. Observers are told it of every panic, and of a
+	// handler that called runtime.Goexit. The error also wraps a *core.PanicError, which has the value and the stack.
+	ErrPanicked = errors.New("inbox: the handler did not return")
 
 	// ErrInTransaction: the context carries a transaction already, so the effects could not be committed before the message is
 	// acknowledged. Either the middleware was added twice, or the Pub/Sub hands on the context of its publisher (gochannel's PreserveContext).
 	ErrInTransaction = errors.New("inbox: the context carries a transaction already: is the middleware there twice, or does the Pub/Sub preserve its publisher's context?")
 )
+
+// panicked is the error for what recover returned in a deferred function.
+func panicked(v any) error { return fmt.Errorf("%w: %w", ErrPanicked, core.NewPanicError(v)) }
 
 // Final reports whether handling the same message again cannot help: it wraps ErrInvalidMessage or ErrParked, or is core.Permanent. It is the
 // filter for middleware.PoisonQueueWithFilter, and what is not Final may be retried.

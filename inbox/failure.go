@@ -68,8 +68,7 @@ func classify(err error) core.Class {
 // fail records that the handler failed, and returns what the message is answered with, and how long to wait before.
 func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wait time.Duration, _ error) {
 	if errors.Is(err, core.ErrCommitUnknown) || errors.Is(ctx.Err(), context.Canceled) { // it may be processed; it was cut short
-		in.failed(d.told(o.attempt, err))
-		return in.pauses.outage(ctx), err
+		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
 	}
 	class := in.judge(err)
 	f := sqlonce.InboxFailure{
@@ -92,7 +91,7 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 	default:
 		o.attempt = attempts
 	}
-	in.failed(d.told(o.attempt, err))
+	err = in.failed(ctx, d.told(o.attempt, err))
 	if f.Free || recordErr != nil {
 		return in.pauses.outage(ctx), err
 	}

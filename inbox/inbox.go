@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -42,9 +43,7 @@ func newInbox(cfg Config) *Inbox {
 func (in *Inbox) Process(ctx context.Context, e Event, fn func(ctx context.Context, tx core.Tx) error) error {
 	e.Consumer = in.cfg.Consumer
 	if err := e.Validate(); err != nil {
-		err = fmt.Errorf("%w: %w", ErrInvalidMessage, err)
-		in.failed(Info{Event: e, Err: err})
-		return err
+		return in.failed(ctx, Info{Event: e, Err: fmt.Errorf("%w: %w", ErrInvalidMessage, err)})
 	}
 	_, err := in.run(ctx, delivery{info: Info{Event: e}, came: time.Now()}, fn)
 	return err
@@ -77,8 +76,7 @@ var errSeen = errors.New("inbox: seen before")
 // run processes one event. wait is how long it makes sense to wait before its message is delivered again.
 func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, core.Tx) error) (wait time.Duration, err error) {
 	if _, ok := core.TxFromContext(ctx); ok {
-		in.failed(d.told(0, ErrInTransaction))
-		return 0, ErrInTransaction
+		return 0, in.failed(ctx, d.told(0, ErrInTransaction))
 	}
 	if in.cached(ctx, d) {
 		in.obs.Duplicate(d.told(0, nil))
@@ -87,8 +85,7 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	leave, processed, err := in.copies.enter(ctx, d.info.Event.InboxKey)
 	switch {
 	case err != nil:
-		in.failed(d.told(0, err))
-		return 0, err
+		return 0, in.failed(ctx, d.told(0, err))
 	case processed:
 		in.obs.Duplicate(d.told(0, nil))
 		return 0, nil
@@ -98,10 +95,17 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	var o outcome
 	returned := false
 	defer func() {
-		if !returned && o.ran { // it panics, and goes on doing so
-			wait, _ := in.fail(ctx, d, o, ErrPanicked)
+		if returned {
+			return
+		}
+		v := recover() // nil: runtime.Goexit, which goes on too
+		if o.ran {
+			wait, _ := in.fail(ctx, d, o, panicked(v))
 			leave(false)
 			sleep(ctx, wait)
+		}
+		if v != nil {
+			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
 		}
 	}()
 	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
@@ -153,8 +157,7 @@ func (in *Inbox) settle(ctx context.Context, d delivery, o outcome, err error) (
 		in.obs.Processed(d.told(o.attempt, nil))
 		return 0, nil
 	case !o.ran: // the database could not be reached, say
-		in.failed(d.told(o.attempt, err))
-		return in.pauses.outage(ctx), err
+		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
 	}
 	return in.fail(ctx, d, o, err)
 }
@@ -169,23 +172,55 @@ func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration
 	}
 	if o.state == sqlonce.InboxParked {
 		// It was parked before and is here again: nobody has taken it away.
-		return in.pauses.parked(), in.parked(d.told(o.attempt, fmt.Errorf("%w: Release lets it be processed again", ErrParked)))
+		return in.pauses.parked(), in.parked(d.told(o.attempt, in.why(ctx, d.info.Event.InboxKey)))
 	}
 	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
 	return in.pauses.longest(), ErrInProgress
 }
 
-func (in *Inbox) failed(i Info) {
+// why is the error for an event that was parked before. What it failed with is in the table.
+func (in *Inbox) why(ctx context.Context, k Key) error {
+	const release = "Release lets it be processed again"
+	list, err := in.cfg.Store.ListParked(ctx, sqlonce.InboxQuery{Consumer: k.Consumer, Handler: k.Handler, Tenant: k.Tenant, EventID: k.EventID, Limit: 1})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %s; what it failed with could not be read: %v", ErrParked, release, err) //nolint:errorlint // the message is not answered by that
+	case len(list) == 0 || list[0].Text == "":
+		return fmt.Errorf("%w: %s", ErrParked, release)
+	}
+	return fmt.Errorf("%w: %s; it failed (attempts: %d) with: %s", ErrParked, release, list[0].Attempts, list[0].Text)
+}
+
+// failed tells that a message was not processed, and returns the error that says why. What was cut short because its consumer stops spent no
+// attempt, and is nothing to look at.
+func (in *Inbox) failed(ctx context.Context, i Info) error {
+	level := slog.LevelWarn
+	if cutShort(ctx, i.Err) {
+		level, i.Attempt = slog.LevelDebug, 0
+		if cause := context.Cause(ctx); !errors.Is(i.Err, cause) {
+			i.Err = fmt.Errorf("inbox: cut short: %w: %w", cause, i.Err)
+		}
+	}
 	in.obs.Failed(i)
-	in.cfg.Logger.Warn("inbox: event failed", logged(i)...)
+	in.cfg.Logger.Log(ctx, level, "inbox: event failed", logged(i)...)
+	return i.Err
+}
+
+// cutShort reports whether err came from the end of a message's context, as far as anybody can tell.
+func cutShort(ctx context.Context, err error) bool {
+	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, ErrPanicked) && !errors.Is(err, core.ErrCommitUnknown)
 }
 
 func logged(i Info) []any {
 	e := i.Event
-	return []any{
+	args := []any{
 		"consumer", e.Consumer, "handler", e.Handler, "tenant_id", e.Tenant, "event_id", e.EventID, "event_type", e.Type,
 		"topic", e.Topic, "attempt", i.Attempt, "error", i.Err,
 	}
+	if p, ok := errors.AsType[*core.PanicError](i.Err); ok {
+		args = append(args, "stack", string(p.Stack))
+	}
+	return args
 }
 
 func (in *Inbox) cached(ctx context.Context, d delivery) bool {

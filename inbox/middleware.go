@@ -32,8 +32,7 @@ func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		defer msg.SetContext(ctx) // a transaction that has ended is no use to anybody outside
 		e, err := in.Event(msg)
 		if err != nil {
-			in.failed(Info{Event: e, Err: err})
-			return nil, err
+			return nil, in.failed(ctx, Info{Event: e, Err: err})
 		}
 		d := in.delivery(e, msg)
 		wait, err := in.run(ctx, d, func(ctx context.Context, _ core.Tx) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -255,7 +256,7 @@ func TestProducedMessagesAreRefusedWithoutAnOutbox(t *testing.T) {
 		}
 	}
 	w := newWorld(t)
-	if err := w.deliver(produce(w), event(t.Context(), "e")); !errors.Is(err, inbox.ErrProducedNeedsOutbox) {
+	if err := w.deliver(produce(w), event(t.Context(), "e")); !errors.Is(err, inbox.ErrProducedNeedsOutbox) || !strings.Contains(err.Error(), "inbox.Publisher") {
 		t.Errorf("without a publisher: %v", err)
 	}
 	w.effect("e", 0)
@@ -315,8 +316,11 @@ func TestEventsAreParked(t *testing.T) {
 		if want := attempt >= 2; errors.Is(err, inbox.ErrParked) != want || inbox.Final(err) != want {
 			t.Errorf("attempt %d: %v", attempt+1, err)
 		}
-		if attempt < 3 && !errors.Is(err, errHandler) {
+		if attempt < 3 && !errors.Is(err, errHandler) || !strings.Contains(err.Error(), errHandler.Error()) {
 			t.Errorf("attempt %d does not say why: %v", attempt+1, err)
+		}
+		if again := attempt >= 3; strings.Contains(err.Error(), "Release") != again || again && !strings.Contains(err.Error(), "attempts: 3") {
+			t.Errorf("attempt %d: %v", attempt+1, err)
 		}
 	}
 	if calls.Load() != 3 {

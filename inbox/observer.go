@@ -33,7 +33,7 @@ type Observer struct {
 // Info describes one delivery of an event.
 type Info struct {
 	Event      Event
-	Attempt    int           // which attempt it was, those that failed included; 0: not known
+	Attempt    int           // which attempt it was, those that failed included; 0: not known, or none: the consumer stops
 	Duration   time.Duration // since the message came
 	OccurredAt time.Time     // of the event; zero when its metadata do not say
 	Err        error         // of Failed and Parked
@@ -64,9 +64,13 @@ func (o *Observer) withDefaults() Observer {
 
 // code is a short name of what kind of error err is, for the table.
 func code(err error, class core.Class) string {
-	switch {
-	case errors.Is(err, ErrPanicked):
+	if p, ok := errors.AsType[*core.PanicError](err); ok {
+		if p.Value == nil {
+			return "goexit"
+		}
 		return "panic"
+	}
+	switch {
 	case errors.Is(err, ErrProducedNeedsOutbox):
 		return "produced_needs_outbox"
 	case errors.Is(err, ErrPoisonInside):

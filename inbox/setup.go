@@ -34,10 +34,9 @@ func Middleware(t core.Transactor, consumer string, opts ...Option) message.Hand
 	}
 	lazy := &lazyInbox{t: t, create: o.createTables}
 	cfg := Config{Consumer: consumer, Publisher: o.publisher, Logger: slog.Default()}
-	if isNil(t) {
-		o.bad("the Transactor is nil")
-	} else {
-		cfg.Transactor, cfg.Store = lazy, lazy
+	cfg.Transactor, cfg.Store = lazy, lazy
+	if err := core.CheckTransactor(t); err != nil {
+		o.bad("%w", err)
 	}
 	for _, set := range o.configure {
 		set(&cfg)
@@ -57,9 +56,6 @@ func Middleware(t core.Transactor, consumer string, opts ...Option) message.Hand
 //
 //	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))
 func SQL(db *sql.DB, consumer string, opts ...Option) message.HandlerMiddleware {
-	if db == nil {
-		return Middleware(nil, consumer, opts...)
-	}
 	return Middleware(sqltx.NewTransactor(db, ""), consumer, opts...)
 }
 

@@ -19,8 +19,8 @@ func TestMiddlewarePanicsOnNonsense(t *testing.T) {
 		make func() message.HandlerMiddleware
 		says []string
 	}{
-		"nothing":  {func() message.HandlerMiddleware { return inbox.Middleware(nil, "") }, []string{"inbox.Middleware", "Transactor is nil", "Consumer is empty"}},
-		"no pool":  {func() message.HandlerMiddleware { return inbox.SQL(nil, "c") }, []string{"Transactor is nil"}},
+		"nothing":  {func() message.HandlerMiddleware { return inbox.Middleware(nil, "") }, []string{"inbox.Middleware", "the Transactor is nil", "Consumer is empty"}},
+		"no pool":  {func() message.HandlerMiddleware { return inbox.SQL(nil, "c") }, []string{"inbox.Middleware", "nil *sql.DB"}},
 		"no store": {func() message.HandlerMiddleware { return inbox.Leased(nil, "c") }, []string{"inbox.Leased", "Store is missing"}},
 		"options": {func() message.HandlerMiddleware {
 			return inbox.Middleware(tx, "c", nil, inbox.Poison(nil, "t"), inbox.Retry(nil), inbox.Configure(nil), inbox.TTL(time.Hour))

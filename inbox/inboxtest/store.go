@@ -243,6 +243,7 @@ func (s *Store) ListParked(_ context.Context, q sqlonce.InboxQuery) ([]inbox.Par
 	var list []inbox.Parked
 	for _, r := range s.rows {
 		if r.status == parked && r.Consumer == q.Consumer && (q.Handler == "" || r.Handler == q.Handler) &&
+			(q.EventID == "" || r.Tenant == q.Tenant && r.EventID == q.EventID) &&
 			(q.After == nil || order(r.Parked, *q.After) > 0) {
 			list = append(list, r.Parked)
 		}

@@ -187,10 +187,21 @@ func TestInboxInProgress(t *testing.T) {
 func TestInboxParkedAreListedInPages(t *testing.T) {
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named)
-		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errOnce) }
+		reason := errOnce
+		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(reason) }
 		for n := range 25 {
 			_, _ = in.Middleware(park)(inboxMessage(fmt.Sprintf("e%02d", n)))
 		}
+		reason = errors.New("because of the tenant")
+		_, _ = in.Middleware(park)(inboxMessage("e03", "tenant_id", "acme"))
+		// What is delivered again says what it failed with, and how it goes on.
+		for tenant, want := range map[string]string{"": errOnce.Error(), "acme": reason.Error()} {
+			_, err := in.Middleware(park)(inboxMessage("e03", "tenant_id", tenant))
+			if !errors.Is(err, inbox.ErrParked) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Release") {
+				t.Errorf("tenant %q: %v", tenant, err)
+			}
+		}
+		fixture.MustExec(t, w.pool, "DELETE FROM inbox_event WHERE event_id = 'e03' AND tenant_id = 'acme'")
 		var ids []string
 		q := inbox.ParkedQuery{Limit: 10}
 		for {

@@ -76,6 +76,8 @@ type InboxParkedEvent struct {
 type InboxQuery struct {
 	Consumer string            // required
 	Handler  string            // empty: all
+	EventID  string            // empty: all; else only this event of Tenant
+	Tenant   string            // looked at with EventID
 	Limit    int               // default 100, at most 1000
 	After    *InboxParkedEvent // the last one of the page before
 }
@@ -93,6 +95,10 @@ func (i *Inbox) ListParked(ctx context.Context, q InboxQuery) (list []InboxParke
 	if q.Handler != "" {
 		text += i.s.names.expand(" AND handler = ?")
 		args = append(args, q.Handler)
+	}
+	if q.EventID != "" {
+		text += i.s.names.expand(" AND tenant_id = ? AND event_id = ?")
+		args = append(args, q.Tenant, q.EventID)
 	}
 	if a := q.After; a != nil {
 		text += i.s.names.expand(" AND ({us:received_at}, handler, tenant_id, event_id) > (?, ?, ?, ?)")

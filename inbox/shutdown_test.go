@@ -1,0 +1,142 @@
+package inbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+// lockedBuffer is a bytes.Buffer for a logger of several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// What a consumer that stops cuts short has spent no attempt, says so, and is no warning, however often the Pub/Sub delivers it again.
+func TestAStoppingConsumerIsNoFailure(t *testing.T) {
+	var log lockedBuffer
+	w := newWorld(t, func(c *inbox.Config) {
+		c.MaxAttempts = 1
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	})
+	l := newLeased(t, func(c *inbox.AtLeastOnceConfig) {
+		c.MaxAttempts, c.MinAge = 1, -1
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		c.Observer = &inbox.Observer{Failed: func(i inbox.Info) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.infos = append(w.infos, i)
+		}}
+	})
+	ended := errors.New("the transaction has ended")
+	begun := make(chan struct{}, 2)
+	cut := func(msg *message.Message) ([]*message.Message, error) {
+		begun <- struct{}{}
+		<-msg.Context().Done()
+		return nil, ended
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	errs := make(chan error, 2)
+	go func() { errs <- w.deliver(cut, event(ctx, "e")) }()
+	go func() { _, err := l.h(cut)(event(ctx, "e")); errs <- err }()
+	<-begun
+	<-begun
+	cancel()
+	for range 2 {
+		if err := <-errs; !errors.Is(err, ended) || !errors.Is(err, context.Canceled) || inbox.Final(err) {
+			t.Errorf("%v", err)
+		}
+	}
+	for range 10 { // as gochannel does until it is closed
+		if err := w.deliver(w.handler, event(ctx, "e")); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		if _, err := l.h(w.handler)(event(ctx, "e")); !errors.Is(err, context.Canceled) {
+			t.Errorf("lease: %v", err)
+		}
+	}
+	for _, err := range w.in.ProcessBatch(ctx, []*message.Message{event(ctx, "e")}, nil) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("batch: %v", err)
+		}
+	}
+	if len(w.infos) != 23 {
+		t.Errorf("told of %d deliveries", len(w.infos))
+	}
+	for _, i := range w.infos {
+		if i.Attempt != 0 || !errors.Is(i.Err, context.Canceled) {
+			t.Errorf("told of attempt %d: %v", i.Attempt, i.Err)
+		}
+	}
+	if log.String() != "" {
+		t.Errorf("logged %s", log.String())
+	}
+	if err := w.deliver(w.handler, event(t.Context(), "e")); err != nil {
+		t.Errorf("after the restart: %v", err)
+	}
+
+	// What is not the end of the context is still told.
+	ctx, cancel = context.WithCancel(t.Context())
+	func() {
+		defer func() { _ = recover() }()
+		_ = w.deliver(func(*message.Message) ([]*message.Message, error) { cancel(); panic("boom") }, event(ctx, "panics"))
+	}()
+	_ = w.deliver(func(*message.Message) ([]*message.Message, error) { return nil, core.ErrCommitUnknown }, event(ctx, "f"))
+	if !strings.Contains(log.String(), "panic: boom") {
+		t.Errorf("logged %s", log.String())
+	}
+}
+
+// The same with a Router on a Go channel, which delivers a rejected message again and again while it is closed.
+func TestAStoppingRouterDoesNotFloodTheLog(t *testing.T) {
+	var log lockedBuffer
+	w := newWorld(t, func(c *inbox.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	})
+	t.Run("router", func(t *testing.T) {
+		begun := make(chan struct{}, 100)
+		pubsub := routed(t, func(r *message.Router, pubsub *gochannel.GoChannel) {
+			r.AddMiddleware(w.in.Middleware)
+			r.AddConsumerHandler("handler", "orders", pubsub, func(msg *message.Message) error {
+				begun <- struct{}{}
+				<-msg.Context().Done()
+				return fmt.Errorf("%w: this one has ended already", core.ErrNoTransaction) // as database/sql ends it
+			})
+		})
+		go func() { _ = pubsub.Publish("orders", event(t.Context(), "e")) }()
+		<-begun
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.infos) == 0 || log.String() != "" {
+		t.Errorf("told of %d deliveries, logged %s", len(w.infos), log.String())
+	}
+	for _, i := range w.infos {
+		if i.Attempt != 0 {
+			t.Errorf("attempt %d: %v", i.Attempt, i.Err)
+		}
+	}
+}

@@ -42,9 +42,9 @@ type Event struct {
 	// Headers travel with the event. Names are RFC 9110 tokens outside the reserved names (see HeaderReservedPrefix), values
 	// are valid UTF-8 without control characters. At most 64 headers and 16 KiB together.
 	Headers map[string]string
-	// Data is encoded by Config.Codec when Payload is nil.
+	// Data is encoded by Config.Codec when Payload is nil. The default, JSON, refuses a []byte: see Payload.
 	Data any
-	// Payload is published byte for byte as it was inserted. At most Config.MaxPayload bytes.
+	// Payload is published byte for byte as it was inserted; ContentType says what it is. At most Config.MaxPayload bytes.
 	Payload []byte
 
 	ctx context.Context //nolint:containedctx // of WithContext; it ends with Publish

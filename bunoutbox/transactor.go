@@ -88,23 +88,30 @@ func runInTx(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOption
 	if outer, ok := ctx.Value(ctxKey{}).(inTx); ok && outer.pool == db.DB {
 		return nested(ctx, outer, fn)
 	}
+	return sqltx.RetryBegin(db.DB, func() (began bool, err error) { return beginAndRun(ctx, db, d, opts, fn) })
+}
+
+// beginAndRun runs fn in a new transaction.
+func beginAndRun(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOptions, fn body) (began bool, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	tracked, err := sqltx.TrackConn(ctx, conn.Conn, d)
 	if err != nil {
 		_ = conn.Close()
-		return err
+		return false, err
 	}
 	conn.Conn = tracked
 	defer func() { _ = conn.Close() }() // the transaction has ended, and told how
-	return conn.RunInTx(ctx, opts, func(bunCtx context.Context, btx bun.Tx) error {
+	err = conn.RunInTx(ctx, opts, func(bunCtx context.Context, btx bun.Tx) error {
+		began = true
 		return inside(bunCtx, inTx{tx: btx, pool: db.DB}, func(ctx context.Context, btx bun.Tx, tx core.Tx) error {
 			tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
 			return fn(ctx, btx, tx)
 		})
 	})
+	return began, err
 }
 
 // nested runs fn in a savepoint. Its context must not be in the way when the savepoint is rolled back: the end of it may be the reason.

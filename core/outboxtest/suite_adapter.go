@@ -55,6 +55,9 @@ type Adapter struct {
 	Deadlock func(ctx context.Context) error
 	// Disconnect ends the connection of the transaction that ctx carries on the side of the server.
 	Disconnect func(ctx context.Context) error
+	// Connection returns a function that ends the connection of the transaction that ctx carries on the side of the server, later, when nobody
+	// uses it. It returns when the driver is able to see that.
+	Connection func(ctx context.Context) (end func(ctx context.Context) error, err error)
 	// Booked returns the ids of all committed rows of the table outboxtest_booking (id INTEGER PRIMARY KEY), which stands for the tables of an
 	// application and is there, and empty, when the case begins.
 	Booked func(ctx context.Context) ([]int, error)
@@ -73,7 +76,7 @@ type adapterCase struct {
 //   - Unknown: a COMMIT whose answer is lost, carried out or not
 //   - Savepoint: nested, released, rolled back, by the Transactor and by the ORM's own means; contexts in the wrong place
 //   - Text: SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT, ROLLBACK and BEGIN as statements, and statements that commit implicitly
-//   - Trouble: contexts that end, statements that fail, duplicates, lost connections
+//   - Trouble: contexts that end, statements that fail, duplicates, lost connections, connections that died unused
 //   - Deadlock: the victim, with its error returned and ignored
 //   - End: what the application's own rows are worth after an error that it swallows
 //   - AfterCommit: functions that run after the commit, and never else

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -18,6 +19,7 @@ func adapterTroubleCases() []adapterCase {
 		{"a duplicate that the application ignores", adapterDuplicateIgnored},
 		{"a connection that is lost before a statement", func(a *adapterFixture) { a.disconnected(true) }},
 		{"a connection that is lost before the commit", func(a *adapterFixture) { a.disconnected(false) }},
+		{"connections that died unused", adapterIdleConnections},
 	}
 }
 
@@ -165,5 +167,42 @@ func (a *adapterFixture) disconnected(publish bool) {
 	a.must(err != nil, "the connection was lost, and RunInTx reported success")
 	a.must(a.noLies(id) == 0, "the connection was lost before the COMMIT, and the event was reported as committed")
 	a.wantStored()
+	a.whole()
+}
+
+// adapterIdleConnections has the server end all connections of the pool while nobody uses them, as a restart does. No transaction may fail for
+// that: nothing has happened on a connection that has not begun one.
+func adapterIdleConnections(a *adapterFixture) {
+	if a.SingleWriter || !a.has(a.Connection != nil, nil) {
+		return
+	}
+	const size = 5 // more than database/sql tries before it opens a new one
+	ends := make(chan func(context.Context) error, size)
+	errs := make(chan error, size)
+	var all, done sync.WaitGroup
+	all.Add(size)
+	for range size {
+		done.Go(func() {
+			errs <- a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+				end, err := a.Connection(ctx)
+				ends <- end
+				all.Done()
+				all.Wait() // each has a connection of its own
+				return err
+			})
+		})
+	}
+	done.Wait()
+	for range size {
+		a.check(<-errs)
+	}
+	for range size {
+		a.check((<-ends)(a.Context()))
+	}
+	for range 2 * size {
+		id := ""
+		a.inTx(func(ctx context.Context) { id = a.publish(ctx) })
+		a.wantOutcome(core.Committed, id)
+	}
 	a.whole()
 }

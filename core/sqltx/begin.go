@@ -24,11 +24,22 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect)
 	if err != nil {
 		return nil, err
 	}
-	// As database/sql does it with connections that died while nobody used them. It ends with a new one; here all idle ones come first.
-	for tries := 3 + db.Stats().Idle; ; tries-- {
-		t, err := beginOn(ctx, db, opts, d)
-		if err == nil || tries == 1 || !errors.Is(err, driver.ErrBadConn) {
-			return t, err
+	var t *Tx
+	err = RetryBegin(db, func() (bool, error) {
+		t, err = beginOn(ctx, db, opts, d)
+		return t != nil, err
+	})
+	return t, err
+}
+
+// RetryBegin calls try again as long as it could begin no transaction because its connection had died while nobody used it (driver.ErrBadConn), at
+// most until the idle ones of db have had their turn. For authors of adapters: sql.DB.BeginTx does so by itself, and a *sql.Conn, such as that of
+// TrackConn, does not. began says that a transaction was begun, whatever became of it.
+func RetryBegin(db *sql.DB, try func() (began bool, err error)) error {
+	for tries := 3 + db.Stats().Idle; ; tries-- { // database/sql ends with a new connection; here all idle ones come first
+		began, err := try()
+		if err == nil || began || tries <= 1 || !errors.Is(err, driver.ErrBadConn) {
+			return err
 		}
 	}
 }

@@ -97,7 +97,9 @@ func (c *trackingConn) Begin() (driver.Tx, error) {
 func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	tx, err := beginInner(ctx, c.inner, opts)
 	if err != nil {
-		c.dead = c.dead || errors.Is(err, driver.ErrBadConn)
+		if c.dead = c.dead || diedUnused(ctx, c.inner, err); c.dead && !errors.Is(err, driver.ErrBadConn) {
+			err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
+		}
 		return nil, err
 	}
 	c.lose()
@@ -106,6 +108,22 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		p.seen, p.tracker, p.dialect = true, c.tracker, c.dialect
 	}
 	return &trackingTx{inner: tx, conn: c, tracker: c.tracker}, nil
+}
+
+// diedUnused reports whether no transaction began because the connection is gone, so that whoever asked for one may begin on another connection: nothing
+// has happened on this one. Some drivers tell their pool only at the next use (pgdriver, and pgx within a second).
+func diedUnused(ctx context.Context, conn driver.Conn, err error) bool {
+	if errors.Is(err, driver.ErrBadConn) {
+		return true
+	}
+	if ctx.Err() != nil { // for which drivers close connections too
+		return false
+	}
+	if v, ok := conn.(driver.Validator); ok {
+		return !v.IsValid()
+	}
+	r, ok := conn.(driver.SessionResetter)
+	return ok && errors.Is(r.ResetSession(ctx), driver.ErrBadConn)
 }
 
 func beginInner(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (driver.Tx, error) {

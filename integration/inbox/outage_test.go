@@ -2,7 +2,6 @@ package inbox_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net"
 	"strings"
@@ -179,9 +178,6 @@ func TestInboxDatabaseRestart(t *testing.T) {
 			fixture.Eventually(t.Context(), t, "failures while it is down", func() bool { return w.heardSoFar("failed") > 5*events })
 			server.Up(t)
 			wait()
-			for _, p := range []*sql.DB{pool, w.pool} { // some died unused, and what looks at the tables does not try again
-				p.SetMaxIdleConns(0)
-			}
 			w.wantAll(events, &dlt)
 		})
 	}

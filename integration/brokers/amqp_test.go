@@ -230,6 +230,20 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second); err != nil {
 		t.Errorf("after the exchange was deleted: %v", err)
 	}
+
+	// Or the queue, or its binding: the same.
+	if err := ch.QueueUnbind(deleted, "", deleted, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		requireClass(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second), core.ClassUnavailable)
+		if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second); err != nil {
+			t.Errorf("after the queue was unbound or deleted: %v", err)
+		}
+		if _, err := ch.QueueDelete(deleted, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestAMQPWrongPassword(t *testing.T) {

@@ -29,8 +29,8 @@ type Config struct {
 	// core.Config.PublishTimeout. Default: 5 s.
 	ConnectTimeout time.Duration
 	// DeclareQueues declares (and binds) the queue of a topic as a subscriber with the same configuration would, before the topic's
-	// first message, so that messages can be published before there is a subscriber. Needs AMQP.Queue.GenerateName, and
-	// the right to configure queues.
+	// first message, so that messages can be published before there is a subscriber, and again after a message came back because
+	// somebody had deleted the queue. Needs AMQP.Queue.GenerateName, and the right to configure queues.
 	DeclareQueues bool
 	// AllowUnroutable takes a message that no queue wants for published, though the broker drops it: for topics that may
 	// have no subscriber. Default: the topic waits for its first subscriber; see ErrUnroutable.

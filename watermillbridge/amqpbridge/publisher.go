@@ -111,6 +111,10 @@ func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool
 	if acked {
 		select {
 		case r, ok := <-ch.returns:
+			if ok && p.cfg.DeclareQueues { // somebody deleted the queue or its binding
+				c.setDeclared(topic, false)
+				return core.Unavailable(fmt.Errorf("the queue is declared again with the next message: %w", unroutable(r)))
+			}
 			if ok { // else the channel closed after the confirm
 				return unroutable(r)
 			}

@@ -32,30 +32,30 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		if c.Lane.IsZero() || c.Lane != lane {
 			lane, before, broken = c.Lane, RowID{}, false
 		}
-		if it := r.items[c.ID]; it != nil && it.state != itemFailed && it.state != itemReleasing {
+		if it := r.inflight.find(c.ID); it != nil && it.state != itemFailed && it.state != itemReleasing {
 			// This process had it and lost the lease. An acknowledged row is only marked; one in hand goes on under the new claim.
-			it.claimNo, it.deadline, it.lost = c.ClaimNo, deadline, false
-			if c.LostClaims >= Suspicious && !it.lone { // others lost it meanwhile
-				it.lone = true
-				r.suspects.held++
+			it.lease.claimNo, it.lease.deadline, it.lease.lost = c.ClaimNo, deadline, false
+			if c.LostClaims >= Suspicious && !it.suspect { // others lost it meanwhile
+				it.suspect = true
+				r.queue.suspects.held++
 			}
 			before = c.ID
 			continue
 		}
 		it := r.claimedItem(c, deadline, now)
 		it.dest.refusals.claimed(it.id, it.attempts)
-		it.head, it.after = before.IsZero(), before
+		it.place.head, it.place.after = before.IsZero(), before
 		it.wake = !c.Lane.IsZero() && (i+1 == len(rows) || rows[i+1].Lane != c.Lane) // claims shorten runs: there may be more
 		before = c.ID
-		r.track(it)
+		r.move(it, itemWaiting)
 		switch {
-		case broken || r.closing || r.crew.alive == 0: // nobody is left to publish it
-			r.release(it, DropStopped, false)
+		case broken || r.phase >= phaseClosing || r.crew.alive == 0: // nobody is left to publish it
+			r.release(it, FallbackStopped, false)
 		case c.Err != nil:
 			r.giveUp(it, Failure{Code: codeUndecodable, Message: errorText(c.Err)})
 			broken = true
 		case it.dest.open && !r.probeWith(it, now):
-			r.release(it, DropStopped, false)
+			r.release(it, FallbackStopped, false)
 			broken = true
 		case c.LostClaims >= Suspicious && !r.suspect(it, c):
 			broken = true
@@ -68,9 +68,9 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 func (r *relay) claimedItem(c *Claimed, deadline, now time.Time) *item {
 	return &item{
 		delivery: Delivery{Event: c.Event, RowID: c.ID, KeySeq: c.KeySeq, Attempt: c.Attempts + 1, ReplayOf: c.ReplayOf},
-		id:       c.ID, lane: c.Lane, dest: r.dest(c.Event.Topic), path: PathCold, state: itemWaiting,
-		size: int64(len(c.Event.Payload)) + itemOverhead, claimNo: c.ClaimNo, deadline: deadline,
-		attempts: c.Attempts, since: now, age: c.Age,
+		id:       c.ID, lane: c.Lane, dest: r.dests.get(c.Event.Topic), path: PathCold,
+		size: int64(len(c.Event.Payload)) + itemOverhead, lease: itemLease{claimNo: c.ClaimNo, deadline: deadline},
+		attempts: c.Attempts, timing: itemTiming{since: now, age: c.Age},
 	}
 }
 
@@ -79,12 +79,9 @@ const codeUndecodable = "undecodable"
 
 // giveUp makes a claimed row DEAD without a publish.
 func (r *relay) giveUp(it *item, f Failure) {
-	f.Kind, f.ClaimRef = FailDead, ClaimRef{ID: it.id, ClaimNo: it.claimNo}
+	f.Kind = FailDead
 	r.noteDead(it, f)
-	it.failure, it.state = f, itemFailed
-	r.failed = append(r.failed, it)
-	r.unwritten++
-	r.kickWriter()
+	r.fail(it, f)
 }
 
 func (r *relay) probeWith(it *item, now time.Time) bool {

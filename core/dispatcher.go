@@ -10,73 +10,26 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// ready makes an item available to the workers.
-func (r *relay) ready(it *item) {
-	it.state = itemReady
-	switch {
-	case it.lone:
-		r.suspects.queue.push(it)
-	case it.path == PathHot:
-		r.hot.push(it)
-	case it.dest.refusals.knows(it.id):
-		r.again.push(it)
-	default:
-		r.cold.push(it)
-	}
-	r.work.Signal()
-}
-
-// coldShare: of that many picks one prefers the cold queue and one what was refused before, so that a busy fast path never starves
-// them.
-const coldShare = 8
-
-// next takes the first of the queued items: mostly fast path before table before what was refused before.
-func (r *relay) next() (it *item, ok bool) {
-	queues := [3]*queue[*item]{&r.hot, &r.cold, &r.again}
-	switch r.picks++; r.picks % coldShare {
-	case 0:
-		queues = [3]*queue[*item]{&r.cold, &r.hot, &r.again}
-	case coldShare / 2:
-		queues = [3]*queue[*item]{&r.again, &r.hot, &r.cold}
-	}
-	for _, q := range queues {
-		if it, ok = q.pop(); ok {
-			return it, true
-		}
-	}
-	return nil, false
-}
-
-// pick takes the next item to publish, or nil. Publishing is held back while too many outcomes are unwritten: that bounds
+// pick takes the next item to publish, or nil. Publishing is held back while too many marks are not written: that bounds
 // what a crash can repeat.
 func (r *relay) pick() *item {
-	for {
-		if r.stopPicks || r.unwritten >= r.cfg.MaxUnmarked {
-			return nil
-		}
-		it, lone := r.suspects.next(r.hot.len() + r.cold.len() + r.again.len())
-		ok := lone
-		if !ok {
-			it, ok = r.next()
-		}
+	for r.phase < phaseStopping && r.marks.held < r.cfg.MaxUnmarked {
+		it := r.queue.pop()
 		switch {
-		case !ok:
+		case it == nil:
 			return nil
-		case it.state != itemReady: // dropped meanwhile
-		case it.lone && !lone: // it has become a suspect
-			r.suspects.queue.push(it)
 		case it.dest.open && !it.probe:
-			r.release(it, DropStopped, false)
-			r.stopLane(it.lane, DropStopped, false)
+			r.release(it, FallbackStopped, false)
+			r.stopLane(it.lane, FallbackStopped, false)
 		default:
-			if it.lone {
-				r.suspects.out = it
+			if it.suspect {
+				r.queue.suspects.out = it
 			}
-			it.state = itemPublishing
-			r.publishing++
+			r.move(it, itemPublishing)
 			return it
 		}
 	}
+	return nil
 }
 
 // worker publishes one item after the other until it is told to stop.
@@ -84,7 +37,7 @@ func (r *relay) worker() {
 	var it *item // with the publisher
 	defer func() {
 		if it != nil && r.end(it, published{err: errGoexit, ended: time.Now()}) { // runtime.Goexit: another goroutine goes on
-			r.wg.Go(r.worker)
+			r.life.workers.Go(r.worker)
 		}
 	}()
 	for {
@@ -94,8 +47,8 @@ func (r *relay) worker() {
 		}
 		var p published
 		ready := true
-		if next.lone { // its lease is looked at last: what comes before takes time
-			ready, renew = r.prepareLone(next)
+		if next.suspect { // its lease is looked at last: what comes before takes time
+			ready, renew = r.prepareSuspect(next)
 		}
 		switch {
 		case !ready:
@@ -119,37 +72,37 @@ func (r *relay) nextItem() (it *item, renew bool) {
 	defer r.unlock()
 	for {
 		if it = r.pick(); it != nil {
-			if it.lone { // see prepareLone
+			if it.suspect { // see prepareSuspect
 				return it, false
 			}
 			now := time.Now()
-			if it.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
+			if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
 				return it, true
 			}
-			it.started = now
+			it.timing.started = now
 			return it, false
 		}
-		if r.stopPicks {
+		if r.phase >= phaseStopping {
 			return nil, false
 		}
-		if len(r.notes) > 0 && !r.telling {
+		if r.notices.wait() {
 			r.unlock()
 			r.mu.Lock()
 			continue
 		}
-		r.work.Wait()
+		r.crew.work.Wait()
 	}
 }
 
 // end notes how a publish ended and reports whether its worker goes on.
 func (r *relay) end(it *item, p published) bool {
 	r.mu.Lock()
-	if it.stuck {
+	if it.timing.stuck {
 		defer r.unlock()
 		return r.returned(it, p)
 	}
 	if p.started.IsZero() {
-		p.started = it.started
+		p.started = it.timing.started
 	}
 	info := r.conclude(it, p)
 	r.unlock()
@@ -175,9 +128,9 @@ var errPanic = errors.New("outbox: publisher panicked")
 // publish calls the publisher once, with a deadline.
 func (r *relay) publish(it *item) (p published) {
 	if mutant.Active == mutant.MarkFirst {
-		_, _ = r.repo.MarkDone(context.Background(), []Done{{ID: it.id}}, false)
+		_, _ = r.repo().MarkDone(context.Background(), []Done{{ID: it.id}}, false)
 	}
-	ctx, cancel := context.WithTimeout(r.publishCtx, r.cfg.PublishTimeout)
+	ctx, cancel := context.WithTimeout(r.life.publishes, r.cfg.PublishTimeout)
 	defer cancel()
 	p.started = time.Now()
 	defer func() {
@@ -187,7 +140,7 @@ func (r *relay) publish(it *item) (p published) {
 				"event_id", it.delivery.ID, "err", errorText(p.err), "stack", string(debug.Stack()))
 		}
 		p.ended = time.Now()
-		p.stopped = p.err != nil && r.publishCtx.Err() != nil
+		p.stopped = p.err != nil && r.life.publishes.Err() != nil
 	}()
 	if rp, ok := r.cfg.Publisher.(ReceiptPublisher); ok {
 		p.receipt, p.err = rp.PublishWithReceipt(ctx, it.delivery)
@@ -201,68 +154,59 @@ func (r *relay) publish(it *item) (p published) {
 func (r *relay) conclude(it *item, p published) PublishInfo {
 	info := PublishInfo{
 		Topic: it.delivery.Topic, Type: it.delivery.Type, Path: it.path, Attempt: it.delivery.Attempt,
-		Duration: p.ended.Sub(p.started), Lag: it.age + p.ended.Sub(it.since), Err: p.err,
+		Duration: p.ended.Sub(p.started), Lag: it.timing.age + p.ended.Sub(it.timing.since), Err: p.err,
 	}
-	r.publishing--
 	if it.probe {
 		it.dest.probing = false
 	}
-	r.leaveLane(it)
+	r.lanes.leave(it)
 	switch {
 	case p.lost:
-		r.dropped(it, DropLost)
-		r.stopLane(it.lane, DropLost, true)
+		r.fellBack(it, FallbackLost)
+		r.stopLane(it.lane, FallbackLost, true)
 		r.forget(it)
 		return PublishInfo{}
 	case p.unsent:
-		r.stopLane(it.lane, DropStopped, true)
-		r.release(it, DropStopped, true)
+		r.stopLane(it.lane, FallbackStopped, true)
+		r.release(it, FallbackStopped, true)
 		return PublishInfo{}
 	case p.stopped:
-		r.stopLane(it.lane, DropShutdown, false)
-		r.release(it, DropShutdown, false)
+		r.stopLane(it.lane, FallbackShutdown, false)
+		r.release(it, FallbackShutdown, false)
 		return PublishInfo{}
 	case p.err == nil:
 		info.Outcome = PublishDone
-		it.state, it.receipt = itemAcked, clip(p.receipt, 250)
+		it.mark.receipt = clip(p.receipt, 250)
+		r.move(it, itemAcked)
 		r.acked(it, p.ended)
-		r.done = append(r.done, it)
-		r.unwritten++
-		r.kickAfter(len(r.done))
+		r.writeSoon(it)
 		r.laneAcked(it)
 		return info
 	}
 
-	it.failure, info.Outcome = r.judge(it, p)
-	it.state = itemFailed
-	r.failed = append(r.failed, it)
-	r.unwritten++
-	r.kickWriter()
+	var f Failure
+	f, info.Outcome = r.judge(it, p)
+	r.fail(it, f)
 	if mutant.Active == mutant.KeepLane {
 		r.laneAcked(it)
 		return info
 	}
-	r.stopLane(it.lane, DropStopped, false)
+	r.stopLane(it.lane, FallbackStopped, false)
 	return info
 }
 
-// laneAcked remembers the acknowledgement and lets the next of the lane go.
-func (r *relay) laneAcked(it *item) {
-	if it.lane.IsZero() {
-		return
-	}
-	l := r.lanes.get(it.lane)
-	l.ackID, l.ackSeq, l.hasAck = it.id, it.delivery.KeySeq, true
-	if it.lost { // somebody else may be working on the lane
-		r.stopLane(it.lane, DropLost, true)
-		return
-	}
-	r.advance(it.lane)
+// fail notes how an item failed for the writer.
+func (r *relay) fail(it *item, f Failure) {
+	f.ClaimRef = ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}
+	it.mark.failure = f
+	r.move(it, itemFailed)
+	r.marks.add(it)
+	r.writer.wake()
 }
 
 // judge says what a failed publish means: for the destination, and for the row.
 func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
-	f := Failure{ClaimRef: ClaimRef{ID: it.id, ClaimNo: it.claimNo}, Message: errorText(p.err)}
+	f := Failure{Message: errorText(p.err)}
 	class := r.classify(it, p)
 	f.Code = class.String()
 	if class == ClassUnroutable && it.dest.lastAck.IsZero() {
@@ -363,7 +307,7 @@ func (r *relay) classify(it *item, p published) Class {
 
 func (r *relay) noteDead(it *item, f Failure) {
 	d := it.delivery
-	r.notes = append(r.notes, func() {
+	r.notices.add(func() {
 		r.cfg.Logger.Error("outbox: event is dead: redrive or discard it", "component", "outbox", "event_id", d.ID, "event_type", d.Type,
 			"destination", d.Topic, "row_id", d.RowID.String(), "attempt", d.Attempt, "error_code", f.Code, "err", f.Message)
 	})

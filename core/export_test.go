@@ -1,6 +1,13 @@
 package core
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
+
+func init() {
+	reportIllegalMove = func(_ *relay, it *item, err error) { panic(fmt.Sprint(it.id, ": ", err)) }
+}
 
 // SetRandom gives the relays that o starts from now on their source of chance.
 func (o *Outbox) SetRandom(random func() float64) { o.random = random }
@@ -14,12 +21,13 @@ func (o *Outbox) Held() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	probes := 0
-	for _, d := range r.dests {
+	for _, d := range r.dests.stopped {
 		if d.probing {
 			probes++
 		}
 	}
-	return len(r.items) + probes + r.active + r.hotCount + r.coldCount + r.unwritten + r.releasing + r.publishing
+	n := len(r.inflight.items) + probes + r.inflight.active() + r.inflight.hot.events + r.inflight.cold.events + r.marks.held
+	return n + r.marks.len() + len(r.marks.later.entries)
 }
 
 // LateProbe returns a stopped destination that is to be tried, and for how long that has been so.
@@ -30,7 +38,7 @@ func (o *Outbox) LateProbe() (topic string, late time.Duration) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, d := range r.dests {
+	for _, d := range r.dests.stopped {
 		if since := time.Since(d.nextAsk()); d.waitsForProbe() && r.crew.alive > 0 && since > late {
 			topic, late = d.topic, since
 		}
@@ -43,5 +51,5 @@ func Rounds(o *Outbox) uint {
 	r := o.relay.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.rounds
+	return r.poller.rounds
 }

@@ -12,7 +12,7 @@ import (
 func (r *relay) reserve(rows []NewRow) []*item {
 	r.mu.Lock()
 	defer r.unlock()
-	if r.closing || r.crew.alive == 0 {
+	if r.phase >= phaseClosing || r.crew.alive == 0 {
 		return nil
 	}
 	var items []*item
@@ -22,14 +22,14 @@ func (r *relay) reserve(rows []NewRow) []*item {
 		if !r.o.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.Lane] {
 			continue
 		}
-		dest := r.dest(row.Event.Topic)
+		dest := r.dests.get(row.Event.Topic)
 		if dest.open && !dest.mayProbeHot(time.Now()) {
 			continue
 		}
 		size := int64(len(row.Event.Payload)) + itemOverhead
-		if r.hotCount >= r.cfg.HotEvents || r.hotBytes+size > r.cfg.HotBytes || r.items[row.ID] != nil {
+		if r.inflight.hot.events >= r.cfg.HotEvents || r.inflight.hot.bytes+size > r.cfg.HotBytes || r.inflight.find(row.ID) != nil {
 			topic := row.Event.Topic
-			r.notes = append(r.notes, func() { r.o.obs.Dropped(topic, DropFull) })
+			r.notices.add(func() { r.o.obs.FellBack(topic, FallbackFull) })
 			if !row.Lane.IsZero() {
 				if cold == nil {
 					cold = map[Lane]bool{}
@@ -42,14 +42,12 @@ func (r *relay) reserve(rows []NewRow) []*item {
 			items = make([]*item, len(rows))
 		}
 		it := &item{
-			id: row.ID, lane: row.Lane, dest: dest, path: PathHot, state: itemReserved, size: size, claimNo: 1,
-			deadline: time.Now().Add(r.cfg.HotLease),
+			id: row.ID, lane: row.Lane, dest: dest, path: PathHot, size: size,
+			lease: itemLease{claimNo: 1, deadline: time.Now().Add(r.cfg.HotLease)},
 		}
 		row.Hot = true
 		items[i] = it
-		r.items[it.id] = it
-		r.hotCount++
-		r.hotBytes += size
+		r.move(it, itemReserved)
 	}
 	return items
 }
@@ -80,17 +78,17 @@ func (r *relay) inserted(items []*item, rows []NewRow, places []Inserted, deadli
 			continue
 		}
 		it.delivery = Delivery{Event: rows[i].Event, RowID: it.id, KeySeq: places[i].KeySeq, Attempt: 1}
-		it.prev, it.opened = places[i].Prev, places[i].Opened
-		it.deadline = deadline
+		it.place.prev, it.place.opened = places[i].Prev, places[i].Opened
+		it.lease.deadline = deadline
 	}
 }
 
-// settle is called at the end of the transaction: on a known commit the events go to the dispatcher, without a look at
-// the database. It never blocks. Any doubt drops: the row, if it is there, is found by the poller.
-func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
+// transactionEnded is called at the end of the transaction: on a known commit the events go to the dispatcher, without a look at
+// the database. It never blocks. What is in doubt is left to the poller.
+func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 	r.mu.Lock()
 	defer r.unlock()
-	if r.closed {
+	if r.phase == phaseClosed {
 		return
 	}
 	if mutant.Active == mutant.UnknownCommitted && out == Unknown {
@@ -108,27 +106,26 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 		switch {
 		case it.state != itemReserved: // its lease ended before its transaction did
 			if out == Committed {
-				r.askForRow(&rows[i], later(now, it.deadline.Add(r.cfg.LeaseMargin)))
+				r.askForRow(&rows[i], later(now, it.lease.deadline.Add(r.cfg.LeaseMargin)))
 			}
 		case out == RolledBack:
-			r.dropped(it, DropRolledBack)
 			r.forget(it)
 		case out == Unknown:
-			r.giveBack(it, DropUnknown, true)
-		case r.stopPicks, r.closing && r.lanes.busy(it.lane): // shutting down, and past the time to publish, or behind another one
-			r.giveBack(it, DropShutdown, false)
-		case it.deadline.Sub(now) < r.cfg.LeaseMargin:
-			r.dropped(it, DropLate)
+			r.giveBack(it, FallbackUnknown, true)
+		case r.phase >= phaseStopping, r.phase >= phaseClosing && r.lanes.busy(it.lane): // shutting down, and past the time to publish, or behind another one
+			r.giveBack(it, FallbackShutdown, false)
+		case it.lease.deadline.Sub(now) < r.cfg.LeaseMargin:
+			r.fellBack(it, FallbackLate)
 			r.forget(it)
-			r.askForRow(&rows[i], it.deadline.Add(r.cfg.LeaseMargin))
+			r.askForRow(&rows[i], it.lease.deadline.Add(r.cfg.LeaseMargin))
 		case it.dest.open && !it.dest.mayProbeHot(now) || r.crew.alive == 0:
-			r.giveBack(it, DropStopped, false)
+			r.giveBack(it, FallbackStopped, false)
 		default:
 			if it.dest.open {
 				r.startProbe(it)
 			}
-			it.since = now
-			r.enter(it)
+			it.timing.since = now
+			r.move(it, itemWaiting)
 			r.enqueue(it)
 		}
 	}
@@ -137,7 +134,7 @@ func (r *relay) settle(items []*item, rows []NewRow, out Outcome) {
 // askForRow asks for a look at a row that has been committed and is not on the fast path.
 func (r *relay) askForRow(row *NewRow, at time.Time) {
 	if r.o.relays(row.Event.Topic) {
-		r.askFor(r.dest(row.Event.Topic), row.Lane, at)
+		r.askFor(r.dests.get(row.Event.Topic), row.Lane, at)
 	}
 }
 
@@ -148,15 +145,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// enter makes a reserved item an active one.
-func (r *relay) enter(it *item) {
-	it.state = itemWaiting
-	r.active++
-}
-
 // giveBack releases a reserved row that may be in the table. Those of its lane that waited for it to come see that it does not.
-func (r *relay) giveBack(it *item, reason DropReason, wake bool) {
-	r.enter(it)
+func (r *relay) giveBack(it *item, reason FallbackReason, wake bool) {
 	r.release(it, reason, wake)
 	if mutant.Active != mutant.WaitingLane {
 		r.advance(it.lane)

@@ -28,7 +28,7 @@ func (r *relay) clean(ctx context.Context) {
 func (r *relay) cleanRows(ctx context.Context) {
 	for ctx.Err() == nil {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
-		n, err := r.repo.Cleanup(callCtx, r.cfg.Retention.Keep, r.cfg.Retention.CleanupBatch)
+		n, err := r.repo().Cleanup(callCtx, r.cfg.Retention.Keep, r.cfg.Retention.CleanupBatch)
 		cancel()
 		if err != nil {
 			r.cleanupFailed(ctx, "rows", err)
@@ -48,7 +48,7 @@ func (r *relay) collectKeys(ctx context.Context, cursor Lane) Lane {
 	idle := max(r.cfg.Retention.Keep, minKeyIdle)
 	for range 100 {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
-		n, next, err := r.repo.CollectKeys(callCtx, idle, cursor, r.cfg.Retention.CleanupBatch)
+		n, next, err := r.repo().CollectKeys(callCtx, idle, cursor, r.cfg.Retention.CleanupBatch)
 		cancel()
 		if err != nil {
 			r.cleanupFailed(ctx, "keys", err)

@@ -10,7 +10,7 @@ import (
 // renewLeases looks once in a while for claims whose lease is half over and renews them in one statement, and gives up
 // slots whose transaction outlived its lease.
 func (r *relay) renewLeases() {
-	defer close(r.renewDone)
+	defer close(r.life.renewDone)
 	// A worker renews by itself what has less left than one publish needs: the batch comes before that.
 	half := min(r.cfg.HotLease, r.cfg.ClaimLease) / 2
 	tick := max(half/4, 10*time.Millisecond)
@@ -19,7 +19,7 @@ func (r *relay) renewLeases() {
 	defer ticker.Stop()
 	for {
 		select {
-		case <-r.stopRenew:
+		case <-r.life.stopRenew:
 			return
 		case <-ticker.C:
 		}
@@ -33,7 +33,7 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.unlock()
-	items := r.sorted()
+	items := r.inflight.sorted()
 	for _, it := range items {
 		if r.isStuck(it, now) {
 			r.abandonPublish(it, now)
@@ -41,7 +41,7 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 	}
 	var due []*item
 	for _, it := range items {
-		left := it.deadline.Sub(now)
+		left := it.lease.deadline.Sub(now)
 		switch it.state {
 		case itemReserved: // the database renews nothing that it does not show; the end of the transaction comes too late
 			if left < 0 {
@@ -57,7 +57,7 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 	renew := due[:0]
 	for _, it := range due {
 		if it.state == itemReserved {
-			r.dropped(it, DropLate)
+			r.fellBack(it, FallbackLate)
 			r.forget(it)
 			continue
 		}
@@ -70,16 +70,16 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 func (r *relay) renew(items []*item) {
 	claims := r.claimRefs(items)
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(r.writeCtx, dbTimeout)
-	held, err := r.repo.Renew(ctx, r.cfg.Node, r.cfg.ClaimLease, claims)
+	ctx, cancel := context.WithTimeout(r.life.writes, dbTimeout)
+	held, err := r.repo().Renew(ctx, r.cfg.Node, r.cfg.ClaimLease, claims)
 	cancel()
 	locked, _ := errors.AsType[*LockedError](err)
 	if err != nil && locked == nil || len(held) != len(claims) {
 		r.cfg.Logger.Warn("outbox: cannot renew leases", "component", "outbox", "rows", len(claims), "err", errorText(err))
-		r.renewFails.Store(true)
+		r.life.renewFails.Store(true)
 		return // tried again at the next tick; a worker checks before it publishes
 	}
-	if r.renewFails.Swap(false) {
+	if r.life.renewFails.Swap(false) {
 		r.db.succeeded()
 	}
 	r.mu.Lock()
@@ -92,16 +92,16 @@ func (r *relay) renew(items []*item) {
 	for i, it := range items {
 		switch {
 		case held[i]:
-			it.deadline = start.Add(r.cfg.ClaimLease)
+			it.lease.deadline = start.Add(r.cfg.ClaimLease)
 		case locked != nil && slices.Contains(locked.Rows, it.id): // nobody else can have it either; tried again at the next tick
-		case it.claimNo != claims[i].ClaimNo: // claimed again by this process meanwhile
+		case it.lease.claimNo != claims[i].ClaimNo: // claimed again by this process meanwhile
 		case it.state == itemPublishing:
-			it.lost = true
+			it.lease.lost = true
 		case it.state == itemWaiting || it.state == itemReady:
-			r.dropped(it, DropLost)
-			r.leaveLane(it)
+			r.fellBack(it, FallbackLost)
+			r.lanes.leave(it)
 			r.forget(it)
-			r.stopLane(it.lane, DropLost, true)
+			r.stopLane(it.lane, FallbackLost, true)
 		}
 	}
 }
@@ -113,10 +113,10 @@ func (r *relay) renewToPublish(it *item) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if it.lone && r.suspects.out != it { // it has become a suspect
+	if it.suspect && r.queue.suspects.out != it { // it has become a suspect
 		return false
 	}
-	it.started = time.Now()
+	it.timing.started = time.Now()
 	return true
 }
 
@@ -125,5 +125,5 @@ func (r *relay) renewOne(it *item) bool {
 	r.renew([]*item{it})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !it.lost && time.Until(it.deadline) >= r.cfg.PublishTimeout
+	return !it.lease.lost && time.Until(it.lease.deadline) >= r.cfg.PublishTimeout
 }

@@ -10,8 +10,8 @@ type Observer struct {
 	Inserted func(topic string, hot bool)
 	// Untracked: rows were inserted in a transaction whose end cannot be heard; the poller will find them.
 	Untracked func(rows int)
-	// Dropped: a row leaves the fast path and is left to the poller, for the given reason.
-	Dropped func(topic string, reason DropReason)
+	// FellBack: an event that could have been published straight from its commit is left to the poller: it is not lost, and comes a little later.
+	FellBack func(topic string, reason FallbackReason)
 	// Published: one publish ended.
 	Published func(info PublishInfo)
 	// Claimed: the poller claimed rows.
@@ -83,19 +83,18 @@ type ClaimInfo struct {
 	Err      error
 }
 
-// DropReason says why a row left the fast path.
-type DropReason string
+// FallbackReason says why an event of the fast path is left to the poller, of this process or another. It is in the table and is not lost.
+type FallbackReason string
 
-// Drop reasons.
+// Reasons why an event is left to the poller.
 const (
-	DropFull       DropReason = "full"        // no free slot
-	DropUnknown    DropReason = "unknown"     // outcome of the transaction unknown
-	DropRolledBack DropReason = "rolled_back" // the row does not exist
-	DropLate       DropReason = "late"        // the lease was nearly over at the commit
-	DropOrder      DropReason = "order"       // its predecessor is out elsewhere
-	DropStopped    DropReason = "stopped"     // its lane or destination stopped
-	DropShutdown   DropReason = "shutdown"
-	DropLost       DropReason = "lost" // the lease was lost before the publish began
+	FallbackFull     FallbackReason = "full"           // the fast path had no free slot
+	FallbackUnknown  FallbackReason = "commit_unknown" // nobody knows whether its transaction has committed
+	FallbackLate     FallbackReason = "late"           // its lease was over at the commit, or nearly so
+	FallbackOrder    FallbackReason = "order"          // the event before it of its key is not known to be out
+	FallbackStopped  FallbackReason = "stopped"        // its key or destination is stopped, or no worker is left
+	FallbackShutdown FallbackReason = "shutdown"       // the relay ends
+	FallbackLost     FallbackReason = "lost"           // its lease was lost before the publish began
 )
 
 // TeeObserver returns an Observer that calls all of the given ones, in order. Nil observers are skipped.
@@ -117,9 +116,9 @@ func TeeObserver(observers ...*Observer) *Observer {
 				o.Untracked(rows)
 			}
 		},
-		Dropped: func(topic string, reason DropReason) {
+		FellBack: func(topic string, reason FallbackReason) {
 			for _, o := range all {
-				o.Dropped(topic, reason)
+				o.FellBack(topic, reason)
 			}
 		},
 		Published: func(info PublishInfo) {
@@ -182,8 +181,8 @@ func (o *Observer) withDefaults() Observer {
 	if c.Untracked == nil {
 		c.Untracked = func(int) {}
 	}
-	if c.Dropped == nil {
-		c.Dropped = func(string, DropReason) {}
+	if c.FellBack == nil {
+		c.FellBack = func(string, FallbackReason) {}
 	}
 	if c.Published == nil {
 		c.Published = func(PublishInfo) {}

@@ -137,13 +137,13 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	if r != nil {
 		r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
 		if mutant.Active == mutant.EarlyEnqueue {
-			r.settle(items, rows, Committed)
+			r.transactionEnded(items, rows, Committed)
 		}
-		tx.OnOutcome(func(out Outcome) { r.settle(items, rows, out) })
+		tx.OnOutcome(func(out Outcome) { r.transactionEnded(items, rows, out) })
 	} else if o.cfg.Publisher != nil { // Run may begin before the commit: its first poll would miss the rows
 		tx.OnOutcome(func(out Outcome) {
 			if r := o.relay.Load(); r != nil {
-				r.settle(nil, rows, out)
+				r.transactionEnded(nil, rows, out)
 			}
 		})
 	}

@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	headLanes    = 1000                  // lanes one head scan looks at
-	maxLaneWakes = 1024                  // lanes that wait for a look; beyond that the ordinary poll must do
-	laneTries    = 8                     // looks at one lane while its head is out elsewhere, at 2, 4, 8 ... ms
-	idlePause    = 50 * time.Millisecond // between looks for a kind of rows that had none, while the other has many
-	minPoll      = 20 * time.Millisecond // between polls that found nothing although something seemed due
+	wokenLanes = 64                    // lanes that asked for a look and are looked at in one round
+	headLanes  = 1000                  // lanes one head scan looks at
+	idlePause  = 50 * time.Millisecond // between looks for a kind of rows that had none, while the other has many
+	minPoll    = 20 * time.Millisecond // between polls that found nothing although something seemed due
 )
 
-// laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it may have more.
-type laneWake struct {
-	lane  Lane
-	at    time.Time
-	tries int
+// poller is what the poller knows between its rounds; guarded by relay.mu but for turn.
+type poller struct {
+	turn   chan struct{} // held during a round
+	rounds uint
+	cursor Lane // where the head scan resumes
+	sweep  sweep
+	drains int // Drain calls: they see everything, so sweeps do not rest
 }
 
 // poll claims what the fast path does not have: after a crash, an overflow, a retry, a delay, or from a foreign producer.
@@ -85,7 +86,7 @@ func (r *relay) idleWait(ctx context.Context, wait time.Duration) time.Duration 
 	}
 	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	due, ok, err := r.repo.NextDue(callCtx, req)
+	due, ok, err := r.repo().NextDue(callCtx, req)
 	if err != nil || !ok {
 		return wait
 	}
@@ -114,7 +115,7 @@ func (r *relay) sleepPoll(ctx context.Context, wait time.Duration) (woken bool) 
 		select {
 		case <-ctx.Done():
 			return false
-		case <-r.pollKick:
+		case <-r.wakes.kick:
 		case <-timer.C:
 		}
 	}
@@ -124,87 +125,26 @@ func (r *relay) sleepPoll(ctx context.Context, wait time.Duration) (woken bool) 
 func (r *relay) wantedAt() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := r.pollAt
-	sooner := func(t time.Time) {
-		if at.IsZero() || t.Before(at) {
-			at = t
-		}
-	}
-	for _, w := range r.laneWakes {
-		sooner(w.at)
-	}
-	for _, d := range r.dests {
-		if d.waitsForProbe() && r.crew.alive > 0 {
-			sooner(d.nextAsk())
+	at := r.wakes.next()
+	if r.crew.alive > 0 {
+		if probe := r.dests.nextAsk(); !probe.IsZero() && (at.IsZero() || probe.Before(at)) {
+			at = probe
 		}
 	}
 	return at
 }
 
-// pollBy asks for a poll no later than at. The next round, whatever it is for, answers it: what has to happen at a time of its own must be
-// seen by wantedAt.
-func (r *relay) pollBy(at time.Time) {
-	if r.pollAt.IsZero() || at.Before(r.pollAt) {
-		r.pollAt = at
-		r.kickPoller()
-	}
-}
-
-func (r *relay) kickPoller() {
-	select {
-	case r.pollKick <- struct{}{}:
-	default:
-	}
-}
-
 func (r *relay) wakePoller() {
 	r.mu.Lock()
 	defer r.unlock()
-	r.pollBy(time.Now())
-}
-
-// askFor asks for a look at a lane, or at the table for an unordered row. While its destination is stopped nothing could be claimed: probes
-// look for rows, and the first that is accepted asks for all.
-func (r *relay) askFor(d *destination, lane Lane, at time.Time) {
-	if d.open {
-		return
-	}
-	if lane.IsZero() {
-		r.pollBy(at)
-		return
-	}
-	r.wakeLane(lane, at)
-}
-
-func (r *relay) wakeLane(lane Lane, at time.Time) {
-	for i := range r.laneWakes {
-		if w := &r.laneWakes[i]; w.lane == lane {
-			w.tries = 0
-			if at.Before(w.at) {
-				w.at = at
-				r.kickPoller()
-			}
-			return
-		}
-	}
-	if len(r.laneWakes) >= maxLaneWakes {
-		r.pollBy(at)
-		return
-	}
-	r.laneWakes = append(r.laneWakes, laneWake{lane: lane, at: at})
-	r.kickPoller()
+	r.wakes.poll(time.Now())
 }
 
 // nextLaneWake returns when the next lane waits for a look.
 func (r *relay) nextLaneWake() (at time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, w := range r.laneWakes {
-		if !ok || w.at.Before(at) {
-			at, ok = w.at, true
-		}
-	}
-	return at, ok
+	return r.wakes.nextLane()
 }
 
 // waitRoom waits until there is room for a claim. Wake-ups do not end it: there is nothing a poll could do.
@@ -212,7 +152,7 @@ func (r *relay) waitRoom(ctx context.Context) {
 	timer := time.NewTimer(r.cfg.PollInterval)
 	defer timer.Stop()
 	select {
-	case <-r.roomKick:
+	case <-r.wakes.roomKick:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -234,15 +174,15 @@ type idleKinds struct {
 // round claims once what is due: woken lanes, unordered rows, a page of lane heads, and probes of stopped destinations.
 func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, err error) {
 	select {
-	case r.pollTurn <- struct{}{}:
-		defer func() { <-r.pollTurn }()
+	case r.poller.turn <- struct{}{}:
+		defer func() { <-r.poller.turn }()
 	case <-ctx.Done():
 		return res, ctx.Err()
 	}
 	r.mu.Lock()
-	r.rounds++
-	r.pollAt = time.Time{}
-	orderedFirst := r.rounds%2 == 0 // neither kind starves the other when there is little room
+	r.poller.rounds++
+	r.wakes.answered()
+	orderedFirst := r.poller.rounds%2 == 0 // neither kind starves the other when there is little room
 	r.unlock()
 
 	n, wakeErr := r.claimWoken(ctx)
@@ -259,7 +199,7 @@ func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, er
 		errs = append(errs, err)
 	}
 	r.mu.Lock()
-	res.noRoom = r.wantRoom
+	res.noRoom = r.wakes.wantRoom
 	r.mu.Unlock()
 	return res, errors.Join(errs...)
 }
@@ -292,8 +232,8 @@ func (k *idleKinds) unless(until *time.Time, step claimStep) claimStep {
 
 // room returns how many rows fit, 0 while there is too little for a claim to be worth it.
 func (r *relay) room() int {
-	room := r.cfg.ColdEvents - r.coldCount
-	if room < min(r.cfg.ClaimBatch, r.cfg.ColdEvents)/2 || room <= 0 || r.coldBytes >= r.cfg.ColdBytes {
+	room := r.cfg.ColdEvents - r.inflight.cold.events
+	if room < min(r.cfg.ClaimBatch, r.cfg.ColdEvents)/2 || room <= 0 || r.inflight.cold.bytes >= r.cfg.ColdBytes {
 		return 0
 	}
 	return min(room, r.cfg.ClaimBatch)
@@ -314,30 +254,19 @@ func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	defer r.mu.Unlock()
 	req = ClaimRequest{
 		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
-		MaxBytes: max(r.cfg.ColdBytes-r.coldBytes, 1), Run: r.cfg.LaneRun, Lanes: headLanes,
+		MaxBytes: max(r.cfg.ColdBytes-r.inflight.cold.bytes, 1), Run: r.cfg.LaneRun, Lanes: headLanes,
 		SkipDead: r.cfg.DeadPolicy == SkipDead, Served: r.o.served,
 	}
-	for t := range r.o.topics {
-		if d := r.dests[t]; d == nil || !d.open {
-			req.Only = append(req.Only, t)
-		}
-	}
-	slices.Sort(req.Only)
 	if r.o.topics == nil {
-		for t, d := range r.dests {
-			if d.open {
-				req.Except = append(req.Except, t)
-			}
-		}
-		slices.Sort(req.Except)
-	} else if len(req.Only) == 0 {
+		req.Except = r.dests.stoppedTopics()
+	} else if req.Only = r.dests.working(r.o.topics); len(req.Only) == 0 {
 		return req, claimNothing
 	}
-	if r.closing {
+	if r.phase >= phaseClosing {
 		return req, claimNothing
 	}
 	if req.Limit == 0 || r.crew.alive == 0 {
-		r.wantRoom = true
+		r.wakes.wantRoom = true
 		return req, claimNoRoom
 	}
 	return req, claimWorth
@@ -349,7 +278,7 @@ func (r *relay) claimUnordered(ctx context.Context) (stepResult, error) {
 		return stepResult{}, nil
 	}
 	rows, err := r.claim(ctx, false, func(ctx context.Context) ([]Claimed, error) {
-		return r.repo.ClaimUnordered(ctx, req)
+		return r.repo().ClaimUnordered(ctx, req)
 	})
 	var size int64
 	for i := range rows {
@@ -364,14 +293,14 @@ func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 		return stepResult{}, nil
 	}
 	r.mu.Lock()
-	after, resting := r.cursor, r.drains == 0 && r.sweep.resting(time.Now())
+	after, resting := r.poller.cursor, r.poller.drains == 0 && r.poller.sweep.resting(time.Now())
 	r.mu.Unlock()
 	if resting {
 		return stepResult{}, nil
 	}
 	var next Lane
 	rows, err := r.claim(ctx, true, func(ctx context.Context) (rows []Claimed, err error) {
-		rows, next, err = r.repo.ClaimHeads(ctx, req, after)
+		rows, next, err = r.repo().ClaimHeads(ctx, req, after)
 		return rows, err
 	})
 	if err != nil {
@@ -379,24 +308,15 @@ func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cursor = next
-	more := r.sweep.page(after, next, len(rows), time.Now(), r.cfg.MaxPollInterval)
+	r.poller.cursor = next
+	more := r.poller.sweep.page(after, next, len(rows), time.Now(), r.cfg.MaxPollInterval)
 	return stepResult{asked: true, rows: len(rows), more: more}, nil
 }
 
 // claimWoken looks at the lanes that asked for it and are due.
 func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
-	now := time.Now()
 	r.mu.Lock()
-	var due, later []laneWake
-	for _, w := range r.laneWakes {
-		if w.at.After(now) || len(due) >= 64 {
-			later = append(later, w)
-		} else {
-			due = append(due, w)
-		}
-	}
-	r.laneWakes = later
+	due := r.wakes.takeLanes(time.Now(), wokenLanes)
 	r.mu.Unlock()
 	for i, w := range due {
 		req, verdict := r.claimRequest()
@@ -409,13 +329,13 @@ func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 		case claimWorth:
 		}
 		rows, err := r.claim(ctx, true, func(ctx context.Context) ([]Claimed, error) {
-			return r.repo.ClaimLane(ctx, req, w.lane)
+			return r.repo().ClaimLane(ctx, req, w.lane)
 		})
 		n += len(rows)
-		if len(rows) == 0 && w.tries+1 < laneTries {
-			w.tries++
-			w.at = time.Now().Add(time.Millisecond << w.tries)
-			r.wakeAgain(w)
+		if len(rows) == 0 {
+			r.mu.Lock()
+			r.wakes.tryAgain(w, time.Now())
+			r.mu.Unlock()
 		}
 		if err != nil {
 			r.wakeAgain(due[i+1:]...)
@@ -425,13 +345,9 @@ func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// wakeAgain puts wake-ups back, unless their lanes have asked again meanwhile.
-func (r *relay) wakeAgain(wakes ...laneWake) {
+// wakeAgain puts wake-ups back.
+func (r *relay) wakeAgain(lanes ...laneWake) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, w := range wakes {
-		if len(r.laneWakes) < maxLaneWakes && !slices.ContainsFunc(r.laneWakes, func(o laneWake) bool { return o.lane == w.lane }) {
-			r.laneWakes = append(r.laneWakes, w)
-		}
-	}
+	r.wakes.putBack(lanes...)
 }

@@ -16,10 +16,10 @@ const maxProbes = 16
 func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closing || r.crew.alive == 0 {
+	if r.phase >= phaseClosing || r.crew.alive == 0 {
 		return nil, false
 	}
-	for _, d := range r.dests {
+	for _, d := range r.dests.stopped {
 		if d.waitsForProbe() && !now.Before(d.nextAsk()) {
 			due = append(due, d)
 		}
@@ -56,12 +56,12 @@ func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, erro
 	req, _ := r.claimRequest() // whatever it says: it is one row
 	req.Only, req.Except, req.Limit, req.Run = []string{d.topic}, nil, 1, 1
 	r.mu.Lock()
-	after := d.cursor
+	after := d.turn.cursor
 	steps := []func(context.Context) ([]Claimed, error){
-		func(ctx context.Context) ([]Claimed, error) { return r.repo.ClaimUnordered(ctx, req) },
+		func(ctx context.Context) ([]Claimed, error) { return r.repo().ClaimUnordered(ctx, req) },
 		func(ctx context.Context) ([]Claimed, error) { return r.claimHeadAfter(ctx, req, d, after) },
 	}
-	if d.probes++; d.probes%2 == 0 {
+	if d.turn.count++; d.turn.count%2 == 0 {
 		slices.Reverse(steps)
 	}
 	r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, erro
 func (r *relay) claimHeadAfter(ctx context.Context, req ClaimRequest, d *destination, after Lane) (rows []Claimed, err error) {
 	var next Lane
 	for wrapped := after.IsZero(); ; {
-		rows, next, err = r.repo.ClaimHeads(ctx, req, after)
+		rows, next, err = r.repo().ClaimHeads(ctx, req, after)
 		switch {
 		case err != nil:
 			return nil, err
@@ -96,7 +96,7 @@ func (r *relay) claimHeadAfter(ctx context.Context, req ClaimRequest, d *destina
 			continue
 		}
 		r.mu.Lock()
-		d.cursor = next
+		d.turn.cursor = next
 		r.mu.Unlock()
 		return rows, nil
 	}

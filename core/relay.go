@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,116 +14,71 @@ import (
 // relay is the background side of an Outbox: dispatcher, poller, janitor. It holds no truth: the table does. What it holds
 // may be dropped at any time, and is found again by the poller of some process.
 //
-// One mutex guards all of its state; no I/O and no callback of the user happens under it.
+// One mutex guards the parts of its state, which are types of their own; no I/O and no callback of the user happens under it.
 type relay struct {
-	o    *Outbox
-	cfg  *Config
-	repo Repository
+	o   *Outbox
+	cfg *Config
 
-	mu      sync.Mutex
-	notes   []func() // callbacks to run after unlock, in this order
-	telling bool     // somebody runs them
+	mu       sync.Mutex
+	phase    relayPhase
+	notices  notices
+	inflight inflight
+	lanes    lanes
+	dests    destinations
+	queue    workQueue
+	crew     crew
+	marks    marks
+	wakes    wakeups
+	poller   poller
 
-	items     map[RowID]*item // the in-flight tracker
-	active    int             // items that are neither reserved nor gone
-	hotCount  int
-	hotBytes  int64
-	coldCount int
-	coldBytes int64
-	lanes     laneCache
-	dests     map[string]*destination
-	closing   bool // no new slots, no claims
-	closed    bool // over
-	idle      []chan struct{}
+	writer writer
+	db     recovery
+	life   lifetime
+}
 
-	// dispatcher
-	work       *sync.Cond
-	hot, cold  queue[*item]
-	again      queue[*item] // cold, and refused before: fresh events go first
-	suspects   suspects
-	picks      uint
-	publishing int // not counting those that are stuck
-	crew       crew
-	stopPicks  bool
+// relayPhase is how far the end of a relay has come.
+type relayPhase uint8
 
-	// outcomes
-	done, failed, released []*item
-	aside                  aside
-	writeFails             int // of whole batches, in a row; of the writer alone
-	unwritten              int // acked and failed items whose outcome is not written yet
-	releasing              int // released items that are not written yet
-	kick                   chan struct{}
-	stopWriting            bool
-	abandon                chan struct{} // closed: give up writing
+const (
+	phaseRunning  relayPhase = iota
+	phaseClosing             // no new slots, no claims
+	phaseStopping            // no new publishes
+	phaseClosed              // over
+)
 
-	// poller
-	pollTurn  chan struct{} // held during a round
-	pollKick  chan struct{}
-	pollAt    time.Time // a poll is wanted then; zero: not asked for
-	wantRoom  bool      // the poller waits for room
-	roomKick  chan struct{}
-	laneWakes []laneWake
-	cursor    Lane // where the head scan resumes
-	sweep     sweep
-	drains    int // Drain calls: they see everything, so sweeps do not rest
-	rounds    uint
-
-	db         recovery
-	renewFails atomic.Bool // the last renewal failed
-
-	publishCtx    context.Context //nolint:containedctx // the lifetime of the relay's publishes, ended by shutdown
-	cancelPublish context.CancelFunc
-	writeCtx      context.Context //nolint:containedctx // the same for the statements that write what became of events
-	cancelWrites  context.CancelFunc
-	wg            sync.WaitGroup // workers, writer
-	stopRenew     chan struct{}
-	renewDone     chan struct{}
-	random        func() float64
+// lifetime is what ends the goroutines of a relay.
+type lifetime struct {
+	publishes, writes             context.Context //nolint:containedctx // shutdown ends them one after the other
+	cancelPublishes, cancelWrites context.CancelFunc
+	workers                       sync.WaitGroup // and the writer
+	stopRenew, renewDone          chan struct{}
+	renewFails                    atomic.Bool // the last renewal failed
 }
 
 // shutdownGrace is how much of Config.ShutdownTimeout is left to publishers to notice that their context ended, and to the last
-// outcomes to be written: at most a quarter of it.
+// marks to be written: at most a quarter of it.
 const shutdownGrace = 5 * time.Second
 
 func newRelay(o *Outbox) *relay {
 	r := &relay{
-		o: o, cfg: &o.cfg, repo: o.cfg.Repository,
-		items: map[RowID]*item{}, dests: map[string]*destination{},
-		kick: make(chan struct{}, 1), abandon: make(chan struct{}),
-		pollTurn: make(chan struct{}, 1), pollKick: make(chan struct{}, 1), roomKick: make(chan struct{}, 1),
-		stopRenew: make(chan struct{}), renewDone: make(chan struct{}),
-		random: o.random,
+		o: o, cfg: &o.cfg, wakes: newWakeups(), poller: poller{turn: make(chan struct{}, 1)},
+		writer: writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})},
+		life:   lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
-	r.work = sync.NewCond(&r.mu)
-	r.publishCtx, r.cancelPublish = context.WithCancel(context.Background())
-	r.writeCtx, r.cancelWrites = context.WithCancel(context.Background())
+	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
+	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background())
+	r.life.writes, r.life.cancelWrites = context.WithCancel(context.Background())
 	return r
 }
 
-// unlock runs what was noted under the lock after giving it up. One goroutine at a time does that, for all: else the last that an observer
-// hears of a destination could be how it was before.
-func (r *relay) unlock() {
-	if len(r.notes) == 0 || r.telling {
-		r.mu.Unlock()
-		return
-	}
-	r.telling = true
-	defer func() {
-		r.telling = false
-		r.mu.Unlock()
-	}()
-	for len(r.notes) > 0 {
-		notes := r.notes
-		r.notes = nil
-		r.mu.Unlock()
-		func() {
-			defer r.mu.Lock() // also when a callback panics
-			for _, note := range notes {
-				note()
-			}
-		}()
-	}
-}
+// repo is the table.
+func (r *relay) repo() Repository { return r.cfg.Repository }
+
+// random is in [0, 1).
+func (r *relay) random() float64 { return r.o.random() }
+
+// unlock gives the lock up and makes the calls that were noted under it.
+func (r *relay) unlock() { r.notices.unlock(&r.mu) }
 
 // Run relays events until ctx ends, then publishes what it has begun and writes the outcomes, gives the rest back, and returns nil, after
 // Config.ShutdownTimeout at most. It owns its goroutines: none is left when it returns nil. Errors of the database or of
@@ -207,7 +161,7 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 			return fmt.Errorf("outbox: drain: %w", ctx.Err())
 		}
 	}
-	if topics := r.stoppedTopics(); len(topics) > 0 {
+	if topics := r.stopped(); len(topics) > 0 {
 		return fmt.Errorf("%w: %s", ErrStopped, strings.Join(topics, ", "))
 	}
 	return nil
@@ -217,14 +171,14 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 func (r *relay) standsStill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.crew.alive == 0 && r.active == 0
+	return r.crew.alive == 0 && r.inflight.active() == 0
 }
 
 // drain counts calls of Drain.
 func (r *relay) drain(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drains += n
+	r.poller.drains += n
 }
 
 // acquire returns the running relay, or starts one.
@@ -257,27 +211,26 @@ func (o *Outbox) giveUp(r *relay) error {
 }
 
 func (r *relay) start() {
-	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers}
 	for range r.cfg.Workers {
-		r.wg.Go(r.worker)
+		r.life.workers.Go(r.worker)
 	}
-	r.wg.Go(r.writeOutcomes)
+	r.life.workers.Go(r.writeMarks)
 	go r.renewLeases()
 }
 
-// shutdown ends the relay in phases: no new work, publish what is held, cancel, write outcomes, give back. All of it takes no longer than
+// shutdown ends the relay in phases: no new work, publish what is held, cancel, write marks, give back. All of it takes no longer than
 // Config.ShutdownTimeout.
 func (r *relay) shutdown() error {
 	abandon := time.AfterFunc(r.cfg.ShutdownTimeout, func() {
-		close(r.abandon)
-		r.cancelWrites()
+		close(r.writer.abandon)
+		r.life.cancelWrites()
 	})
 	defer abandon.Stop()
 	r.mu.Lock()
-	r.closing = true
-	for _, it := range r.sorted() { // what waits for another event of its key may wait for long, and others can have it
+	r.phase = phaseClosing
+	for _, it := range r.inflight.sorted() { // what waits for another event of its key may wait for long, and others can have it
 		if it.state == itemWaiting {
-			r.release(it, DropShutdown, false)
+			r.release(it, FallbackShutdown, false)
 		}
 	}
 	r.unlock()
@@ -290,58 +243,58 @@ func (r *relay) shutdown() error {
 	}
 
 	r.mu.Lock()
-	r.stopPicks = true
-	for _, it := range r.sorted() {
+	r.phase = phaseStopping
+	for _, it := range r.inflight.sorted() {
 		switch it.state {
 		case itemWaiting, itemReady:
-			r.release(it, DropShutdown, false)
+			r.release(it, FallbackShutdown, false)
 		case itemReserved: // its transaction is still open: the row cannot be given back, its lease will end
 			r.forget(it)
-		case itemPublishing, itemAcked, itemFailed, itemReleasing, itemGone:
+		case itemNew, itemPublishing, itemAcked, itemFailed, itemReleasing, itemGone, itemStates:
 		}
 	}
-	r.work.Broadcast()
+	r.crew.work.Broadcast()
 	r.unlock()
-	r.cancelPublish()
+	r.life.cancelPublishes()
 
-	// Publishers were told to stop; outcomes are written as they come in. What is not written by then is published again.
+	// Publishers were told to stop; marks are written as they come in. What is not written by then is published again.
 	select {
 	case <-r.idleChan():
-	case <-r.abandon:
+	case <-r.writer.abandon:
 	}
-	close(r.stopRenew)
-	<-r.renewDone
+	close(r.life.stopRenew)
+	<-r.life.renewDone
 	r.mu.Lock()
-	r.stopWriting = true
-	r.closed = true
-	stuck := r.publishing + r.crew.stuck
+	r.phase = phaseClosed
+	stuck := r.inflight.count[itemPublishing] + r.crew.stuck
 	r.unlock()
-	r.kickWriter()
+	r.writer.wake()
 	if stuck > 0 {
 		return fmt.Errorf("%w: %d publishes have not returned", ErrShutdownTimeout, stuck)
 	}
-	r.wg.Wait()
+	r.life.workers.Wait()
 	return nil
 }
 
 // idleChan returns a channel that is closed when nothing is held any more, except for open transactions.
 func (r *relay) idleChan() <-chan struct{} {
-	c := make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.active == 0 {
-		close(c)
-	} else {
-		r.idle = append(r.idle, c)
-	}
-	return c
+	return r.inflight.idleChan()
+}
+
+// stopped returns the topics whose destination is stopped, sorted.
+func (r *relay) stopped() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dests.stoppedTopics()
 }
 
 // isIdle reports whether nothing is held and no lane waits for a look.
 func (r *relay) isIdle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.active == 0 && len(r.laneWakes) == 0
+	return r.inflight.active() == 0 && len(r.wakes.lanes) == 0
 }
 
 func (r *relay) waitIdle(ctx context.Context) error {
@@ -353,82 +306,46 @@ func (r *relay) waitIdle(ctx context.Context) error {
 	}
 }
 
-// track enters an item that is not reserved.
-func (r *relay) track(it *item) {
-	r.items[it.id] = it
-	r.active++
-	r.coldCount++
-	r.coldBytes += it.size
+// reportIllegalMove is called when an item changes its state as it must not. Tests replace it.
+var reportIllegalMove = func(r *relay, it *item, err error) {
+	id := it.id.String()
+	r.notices.add(func() {
+		r.cfg.Logger.Error("outbox: a defect of the relay: please report it", "component", "outbox", "row_id", id, "err", err)
+	})
 }
 
-// forget takes an item out of the tracker and frees its slot.
+// move changes the state of an item.
+func (r *relay) move(it *item, to itemState) {
+	if err := r.inflight.move(it, to); err != nil {
+		reportIllegalMove(r, it, err)
+	}
+}
+
+// forget ends an item: its slot is free, and nobody waits for it any more.
 func (r *relay) forget(it *item) {
 	if it.state == itemGone {
 		return
 	}
 	was := it.state
-	it.state = itemGone
-	if r.items[it.id] == it { // else it was claimed again
-		delete(r.items, it.id)
+	r.move(it, itemGone)
+	if it.path == PathCold && r.room() > 0 {
+		r.wakeForRoom()
 	}
-	if it.path == PathHot {
-		r.hotCount--
-		r.hotBytes -= it.size
-	} else {
-		r.coldCount--
-		r.coldBytes -= it.size
-		if r.room() > 0 {
-			r.kickRoom()
-		}
-	}
-	if it.lone {
-		r.suspects.held--
+	if it.suspect {
+		r.queue.suspects.held--
 		r.suspectDone(it)
 	}
 	if it.probe && mutant.Active != mutant.ProbeKept {
 		it.dest.probing = false
 	}
-	if was == itemReserved {
-		if !it.lane.IsZero() {
-			r.advance(it.lane) // somebody may have waited for it
-		}
-		return
-	}
-	r.active--
-	if r.active == 0 {
-		for _, c := range r.idle {
-			close(c)
-		}
-		r.idle = nil
+	if was == itemReserved && !it.lane.IsZero() {
+		r.advance(it.lane) // somebody may have waited for it
 	}
 }
 
-// kickRoom wakes the poller that waits until there is room, or somebody to publish.
-func (r *relay) kickRoom() {
-	if !r.wantRoom || r.crew.alive == 0 {
-		return
+// wakeForRoom wakes the poller that waits until there is room, or somebody to publish.
+func (r *relay) wakeForRoom() {
+	if r.crew.alive > 0 {
+		r.wakes.room()
 	}
-	r.wantRoom = false
-	select {
-	case r.roomKick <- struct{}{}:
-	default:
-	}
-}
-
-// sorted returns the tracked items in the order of their ids, so that nothing depends on the order of a map.
-func (r *relay) sorted() []*item {
-	items := make([]*item, 0, len(r.items))
-	for _, it := range r.items {
-		items = append(items, it)
-	}
-	slices.SortFunc(items, func(a, b *item) int { return slices.Compare(a.id[:], b.id[:]) })
-	return items
-}
-
-func (r *relay) dropped(it *item, reason DropReason) {
-	if it.path != PathHot {
-		return
-	}
-	topic := it.delivery.Topic
-	r.notes = append(r.notes, func() { r.o.obs.Dropped(topic, reason) })
 }

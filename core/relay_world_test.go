@@ -14,15 +14,15 @@ import (
 
 // world is one process with an outbox on a table in memory.
 type world struct {
-	t      *testing.T
-	repo   *outboxtest.Repository
-	faulty *outboxtest.FaultyRepository
-	pub    *outboxtest.Publisher
-	ob     *core.Outbox
-	stop   func() error
-	hot    atomic.Int64
-	cold   atomic.Int64
-	drops  sync.Map
+	t         *testing.T
+	repo      *outboxtest.Repository
+	faulty    *outboxtest.FaultyRepository
+	pub       *outboxtest.Publisher
+	ob        *core.Outbox
+	stop      func() error
+	hot       atomic.Int64
+	cold      atomic.Int64
+	fallbacks sync.Map
 }
 
 func newWorld(t *testing.T, cfg core.Config) *world {
@@ -52,8 +52,8 @@ func join(t *testing.T, repo *outboxtest.Repository, pub *outboxtest.Publisher, 
 				w.cold.Add(1)
 			}
 		},
-		Dropped: func(_ string, reason core.DropReason) {
-			n, _ := w.drops.LoadOrStore(reason, new(atomic.Int64))
+		FellBack: func(_ string, reason core.FallbackReason) {
+			n, _ := w.fallbacks.LoadOrStore(reason, new(atomic.Int64))
 			n.(*atomic.Int64).Add(1)
 		},
 	})
@@ -65,8 +65,8 @@ func join(t *testing.T, repo *outboxtest.Repository, pub *outboxtest.Publisher, 
 	return w
 }
 
-func (w *world) dropped(reason core.DropReason) int64 {
-	n, ok := w.drops.Load(reason)
+func (w *world) fellBack(reason core.FallbackReason) int64 {
+	n, ok := w.fallbacks.Load(reason)
 	if !ok {
 		return 0
 	}

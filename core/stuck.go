@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -22,6 +23,8 @@ type crew struct {
 	size  int // Config.Workers
 	alive int // that can take an event
 	stuck int // that wait for a publish that was given up
+
+	work *sync.Cond // there may be something to publish; of relay.mu
 }
 
 // lose counts a worker that is stuck and reports whether another one is to be started.
@@ -51,7 +54,7 @@ func (c *crew) stuckMost() int { return max(1, c.size/4) }
 
 // isStuck reports whether the publish of an item has been going on for too long.
 func (r *relay) isStuck(it *item, now time.Time) bool {
-	return it.state == itemPublishing && !it.started.IsZero() && now.Sub(it.started) >= 2*r.cfg.PublishTimeout
+	return it.state == itemPublishing && !it.timing.started.IsZero() && now.Sub(it.timing.started) >= 2*r.cfg.PublishTimeout
 }
 
 // abandonPublish goes on without a publish that is stuck.
@@ -60,14 +63,14 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 	replace := r.crew.lose()
 	d.stuck++
 	d.clogged = d.stuck >= r.crew.stuckMost()
-	p := published{err: errStuck, started: it.started, ended: now, stopped: r.publishCtx.Err() != nil}
-	it.stuck = true
+	p := published{err: errStuck, started: it.timing.started, ended: now, stopped: r.life.publishes.Err() != nil}
+	it.timing.stuck = true
 	info := r.conclude(it, p)
 	if d.clogged && !d.open {
 		r.stopDestination(d, it, errStuck)
 	}
 	total, eventID, clogged, after := r.crew.stuck, it.delivery.ID, d.clogged, now.Sub(p.started)
-	r.notes = append(r.notes, func() {
+	r.notices.add(func() {
 		if info.Outcome != "" {
 			r.o.obs.Published(info)
 		}
@@ -76,7 +79,7 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 			"destination", d.topic, "event_id", eventID, "after", after, "stuck", total, "destination_gets_no_more", clogged)
 	})
 	if replace {
-		r.wg.Go(r.worker)
+		r.life.workers.Go(r.worker)
 		return
 	}
 	if r.crew.alive == 0 {
@@ -86,12 +89,12 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 
 // standStill gives back what waits: no worker is left to publish it, and others may have it.
 func (r *relay) standStill() {
-	for _, it := range r.sorted() {
+	for _, it := range r.inflight.sorted() {
 		if it.state == itemWaiting || it.state == itemReady {
-			r.release(it, DropStopped, false)
+			r.release(it, FallbackStopped, false)
 		}
 	}
-	r.notes = append(r.notes, func() {
+	r.notices.add(func() {
 		r.cfg.Logger.Error("outbox: every publish of this process is stuck: it relays nothing until one returns; restart it", "component", "outbox")
 	})
 }
@@ -101,19 +104,17 @@ func (r *relay) returned(it *item, p published) (goOn bool) {
 	d := it.dest
 	d.stuck--
 	d.clogged = d.stuck >= r.crew.stuckMost()
-	goOn = r.crew.back() && !r.stopPicks
+	goOn = r.crew.back() && r.phase < phaseStopping
 	total := r.crew.stuck
-	r.notes = append(r.notes, func() { r.o.obs.Stuck(d.topic, total) })
-	r.kickRoom()
-	r.pollBy(time.Now())
-	if p.err == nil && !r.closed {
-		late := &item{delivery: it.delivery, id: it.id, dest: d, path: PathCold, state: itemAcked, size: it.size, receipt: clip(p.receipt, 250)}
-		r.active++
-		r.coldCount++
-		r.coldBytes += late.size
-		r.done = append(r.done, late)
-		r.unwritten++
-		r.kickAfter(len(r.done))
+	r.notices.add(func() { r.o.obs.Stuck(d.topic, total) })
+	r.wakeForRoom()
+	r.wakes.poll(time.Now())
+	if p.err == nil && r.phase < phaseClosed {
+		late := &item{
+			delivery: it.delivery, id: it.id, dest: d, path: PathCold, size: it.size, mark: itemMark{receipt: clip(p.receipt, 250)},
+		}
+		r.move(late, itemAcked)
+		r.writeSoon(late)
 	}
 	return goOn
 }

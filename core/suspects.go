@@ -39,7 +39,7 @@ func (s *suspects) next(others int) (it *item, ok bool) {
 
 // suspect deals with a claimed row that was lost so often. It reports whether the row is to be published.
 func (r *relay) suspect(it *item, c *Claimed) bool {
-	s := &r.suspects
+	s := &r.queue.suspects
 	if c.LostClaims >= Suspicious+r.cfg.MaxLoneLosses {
 		r.giveUp(it, Failure{Code: codeLostClaims, Message: "the process ended again and again while it published this event"})
 		return false
@@ -47,17 +47,13 @@ func (r *relay) suspect(it *item, c *Claimed) bool {
 	if s.held >= min(maxSuspects, (r.cfg.ColdEvents+1)/2) {
 		s.sentBack++
 		wait := min(time.Duration(s.sentBack)*suspectTurn, maxSuspectWait)
-		it.failure = Failure{
-			ClaimRef: ClaimRef{ID: it.id, ClaimNo: it.claimNo}, Kind: FailUnavailable, Delay: jittered(wait, 0.5+r.random()/2),
+		r.fail(it, Failure{
+			Kind: FailUnavailable, Delay: jittered(wait, 0.5+r.random()/2),
 			Code: codeLostClaims, Message: "waits until other suspects are done",
-		}
-		it.state = itemFailed
-		r.failed = append(r.failed, it)
-		r.unwritten++
-		r.kickWriter()
+		})
 		return false
 	}
-	it.lone = true
+	it.suspect = true
 	s.held++
 	s.sentBack = 0
 	return true
@@ -65,38 +61,38 @@ func (r *relay) suspect(it *item, c *Claimed) bool {
 
 // suspectDone lets the next suspect be published.
 func (r *relay) suspectDone(it *item) {
-	if r.suspects.out == it {
-		r.suspects.out = nil
-		r.work.Signal()
+	if r.queue.suspects.out == it {
+		r.queue.suspects.out = nil
+		r.crew.work.Signal()
 	}
 }
 
 // codeLostClaims is the error code of a row whose holders vanished.
 const codeLostClaims = "lost_claims"
 
-// prepareLone makes a suspect ready to be published. renew says that its lease has to be renewed before that.
-func (r *relay) prepareLone(it *item) (ready, renew bool) {
-	if mutant.Active != mutant.UnwrittenLone && !r.beginLone(it) {
+// prepareSuspect makes a suspect ready to be published. renew says that its lease has to be renewed before that.
+func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
+	if mutant.Active != mutant.UnwrittenSuspect && !r.beginSuspect(it) {
 		return false, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if it.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
+	if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
 		return true, true
 	}
-	it.started = now
+	it.timing.started = now
 	return true, false
 }
 
-// beginLone writes down that the lone publish of an item begins. If it cannot be written it must not begin.
-func (r *relay) beginLone(it *item) bool {
+// beginSuspect writes down that the lone publish of an item begins. If it cannot be written it must not begin.
+func (r *relay) beginSuspect(it *item) bool {
 	r.mu.Lock()
-	ref := ClaimRef{ID: it.id, ClaimNo: it.claimNo}
+	ref := ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(r.publishCtx, dbTimeout)
+	ctx, cancel := context.WithTimeout(r.life.publishes, dbTimeout)
 	defer cancel()
-	held, err := r.repo.BeginLone(ctx, r.cfg.Node, []ClaimRef{ref})
+	held, err := r.repo().BeginLone(ctx, r.cfg.Node, []ClaimRef{ref})
 	if err != nil {
 		r.cfg.Logger.Warn("outbox: cannot write down that a suspect is published", "component", "outbox", "event_id", it.delivery.ID,
 			"err", errorText(err))

@@ -13,29 +13,6 @@ import (
 // maxRefusals bounds how many statements of one batch fail before the rest waits for the next try.
 const maxRefusals = 64
 
-// outcomeKind is a kind of outcomes: each is written by a statement of its own.
-type outcomeKind string
-
-const (
-	outcomeDone     outcomeKind = "mark done"
-	outcomeFailed   outcomeKind = "mark failed"
-	outcomeReleased outcomeKind = "release"
-)
-
-// outcomeKinds are in the order in which they are written: facts first.
-var outcomeKinds = [...]outcomeKind{outcomeDone, outcomeFailed, outcomeReleased}
-
-func (it *item) outcome() outcomeKind {
-	switch it.state {
-	case itemAcked:
-		return outcomeDone
-	case itemFailed:
-		return outcomeFailed
-	default:
-		return outcomeReleased
-	}
-}
-
 // batchResult is what became of a batch.
 type batchResult struct {
 	wrote   bool    // some of it is written
@@ -48,8 +25,7 @@ type batchResult struct {
 // writeBatch writes what waits. It returns an error when something has to be tried again and holds up what comes.
 func (r *relay) writeBatch(last bool) error {
 	r.mu.Lock()
-	items := slices.Concat(r.done, r.failed, r.released)
-	r.done, r.failed, r.released = nil, nil, nil
+	items := r.marks.take()
 	r.mu.Unlock()
 	b := r.write(items)
 
@@ -63,36 +39,20 @@ func (r *relay) writeBatch(last bool) error {
 		return nil
 	}
 	if b.wrote { // it is them, and not the database
-		r.setAside(b.refused, b.err, true)
+		r.postpone(b.refused, b.err, true)
 		b.refused = nil
 	}
 	if b.left = append(b.left, b.refused...); len(b.left) == 0 {
 		return nil
 	}
-	r.putBack(b.left)
+	r.marks.putBack(b.left)
 	return b.err
 }
 
-// putBack queues outcomes before those that have come in meanwhile.
-func (r *relay) putBack(items []*item) {
-	var done, failed, released []*item
-	for _, it := range items {
-		switch it.outcome() {
-		case outcomeDone:
-			done = append(done, it)
-		case outcomeFailed:
-			failed = append(failed, it)
-		case outcomeReleased:
-			released = append(released, it)
-		}
-	}
-	r.done, r.failed, r.released = append(done, r.done...), append(failed, r.failed...), append(released, r.released...)
-}
-
-// writeAside tries again what was set aside and is due.
-func (r *relay) writeAside(last bool) {
+// writePostponed tries again what was postponed and is due.
+func (r *relay) writePostponed(last bool) {
 	r.mu.Lock()
-	items := r.aside.take(time.Now(), last)
+	items := r.marks.later.take(time.Now(), last)
 	r.mu.Unlock()
 	if len(items) == 0 {
 		return
@@ -106,29 +66,29 @@ func (r *relay) writeAside(last bool) {
 		}
 		return
 	}
-	r.setAside(b.left, b.err, false)
-	r.setAside(b.refused, b.err, true)
+	r.postpone(b.left, b.err, false)
+	r.postpone(b.refused, b.err, true)
 }
 
-// setAside lets the others go on without these, which are tried apart. A guess that the database refuses again is given up:
+// postpone lets the others go on without these, which are tried apart. A guess that the database refuses again is given up:
 // its lease will end.
-func (r *relay) setAside(items []*item, cause error, refused bool) {
+func (r *relay) postpone(items []*item, cause error, refused bool) {
 	now := time.Now()
 	for _, it := range items {
 		r.written(it)
 		r.suspectDone(it) // the lock of its row may last for long
 		id, topic := it.id, it.delivery.Topic
-		if refused && it.outcome() != outcomeDone && it.tries > 0 {
+		if refused && it.markKind() != markDone && it.mark.tries > 0 {
 			r.forget(it)
-			r.notes = append(r.notes, func() {
+			r.notices.add(func() {
 				r.cfg.Logger.Error("outbox: the database refuses to change a row: its event is tried again when its lease ends",
 					"component", "outbox", "row_id", id.String(), "destination", topic, "err", errorText(cause))
 			})
 			continue
 		}
-		if r.aside.add(it, now, r.random()) {
-			tries := it.tries
-			r.notes = append(r.notes, func() {
+		if r.marks.later.add(it, now, r.random()) {
+			tries := it.mark.tries
+			r.notices.add(func() {
 				r.cfg.Logger.Warn("outbox: the outcome of an event cannot be written yet, others are: is its row locked for long?", "component", "outbox",
 					"row_id", id.String(), "destination", topic, "failures", tries, "err", errorText(cause))
 			})
@@ -136,27 +96,21 @@ func (r *relay) setAside(items []*item, cause error, refused bool) {
 	}
 }
 
-// written ends that an outcome holds others up.
+// written ends that a mark holds publishing back.
 func (r *relay) written(it *item) {
-	if it.tries > 0 { // it did not any more
-		return
+	if r.marks.ended(it) {
+		r.crew.work.Broadcast()
 	}
-	if it.outcome() == outcomeReleased {
-		r.releasing--
-	} else {
-		r.unwritten--
-	}
-	r.work.Broadcast()
 }
 
-// write writes outcomes and finds out which of them cannot be: first all of a kind at once, then without the texts for people,
+// write writes marks and finds out which of them cannot be: first all of a kind at once, then without the texts for people,
 // then in smaller and smaller parts.
 func (r *relay) write(items []*item) (b batchResult) {
-	parts := map[outcomeKind][]*item{} // before anything is written: an item that is settled has no outcome any more
+	parts := map[markKind][]*item{} // before anything is written: an item that is gone has no mark any more
 	for _, it := range items {
-		parts[it.outcome()] = append(parts[it.outcome()], it)
+		parts[it.markKind()] = append(parts[it.markKind()], it)
 	}
-	for _, kind := range outcomeKinds {
+	for _, kind := range markKinds {
 		part := parts[kind]
 		switch {
 		case len(part) == 0:
@@ -169,7 +123,7 @@ func (r *relay) write(items []*item) (b batchResult) {
 	return b
 }
 
-func (r *relay) writeKind(kind outcomeKind, items []*item, b *batchResult) {
+func (r *relay) writeKind(kind markKind, items []*item, b *batchResult) {
 	err := r.attempt(kind, items, true)
 	texts := true
 	if err != nil && !databaseAway(err) && hasTexts(items) {
@@ -209,7 +163,7 @@ func (r *relay) writeKind(kind outcomeKind, items []*item, b *batchResult) {
 
 func hasTexts(items []*item) bool {
 	return slices.ContainsFunc(items, func(it *item) bool {
-		return it.state == itemAcked && it.receipt != "" || it.state == itemFailed && it.failure.Message != ""
+		return it.state == itemAcked && it.mark.receipt != "" || it.state == itemFailed && it.mark.failure.Message != ""
 	})
 }
 
@@ -221,35 +175,35 @@ func databaseAway(err error) bool {
 	return sqlerr.Away(err)
 }
 
-// attempt writes outcomes of one kind in one call and ends those that are written. Rows that other transactions hold are set aside.
-func (r *relay) attempt(kind outcomeKind, items []*item, texts bool) error {
+// attempt writes marks of one kind in one call and ends those that are written. Rows that other transactions hold are postponed.
+func (r *relay) attempt(kind markKind, items []*item, texts bool) error {
 	slices.SortFunc(items, byID) // one lock order for all batches
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(r.writeCtx, dbTimeout)
+	ctx, cancel := context.WithTimeout(r.life.writes, dbTimeout)
 	defer cancel()
 	changed, flags := 0, []bool(nil)
 	var err error
 	switch kind {
-	case outcomeDone:
+	case markDone:
 		done := make([]Done, len(items))
 		for i, it := range items {
 			done[i] = Done{ID: it.id}
 			if texts {
-				done[i].Receipt = it.receipt
+				done[i].Receipt = it.mark.receipt
 			}
 		}
-		changed, err = r.repo.MarkDone(ctx, done, r.cfg.Retention.DeleteOnSuccess)
-	case outcomeFailed:
+		changed, err = r.repo().MarkDone(ctx, done, r.cfg.Retention.DeleteOnSuccess)
+	case markFailed:
 		failures := make([]Failure, len(items))
 		for i, it := range items {
-			failures[i] = it.failure
+			failures[i] = it.mark.failure
 			if !texts {
 				failures[i].Message = ""
 			}
 		}
-		flags, err = r.repo.MarkFailed(ctx, r.cfg.Node, failures)
-	case outcomeReleased:
-		changed, err = r.repo.Release(ctx, r.cfg.Node, r.claimRefs(items))
+		flags, err = r.repo().MarkFailed(ctx, r.cfg.Node, failures)
+	case markReleased:
+		changed, err = r.repo().Release(ctx, r.cfg.Node, r.claimRefs(items))
 	}
 	locked, _ := errors.AsType[*LockedError](err)
 	if locked == nil {
@@ -259,7 +213,7 @@ func (r *relay) attempt(kind outcomeKind, items []*item, texts bool) error {
 		}
 	}
 
-	if r.writeFails > 0 { // before anybody hears that something is written
+	if r.writer.failures > 0 { // before anybody hears that something is written
 		r.db.succeeded()
 	}
 	r.mu.Lock()
@@ -267,19 +221,19 @@ func (r *relay) attempt(kind outcomeKind, items []*item, texts bool) error {
 	if locked != nil {
 		var held []*item
 		items, flags, held = apart(items, flags, locked.Rows)
-		r.setAside(held, err, false)
-		r.notes = append(r.notes, func() { r.o.obs.Marked(len(items), time.Since(start), nil) })
+		r.postpone(held, err, false)
+		r.notices.add(func() { r.o.obs.Marked(len(items), time.Since(start), nil) })
 	}
 	for _, it := range items {
 		r.written(it)
 	}
 	switch kind {
-	case outcomeDone:
-		r.settleDone(items, changed)
-	case outcomeFailed:
-		r.settleFailed(items, flags)
-	case outcomeReleased:
-		r.settleReleased(items, changed)
+	case markDone:
+		r.doneWritten(items, changed)
+	case markFailed:
+		r.failuresWritten(items, flags)
+	case markReleased:
+		r.releasesWritten(items, changed)
 	}
 	return nil
 }
@@ -309,7 +263,7 @@ func (r *relay) claimRefs(items []*item) []ClaimRef {
 	defer r.mu.Unlock()
 	claims := make([]ClaimRef, len(items))
 	for i, it := range items {
-		claims[i] = ClaimRef{ID: it.id, ClaimNo: it.claimNo}
+		claims[i] = ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}
 	}
 	return claims
 }

@@ -110,7 +110,7 @@ func TestD18OverflowThenPoller(t *testing.T) {
 		for i := range 50 {
 			want = append(want, p.Publish(core.Event{Type: "a", Key: fmt.Sprint(i % 3)}, core.Event{Type: "a"})...)
 		}
-		if n := p.Dropped.Load(); n < int64(len(want)-8) {
+		if n := p.FellBack.Load(); n < int64(len(want)-8) {
 			t.Errorf("%d events found no room, want nearly all of %d", n, len(want))
 		}
 		if n := len(p.Accepted()); n != 0 {

@@ -17,7 +17,7 @@ const (
 	NoHeadCheck      = "no_head_check"     // a claim takes any due row of a lane
 	StaleHeads       = "stale_heads"       // a claim trusts what it read of a lane before it locked rows
 	DeadPassed       = "dead_passed"       // a dead row does not block its lane
-	BlindHot         = "blind_hot"         // the fast path does not look at the event before
+	UnguardedHot     = "unguarded_hot"     // the fast path does not look at the event before
 	KeepLane         = "keep_lane"         // a lane goes on after a failure
 	CrowdedLane      = "crowded_lane"      // two events of a lane are published at once
 	WaitingLane      = "waiting_lane"      // a lane waits for an event that was given back
@@ -25,6 +25,6 @@ const (
 	ProbeKept        = "probe_kept"        // a probe that was given back counts as under way
 	NoKeyLock        = "no_key_lock"       // producers do not wait for each other
 	OutageAttempts   = "outage_attempts"   // an outage costs attempts
-	UnwrittenLone    = "unwritten_lone"    // the lone publish of a suspect is not written down before it begins
+	UnwrittenSuspect = "unwritten_suspect" // the publish of a suspect is not written down before it begins
 	CleanOpen        = "clean_open"        // the janitor deletes by age alone
 )

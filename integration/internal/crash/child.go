@@ -70,8 +70,8 @@ func (s Spec) run() error {
 	cfg.Observer = &core.Observer{
 		Fenced:   func(_ string, rows int) { client.Note("fenced", rows) },
 		LateAcks: func(rows int) { client.Note("late acks", rows) },
-		Dropped: func(_ string, reason core.DropReason) {
-			if reason == core.DropLost {
+		FellBack: func(_ string, reason core.FallbackReason) {
+			if reason == core.FallbackLost {
 				client.Note("lost leases", 1)
 			}
 		},

@@ -1,9 +1,6 @@
 package core
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // dbTimeout bounds each statement that the relay sends. A lock wait or a dead connection must not hold it for ever.
 const dbTimeout = 15 * time.Second
@@ -11,41 +8,57 @@ const dbTimeout = 15 * time.Second
 // maxDoneWakes is how many lanes whose claimed run is done are looked at one by one.
 const maxDoneWakes = 4
 
-func (r *relay) kickWriter() {
+// writer wakes and ends the goroutine that writes marks.
+type writer struct {
+	kick     chan struct{}
+	abandon  chan struct{} // closed: give up writing
+	failures int           // of whole batches, in a row; of that goroutine alone
+}
+
+func (w *writer) wake() {
 	select {
-	case r.kick <- struct{}{}:
+	case w.kick <- struct{}{}:
 	default:
 	}
 }
 
-// kickAfter wakes the writer when a batch begins and when it is full.
-func (r *relay) kickAfter(n int) {
-	if n == 1 || n == r.cfg.MarkBatch {
-		r.kickWriter()
+func (w *writer) abandoned() bool {
+	select {
+	case <-w.abandon:
+		return true
+	default:
+		return false
 	}
 }
 
-// writeOutcomes is the only goroutine that writes outcomes, in batches: when MarkBatch of them wait, or after MarkDelay. What
-// cannot be written is tried again: a lost outcome is a publish repeated.
-func (r *relay) writeOutcomes() {
+// writeSoon queues a mark that need not be written alone: the writer hears when a batch begins and when it is full.
+func (r *relay) writeSoon(it *item) {
+	if n := r.marks.add(it); n == 1 || n == r.cfg.MarkBatch {
+		r.writer.wake()
+	}
+}
+
+// writeMarks is the only goroutine that writes marks, in batches: when MarkBatch of them wait, or after MarkDelay. What
+// cannot be written is tried again: a lost mark is a publish repeated.
+func (r *relay) writeMarks() {
 	var due time.Time        // when what waits is written; zero: nothing waits
 	var news <-chan struct{} // after a failure: somebody heard that the database is back
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		now, abandoned := time.Now(), r.abandoned()
+		now, abandoned := time.Now(), r.writer.abandoned()
 		r.mu.Lock()
-		n := len(r.done) + len(r.failed) + len(r.released)
-		full := len(r.done) >= r.cfg.MarkBatch || r.closing
-		at, apart := r.aside.next()
-		stop := r.stopWriting
+		n := r.marks.len()
+		full := len(r.marks.done) >= r.cfg.MarkBatch || r.phase >= phaseClosing
+		at, apart := r.marks.later.next()
+		stop := r.phase == phaseClosed
 		r.mu.Unlock()
 		switch {
 		case stop:
 			return
 		case n == 0:
 			due = time.Time{}
-		case abandoned || full && r.writeFails == 0:
+		case abandoned || full && r.writer.failures == 0:
 			due = now
 		case due.IsZero():
 			due = now.Add(r.cfg.MarkDelay)
@@ -57,17 +70,17 @@ func (r *relay) writeOutcomes() {
 			at = due
 		}
 		if at.IsZero() {
-			<-r.kick
+			<-r.writer.kick
 			continue
 		}
 		if wait := at.Sub(now); wait > 0 {
 			timer.Reset(wait)
-			abandon := r.abandon
+			abandon := r.writer.abandon
 			if abandoned {
 				abandon = nil
 			}
 			select {
-			case <-r.kick:
+			case <-r.writer.kick:
 			case <-timer.C:
 			case <-news:
 				news, due = nil, time.Now()
@@ -79,25 +92,16 @@ func (r *relay) writeOutcomes() {
 			due = time.Time{}
 			heard := r.db.news()
 			if err := r.writeBatch(abandoned); err == nil {
-				r.writeFails, news = 0, nil
+				r.writer.failures, news = 0, nil
 			} else {
-				r.writeFails++
+				r.writer.failures++
 				news = heard
-				due = time.Now().Add(r.heldBack(n, r.writeFails, err))
+				due = time.Now().Add(r.heldBack(n, r.writer.failures, err))
 			}
 		}
 		if apart {
-			r.writeAside(abandoned)
+			r.writePostponed(abandoned)
 		}
-	}
-}
-
-func (r *relay) abandoned() bool {
-	select {
-	case <-r.abandon:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -109,12 +113,10 @@ func (r *relay) heldBack(rows, failures int, err error) time.Duration {
 	return wait
 }
 
-func byID(a, b *item) int { return slices.Compare(a.id[:], b.id[:]) }
-
-// settleDone ends what is marked.
-func (r *relay) settleDone(items []*item, changed int) {
+// doneWritten ends what is marked.
+func (r *relay) doneWritten(items []*item, changed int) {
 	if late := len(items) - changed; late > 0 {
-		r.notes = append(r.notes, func() { r.o.obs.LateAcks(late) })
+		r.notices.add(func() { r.o.obs.LateAcks(late) })
 	}
 	now := time.Now()
 	wakes := 0
@@ -127,31 +129,31 @@ func (r *relay) settleDone(items []*item, changed int) {
 	for _, it := range items {
 		switch {
 		case !it.wake:
-		case wakes > maxDoneWakes && !r.sweep.resting(now): // one look at all lanes is cheaper
-			r.pollBy(now)
+		case wakes > maxDoneWakes && !r.poller.sweep.resting(now): // one look at all lanes is cheaper
+			r.wakes.poll(now)
 		default:
 			r.askFor(it.dest, it.lane, now)
 		}
 	}
 }
 
-// settleFailed ends what is written of failed publishes.
-func (r *relay) settleFailed(items []*item, changed []bool) {
+// failuresWritten ends what is written of failed publishes.
+func (r *relay) failuresWritten(items []*item, changed []bool) {
 	r.fenced("failed", count(changed, false))
 	now := time.Now()
 	for _, it := range items {
 		r.forget(it)
 		switch {
-		case it.failure.Kind == FailDead && r.cfg.DeadPolicy == SkipDead && !it.lane.IsZero():
+		case it.mark.failure.Kind == FailDead && r.cfg.DeadPolicy == SkipDead && !it.lane.IsZero():
 			r.askFor(it.dest, it.lane, now) // the lane goes on
-		case it.failure.Kind != FailDead && !it.dest.open:
-			r.pollBy(now.Add(it.failure.Delay))
+		case it.mark.failure.Kind != FailDead && !it.dest.open:
+			r.wakes.poll(now.Add(it.mark.failure.Delay))
 		}
 	}
 }
 
-// settleReleased ends what is given back.
-func (r *relay) settleReleased(items []*item, changed int) {
+// releasesWritten ends what is given back.
+func (r *relay) releasesWritten(items []*item, changed int) {
 	r.fenced("release", len(items)-changed)
 	now := time.Now()
 	for _, it := range items {
@@ -164,7 +166,7 @@ func (r *relay) settleReleased(items []*item, changed int) {
 
 func (r *relay) fenced(transition string, n int) {
 	if n > 0 {
-		r.notes = append(r.notes, func() { r.o.obs.Fenced(transition, n) })
+		r.notices.add(func() { r.o.obs.Fenced(transition, n) })
 	}
 }
 

@@ -1,0 +1,113 @@
+package core
+
+import "slices"
+
+// inflight is the in-flight tracker: the items that this process holds, in which state each is, and the memory they take. An item is in it
+// exactly as long as its claim. The zero value is empty; guarded by relay.mu.
+type inflight struct {
+	items     map[RowID]*item
+	count     [itemStates]int
+	hot, cold slots
+	idle      chan struct{} // closed once nothing is active; nil: nobody waits for that
+}
+
+// slots counts the items of one path.
+type slots struct {
+	events int
+	bytes  int64
+}
+
+// find returns the item of a row, or nil.
+func (f *inflight) find(id RowID) *item { return f.items[id] }
+
+func (f *inflight) slots(p Path) *slots {
+	if p == PathHot {
+		return &f.hot
+	}
+	return &f.cold
+}
+
+// active is how many items are neither reserved nor gone.
+func (f *inflight) active() int {
+	n := 0
+	for s := itemWaiting; s < itemGone; s++ {
+		n += f.count[s]
+	}
+	return n
+}
+
+// move changes the state of an item, and is the only one that does. A new item gets a slot and one that is gone loses it. The error says that
+// there is no such transition; the state is changed all the same.
+func (f *inflight) move(it *item, to itemState) error {
+	from := it.state
+	err := checkMove(from, to)
+	it.state = to
+	if from == itemNew {
+		f.enter(it)
+	} else {
+		f.count[from]--
+	}
+	if to != itemGone {
+		f.count[to]++
+		return err
+	}
+	f.leave(it)
+	if from != itemReserved && f.idle != nil && f.active() == 0 {
+		close(f.idle)
+		f.idle = nil
+	}
+	return err
+}
+
+func (f *inflight) enter(it *item) {
+	s := f.slots(it.path)
+	s.events++
+	s.bytes += it.size
+	if it.dest != nil {
+		it.dest.items++
+	}
+	if it.state == itemAcked { // a stuck publish that succeeded after all: whoever has its row now goes on with it
+		return
+	}
+	if f.items == nil {
+		f.items = map[RowID]*item{}
+	}
+	f.items[it.id] = it
+}
+
+func (f *inflight) leave(it *item) {
+	s := f.slots(it.path)
+	s.events--
+	s.bytes -= it.size
+	if it.dest != nil {
+		it.dest.items--
+	}
+	if f.items[it.id] == it { // else it was claimed again
+		delete(f.items, it.id)
+	}
+}
+
+// idleChan returns a channel that is closed when nothing is held any more, except for open transactions.
+func (f *inflight) idleChan() <-chan struct{} {
+	if f.active() == 0 {
+		c := make(chan struct{})
+		close(c)
+		return c
+	}
+	if f.idle == nil {
+		f.idle = make(chan struct{})
+	}
+	return f.idle
+}
+
+// sorted returns the items in the order of their ids, so that nothing depends on the order of a map.
+func (f *inflight) sorted() []*item {
+	items := make([]*item, 0, len(f.items))
+	for _, it := range f.items {
+		items = append(items, it)
+	}
+	slices.SortFunc(items, byID)
+	return items
+}
+
+func byID(a, b *item) int { return slices.Compare(a.id[:], b.id[:]) }

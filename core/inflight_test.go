@@ -1,0 +1,74 @@
+package core
+
+import "testing"
+
+func TestInflight(t *testing.T) {
+	var f inflight
+	d := &destination{}
+	move := func(it *item, states ...itemState) {
+		t.Helper()
+		for _, s := range states {
+			if err := f.move(it, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	closed := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	if f.find(RowID{1}) != nil || f.active() != 0 || !closed(f.idleChan()) {
+		t.Fatal("something is in an empty one")
+	}
+	hot := &item{id: RowID{1}, path: PathHot, size: 10, dest: d}
+	cold := &item{id: RowID{2}, path: PathCold, size: 20, dest: d}
+	move(hot, itemReserved)
+	if f.active() != 0 || !closed(f.idleChan()) || f.find(hot.id) != hot || f.hot != (slots{1, 10}) {
+		t.Fatalf("a reserved item: %d active, slots %+v", f.active(), f.hot)
+	}
+	move(hot, itemWaiting, itemReady, itemPublishing)
+	move(cold, itemWaiting)
+	idle := f.idleChan()
+	if f.active() != 2 || d.items != 2 || f.cold != (slots{1, 20}) || f.count[itemPublishing] != 1 || closed(idle) || f.idleChan() != idle {
+		t.Fatalf("%d active, %d of the destination, slots %+v", f.active(), d.items, f.cold)
+	}
+	if got := f.sorted(); len(got) != 2 || got[0] != hot || got[1] != cold {
+		t.Fatalf("sorted: %v", got)
+	}
+
+	// A row that is claimed again while its mark is on its way is another item: the end of the old one does not take it away.
+	move(cold, itemReleasing)
+	again := &item{id: cold.id, path: PathCold, size: 20, dest: d}
+	move(again, itemWaiting)
+	move(cold, itemGone)
+	if f.find(again.id) != again || closed(idle) {
+		t.Fatal("the item that was claimed again is not there")
+	}
+	// What comes of a stuck publish takes nobody's place.
+	late := &item{id: again.id, path: PathCold, dest: d}
+	move(late, itemAcked, itemGone)
+	if f.find(again.id) != again {
+		t.Fatal("a late acknowledgement took the place of the item")
+	}
+	move(again, itemGone)
+	move(hot, itemAcked, itemGone)
+	if !closed(idle) || f.active() != 0 || len(f.items) != 0 || d.items != 0 || f.hot != (slots{}) || f.cold != (slots{}) || f.count != [itemStates]int{} {
+		t.Fatalf("not empty at the end: %+v", f)
+	}
+}
+
+func TestInflightRefusesOtherMoves(t *testing.T) {
+	for from := itemNew; from < itemStates; from++ {
+		for to := itemNew; to < itemStates; to++ {
+			var f inflight
+			it := &item{state: from}
+			if err := f.move(it, to); (err == nil) != itemMoves[from][to] {
+				t.Errorf("%s to %s: %v", from, to, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package core
+
+import "fmt"
+
+// itemState is where an item stands in its life: see itemTransitions.
+type itemState uint8
+
+const (
+	itemNew        itemState = iota // not tracked yet
+	itemReserved                    // inserted or about to be; the end of its transaction is not known
+	itemWaiting                     // in its lane, behind others
+	itemReady                       // may be published
+	itemPublishing                  // with a worker
+	itemAcked                       // accepted by the destination; DONE is not written yet
+	itemFailed                      // refused; RETRY or DEAD is not written yet
+	itemReleasing                   // given back; that is not written yet
+	itemGone                        // not ours any more
+	itemStates                      // how many there are
+)
+
+func (s itemState) String() string {
+	return [itemStates]string{"new", "reserved", "waiting", "ready", "publishing", "acked", "failed", "releasing", "gone"}[s]
+}
+
+// itemTransition is a change of state that there may be.
+type itemTransition struct {
+	from, to itemState
+	when     string
+}
+
+// itemTransitions are all changes of state that there may be. The table in docs/how-it-works.md says the same; a test compares them.
+var itemTransitions = []itemTransition{
+	{itemNew, itemReserved, "`Publish` takes a slot of the fast path, before it inserts the row"},
+	{itemNew, itemWaiting, "the poller has claimed the row"},
+	{itemNew, itemAcked, "a publish that was given up as stuck has succeeded after all"},
+	{itemReserved, itemWaiting, "the transaction has committed"},
+	{itemReserved, itemReleasing, "nobody knows whether it has committed, the destination is stopped, or the relay ends"},
+	{itemReserved, itemGone, "it was rolled back, nothing was inserted, or the lease is over or nearly so"},
+	{itemWaiting, itemReady, "it is unordered, or the first of its key and the event before it is known to be out"},
+	{itemWaiting, itemFailed, "the row cannot be read, or its holders ended again and again: it is not published"},
+	{itemWaiting, itemReleasing, "its key stops, its destination is stopped, no worker is left, or the relay ends"},
+	{itemWaiting, itemGone, "its lease was lost"},
+	{itemReady, itemPublishing, "a worker takes it"},
+	{itemReady, itemReleasing, "its destination is stopped, no worker is left, or the relay ends"},
+	{itemReady, itemGone, "its lease was lost"},
+	{itemPublishing, itemAcked, "the destination accepted the event"},
+	{itemPublishing, itemFailed, "the destination refused the event, or the publish is stuck"},
+	{itemPublishing, itemReleasing, "the relay ends, or the publish could not begin"},
+	{itemPublishing, itemGone, "its lease was lost before the publish began"},
+	{itemAcked, itemGone, "DONE is written"},
+	{itemFailed, itemGone, "RETRY or DEAD is written, or the table refuses it: then the lease ends"},
+	{itemReleasing, itemGone, "the lease is ended, or the table refuses that: then it ends by itself"},
+}
+
+// itemMoves says for each state which may follow.
+var itemMoves = func() (moves [itemStates][itemStates]bool) {
+	for _, t := range itemTransitions {
+		moves[t.from][t.to] = true
+	}
+	return moves
+}()
+
+// checkMove returns an error when there is no such transition.
+func checkMove(from, to itemState) error {
+	if itemMoves[from][to] {
+		return nil
+	}
+	return fmt.Errorf("outbox: an item that is %s must not become %s", from, to)
+}

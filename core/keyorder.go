@@ -1,0 +1,94 @@
+package core
+
+import "time"
+
+// How items go through their lanes: see laneState.guard for the rule that keeps them in order.
+
+// enqueue hands a waiting item to the dispatcher: at once when it is unordered, else through its lane.
+func (r *relay) enqueue(it *item) {
+	if it.lane.IsZero() {
+		r.ready(it)
+		return
+	}
+	r.lanes.join(it)
+	r.advance(it.lane)
+}
+
+// ready makes an item available to the workers.
+func (r *relay) ready(it *item) {
+	r.move(it, itemReady)
+	r.queue.push(it)
+	r.crew.work.Signal()
+}
+
+// advance makes the first item of an idle lane ready if its guard holds. If the row before it is on its way to this lane
+// (its transaction has committed, but its goroutine has not said so yet) the lane waits for it; otherwise the lane stops.
+func (r *relay) advance(id Lane) {
+	ready, waits := r.lanes.next(id)
+	switch {
+	case ready != nil:
+		r.ready(ready)
+		return
+	case waits == nil:
+		return
+	}
+	if waits.path == PathHot {
+		before := r.inflight.find(waits.place.prev)
+		if before != nil && before.lane == id && (before.state == itemReserved || before.state == itemWaiting) {
+			return
+		}
+	}
+	r.stopLane(id, FallbackOrder, true)
+}
+
+// laneAcked remembers the acknowledgement and lets the next of the lane go.
+func (r *relay) laneAcked(it *item) {
+	if it.lane.IsZero() {
+		return
+	}
+	r.lanes.acked(it)
+	if it.lease.lost { // somebody else may be working on the lane
+		r.stopLane(it.lane, FallbackLost, true)
+		return
+	}
+	r.advance(it.lane)
+}
+
+// stopLane gives back everything that waits in a lane. wake asks the poller to look after the lane once that is written.
+func (r *relay) stopLane(id Lane, reason FallbackReason, wake bool) {
+	for i, it := range r.lanes.clear(id) {
+		r.release(it, reason, wake && i == 0)
+	}
+}
+
+// release gives an item's claim back, fenced, and takes it out of its lane. wake: the poller looks after its lane or the table
+// once that is written.
+func (r *relay) release(it *item, reason FallbackReason, wake bool) {
+	r.fellBack(it, reason)
+	r.lanes.leave(it)
+	r.move(it, itemReleasing)
+	it.wake = wake
+	r.marks.add(it)
+	r.writer.wake()
+}
+
+// fellBack tells that an item has left the fast path.
+func (r *relay) fellBack(it *item, reason FallbackReason) {
+	if it.path != PathHot {
+		return
+	}
+	topic := it.dest.topic // its delivery may not be known yet
+	r.notices.add(func() { r.o.obs.FellBack(topic, reason) })
+}
+
+// askFor asks for a look at a lane, or at the table for an unordered row. While its destination is stopped nothing could be claimed: probes
+// look for rows, and the first that is accepted asks for all.
+func (r *relay) askFor(d *destination, lane Lane, at time.Time) {
+	switch {
+	case d.open:
+	case lane.IsZero():
+		r.wakes.poll(at)
+	default:
+		r.wakes.lane(lane, at)
+	}
+}

@@ -1,0 +1,83 @@
+package core
+
+import "slices"
+
+// markKind is a kind of marks: each is written by a statement of its own.
+type markKind string
+
+const (
+	markDone     markKind = "mark done"
+	markFailed   markKind = "mark failed"
+	markReleased markKind = "release"
+)
+
+// markKinds are in the order in which they are written: facts first.
+var markKinds = [...]markKind{markDone, markFailed, markReleased}
+
+func (it *item) markKind() markKind {
+	switch it.state {
+	case itemAcked:
+		return markDone
+	case itemFailed:
+		return markFailed
+	default:
+		return markReleased
+	}
+}
+
+// marks are the items whose end is not written yet. The zero value is empty; guarded by relay.mu.
+type marks struct {
+	done, failed, released []*item
+	held                   int // done and failed items that hold publishing back until they are written
+	later                  postponed
+}
+
+// add queues an item and returns how many of its kind wait.
+func (m *marks) add(it *item) int {
+	list := m.list(it)
+	*list = append(*list, it)
+	if it.markKind() != markReleased {
+		m.held++
+	}
+	return len(*list)
+}
+
+func (m *marks) list(it *item) *[]*item {
+	switch it.markKind() {
+	case markDone:
+		return &m.done
+	case markFailed:
+		return &m.failed
+	default:
+		return &m.released
+	}
+}
+
+// len is how many wait, but for those that are postponed.
+func (m *marks) len() int { return len(m.done) + len(m.failed) + len(m.released) }
+
+// take removes and returns them.
+func (m *marks) take() []*item {
+	items := slices.Concat(m.done, m.failed, m.released)
+	m.done, m.failed, m.released = nil, nil, nil
+	return items
+}
+
+// putBack queues what was taken before what has come in meanwhile.
+func (m *marks) putBack(items []*item) {
+	var old marks
+	for _, it := range items {
+		list := old.list(it)
+		*list = append(*list, it)
+	}
+	m.done, m.failed, m.released = append(old.done, m.done...), append(old.failed, m.failed...), append(old.released, m.released...)
+}
+
+// ended notes that a mark that was taken is written, given up or about to be postponed. It reports whether it held publishing back until now.
+func (m *marks) ended(it *item) bool {
+	if it.mark.tries > 0 || it.markKind() == markReleased {
+		return false
+	}
+	m.held--
+	return true
+}

@@ -1,0 +1,41 @@
+package core
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestMarks(t *testing.T) {
+	var m marks
+	if m.len() != 0 || len(m.take()) != 0 {
+		t.Fatal("something is in an empty one")
+	}
+	acked := []*item{{state: itemAcked}, {state: itemAcked}}
+	failed, released := &item{state: itemFailed}, &item{state: itemReleasing}
+	for _, it := range []*item{released, failed, acked[0]} {
+		if n := m.add(it); n != 1 {
+			t.Errorf("%s: %d of its kind wait, want 1", it.state, n)
+		}
+	}
+	if m.len() != 3 || m.held != 2 {
+		t.Fatalf("%d wait, %d hold publishing back; want 3 and 2", m.len(), m.held)
+	}
+	taken := m.take()
+	if want := []*item{acked[0], failed, released}; !slices.Equal(taken, want) || m.len() != 0 || m.held != 2 {
+		t.Fatalf("took %v: facts come first", taken)
+	}
+	m.add(acked[1])
+	m.putBack(taken)
+	if got := m.take(); !slices.Equal(got, []*item{acked[0], acked[1], failed, released}) || m.held != 3 {
+		t.Fatalf("took %v, %d hold back: what was taken before comes first", got, m.held)
+	}
+	for _, it := range []*item{acked[0], acked[1], failed} {
+		if !m.ended(it) {
+			t.Errorf("%s held nobody back", it.state)
+		}
+	}
+	acked[0].mark.tries = 1 // it was postponed, and is written later
+	if m.ended(acked[0]) || m.ended(released) || m.held != 0 {
+		t.Errorf("%d hold publishing back at the end", m.held)
+	}
+}

@@ -1,0 +1,60 @@
+package core
+
+import (
+	"slices"
+	"time"
+)
+
+// Pauses between the tries of a mark that was postponed.
+const (
+	postponeFirst = 20 * time.Millisecond
+	postponeMost  = time.Second
+)
+
+// postponeTold: a mark that cannot be written is told to the operator at the try of that number and of each power of it.
+const postponeTold = 8
+
+// postponed are the items whose mark could not be written while others could: their rows are locked by another transaction, or the
+// database refuses to change them. Nobody waits for them. A fact is tried for as long as it takes: a skipped mark is a second
+// copy. Guarded by relay.mu.
+type postponed struct {
+	entries []postponedEntry
+}
+
+type postponedEntry struct {
+	it *item
+	at time.Time // of the next try
+}
+
+// add postpones the mark of an item, or once more after a try that failed. It reports whether the operator is to hear of it.
+func (p *postponed) add(it *item, now time.Time, random float64) (tell bool) {
+	wait := min(postponeFirst<<min(it.mark.tries, 10), postponeMost)
+	it.mark.tries++
+	p.entries = append(p.entries, postponedEntry{it: it, at: now.Add(spread(wait, random))})
+	for n := postponeTold; n <= it.mark.tries; n *= postponeTold {
+		tell = tell || n == it.mark.tries
+	}
+	return tell
+}
+
+// next returns when something is to be tried.
+func (p *postponed) next() (at time.Time, ok bool) {
+	for _, e := range p.entries {
+		if !ok || e.at.Before(at) {
+			at, ok = e.at, true
+		}
+	}
+	return at, ok
+}
+
+// take removes and returns what is due, or all of it.
+func (p *postponed) take(now time.Time, all bool) (due []*item) {
+	p.entries = slices.DeleteFunc(p.entries, func(e postponedEntry) bool {
+		if !all && e.at.After(now) {
+			return false
+		}
+		due = append(due, e.it)
+		return true
+	})
+	return due
+}

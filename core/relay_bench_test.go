@@ -1,0 +1,56 @@
+package core_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// An event from Publish to its acknowledgement, on a table in memory: what the relay itself costs.
+func BenchmarkFastPath(b *testing.B) {
+	for _, key := range []string{"", "k"} {
+		b.Run("key="+key, func(b *testing.B) {
+			repo := outboxtest.NewRepository()
+			var published sync.WaitGroup
+			ob, err := core.New(core.Config{
+				Repository: repo, Logger: slog.New(slog.DiscardHandler), HotEvents: 1 << 20, HotBytes: 1 << 40,
+				Retention: core.Retention{DeleteOnSuccess: true},
+				Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+					published.Done()
+					return nil
+				}),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- ob.Run(ctx) }()
+			tr := repo.Transactor()
+			publish := func() {
+				published.Add(1)
+				if err := tr.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+					_, err := ob.Publish(ctx, tx, core.Event{Type: "a", Key: key, Payload: []byte("{}")})
+					return err
+				}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			publish()
+			published.Wait()
+			b.ReportAllocs()
+			for b.Loop() {
+				publish()
+				published.Wait()
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

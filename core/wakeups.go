@@ -1,0 +1,133 @@
+package core
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	maxLaneWakes = 1024 // lanes that wait for a look; beyond that the ordinary poll must do
+	laneTries    = 8    // looks at one lane while its head is out elsewhere, at 2, 4, 8 ... ms
+)
+
+// wakeups are the reasons for which the poller does not sleep until its pause is over. The zero value has none and wakes nobody; guarded by
+// relay.mu but for the channels.
+type wakeups struct {
+	at       time.Time // a poll is wanted then; zero: not asked for
+	lanes    []laneWake
+	kick     chan struct{} // somebody has asked for something
+	wantRoom bool          // the poller waits for room
+	roomKick chan struct{} // there is room
+}
+
+// laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it may have more.
+type laneWake struct {
+	lane  Lane
+	at    time.Time
+	tries int
+}
+
+func newWakeups() wakeups {
+	return wakeups{kick: make(chan struct{}, 1), roomKick: make(chan struct{}, 1)}
+}
+
+// poll asks for a poll no later than at. The next round, whatever it is for, answers it.
+func (w *wakeups) poll(at time.Time) {
+	if w.at.IsZero() || at.Before(w.at) {
+		w.at = at
+		w.look()
+	}
+}
+
+// look makes the poller look again for how long it may sleep.
+func (w *wakeups) look() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// lane asks for a look at a lane no later than at.
+func (w *wakeups) lane(lane Lane, at time.Time) {
+	for i := range w.lanes {
+		if l := &w.lanes[i]; l.lane == lane {
+			l.tries = 0
+			if at.Before(l.at) {
+				l.at = at
+				w.look()
+			}
+			return
+		}
+	}
+	if len(w.lanes) >= maxLaneWakes {
+		w.poll(at)
+		return
+	}
+	w.lanes = append(w.lanes, laneWake{lane: lane, at: at})
+	w.look()
+}
+
+// takeLanes removes and returns lanes whose time has come, at most so many.
+func (w *wakeups) takeLanes(now time.Time, most int) (due []laneWake) {
+	var later []laneWake
+	for _, l := range w.lanes {
+		if l.at.After(now) || len(due) >= most {
+			later = append(later, l)
+		} else {
+			due = append(due, l)
+		}
+	}
+	w.lanes = later
+	return due
+}
+
+// putBack asks again for lanes that were taken, unless they have asked meanwhile.
+func (w *wakeups) putBack(lanes ...laneWake) {
+	for _, l := range lanes {
+		if len(w.lanes) < maxLaneWakes && !slices.ContainsFunc(w.lanes, func(o laneWake) bool { return o.lane == l.lane }) {
+			w.lanes = append(w.lanes, l)
+		}
+	}
+}
+
+// tryAgain asks again for a lane that had nothing to claim, a little later, unless it was tried often enough.
+func (w *wakeups) tryAgain(l laneWake, now time.Time) {
+	if l.tries++; l.tries < laneTries {
+		l.at = now.Add(time.Millisecond << l.tries)
+		w.putBack(l)
+	}
+}
+
+// nextLane returns when the next lane wants a look; ok is false when none does.
+func (w *wakeups) nextLane() (at time.Time, ok bool) {
+	for _, l := range w.lanes {
+		if !ok || l.at.Before(at) {
+			at, ok = l.at, true
+		}
+	}
+	return at, ok
+}
+
+// next returns when something is wanted; zero: nothing is.
+func (w *wakeups) next() time.Time {
+	at, ok := w.nextLane()
+	if !ok || !w.at.IsZero() && w.at.Before(at) {
+		return w.at
+	}
+	return at
+}
+
+// answered forgets the request for a poll: a round begins.
+func (w *wakeups) answered() { w.at = time.Time{} }
+
+// room wakes the poller if it waits for room.
+func (w *wakeups) room() {
+	if !w.wantRoom {
+		return
+	}
+	w.wantRoom = false
+	select {
+	case w.roomKick <- struct{}{}:
+	default:
+	}
+}

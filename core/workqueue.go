@@ -1,0 +1,69 @@
+package core
+
+// workQueue is what may be published. The zero value is empty; guarded by relay.mu.
+type workQueue struct {
+	hot, cold queue[*item]
+	again     queue[*item] // cold, and refused before: fresh events go first
+	suspects  suspects
+	picks     uint
+}
+
+// coldShare: of that many picks one prefers the cold queue and one what was refused before, so that a busy fast path never starves
+// them.
+const coldShare = 8
+
+// len is how many wait, but for suspects.
+func (q *workQueue) len() int { return q.hot.len() + q.cold.len() + q.again.len() }
+
+// push queues an item.
+func (q *workQueue) push(it *item) {
+	switch {
+	case it.suspect:
+		q.suspects.queue.push(it)
+	case it.path == PathHot:
+		q.hot.push(it)
+	case it.dest.refusals.knows(it.id):
+		q.again.push(it)
+	default:
+		q.cold.push(it)
+	}
+}
+
+// pop takes the first of the queued items that is still ready: a suspect if one may go, else mostly fast path before table before what was
+// refused before.
+func (q *workQueue) pop() *item {
+	for {
+		if it, ok := q.suspects.next(q.len()); ok {
+			if it.state != itemReady { // given back meanwhile
+				continue
+			}
+			return it
+		}
+		it, ok := q.popOther()
+		switch {
+		case !ok:
+			return nil
+		case it.state != itemReady: // given back meanwhile
+		case it.suspect: // it has become one
+			q.suspects.queue.push(it)
+		default:
+			return it
+		}
+	}
+}
+
+func (q *workQueue) popOther() (it *item, ok bool) {
+	queues := [3]*queue[*item]{&q.hot, &q.cold, &q.again}
+	switch q.picks++; q.picks % coldShare {
+	case 0:
+		queues = [3]*queue[*item]{&q.cold, &q.hot, &q.again}
+	case coldShare / 2:
+		queues = [3]*queue[*item]{&q.again, &q.hot, &q.cold}
+	}
+	for _, from := range queues {
+		if it, ok = from.pop(); ok {
+			return it, true
+		}
+	}
+	return nil, false
+}

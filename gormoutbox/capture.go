@@ -29,7 +29,7 @@ func (s *statement) capture() (err error) {
 			s.settleAll(core.RolledBack)
 		}
 	}()
-	if s.db.RowsAffected == 0 {
+	if s.db.RowsAffected == 0 && !s.stored {
 		if found, err := s.foundUnchanged(); err != nil || !found {
 			return err
 		}
@@ -44,6 +44,11 @@ func (s *statement) capture() (err error) {
 	}
 	if s.rows != nil && s.mappers != nil {
 		if err := s.mapRows(); err != nil {
+			return err
+		}
+	}
+	if s.reread && s.mappers != nil {
+		if err := s.readStored(); err != nil {
 			return err
 		}
 	}
@@ -137,11 +142,36 @@ func (s *statement) captureElement(e *element) (string, error) {
 		}
 	}
 	if s.mappers != nil && s.rows == nil && !e.same && !e.again && s.doubt == nil {
-		if err := s.mapped(e.op, e.model, key); err != nil {
+		model := e.model
+		if e.stored.IsValid() {
+			model = e.stored
+		}
+		if err := s.mapped(e.op, model, key); err != nil {
 			return "", err
 		}
 	}
 	return key, s.recorded(e.recorder, e.model, key)
+}
+
+// readStored reads the rows of an upsert, which holds their locks already.
+func (s *statement) readStored() error {
+	models := make([]reflect.Value, len(s.elements))
+	for i, e := range s.elements {
+		models[i] = e.model
+	}
+	rows, err := s.lockRows(s.keyCondition(models), len(models))
+	if err != nil {
+		return err
+	}
+	stmt := s.db.Statement
+	for i := range s.elements {
+		key, _, err := keyOf(stmt.Context, stmt.Schema, s.elements[i].model)
+		if err != nil {
+			return err
+		}
+		s.elements[i].stored = rows.byKey[key]
+	}
+	return nil
 }
 
 // oneRow returns the key of the row that was resolved, if it is one.

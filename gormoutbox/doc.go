@@ -38,6 +38,9 @@
 //     (RowsAffected is 1). Of a slice some of whose rows have the new values they do not say which: ResolveRows helps.
 //   - Update with gorm.Expr, or of a model given by value, leaves the old values in the model: On functions get them with
 //     clause.Returning{} or ResolveRows, and the statement is refused without. So is an upsert whose DoUpdates have an expression.
+//   - MySQL has no RETURNING (MariaDB has it for inserts). There an upsert is refused when the table has unique keys besides its
+//     primary key, and else the rows are read once more for On functions, because a row that was there keeps what was not set.
+//     MySQL refuses SAVEPOINT as a prepared statement: with PrepareStmt use Transaction or SavePoint, not Exec("SAVEPOINT ...").
 //   - OnConflict makes OpUpsert: databases differ in whether they tell a new row from one that was there. With DoNothing PostgreSQL
 //     and SQLite tell it of one model, and of a batch with keys of its own when all were inserted. A batch with
 //     generated keys is refused: insert one by one, or with clause.Returning{}, which leaves the slice with what was inserted. MySQL

@@ -23,6 +23,8 @@ type statement struct {
 	elements []element
 	dest     *core.Recorder // of the model that holds the changes: db.Model(&stored).Updates(&changed)
 	slice    bool
+	stored   bool  // every model is stored, also when the database counts none
+	reread   bool  // On functions are shown the rows that the database has afterwards, not the models
 	replaced bool  // RETURNING * puts the changed rows in place of the elements
 	doubt    error // why it cannot be told which rows are changed
 	stale    error // why the models will not have what is stored
@@ -41,6 +43,7 @@ type statement struct {
 // element is one model of a statement.
 type element struct {
 	model    reflect.Value // a pointer
+	stored   reflect.Value // the row as it was read after the statement, or nothing
 	key      string        // before the statement; "" when it is not known
 	op       core.Op
 	recorder *core.Recorder

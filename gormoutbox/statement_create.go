@@ -147,8 +147,10 @@ func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	switch {
 	case err != nil:
 		return err
-	case alone:
+	case alone: // on MySQL, which has no RETURNING
 		s.expect = -1 // each new row is counted once, each changed one twice and each that was the same not at all
+		s.stored = true
+		s.reread = s.mappers != nil && s.generated() < len(s.elements) // a row that was there keeps what the statement does not set
 	default:
 		s.doubt = s.unknown("with ON DUPLICATE KEY UPDATE does not say which rows it changed, because the table has other unique keys")
 	}

@@ -37,7 +37,11 @@ func (g *gormEnv) names(t *testing.T) (names []string) {
 // Two of three elements are new, and the database does not say which: the third got the key of the second, and the second is none's.
 func TestGORMBatchDoNothingWithGeneratedKeys(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX one_name ON g_products (name)").Error)
+		column := "name"
+		if g.db.Dialect == core.MySQL {
+			column = "name(100)" // MySQL has no unique key of a whole text
+		}
+		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX one_name ON g_products ("+column+")").Error)
 		products(t, g, "x1")
 		mapProducts(g)
 		batch := []gProduct{{Name: "x0"}, {Name: "x1"}, {Name: "x2"}}
@@ -126,7 +130,13 @@ func TestGORMUpsertOnAnotherColumn(t *testing.T) {
 		fixture.NoError(t, g.Create(&gCoupon{Code: "OLD", Percent: 5}).Error)
 		c := &gCoupon{Code: "NEW", Percent: 5}
 		c.Record(fixture.Happened{Name: "kept"})
-		fixture.NoError(t, g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "percent"}}, DoUpdates: clause.AssignmentColumns([]string{"percent"})}).Create(c).Error)
+		err := g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "percent"}}, DoUpdates: clause.AssignmentColumns([]string{"percent"})}).Create(c).Error
+		if g.db.Name == "mysql" { // without RETURNING nobody tells which row it was
+			fixture.WantError(t, err, gormoutbox.ErrNoAggregateID)
+			g.wantRows(t)
+			return
+		}
+		fixture.NoError(t, err)
 		g.wantRows(t, "kept")
 		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"OLD"})
 	})

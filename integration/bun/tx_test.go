@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -82,6 +83,15 @@ func TestBunFollowsTransactions(t *testing.T) {
 			fixture.NoError(t, err)
 			fixture.NoError(t, b.publish(ctx, tx, "ghost"))
 			stmt, err := tx.PrepareContext(ctx, "ROLLBACK TO SAVEPOINT a")
+			if b.db.Name == "mysql" { // it refuses that as a prepared statement
+				if err == nil || !strings.Contains(err.Error(), "1295") {
+					t.Errorf("PrepareContext returned %v", err)
+				}
+				_, err = tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT a")
+				fixture.NoError(t, err)
+				fixture.NoError(t, b.publish(ctx, tx, "last"))
+				return
+			}
 			fixture.NoError(t, err)
 			defer stmt.Close()
 			_, err = stmt.ExecContext(ctx)

@@ -40,8 +40,9 @@ var describe = map[core.Dialect][]string{
 		 generation_expression) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
 		`SELECT concat_ws(' ', 'index', table_name, index_name, non_unique, seq_in_index, column_name) FROM information_schema.statistics
 		 WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
-		`SELECT concat_ws(' ', 'check', table_name, constraint_name, check_clause) FROM information_schema.check_constraints
-		 WHERE constraint_schema = DATABASE() AND table_name LIKE 'outbox%'`,
+		`SELECT concat_ws(' ', 'check', t.table_name, c.constraint_name, c.check_clause) FROM information_schema.check_constraints c
+		 JOIN information_schema.table_constraints t ON t.constraint_schema = c.constraint_schema AND t.constraint_name = c.constraint_name
+		 WHERE c.constraint_schema = DATABASE() AND t.constraint_type = 'CHECK' AND t.table_name LIKE 'outbox%'`,
 		`SELECT concat_ws(' ', 'table', table_name, engine, row_format, table_collation) FROM information_schema.tables
 		 WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
 	},
@@ -107,11 +108,8 @@ func sqliteLines(line string) []string {
 
 // Ent's migration creates the tables that ours creates, down to the last index, and may be repeated.
 func TestEntSchema(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		fresh := map[core.Dialect]func(*testing.T) testdb.DB{
-			core.Postgres: testdb.Postgres, core.MySQL: testdb.MariaDB, core.SQLite: testdb.SQLite,
-		}[db.Dialect]
-		ours, theirs := db.Open(t), openEntTables(t, fresh(t))
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		ours, theirs := db.Open(t), openEntTables(t, db.Another(t))
 		repo, err := sqloutbox.New(ours, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
 		fixture.NoError(t, repo.Migrate(t.Context()))
@@ -215,10 +213,7 @@ func TestEntSchemaWithoutOptions(t *testing.T) {
 // Versioned migrations say the same in files, and say it once.
 func TestEntSchemaVersioned(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		fresh := map[core.Dialect]func(*testing.T) testdb.DB{
-			core.Postgres: testdb.Postgres, core.MySQL: testdb.MariaDB, core.SQLite: testdb.SQLite,
-		}[db.Dialect]
-		clean, applied := openEntTables(t, fresh(t)), openEntTables(t, fresh(t))
+		clean, applied := openEntTables(t, db.Another(t)), openEntTables(t, db.Another(t))
 		dir, err := atlasmigrate.NewLocalDir(t.TempDir())
 		fixture.NoError(t, err)
 		migrateEnt.Lock()
@@ -245,7 +240,7 @@ func TestEntSchemaVersioned(t *testing.T) {
 		fixture.NoError(t, err)
 		fixture.NoError(t, repo.Check(t.Context()))
 
-		ours := fresh(t).Open(t)
+		ours := db.Another(t).Open(t)
 		repo, err = sqloutbox.New(ours, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
 		fixture.NoError(t, repo.Migrate(t.Context()))

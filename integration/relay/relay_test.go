@@ -234,10 +234,28 @@ func TestA22AtomicityOnException(t *testing.T) {
 	})
 }
 
-// (2) Each time the broker refuses an event its attempts grow and it stays; it is DONE once the broker takes it.
+// (2) Each time the broker refuses an event its attempts grow and it stays; it is DONE once the broker takes it. When the publisher does not say
+// that it is the event, and the broker takes nothing else meanwhile, attempts stop growing before it could be an outage that kills.
 func TestA22BrokerRefuses(t *testing.T) {
+	const failures = 5 // core.BreakerPolicy.Failures
+	for name, tt := range map[string]struct {
+		err   error
+		spent int // of 8 refusals
+		told  []int
+	}{
+		"the event":    {core.Transient(errors.New("not this one")), 8, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		"nobody knows": {errors.New("not now"), failures - 1, []int{1, 2, 3, 4, 5, 5, 5, 5, 5}},
+	} {
+		t.Run(name, func(t *testing.T) { brokerRefuses(t, failures, tt.err, tt.spent, tt.told) })
+	}
+}
+
+func brokerRefuses(t *testing.T, failures int, reason error, spent int, wantTold []int) {
 	eachDatabase(t, func(t *testing.T, db testdb.DB) {
-		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond}})
+		p := fixture.NewProcess(t, db, core.Config{
+			Retry:   core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond},
+			Breaker: core.BreakerPolicy{Failures: failures, ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 50 * time.Millisecond},
+		})
 		refusals := 0
 		var told []int // the Attempt each delivery names
 		id := core.NewEventID()
@@ -246,24 +264,24 @@ func TestA22BrokerRefuses(t *testing.T) {
 				return nil
 			}
 			told = append(told, d.Attempt)
-			if r := p.Row(id); r.Attempts != refusals || r.Status != fixture.StatusNew && r.Status != fixture.StatusRetry {
+			if r := p.Row(id); r.Attempts != min(refusals, spent) || r.Status != fixture.StatusNew && r.Status != fixture.StatusRetry {
 				t.Errorf("after %d refusals: status %d, attempts %d", refusals, r.Status, r.Attempts)
 			}
-			if refusals == 6 {
+			if refusals == 8 {
 				return nil
 			}
 			refusals++
-			return core.Transient(errors.New("not this one")) // of an error that nobody knows it would be for the relay to find out
+			return reason
 		})
 		stop := p.Run()
 		p.Publish(core.Event{ID: id, Type: "a", Key: "k"})
 		followers := p.Publish(core.Event{Type: "a", Key: "k"}, core.Event{Type: "a", Key: "k"})
 		p.AwaitDone(3)
 		stop()
-		if r := p.Row(id); r.Attempts != 6 || r.Lost != 0 {
-			t.Errorf("row %+v, want 6 attempts", r)
+		if r := p.Row(id); r.Attempts != spent || r.Lost != 0 {
+			t.Errorf("row %+v, want %d attempts", r, spent)
 		}
-		if !slices.Equal(told, []int{1, 2, 3, 4, 5, 6, 7}) {
+		if !slices.Equal(told, wantTold) {
 			t.Errorf("deliveries named attempts %v", told)
 		}
 		if got := p.Accepted(); !slices.Equal(got, append([]string{id}, followers...)) {

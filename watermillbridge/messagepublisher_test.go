@@ -3,6 +3,7 @@ package watermillbridge_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -147,6 +148,19 @@ func TestPublisherPassesTheSizeOn(t *testing.T) {
 	var sc core.SizeChecker = p
 	if err := sc.CheckSize(core.Event{Payload: []byte("123")}); err != nil {
 		t.Error(err)
+	}
+	bounded, err := watermillbridge.NewPublisher(&scripted{}, watermillbridge.Config{MaxPayload: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bounded.CheckSize(core.Event{Payload: []byte("123")}); err != nil {
+		t.Error(err)
+	}
+	if err := bounded.CheckSize(core.Event{Payload: []byte("1234")}); err == nil || !strings.Contains(err.Error(), "MaxPayload") {
+		t.Errorf("more than MaxPayload: %v", err)
+	}
+	if _, err := watermillbridge.NewPublisher(&scripted{}, watermillbridge.Config{MaxPayload: -1}); err == nil {
+		t.Error("a negative MaxPayload was accepted")
 	}
 	if err := sc.CheckSize(core.Event{Payload: []byte("1234")}); !errors.Is(err, large) {
 		t.Errorf("err = %v", err)

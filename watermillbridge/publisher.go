@@ -46,8 +46,13 @@ type Config struct {
 	// Receipt reads out of a message that was published where the broker put it, if the publisher left that anywhere.
 	// Default: no receipts.
 	Receipt func(msg *message.Message) string
+	// MaxPayload is the largest Event.Payload, in bytes, of which Marshal makes a message that the broker takes. A larger one is
+	// refused when the event is recorded, see core.SizeChecker, and does not become a dead event later. For a Marshal of your own: nobody
+	// else knows what it adds, or takes away. 0: no limit of the bridge; kafkabridge and amqpbridge then take that of their messages.
+	MaxPayload int
 	// CheckSize returns an error for an event that the broker would never take because of its size: it is refused when it is
-	// recorded then, see core.SizeChecker. kafkabridge and amqpbridge set it. Default: every size is taken.
+	// recorded then, as with MaxPayload. kafkabridge and amqpbridge set it where they know the message, which is without
+	// Marshal. Default: every size up to MaxPayload is taken.
 	CheckSize func(e core.Event) error
 	// MaxStuck is how many calls for one topic may be left behind without an answer before further ones fail with ErrStuck. Calls that
 	// are under way when the limit is reached may exceed it. Default: 64.
@@ -91,6 +96,9 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	}
 	if cfg.MaxStuck < 0 {
 		return nil, fmt.Errorf("watermillbridge: Config.MaxStuck %d is negative", cfg.MaxStuck)
+	}
+	if cfg.MaxPayload < 0 {
+		return nil, fmt.Errorf("watermillbridge: Config.MaxPayload %d is negative", cfg.MaxPayload)
 	}
 	if cfg.MaxStuck == 0 {
 		cfg.MaxStuck = 64
@@ -138,8 +146,12 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	return p.cfg.Receipt(msg), nil
 }
 
-// CheckSize implements core.SizeChecker with Config.CheckSize.
+// CheckSize implements core.SizeChecker with Config.MaxPayload and Config.CheckSize.
 func (p *Publisher) CheckSize(e core.Event) error {
+	if limit := p.cfg.MaxPayload; limit > 0 && len(e.Payload) > limit {
+		return fmt.Errorf("watermillbridge: the payload has %d bytes, more than the %d that the broker takes of it (MaxPayload of the bridge's Config): "+
+			"store it elsewhere and send a reference, or set MaxPayload to what your Marshal and the broker can take", len(e.Payload), limit)
+	}
 	if p.cfg.CheckSize == nil {
 		return nil
 	}

@@ -49,7 +49,8 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that this package does not know. Its
-	// CheckSize, when it is nil, becomes one that knows MaxMessageBytes, unless Marshal is set.
+	// CheckSize, when it is nil, becomes one that knows MaxMessageBytes, unless Marshal is set: then MaxPayload, when it is 0, becomes
+	// MaxMessageBytes. Set it lower when your Marshal adds to the payload and higher when it compresses it.
 	Bridge watermillbridge.Config
 }
 

@@ -1,12 +1,14 @@
 package amqpbridge_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
@@ -69,4 +71,25 @@ func (d decorated) Publish(topic string, messages ...*message.Message) error {
 		d.see(msg)
 	}
 	return d.Publisher.Publish(topic, messages...)
+}
+
+// What a Marshal of one's own makes of a payload nobody knows: unless it is said, the payload itself must fit.
+func TestTheSizeLimitWithAMarshalOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	for said, limit := range map[int]int{0: 5000, 3000: 3000, 20 << 20: 20 << 20} {
+		b := watermillbridge.Config{MaxPayload: said, Marshal: func(context.Context, core.Delivery) (*message.Message, error) {
+			return message.NewMessage("id", nil), nil
+		}}
+		p, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqpbridge.QueueConfig(nowhere), MaxMessageBytes: 5000, Bridge: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.CheckSize(core.Event{Type: "t", Topic: "t", Payload: make([]byte, limit)}); err != nil {
+			t.Errorf("MaxPayload %d: %d bytes: %v", said, limit, err)
+		}
+		err = p.CheckSize(core.Event{Type: "t", Topic: "t", Payload: make([]byte, limit+1)})
+		if err == nil || !strings.Contains(err.Error(), "MaxPayload") {
+			t.Errorf("MaxPayload %d: %d bytes: %v", said, limit+1, err)
+		}
+	}
 }

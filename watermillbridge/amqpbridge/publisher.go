@@ -27,8 +27,12 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		cfg.Bridge.Logger = core.DefaultLogger()
 	}
 	p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
-	if cfg.Bridge.CheckSize == nil && cfg.Bridge.Marshal == nil { // whose messages nobody knows
+	switch {
+	case cfg.Bridge.CheckSize != nil:
+	case cfg.Bridge.Marshal == nil:
 		cfg.Bridge.CheckSize = checkSize(cfg.MaxMessageBytes)
+	case cfg.Bridge.MaxPayload == 0: // nobody knows its messages, but most have the payload in them
+		cfg.Bridge.MaxPayload = cfg.MaxMessageBytes
 	}
 	if cfg.Decorate == nil {
 		return watermillbridge.NewPublisher(p, cfg.Bridge)

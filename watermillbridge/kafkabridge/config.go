@@ -47,7 +47,9 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that this package does not know,
-	// and its Receipt is not used. Its CheckSize, when it is nil, becomes one that knows Producer.MaxMessageBytes, unless Marshal is set.
+	// and its Receipt is not used. Its CheckSize, when it is nil, becomes one that knows Producer.MaxMessageBytes, unless Marshal is set:
+	// then MaxPayload, when it is 0, becomes Producer.MaxMessageBytes. Set it lower when your Marshal adds to the payload and
+	// higher when it compresses it.
 	Bridge watermillbridge.Config
 }
 

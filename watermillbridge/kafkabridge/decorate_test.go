@@ -1,6 +1,7 @@
 package kafkabridge_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
@@ -122,5 +124,26 @@ func TestThePayloadThatCoreTakesIsRefusedWhereKafkaDoesNot(t *testing.T) {
 	}
 	if err := p.CheckSize(core.Event{ID: core.NewEventID(), Type: "t", Topic: "t", Payload: make([]byte, 1_000_000)}); err != nil {
 		t.Errorf("1,000,000 bytes: %v", err)
+	}
+}
+
+// What a Marshal of one's own makes of a payload nobody knows: unless it is said, the payload itself must fit.
+func TestTheSizeLimitWithAMarshalOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	for said, limit := range map[int]int{0: 1_048_576, 3000: 3000, 20 << 20: 20 << 20} {
+		b := watermillbridge.Config{MaxPayload: said, Marshal: func(context.Context, core.Delivery) (*message.Message, error) {
+			return message.NewMessage("id", nil), nil
+		}}
+		p, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{"localhost:1"}, Bridge: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.CheckSize(core.Event{Type: "t", Topic: "t", Payload: make([]byte, limit)}); err != nil {
+			t.Errorf("MaxPayload %d: %d bytes: %v", said, limit, err)
+		}
+		err = p.CheckSize(core.Event{Type: "t", Topic: "t", Payload: make([]byte, limit+1)})
+		if err == nil || !strings.Contains(err.Error(), "MaxPayload") {
+			t.Errorf("MaxPayload %d: %d bytes: %v", said, limit+1, err)
+		}
 	}
 }

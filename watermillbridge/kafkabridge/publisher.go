@@ -45,8 +45,12 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	}
 	k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	cfg.Bridge.Receipt = receipt
-	if cfg.Bridge.CheckSize == nil && cfg.Bridge.Marshal == nil { // whose messages nobody knows
-		cfg.Bridge.CheckSize = checkSize(saramaConfig.Producer.MaxMessageBytes, cfg.Bridge.RowIDMetadata)
+	switch limit := saramaConfig.Producer.MaxMessageBytes; {
+	case cfg.Bridge.CheckSize != nil:
+	case cfg.Bridge.Marshal == nil:
+		cfg.Bridge.CheckSize = checkSize(limit, cfg.Bridge.RowIDMetadata)
+	case cfg.Bridge.MaxPayload == 0: // nobody knows its messages, but most have the payload in them
+		cfg.Bridge.MaxPayload = limit
 	}
 	if cfg.Decorate == nil {
 		return watermillbridge.NewPublisher(k, cfg.Bridge)

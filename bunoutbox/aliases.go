@@ -8,7 +8,7 @@ type (
 	Event = core.Event
 	// EventTyper is implemented by values that know the type of the event they describe.
 	EventTyper = core.EventTyper
-	// Recorder is embedded in a model, with `bun:"-"`, to record what happened to it.
+	// Recorder is embedded in a model, with `bun:"-"`, to record what happened to it. Only a *bun.DB with the hook takes its events.
 	Recorder = core.Recorder
 	// Op says what a statement did to a model.
 	Op = core.Op

@@ -17,6 +17,9 @@
 //	}
 //	order.Record(OrderPlaced{OrderID: order.ID}) // OrderPlaced has a method EventType() string
 //
+// Work with the *bun.DB that Outbox.DB returns: with another the row is stored, without the event and without an error,
+// which only a test can find (outboxtest.RequireNothingRecorded).
+//
 // A function derives events from what was stored (see On and OnContext), or the code says it itself (see Outbox.Publish).
 //
 // # What is captured

@@ -11,6 +11,9 @@ import (
 // An event gets its id when it is recorded and stays recorded until its transaction is known to have committed: a transaction
 // that is run again publishes it again under the same id, and nothing is doubled.
 //
+// A Recorder cannot know whether anybody takes its events: where the outbox was not installed on the database handle that stores
+// the model, the row is written, without them and without an error. outboxtest.RequireNothingRecorded finds that in a test.
+//
 // Events belong to the value on which they were recorded, so keep models with recorded events behind a pointer. A copy of such a
 // value (cp := *order, a loop variable, an element that append moved, a constructor that returns a value and no pointer)
 // may be another thing or the same one in another place: storing it while the events wait is refused with ErrRecorderCopied, and

@@ -14,6 +14,9 @@
 //	}
 //	order.Record(OrderPlaced{OrderID: order.ID}) // OrderPlaced has a method EventType() string
 //
+// Install the plugin with db.Use before: on a *gorm.DB without it the row is stored, without the event and without an
+// error, which only a test can find (outboxtest.RequireNothingRecorded).
+//
 // A function derives events from what was stored (see On and OnContext), or the code says it itself (see Publish), for example in
 // the model's own hook AfterCreate(tx *gorm.DB) error.
 //

@@ -182,6 +182,16 @@ func TestRequire(t *testing.T) {
 			tb.Helper()
 			outboxtest.RequireNotPublished(tb, p, outboxtest.Match{})
 		},
+		`2 events of this *outboxtest_test.model still wait (["placed" "paid"])`: func(tb testing.TB) {
+			tb.Helper()
+			m := &model{}
+			m.Record(core.Event{Type: "placed"}, core.Event{Type: "paid"})
+			outboxtest.RequireNothingRecorded(tb, &model{}, m)
+		},
+		`outboxtest_test.model embeds no core.Recorder: give a pointer`: func(tb testing.TB) {
+			tb.Helper()
+			outboxtest.RequireNothingRecorded(tb, model{})
+		},
 		`published were: none`: func(tb testing.TB) {
 			tb.Helper()
 			outboxtest.RequirePublished(tb, &outboxtest.Publisher{}, second)
@@ -204,4 +214,19 @@ func TestWaitGivesUp(t *testing.T) {
 			t.Errorf("failed with %q", got)
 		}
 	})
+}
+
+type model struct{ core.Recorder }
+
+// What was handed over and committed is not recorded any more.
+func TestRequireNothingRecorded(t *testing.T) {
+	m := &model{}
+	m.Record(core.Event{Type: "placed"})
+	_, settle, err := m.HandOver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(core.Committed)
+	outboxtest.RequireNothingRecorded(t, m)
+	outboxtest.RequireNothingRecorded(t)
 }

@@ -77,6 +77,29 @@ func RequireNotPublished(t testing.TB, p *Publisher, m Match) {
 	}
 }
 
+// RequireNothingRecorded fails the test when events that were recorded on one of these models still wait. Call it after the transaction
+// that stores them: it finds what nothing else can tell, a Recorder whose events nobody takes, because the outbox was not installed on the
+// *gorm.DB or *bun.DB that stored the model, or because the model was not stored at all. A model that embeds no Recorder fails the test too.
+func RequireNothingRecorded(t testing.TB, models ...any) {
+	t.Helper()
+	for _, m := range models {
+		r, ok := core.RecorderOf(m)
+		if !ok {
+			t.Fatalf("outboxtest: %T embeds no core.Recorder: give a pointer to the model", m)
+		}
+		events := r.Recorded()
+		if len(events) == 0 {
+			continue
+		}
+		types := make([]string, len(events))
+		for i, e := range events {
+			types[i] = e.Type
+		}
+		t.Fatalf("outboxtest: %d events of this %T still wait (%q): nothing took them when the model was stored; is the outbox installed on the database handle that stored it "+
+			"(db.Use(plugin) of GORM, outbox.DB() of Bun), and did the transaction commit?", len(events), m, types)
+	}
+}
+
 // describe lists deliveries for a message, without their payloads.
 func describe(ds []core.Delivery) string {
 	if len(ds) == 0 {

@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 )
 
 // A transaction that is run again with the same object loses nothing and doubles nothing.
@@ -133,4 +136,19 @@ func (h *gHooked) BeforeCreate(*gorm.DB) error {
 func (h *gHooked) AfterCreate(tx *gorm.DB) error {
 	h.Record(fixture.Happened{Name: "after"})
 	return gormoutbox.Publish(tx, fixture.Event("said.in.hook"))
+}
+
+// Without db.Use nobody takes what a model records, and only a test can tell.
+func TestGORMRecorderWithoutThePlugin(t *testing.T) {
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		plain, err := gorm.Open(adapters.GORMDialector(g.db, g.plain), &gorm.Config{Logger: logger.Discard})
+		fixture.NoError(t, err)
+		forgotten, taken := newOrder("placed"), newOrder("placed")
+		fixture.NoError(t, plain.Transaction(func(tx *gorm.DB) error { return tx.Create(forgotten).Error }))
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(taken).Error }))
+		outboxtest.RequireNothingRecorded(t, taken)
+		if forgotten.ID == 0 || len(forgotten.Recorded()) != 1 {
+			t.Errorf("stored as %d, recorded are %v", forgotten.ID, forgotten.Recorded())
+		}
+	})
 }

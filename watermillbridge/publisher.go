@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -140,10 +141,21 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	if err := p.call(ctx, topic, d, msg); err != nil {
 		return "", p.classified(err)
 	}
+	return p.receipt(topic, d, msg), nil
+}
+
+// receipt reads where the message went. Whatever becomes of that, the message is published.
+func (p *Publisher) receipt(topic string, d core.Delivery, msg *message.Message) (receipt string) {
 	if p.cfg.Receipt == nil {
-		return "", nil
+		return ""
 	}
-	return p.cfg.Receipt(msg), nil
+	defer func() {
+		if v := recover(); v != nil {
+			p.cfg.Logger.Error("watermillbridge: Config.Receipt panicked; the event is published", "destination", topic, "event_id", d.ID,
+				"row_id", d.RowID.String(), "err", fmt.Errorf("%w: %v", ErrPanic, v), "stack", string(debug.Stack()))
+		}
+	}()
+	return p.cfg.Receipt(msg)
 }
 
 // CheckSize implements core.SizeChecker with Config.MaxPayload and Config.CheckSize.

@@ -3,6 +3,7 @@ package watermillbridge_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -272,6 +273,19 @@ func TestReceipt(t *testing.T) {
 	receipt, err := p.PublishWithReceipt(t.Context(), delivery("orders"))
 	if receipt != "42" || err != nil {
 		t.Errorf("receipt %q, err %v; want 42", receipt, err)
+	}
+}
+
+// What is known of the place does not decide whether the event was published: else it would be, again and again.
+func TestReceiptPanics(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int32
+	p, _ := newPublisher(t, func(string, ...*message.Message) error {
+		sent.Add(1)
+		return nil
+	}, bridge.Config{Logger: slog.New(slog.DiscardHandler), Receipt: func(*message.Message) string { panic("no offset") }})
+	if receipt, err := p.PublishWithReceipt(t.Context(), delivery("orders")); receipt != "" || err != nil || sent.Load() != 1 {
+		t.Errorf("receipt %q, %v, sent %d times", receipt, err, sent.Load())
 	}
 }
 

@@ -123,6 +123,23 @@ func TestNATSClasses(t *testing.T) {
 		t.Errorf("the stream has %+v (%v), want one message for each destination", info.State, err)
 	}
 
+	// Consumed, and parked in the same stream: it is not taken for what it was.
+	raw, err := stream.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumed, err := (&wmnats.NATSMarshaler{}).Unmarshal(&nats.Msg{Subject: raw.Subject, Header: raw.Header, Data: raw.Data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.MessagePublisher(0).Publish("s.poison", consumed); err != nil {
+		t.Fatal(err)
+	}
+	parked, err := stream.GetLastMsgForSubject(t.Context(), "s.poison")
+	if err != nil || string(parked.Data) != string(a.Payload) {
+		t.Errorf("parked %v, %v", parked, err)
+	}
+
 	large := brokerDelivery(t, "s.large", "k")
 	large.Payload = []byte(strings.Repeat("x", 8192))
 	publishOnce(t, p, large, "permanent")

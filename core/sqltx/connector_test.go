@@ -326,3 +326,33 @@ type (
 	embedded   struct{ *sql.Tx }
 	embeddedDB struct{ *sql.DB }
 )
+
+// SQLite leaves the transaction open when it refuses COMMIT, and not every driver ends it.
+func TestConnectorEndsWhatSQLiteRefusedToCommit(t *testing.T) {
+	const busy, foreignKey, ioError = sqliteError(5), sqliteError(787), sqliteError(10)
+	for _, tc := range []struct {
+		dialect core.Dialect
+		err     error
+		heard   core.Outcome
+		want    []string
+	}{
+		{core.SQLite, busy, core.RolledBack, []string{"BEGIN", "COMMIT", "ROLLBACK"}},
+		{core.SQLite, foreignKey, core.RolledBack, []string{"BEGIN", "COMMIT", "ROLLBACK"}},
+		{core.SQLite, ioError, core.Unknown, []string{"BEGIN", "COMMIT", "ROLLBACK"}},
+		{core.SQLite, nil, core.Committed, []string{"BEGIN", "COMMIT"}},
+		{core.Postgres, pgError("23503"), core.RolledBack, []string{"BEGIN", "COMMIT"}},
+	} {
+		d := newFake()
+		d.fail["COMMIT"] = tc.err
+		tx, own := beginTracked(t, trackedPool(t, d, tc.dialect))
+		var h heard
+		h.on(own)
+		if err := tx.Commit(); !errors.Is(err, tc.err) {
+			t.Errorf("%v: Commit returns %v", tc.err, err)
+		}
+		h.want(t, tc.heard)
+		if got := d.statements(); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: the driver was asked %q, want %q", tc.err, got, tc.want)
+		}
+	}
+}

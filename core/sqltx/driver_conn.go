@@ -289,7 +289,17 @@ func (t *trackingTx) Commit() error {
 	if err := t.conn.aborted(); err != nil {
 		return t.refuse(err)
 	}
-	return t.tracker.Commit(t.inner.Commit)
+	return t.tracker.Commit(t.commit)
+}
+
+// commit sends COMMIT. SQLite leaves the transaction open when it refuses (busy, a deferred foreign key), and not every driver ends it:
+// the pool would go on with a connection that is in a transaction of nobody.
+func (t *trackingTx) commit() error {
+	err := t.inner.Commit()
+	if err != nil && t.conn.dialect == core.SQLite {
+		_ = t.conn.exec(context.Background(), "ROLLBACK") // refused where the transaction has ended
+	}
+	return err
 }
 
 // aborted returns an error when COMMIT would roll back, or has nothing to commit. PostgreSQL answers COMMIT by ROLLBACK then, which not every driver

@@ -303,8 +303,8 @@ func (t *Tracker) Commit(commit func() error) error {
 	}
 	err := commit()
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.done {
-		t.mu.Unlock()
 		return err
 	}
 	waiting := len(t.callbacks) > 0
@@ -326,7 +326,6 @@ func (t *Tracker) Commit(commit func() error) error {
 		outcome = core.Unknown
 	}
 	t.end(outcome)
-	t.mu.Unlock()
 	return err
 }
 
@@ -371,7 +370,19 @@ func (t *Tracker) call(fns []func(core.Outcome), o core.Outcome) {
 	}
 	t.mu.Unlock()
 	defer t.mu.Lock()
-	for _, fn := range fns {
+	callAll(fns, o)
+}
+
+func callAll(fns []func(core.Outcome), o core.Outcome) {
+	next := 0
+	defer func() {
+		if next < len(fns) { // one panicked, or called runtime.Goexit: the others hear of it all the same
+			callAll(fns[next:], o)
+		}
+	}()
+	for next < len(fns) {
+		fn := fns[next]
+		next++
 		fn(o)
 	}
 }

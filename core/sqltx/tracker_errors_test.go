@@ -3,7 +3,9 @@ package sqltx_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -144,5 +146,33 @@ func TestTrackerBefore(t *testing.T) {
 		if opaque, err := tr.Before(query); opaque != want || err != nil {
 			t.Errorf("%s: opaque %t, error %v", query, opaque, err)
 		}
+	}
+}
+
+// A callback that panics is a mistake, but the others hear of the commit, and the Tracker is not locked for ever.
+func TestTrackerCallbackPanics(t *testing.T) {
+	tr := track(core.Postgres, "+a")
+	tr.OnOutcome(func(core.Outcome) { panic("oh no") })
+	tr.follow("b")
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = tr.Commit(succeed)
+	}()
+	if want := outcomes("a b", "", ""); !maps.Equal(tr.heard, want) {
+		t.Errorf("heard %v, want %v", tr.heard, want)
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- tr.Err() }()
+	select {
+	case err := <-answered:
+		if !errors.Is(err, core.ErrNoTransaction) {
+			t.Errorf("Err is %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the Tracker is locked")
 	}
 }

@@ -3,7 +3,6 @@ package sqltx
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -44,11 +43,15 @@ func Visit(ctx context.Context, exec func(ctx context.Context, query string) err
 // VisitedTx is the transaction that Visit found.
 type VisitedTx struct {
 	visited *trackingConn
-	conn    *sql.Conn // made when it is needed
+	tracker *Tracker    // of the transaction that was found: the connection may be in another one later
+	conn    *sql.Conn   // made when it is needed
+	rows    []*sql.Rows // of Query; open ones would keep conn
 	ended   bool
 }
 
 var _ core.Tx = (*VisitedTx)(nil)
+
+var errVisitOver = fmt.Errorf("%w: that of a Visit was used after it", core.ErrNoTransaction)
 
 // visit answers visitQuery.
 func (c *trackingConn) visit(ctx context.Context, v *visit) {
@@ -57,13 +60,16 @@ func (c *trackingConn) visit(ctx context.Context, v *visit) {
 		v.err = fmt.Errorf("%w: the connection of this statement is not in one", core.ErrNoTransaction)
 		return
 	}
-	tx := &VisitedTx{visited: c}
+	tx := &VisitedTx{visited: c, tracker: c.tracker}
 	defer tx.end()
 	v.err = v.fn(tx)
 }
 
 func (t *VisitedTx) end() {
 	t.ended = true
+	for _, rows := range t.rows {
+		_ = rows.Close()
+	}
 	if t.conn != nil {
 		_ = t.conn.Close()
 	}
@@ -72,7 +78,7 @@ func (t *VisitedTx) end() {
 // session is how database/sql runs statements on the connection while the pool it belongs to waits.
 func (t *VisitedTx) session(ctx context.Context) (_ *sql.Conn, err error) {
 	if t.ended {
-		return nil, errors.New("sqltx: the transaction of Visit was used after it")
+		return nil, errVisitOver
 	}
 	if t.conn == nil {
 		t.conn, err = lentConn{trackingConn: t.visited}.open(ctx)
@@ -95,7 +101,12 @@ func (t *VisitedTx) Query(ctx context.Context, query string, args ...any) (core.
 	if err != nil {
 		return nil, err
 	}
-	return sqlkit.On{Conn: conn}.Query(ctx, query, args...)
+	rows, err := conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
+	if err != nil {
+		return nil, err
+	}
+	t.rows = append(t.rows, rows)
+	return rows, nil
 }
 
 // Dialect implements core.Tx.
@@ -105,17 +116,22 @@ func (t *VisitedTx) Dialect() core.Dialect { return t.visited.dialect }
 func (t *VisitedTx) Tracked() bool { return true }
 
 // OnOutcome implements core.Tx.
-func (t *VisitedTx) OnOutcome(fn func(core.Outcome)) { t.visited.tracker.OnOutcome(fn) }
+func (t *VisitedTx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
-// Err implements core.Tx.
-func (t *VisitedTx) Err() error { return t.visited.tracker.Err() }
+// Err implements core.Tx. After the visit it returns an error wrapping core.ErrNoTransaction.
+func (t *VisitedTx) Err() error {
+	if t.ended {
+		return errVisitOver
+	}
+	return t.tracker.Err()
+}
 
 // Veto makes the COMMIT of the transaction roll back and return err, unless what has been done so far is rolled back to a savepoint
 // before: for hooks that cannot make their statement fail.
 func (t *VisitedTx) Veto(err error) {
 	v := &veto{err: err}
 	t.visited.vetoes = append(t.visited.vetoes, v)
-	t.visited.tracker.OnOutcome(func(o core.Outcome) { v.lifted = o == core.RolledBack })
+	t.tracker.OnOutcome(func(o core.Outcome) { v.lifted = o == core.RolledBack })
 }
 
 // Vetoed returns the error of the first Veto that stands, else nil.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -185,4 +186,43 @@ func TestCommitOfAnAbortedTransaction(t *testing.T) {
 			t.Error("the database was asked though a statement had succeeded")
 		}
 	})
+}
+
+// Who keeps a VisitedTx must not hear of another transaction of its connection.
+func TestVisitIsOver(t *testing.T) {
+	d := newFake()
+	pool := trackedPool(t, d, core.Postgres)
+	tx, _ := beginTracked(t, pool)
+	var kept *sqltx.VisitedTx
+	must(t, sqltx.Visit(t.Context(), execOf(tx), func(v *sqltx.VisitedTx) error { kept = v; return nil }))
+	wantIs(t, kept.Err(), core.ErrNoTransaction)
+	must(t, tx.Rollback())
+	var h heard
+	h.on(kept)
+	h.want(t, core.Unknown)
+	wantIs(t, sqltx.AfterCommit(kept, func() { t.Error("ran after the commit of another transaction") }), core.ErrNoTransaction)
+	next, _ := beginTracked(t, pool) // on the same connection: there is no other
+	h.on(kept)
+	must(t, next.Commit())
+	h.want(t, core.Unknown, core.Unknown)
+}
+
+// Rows that fn left open must not keep the connection, which is needed to go on.
+func TestVisitClosesRows(t *testing.T) {
+	d := newFake()
+	tx, _ := beginTracked(t, trackedPool(t, d, core.Postgres))
+	visited := make(chan error, 1)
+	go func() {
+		visited <- sqltx.Visit(context.Background(), execOf(tx), func(v *sqltx.VisitedTx) error {
+			_, err := v.Query(context.Background(), "SELECT 1")
+			return err
+		})
+	}()
+	select {
+	case err := <-visited:
+		must(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("Visit waits for rows that nobody closes")
+	}
+	must(t, tx.Commit())
 }

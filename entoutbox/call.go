@@ -26,9 +26,9 @@ type call struct {
 	byKeys bool // resolve captures it
 
 	// The rest is guarded by tx.mu.
-	seen    bool   // a statement was executed in the context of the call
-	changed int64  // rows that its statements changed; negative: the driver did not tell
-	group   *group // of a create, from its INSERT on
+	seen  bool      // a statement was executed in the context of the call
+	did   []*effect // what its statements changed
+	group *group    // of a create, from its INSERT on
 }
 
 type callKey struct{}
@@ -120,9 +120,9 @@ func (c *call) stored() bool {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
 	if c.op == core.OpCreate || c.op == core.OpUpsert {
-		return executed
+		return executed && (c.group == nil || !c.group.insert.undone.Load())
 	}
-	return executed && c.changed != 0
+	return executed && c.changed() != 0
 }
 
 // executed reports whether the mutation itself was executed, and not answered by a hook in its place.
@@ -181,7 +181,7 @@ func (c *call) changes() (bool, error) {
 		if !c.seen {
 			return false, c.unknown(errContextLost)
 		}
-		return c.changed != 0, nil
+		return c.changed() != 0, nil
 	}
 	if c.group == nil {
 		return false, c.unknown(errContextLost)

@@ -44,6 +44,8 @@
 //   - Hooks of the application must pass their context on: the statements of a mutation are known by it. One that does not makes the
 //     mutation fail with ErrNoAggregateID.
 //   - Soft deletes by a hook that turns a delete into an update are seen once, as OpDelete.
+//   - What a hook rolls back to a savepoint causes no event.
+//   - v is what Ent returns: UpdateOne with Select leaves the other fields empty.
 //   - SQL that is run through ExecContext is not seen. Use Publish there.
 //
 // An event without an AggregateID gets the id of the entity: texts as they are, bytes in hex. AggregateType is for On functions to set.
@@ -56,6 +58,8 @@
 //
 // All that are begun by a client on Driver, with savepoints set by ExecContext, and Debug clients. The driver is below the generated
 // code: when a hook on commits (tx.OnCommit) returns an error after the COMMIT, tx.Commit fails, and the events leave all the same.
+//
+// The Hook of an outbox is for clients on the Driver of the same outbox, or of one on the same *sql.DB; others are refused with ErrNotWrapped.
 //
 // # Tables
 //

@@ -119,7 +119,7 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 		}
 		return next.Mutate(c.context(ctx), m)
 	}
-	t, err := txOfMutation(ctx, m)
+	t, err := h.ob.txOfMutation(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, m.Type(), err)
 	}

@@ -143,7 +143,10 @@ func mutate(ctx context.Context, m ent.Mutation, hooks []ent.Hook, do func(ctx c
 }
 
 func (w *world) statement(query string) func(context.Context) (ent.Value, error) {
-	return func(ctx context.Context) (ent.Value, error) { return 1, w.tx.Exec(ctx, query, []any{}, nil) }
+	return func(ctx context.Context) (ent.Value, error) {
+		var told sql.Result // generated code wants to know what comes of an entity
+		return 1, w.tx.Exec(ctx, query, []any{}, &told)
+	}
 }
 
 // bulk runs creates as Ent does: each within the one before, with the context of the whole, and one statement for all.

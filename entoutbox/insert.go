@@ -28,6 +28,7 @@ type insert struct {
 	onCollide collision
 	rows      int // it was to insert
 
+	tells    bool         // generated code wanted to know what came of it
 	asks     bool         // its rows come back by RETURNING
 	returned atomic.Int64 // and these did
 	affected int64        // else: what the driver counted, negative when it did not
@@ -94,16 +95,24 @@ type group struct {
 	failed bool         // one of them failed: the transaction will not commit what was stored
 }
 
-// begins decides about a statement before it is executed. It returns what is known of an INSERT of c.
-func (c *call) begins(ctx context.Context, query string) (*insert, error) {
+// begins decides about a statement before it is executed. It returns what is known of an INSERT of c. tells says whether generated code
+// wants to know what comes of it.
+func (c *call) begins(ctx context.Context, query string, tells bool) (*insert, error) {
 	if c == nil || opOf(c.mutation) != core.OpCreate {
 		return nil, nil
 	}
 	in := readInsert(query)
-	if in == nil || in.onCollide != collisionSkips || in.rows == 1 {
+	if in == nil {
+		return nil, nil
+	}
+	in.tells = tells
+	if in.onCollide != collisionSkips || in.rows == 1 {
 		return in, nil
 	}
 	for w := range c.same() {
+		if !w.looksOwn(in) { // it is of edges, which are skipped when they are there
+			continue
+		}
 		if err := w.hook.ob.keyless(ctx, w.mutation, "in bulk with DoNothing does not say which rows were there already"); err != nil {
 			return nil, err
 		}
@@ -137,18 +146,44 @@ func (c *call) executes(in *insert, res sql.Result) {
 	if in != nil {
 		in.affected = changed
 	}
+	did := &effect{changed: changed}
 	var tx core.Tx
 	for w := range c.same() {
-		w.note(in, changed)
-		tx = w.tx.core
+		if w.note(in, did) {
+			tx = w.tx.core
+		}
 	}
-	if in != nil && tx != nil {
+	if tx != nil && (in != nil || changed != 0) {
 		tx.OnOutcome(func(o core.Outcome) {
 			if o == core.RolledBack {
-				in.undone.Store(true)
+				did.undone.Store(true)
+				if in != nil {
+					in.undone.Store(true)
+				}
 			}
 		})
 	}
+}
+
+// effect is what a statement changed.
+type effect struct {
+	changed int64 // rows; negative: the driver did not tell
+	undone  atomic.Bool
+}
+
+// changed is how many rows the statements of the mutation changed that were not rolled back to a savepoint. It is negative when
+// a driver did not tell. tx.mu is held.
+func (c *call) changed() (rows int64) {
+	for _, e := range c.did {
+		switch {
+		case e.undone.Load():
+		case e.changed < 0:
+			return -1
+		default:
+			rows += e.changed
+		}
+	}
+	return rows
 }
 
 // reads notes a statement that returns rows: an INSERT with RETURNING, or one that changes nothing.
@@ -161,27 +196,34 @@ func (c *call) reads(in *insert) {
 		return
 	}
 	for w := range c.same() {
-		w.note(nil, 0)
+		w.note(nil, &effect{})
 	}
 }
 
-func (c *call) note(in *insert, changed int64) {
+// note takes a statement for one of the mutation, unless it reports false: the mutation was done before.
+func (c *call) note(in *insert, did *effect) bool {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
+	if done, told := doneOf(c.mutation); told && done && !c.wasDone {
+		return false // of a hook, in the context of the mutation
+	}
 	c.seen = true
-	if c.changed >= 0 {
-		if c.changed += changed; changed < 0 {
-			c.changed = -1
-		}
+	if did.changed != 0 {
+		c.did = append(c.did, did)
 	}
-	if in == nil {
-		return
+	if in != nil {
+		c.join(in)
 	}
+	return true
+}
+
+// join takes an INSERT for that of the mutation, or leaves it alone.
+func (c *call) join(in *insert) {
 	var before []core.Event
 	if g := c.group; g != nil {
 		own := g.calls[len(g.calls)-1] == c
-		if own && g.insert.table != in.table {
-			return // of an edge: the first INSERT of a create is its own
+		if own && g.insert.table != in.table && !c.prefers(in, g.insert) {
+			return
 		}
 		if before = g.drop(c); own { // it failed and is tried again; else it was taken for another bulk's
 			for _, o := range g.calls {
@@ -190,23 +232,49 @@ func (c *call) note(in *insert, changed int64) {
 		}
 		c.group = nil
 	}
-	c.group = &group{insert: in, calls: c.bulk(in.rows), events: map[*call][]core.Event{}, before: before}
+	c.group = &group{insert: in, calls: c.bulk(in), events: map[*call][]core.Event{}, before: before}
 	c.group.open = len(c.group.calls)
 	for _, o := range c.group.calls {
 		o.group = c.group
 	}
 }
 
-// bulk returns the calls whose entities an INSERT of so many rows stores, that was executed in the
+// prefers reports whether of two INSERTs into different tables, executed in the context of a create, the later one is its own. Either the
+// earlier one was something else that a hook within did on its way, or the later one is that of an edge.
+func (c *call) prefers(later, earlier *insert) bool {
+	if l, e := c.looksOwn(later), c.looksOwn(earlier); l != e {
+		return l
+	}
+	return later.tells || len(c.mutation.AddedEdges()) == 0 // generated code does not ask what came of edges
+}
+
+// looksOwn reports whether an INSERT is of the kind that generated code makes for an entity like that of c.
+func (c *call) looksOwn(in *insert) bool {
+	switch {
+	case !c.hasID:
+		return !in.tells
+	case c.id == "": // which the database generates, and tells
+		return in.tells
+	}
+	return in.tells || in.onCollide == collisionFails
+}
+
+// awaits reports whether no INSERT yet is that of the mutation, as far as in shows.
+func (c *call) awaits(in *insert) bool {
+	g := c.group
+	return g == nil || len(g.calls) == 1 && g.insert.table != in.table && c.prefers(in, g.insert)
+}
+
+// bulk returns the calls whose entities an INSERT stores that was executed in the
 // context of c: c is the last one, and those before are the innermost that are still waiting for theirs.
-func (c *call) bulk(rows int) []*call {
+func (c *call) bulk(in *insert) []*call {
 	calls := []*call{c}
 	at := slices.Index(c.tx.open, c)
 	for _, o := range slices.Backward(c.tx.open[:max(at, 0)]) {
-		if len(calls) == rows {
+		if len(calls) == in.rows {
 			break
 		}
-		if o.hook == c.hook && o.op == core.OpCreate && o.group == nil && o.mutation != c.mutation && o.mutation.Type() == c.mutation.Type() {
+		if o.hook == c.hook && o.op == core.OpCreate && o.awaits(in) && o.mutation != c.mutation && o.mutation.Type() == c.mutation.Type() {
 			calls = append(calls, o)
 		}
 	}

@@ -134,25 +134,46 @@ func idText(v any) string {
 }
 
 // txOfMutation returns the transaction that a mutation will be executed in.
-func txOfMutation(ctx context.Context, m ent.Mutation) (*tx, error) {
+func (o *Outbox) txOfMutation(ctx context.Context, m ent.Mutation) (*tx, error) {
 	if conn, ok := m.(Conn); ok {
-		return find(ctx, conn)
+		return o.find(ctx, conn)
 	}
 	s := scopeOf(ctx)
-	switch {
-	case s == nil:
+	if s == nil {
 		return nil, fmt.Errorf("%w: use WithTx, or generate the client with the feature sql/execquery", ErrNoTransaction)
-	case !inTransaction(m):
+	}
+	in, ok := generatedTx(m)
+	if !ok {
 		return nil, fmt.Errorf("%w: it is not in the one of WithTx: use the tx that WithTx gives", ErrNoTransaction)
 	}
-	return s.tx, nil
+	if there, here := driverIn(in), driverIn(reflect.ValueOf(s.user)); there != here && there != 0 && here != 0 {
+		return nil, fmt.Errorf("%w: it is in another one than that of WithTx: use the tx that WithTx gives", ErrNoTransaction)
+	}
+	return s.tx, o.owns(s.tx)
 }
 
-// inTransaction asks a generated mutation, whose method Tx returns the generated type.
-func inTransaction(m ent.Mutation) bool {
+// generatedTx asks a generated mutation, whose method Tx returns the generated type.
+func generatedTx(m ent.Mutation) (reflect.Value, bool) {
 	method := reflect.ValueOf(m).MethodByName("Tx")
 	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 2 {
-		return false
+		return reflect.Value{}, false
 	}
-	return method.Call(nil)[1].IsNil()
+	out := method.Call(nil)
+	return out[0], out[1].IsNil()
+}
+
+// driverIn returns where the driver is that a generated transaction works on, which all of its clients share. It returns 0 when it cannot tell.
+func driverIn(generated reflect.Value) uintptr {
+	if generated.Kind() != reflect.Pointer || generated.Elem().Kind() != reflect.Struct {
+		return 0
+	}
+	config := generated.Elem().FieldByName("config")
+	if config.Kind() != reflect.Struct {
+		return 0
+	}
+	driver := config.FieldByName("driver")
+	if driver.Kind() != reflect.Interface || driver.Elem().Kind() != reflect.Pointer {
+		return 0
+	}
+	return driver.Elem().Pointer()
 }

@@ -17,8 +17,8 @@ import (
 
 var (
 	// ErrNotWrapped: the client that something was asked of does not use Driver, so that nobody can tell whether it is in a
-	// transaction. Make it with ent.NewClient(ent.Driver(ob.Driver())).
-	ErrNotWrapped = errors.New("outbox: the Ent client does not use the driver of an outbox: make it with ent.NewClient(ent.Driver(ob.Driver()))")
+	// transaction, or it uses the Driver of an outbox in another database. Make it with ent.NewClient(ent.Driver(ob.Driver())).
+	ErrNotWrapped = errors.New("outbox: the Ent client does not use the driver of the outbox: make it with ent.NewClient(ent.Driver(ob.Driver()))")
 
 	// ErrNoAggregateID: an event needs the id of what was changed, and neither the mutation nor the database tells it. Change
 	// entities one by one, register On with ResolveRows, or call Publish.

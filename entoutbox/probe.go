@@ -44,6 +44,26 @@ const (
 	probeQuery = "SELECT 1 /* " + probeMark + " */"
 )
 
+// find is the free one, for the transactions of o alone.
+func (o *Outbox) find(ctx context.Context, conn Conn) (*tx, error) {
+	t, err := find(ctx, conn)
+	if err == nil {
+		err = o.owns(t)
+	}
+	return t, err
+}
+
+// owns refuses a transaction of another database, where it can tell: the events would be in the tables there, and be published from here.
+func (o *Outbox) owns(t *tx) error {
+	if t.driver == o.driver {
+		return nil
+	}
+	if here, there := poolOf(o.driver.Driver), poolOf(t.driver.Driver); here == there || here == nil || there == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: it uses that of another one: take the Hook and the Publish of the outbox whose Driver the client has", ErrNotWrapped)
+}
+
 func find(ctx context.Context, conn Conn) (*tx, error) {
 	if isNil(conn) {
 		return nil, fmt.Errorf("%w: nil was given in place of one", ErrNoTransaction)

@@ -17,9 +17,16 @@ func (o *Outbox) Publish(ctx context.Context, conn Conn, events ...core.Event) e
 	}
 	var in core.Tx
 	if conn != nil {
-		var err error
-		if in, err = TxOf(ctx, conn); err != nil {
+		t, err := o.find(ctx, conn)
+		if err != nil {
 			return err
+		}
+		in = t.core
+	} else if s := scopeOf(ctx); s != nil {
+		if carried, _ := core.TxFromContext(ctx); carried == s.tx.core {
+			if err := o.owns(s.tx); err != nil {
+				return err
+			}
 		}
 	}
 	_, err := o.core.Publish(ctx, in, events...)

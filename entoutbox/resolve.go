@@ -32,16 +32,20 @@ func optionsOf(options []OnOption) (o onOptions) {
 // about to change are found and locked first (SELECT ... FOR UPDATE, past privacy policies), the mutation is bound to their ids, and
 // On functions are called for each of them, with the entity as it is after the update, or as it was before it was deleted.
 //
-// That costs one SELECT of the ids and one for each entity; Config.MaxResolvedRows bounds them. Other mutations cost what they
-// always do. Conditions that look at other rows, such as those on edges, are refused everywhere but on SQLite: what they find is not
+// That costs one SELECT of the ids and one for each entity, two on MySQL and MariaDB, which do not say which rows they changed;
+// Config.MaxResolvedRows bounds them. Other mutations cost what they always do. Conditions that look at other rows, such as those on edges, are refused everywhere but on SQLite: what they find is not
 // locked. It holds for all functions of a Hook that see the mutation.
+//
+// Interceptors see the SELECT of the ids: rows that they hide are not changed either. Conditions that a hook or a policy adds after this hook must
+// not leave out any of the rows that were found; if they do, the mutation fails with ErrNoAggregateID. Only on MySQL and MariaDB, where
+// the entities are compared, those that are as they were cause no event.
 func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
 
 const defaultMaxResolvedRows = 1000
 
 // resolve executes an update or delete of many, and captures it entity by entity.
 func (c *call) resolve(ctx context.Context, next ent.Mutator) (ent.Value, error) {
-	t, err := txOfMutation(ctx, c.mutation)
+	t, err := c.hook.ob.txOfMutation(ctx, c.mutation)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, c.mutation.Type(), err)
 	}
@@ -56,27 +60,30 @@ func (c *call) resolved(ctx context.Context, next ent.Mutator) (ent.Value, error
 	if err != nil {
 		return nil, err
 	}
-	entities := make([]ent.Value, len(ids))
-	if c.op == core.OpDelete {
-		if err := c.load(inner, ids, entities); err != nil {
+	before := make([]ent.Value, len(ids))
+	uncounted := c.op == core.OpUpdate && c.tx.driver.dialect == core.MySQL // those that are as they shall be
+	if c.op == core.OpDelete || uncounted {
+		if err := c.load(inner, ids, before); err != nil {
 			return nil, err
 		}
 	}
 	v, err := next.Mutate(inner, c.mutation)
-	if err != nil || v == 0 || !c.executed() {
+	if err != nil || v == 0 || !c.stored() {
 		return v, err
 	}
-	n, ok := v.(int)
-	if c.op == core.OpUpdate && c.tx.driver.dialect == core.MySQL && n < len(ids) {
-		n = len(ids) // it does not count those that are as they shall be
-	}
-	if !ok || n != len(ids) {
-		return nil, c.unknown(fmt.Errorf("%d were found and locked before, and %v were changed", len(ids), v))
-	}
+	entities := before
 	if c.op != core.OpDelete {
+		entities = make([]ent.Value, len(ids))
 		if err := c.load(inner, ids, entities); err != nil {
 			return nil, err
 		}
+	}
+	found := len(ids)
+	if uncounted && v != found {
+		ids, entities = changedOf(ids, before, entities)
+	}
+	if v != len(ids) {
+		return nil, c.unknown(fmt.Errorf("%d were found and locked before, and %v were changed", found, v))
 	}
 	var all []core.Event
 	for i, id := range ids {
@@ -88,6 +95,41 @@ func (c *call) resolved(ctx context.Context, next ent.Mutator) (ent.Value, error
 		all = append(all, events...)
 	}
 	return v, c.publish(ctx, all)
+}
+
+// changedOf returns the entities that are not what they were before.
+func changedOf(ids []reflect.Value, before, after []ent.Value) (changed []reflect.Value, entities []ent.Value) {
+	for i, id := range ids {
+		if !sameEntity(reflect.ValueOf(before[i]), reflect.ValueOf(after[i])) {
+			changed, entities = append(changed, id), append(entities, after[i])
+		}
+	}
+	return changed, entities
+}
+
+// sameEntity compares what two generated structs say of a row: their fields, and the foreign keys that are not exported.
+func sameEntity(a, b reflect.Value) bool {
+	if a.Type() != b.Type() || a.Kind() != reflect.Pointer || a.Elem().Kind() != reflect.Struct {
+		return false
+	}
+	a, b = a.Elem(), b.Elem()
+	for i := range a.NumField() {
+		x, y := a.Field(i), b.Field(i)
+		switch {
+		case a.Type().Field(i).IsExported():
+			if !reflect.DeepEqual(x.Interface(), y.Interface()) {
+				return false
+			}
+		case x.Kind() != reflect.Pointer: // the client's configuration
+		case x.IsNil() || y.IsNil():
+			if x.IsNil() != y.IsNil() {
+				return false
+			}
+		case x.Elem().Comparable() && !x.Elem().Equal(y.Elem()):
+			return false
+		}
+	}
+	return true
 }
 
 // lock is in the context of the SELECT that finds the ids. It learns from its text what the column is called.

@@ -133,9 +133,11 @@ func arrive(ctx context.Context, t *tx) {
 var errWho = errors.New("outbox: no transaction was to be begun")
 
 // driverOf finds the driver that begin ends in, without beginning a transaction; nil when it is not ours.
-func driverOf[T any](ctx context.Context, begin func(context.Context) (T, error)) *driver {
+func driverOf[T Tx](ctx context.Context, begin func(context.Context) (T, error)) *driver {
 	var who *driver
-	_, _ = begin(context.WithValue(ctx, whoKey{}, &who))
+	if tx, err := begin(context.WithValue(ctx, whoKey{}, &who)); err == nil { // it did not pass the context on
+		_ = tx.Rollback()
+	}
 	return who
 }
 

@@ -39,7 +39,7 @@ func (t *tx) follow(followed *sqltx.Tx) {
 // Exec implements dialect.Tx.
 func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
 	c := callOf(ctx)
-	in, err := c.begins(ctx, query)
+	in, err := c.begins(ctx, query, v != nil)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
 // Query implements dialect.Tx.
 func (t *tx) Query(ctx context.Context, query string, args, v any) error {
 	c := callOf(ctx)
-	in, err := c.begins(ctx, query)
+	in, err := c.begins(ctx, query, true)
 	if err == nil {
 		query, err = t.locking(ctx, query)
 	}
@@ -131,7 +131,12 @@ func (t *tx) Commit() error {
 	if cause == nil {
 		return t.followed.Commit()
 	}
-	if err := t.followed.Rollback(); err != nil {
+	gone := t.followed.Err()
+	err := t.followed.Rollback()
+	switch {
+	case errors.Is(gone, core.ErrCommitUnknown): // there was nothing left to roll back
+		return fmt.Errorf("%w: and it was not to be committed: %w", gone, cause)
+	case err != nil:
 		return fmt.Errorf("outbox: not committed: %w; roll back: %w", cause, err)
 	}
 	return fmt.Errorf("outbox: rolled back instead of committed: %w", cause)

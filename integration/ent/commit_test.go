@@ -9,12 +9,14 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -210,6 +212,86 @@ func TestEntWithTxOfTwoDatabases(t *testing.T) {
 	}), fixture.ErrNoStock)
 	one.wantRows(t)
 	two.wantRows(t, "committed -")
+}
+
+// A client of another database than the outbox's: its rows would be there, and the events be published from here.
+func TestEntOutboxOfAnotherDatabase(t *testing.T) {
+	one, two := openEnt(t, testdb.SQLite(t)), openEnt(t, testdb.SQLite(t))
+	one.run(t)
+	two.Use(one.ob.Hook(onAny(nil)))
+	fixture.WantError(t, two.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }), entoutbox.ErrNotWrapped)
+	fixture.WantError(t, two.inTx(t, func(tx *entclient.Tx) error { return one.ob.Publish(t.Context(), tx, fixture.Event("x")) }), entoutbox.ErrNotWrapped)
+	fixture.WantError(t, entoutbox.WithTx(t.Context(), two.Tx, func(ctx context.Context, _ *entclient.Tx) error {
+		return one.ob.Publish(ctx, nil, fixture.Event("x"))
+	}), entoutbox.ErrNotWrapped)
+	two.wantCount(t, "e_orders", 0)
+	two.wantRows(t)
+	one.wantHot(t)
+
+	again, err := entoutbox.New(entsql.OpenDB(adapters.EntDialect(one.db), one.drv.(*entsql.Driver).DB()), entoutbox.Config{Outbox: one.ob.Outbox()})
+	fixture.NoError(t, err)
+	fixture.NoError(t, one.inTx(t, func(tx *entclient.Tx) error { return again.Publish(t.Context(), tx, fixture.Event("on the same pool")) }))
+	one.wantHot(t, "on the same pool")
+}
+
+// Within WithTx, a mutation of another transaction: its event would commit without it.
+func TestEntMutationInAnotherTransaction(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		if db.Dialect == core.SQLite { // which has one writer at a time: the other one only waits
+			db.DSN = strings.Replace(db.DSN, "&_txlock=immediate", "", 1)
+		}
+		e := openEnt(t, db)
+		client := entplain.NewClient(entplain.Driver(e.ob.Driver()))
+		migrateEnt.Lock()
+		fixture.NoError(t, client.Schema.Create(t.Context()))
+		migrateEnt.Unlock()
+		client.Use(e.ob.Hook(onAny(nil)))
+		fixture.NoError(t, entoutbox.WithTx(t.Context(), client.Tx, func(ctx context.Context, tx *entplain.Tx) error {
+			other, err := client.Tx(ctx)
+			fixture.NoError(t, err)
+			fixture.WantError(t, other.Note.Create().SetText("ghost").Exec(ctx), entoutbox.ErrNoTransaction)
+			fixture.NoError(t, other.Rollback())
+			return tx.Client().Note.Create().SetText("kept").Exec(ctx)
+		}))
+		e.wantRows(t, "Note.create 1")
+		e.wantCount(t, "e_notes", 1)
+	})
+}
+
+// A statement committed what was not to be committed: Commit does not say that it rolled back.
+func TestEntCommitByHandOfWhatFailed(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
+			return nil, fixture.ErrNoStock
+		})))
+		tx, err := e.Tx(t.Context())
+		fixture.NoError(t, err)
+		fixture.WantError(t, tx.Order.Create().SetName("a").Exec(t.Context()), fixture.ErrNoStock)
+		_, err = tx.ExecContext(t.Context(), "COMMIT")
+		fixture.NoError(t, err)
+		err = tx.Commit()
+		fixture.WantError(t, err, fixture.ErrNoStock)
+		fixture.WantError(t, err, entoutbox.ErrCommitUnknown)
+	})
+}
+
+// The begin of an inner WithTx that does not pass its context on: no transaction is left behind.
+func TestEntWithTxWhoseBeginDropsItsContext(t *testing.T) {
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		if e.db.Dialect == core.SQLite {
+			t.Log("a second writer would wait for the first")
+			return
+		}
+		err := entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, _ *entclient.Tx) error {
+			return entoutbox.WithTx(ctx, func(context.Context) (*entclient.Tx, error) { return e.Tx(context.Background()) },
+				func(context.Context, *entclient.Tx) error { return nil })
+		})
+		fixture.WantError(t, err, entoutbox.ErrNotWrapped)
+		if n := e.drv.(*entsql.Driver).DB().Stats().InUse; n != 0 {
+			t.Errorf("%d connections are in use", n)
+		}
+	})
 }
 
 // Without the feature sql/execquery the context carries the transaction, and mutations have to be in it.

@@ -38,7 +38,7 @@ func (s *Store) acquire(ctx context.Context, req once.Request) (once.Acquired, e
 	}
 	late := func(r reply) {
 		if r.word() == "fresh" {
-			s.giveBack(claim(r))
+			s.giveBack(claim(r), int(r.number(2))-1)
 		}
 	}
 	// The text names this call: the client repeats it when a connection breaks, and the second answer must be that of the first.

@@ -98,11 +98,11 @@ func await[T any](ctx context.Context, fn func() (T, error), late func(T)) (T, e
 	}
 }
 
-// giveBack releases a claim that nobody will use. If it fails, the lease ends by itself.
-func (s *Store) giveBack(c once.Claim) {
+// giveBack releases a claim that nobody will use, with the attempts before it: an outage must not use them up. If it fails, the lease ends by itself.
+func (s *Store) giveBack(c once.Claim, attempts int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.Release(ctx, c)
+	_ = s.ReleaseAttempts(ctx, c, max(attempts, 0))
 }
 
 func wrap(what string, key once.Key, err error) error {

@@ -136,20 +136,20 @@ func TestFailOpen(t *testing.T) {
 	}
 }
 
-// A request that Redis answers after the caller has left gives its key back.
+// A request that Redis answers after the caller has left gives its key back, and spends no attempt.
 func TestLateAnswerIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var released atomic.Value
 		slow := make(chan struct{})
 		server := fake(func(_ context.Context, cmd redis.Cmder) error {
 			args := cmd.Args()
-			if len(args) == 6 { // evalsha, digest, 1, name, owner, fence: that is Release
+			if len(args) == 7 { // evalsha, digest, 1, name, owner, fence, attempts: that is ReleaseAttempts
 				released.Store(fmt.Sprint(args[4:]))
 				cmd.(*redis.Cmd).SetVal([]any{"ok"})
 				return nil
 			}
 			<-slow // a network that hangs does not look at contexts
-			cmd.(*redis.Cmd).SetVal([]any{"fresh", "7", int64(1), int64(0)})
+			cmd.(*redis.Cmd).SetVal([]any{"fresh", "7", int64(4), int64(0)})
 			return nil
 		})
 		s := server.store(t, redisonce.Config{})
@@ -160,7 +160,7 @@ func TestLateAnswerIsGivenBack(t *testing.T) {
 		}
 		close(slow)
 		synctest.Wait()
-		if got := released.Load(); got != "[me 7]" {
+		if got := released.Load(); got != "[me 7 3]" {
 			t.Errorf("released %v", got)
 		}
 	})
@@ -209,12 +209,12 @@ func TestReplicas(t *testing.T) {
 					t.Errorf("%v", args)
 				}
 				answer.SetVal(tt.replicas)
-			case cmd.Name() == "evalsha" && len(args) > 6: // not Release
+			case cmd.Name() == "evalsha" && len(args) > 7: // not ReleaseAttempts
 				return redis.ErrNoScript
 			case len(args) > 6+4:
 				answer.SetVal([]any{"fresh", "7", int64(1), int64(0)})
 			default:
-				released = released || len(args) == 6
+				released = released || len(args) == 7
 				answer.SetVal([]any{"ok"})
 			}
 			return nil

@@ -73,11 +73,10 @@ func (b *batch) run() {
 		b.all(ErrInTransaction, 0)
 		return
 	}
-	ran := false
+	var whole outcome // of the transaction of all
 	err := once.RetryTx(b.ctx, b.in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
-		ran = false
-		tx.OnOutcome(func(core.Outcome) {})
-		return b.inTx(ctx, tx, &ran)
+		whole = outcome{end: endOf(tx), kept: whole.maybeKept()}
+		return b.inTx(ctx, tx, &whole)
 	})
 	switch {
 	case err == nil, errors.Is(err, errSeen):
@@ -85,14 +84,16 @@ func (b *batch) run() {
 			wait, err := b.in.settle(b.ctx, it.d, it.o, nil)
 			b.answer(it, wait, err)
 		}
-	case !ran, b.ctx.Err() != nil: // the database could not be reached; or it was cut short
+	case !whole.ran, b.ctx.Err() != nil: // the database could not be reached; or it was cut short
 		b.all(err, b.in.pauses.outage(b.ctx))
+	case whole.maybeKept() && !errors.Is(err, core.ErrCommitUnknown): // each by itself would look like a duplicate
+		b.all(fmt.Errorf("%w: %w", ErrTransactionEnded, err), 0)
 	default:
 		b.singles()
 	}
 }
 
-func (b *batch) inTx(ctx context.Context, tx core.Tx, ran *bool) error {
+func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
 	events := make([]Event, len(b.items))
 	for n, it := range b.items {
 		events[n] = it.d.info.Event
@@ -105,7 +106,7 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, ran *bool) error {
 	changed := false
 	for n := range b.items {
 		it := &b.items[n]
-		it.o = outcome{state: states[n]}
+		it.o = outcome{state: states[n], kept: whole.kept}
 		if states[n] != sqlonce.InboxFresh {
 			continue
 		}
@@ -128,7 +129,7 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, ran *bool) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	*ran = true
+	whole.ran = true
 	return b.call(ctx, fresh)
 }
 

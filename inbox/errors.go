@@ -29,6 +29,11 @@ var (
 	// back. Put the poison queue outside: see Chain.
 	ErrPoisonInside = errors.New("inbox: a poison queue inside of the inbox hid the handler's error: build the chain with inbox.Chain")
 
+	// ErrTransactionEnded: the handler ended the transaction of the inbox itself, by a method of it or by a statement (COMMIT; on MySQL and MariaDB also CREATE, ALTER,
+	// TRUNCATE and the like). The event counts as processed, although the handler failed afterwards or was told so late: what it left undone is not done when the
+	// message comes again. The error also wraps that of the handler. Leave the end of the transaction to the inbox.
+	ErrTransactionEnded = errors.New("inbox: the handler ended the transaction of the inbox itself, and its event counts as processed: leave COMMIT, and statements that imply it, out of handlers")
+
 	// ErrPanicked: the function given to ProcessBatch panicked with this message. Observers are told it of every panic, and of a
 	// handler that called runtime.Goexit. The error also wraps a *core.PanicError, which has the value and the stack.
 	ErrPanicked = errors.New("inbox: the handler did not return")

@@ -82,6 +82,8 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 	switch {
 	case recordErr != nil:
 		err = errors.Join(err, fmt.Errorf("inbox: record the failure: %w", recordErr))
+	case state == sqlonce.InboxProcessed && o.maybeKept():
+		return in.ended(ctx, d, o, err)
 	case state == sqlonce.InboxProcessed: // by another copy, meanwhile
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(attempts, nil))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -68,7 +69,28 @@ type outcome struct {
 	attempt int
 	stale   bool
 	ran     bool // the handler began
+	end     *end
+	kept    bool // a transaction before it, which failed, may have been committed
 }
+
+// end is how a transaction ended, as far as was heard.
+type end struct{ heard atomic.Int32 }
+
+// endOf listens for the end of tx. Who waits for the outcome is also told when the answer to COMMIT was lost.
+func endOf(tx core.Tx) *end {
+	e := &end{}
+	tx.OnOutcome(func(o core.Outcome) { e.heard.Store(1 + int32(o)) })
+	return e
+}
+
+// rolledBack is false when something was heard, and it was not a rollback.
+func (e *end) rolledBack() bool {
+	heard := e.heard.Load()
+	return heard == 0 || heard == 1+int32(core.RolledBack)
+}
+
+// maybeKept reports whether what a transaction wrote that failed may be there all the same, the row that says processed too: the handler ended it.
+func (o outcome) maybeKept() bool { return o.kept || o.ran && o.end != nil && !o.end.rolledBack() }
 
 // errSeen rolls back a transaction in which there was nothing to do, which is cheaper than to commit it.
 var errSeen = errors.New("inbox: seen before")
@@ -109,8 +131,7 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 		}
 	}()
 	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
-		o = outcome{}
-		tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when the answer to COMMIT was lost
+		o = outcome{end: endOf(tx), kept: o.maybeKept()}
 		return in.inTx(ctx, tx, d.info.Event, &o, fn)
 	})
 	returned = true
@@ -142,7 +163,10 @@ func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome, fn f
 
 // settle says what a transaction means for the message.
 func (in *Inbox) settle(ctx context.Context, d delivery, o outcome, err error) (time.Duration, error) {
-	if o.state != 0 && o.state != sqlonce.InboxFresh { // whatever became of the rollback
+	switch {
+	case o.state == sqlonce.InboxProcessed && o.kept:
+		return in.ended(ctx, d, o, nil)
+	case o.state != 0 && o.state != sqlonce.InboxFresh: // whatever became of the rollback
 		return in.seen(ctx, d, o)
 	}
 	switch {
@@ -176,6 +200,16 @@ func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration
 	}
 	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
 	return in.pauses.longest(), ErrInProgress
+}
+
+// ended says that the handler ended the transaction and failed. The event is processed as far as the table knows, and it cannot be told apart from one that
+// another copy has processed: so this is said once, and the next delivery is a duplicate.
+func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) (time.Duration, error) {
+	err := ErrTransactionEnded
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return 0, in.failed(ctx, d.told(o.attempt, err))
 }
 
 // why is the error for an event that was parked before. What it failed with is in the table.

@@ -25,7 +25,7 @@ const reasonPoisoned = "reason_poisoned"
 // After a failure it pauses (Config.RetryPause) before it returns, because most brokers deliver a rejected message again at once.
 //
 // Errors: those of the handler and the database, after the rollback, so that the Router rejects the message; ErrParked, ErrInvalidMessage,
-// ErrInProgress, ErrProducedNeedsOutbox, ErrPoisonInside, ErrInTransaction. A panic of the handler rolls back, counts as a failed attempt, and goes on.
+// ErrInProgress, ErrProducedNeedsOutbox, ErrPoisonInside, ErrInTransaction, ErrTransactionEnded. A panic of the handler rolls back, counts as a failed attempt, and goes on.
 func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()

@@ -1,0 +1,29 @@
+package inbox_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// 8 copies at once: one effect, and nobody is told of an error.
+func TestConcurrentCopies(t *testing.T) {
+	w := newWorld(t)
+	h, calls := w.times(1, errHandler) // the first one rolls back, and another goes on
+	var wg sync.WaitGroup
+	var failures atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			if _, err := w.in.Middleware(h)(event(context.Background(), "e")); err != nil {
+				failures.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	w.effect("e", 1)
+	// When another copy has succeeded before the failure was recorded, the one that failed is a duplicate.
+	if calls.Load() != 2 || failures.Load() > 1 {
+		t.Errorf("%d calls and %d failures, want 2 and at most 1", calls.Load(), failures.Load())
+	}
+}

@@ -1,0 +1,161 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+func TestEventsAreParked(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 3 })
+	h, calls := w.times(100, errHandler)
+	for attempt := range 5 {
+		err := w.deliver(h, event(t.Context(), "e"))
+		if want := attempt >= 2; errors.Is(err, inbox.ErrParked) != want || inbox.Final(err) != want {
+			t.Errorf("attempt %d: %v", attempt+1, err)
+		}
+		if attempt < 3 && !errors.Is(err, errHandler) || !strings.Contains(err.Error(), errHandler.Error()) {
+			t.Errorf("attempt %d does not say why: %v", attempt+1, err)
+		}
+		if again := attempt >= 3; strings.Contains(err.Error(), "Release") != again || again && !strings.Contains(err.Error(), "attempts: 3") {
+			t.Errorf("attempt %d: %v", attempt+1, err)
+		}
+	}
+	if calls.Load() != 3 {
+		t.Errorf("%d calls: a parked event was processed", calls.Load())
+	}
+	w.hears("failed", 2)
+	w.hears("parked", 3)
+
+	h, calls = w.times(100, core.Permanent(errHandler))
+	for range 2 {
+		if err := w.deliver(h, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrParked) {
+			t.Errorf("%v", err)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("%d calls after core.Permanent", calls.Load())
+	}
+
+	list, err := w.in.ListParked(t.Context(), inbox.ParkedQuery{})
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if p := list[0]; p.EventID != "e" || p.Attempts != 3 || p.Code != "handler_error" || p.Text != errHandler.Error() {
+		t.Errorf("listed %+v", p)
+	}
+	n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada", Reason: "fixed"})
+	if n != 1 || err != nil {
+		t.Fatalf("released %d, %v", n, err)
+	}
+	if err := w.deliver(w.handler, event(t.Context(), "e")); err != nil {
+		t.Errorf("released: %v", err)
+	}
+	w.effect("e", 1)
+	if err := w.deliver(w.handler, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrParked) {
+		t.Errorf("the other is %v", err)
+	}
+}
+
+func TestReleaseRefusesIncompleteRequests(t *testing.T) {
+	w := newWorld(t)
+	key := inbox.Key{Consumer: "billing", Handler: "h", EventID: "e"}
+	for name, req := range map[string]inbox.ReleaseRequest{
+		"nothing":          {},
+		"no actor":         {Keys: []inbox.Key{key}, Reason: "r"},
+		"no reason":        {Keys: []inbox.Key{key}, Actor: "a"},
+		"another consumer": {Keys: []inbox.Key{{Consumer: "c", Handler: "h", EventID: "e"}}, Actor: "a", Reason: "r"},
+	} {
+		if _, err := w.in.Release(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestParkAndAck(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.Park, c.MaxAttempts = inbox.ParkAndAck, 1 })
+	h, calls := w.times(100, errHandler)
+	for range 3 {
+		if err := w.deliver(h, event(t.Context(), "e")); err != nil {
+			t.Errorf("not acknowledged: %v", err)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("%d calls", calls.Load())
+	}
+	w.hears("parked", 3)
+	if err := w.deliver(h, message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
+		t.Errorf("what has no key cannot be parked: %v", err)
+	}
+}
+
+// sqlState is an error of PostgreSQL, as its drivers have it.
+type sqlState string
+
+func (e sqlState) Error() string    { return "SQLSTATE " + string(e) }
+func (e sqlState) SQLState() string { return string(e) }
+
+// Failures that are not the event's fault spend no attempt.
+func TestSomeFailuresSpendNoAttempt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err   error
+		spent bool
+	}{
+		"an ordinary error":          {errHandler, true},
+		"transient":                  {core.Transient(errHandler), true},
+		"unavailable":                {core.Unavailable(errHandler), false},
+		"unavailable for the key":    {core.UnavailableForKey(errHandler), false},
+		"a deadlock":                 {fmt.Errorf("%w: %w", core.ErrTxAborted, sqlState("40P01")), false},
+		"a lock that timed out":      {fmt.Errorf("x: %w", sqlState("55P03")), false},
+		"the database is going down": {fmt.Errorf("x: %w", sqlState("57P01")), false},
+		"a lost connection":          {driver.ErrBadConn, false},
+		"connection refused":         {&url.Error{Op: "Post", Err: syscall.ECONNREFUSED}, false},
+		"a response cut off":         {&url.Error{Op: "Post", Err: io.ErrUnexpectedEOF}, false},
+		"a message cut off":          {fmt.Errorf("decode: %w", io.ErrUnexpectedEOF), true},
+		"a handler that hides errors of its statements": {fmt.Errorf("x: %w", core.ErrTxAborted), true},
+		"a violated constraint":                         {sqlState("23505"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
+			h, _ := w.times(1000, tt.err)
+			if err := w.deliver(h, event(t.Context(), "e")); errors.Is(err, inbox.ErrParked) != tt.spent || !errors.Is(err, tt.err) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	t.Run("the process is shutting down", func(t *testing.T) {
+		w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
+		ctx, cancel := context.WithCancel(t.Context())
+		h := func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() }
+		if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, context.Canceled) || errors.Is(err, inbox.ErrParked) {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("a handler that is always too slow is not", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { // so that the time passes in the handler, not before it
+			w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			h := func(msg *message.Message) ([]*message.Message, error) {
+				<-msg.Context().Done()
+				return nil, msg.Context().Err()
+			}
+			if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, inbox.ErrParked) {
+				t.Errorf("%v", err)
+			}
+		})
+	})
+}

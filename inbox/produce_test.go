@@ -1,0 +1,92 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+// publisher keeps what is published in transactions.
+type publisher struct {
+	mu     sync.Mutex
+	topics []string
+	inTx   int
+	err    error
+}
+
+func (p *publisher) Publish(topic string, msgs ...*message.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range msgs {
+		p.topics = append(p.topics, topic)
+		if _, ok := core.TxFromContext(m.Context()); ok {
+			p.inTx++
+		}
+	}
+	return p.err
+}
+
+func (*publisher) Close() error { return nil }
+
+func TestProducedMessagesGoToTheOutboxInTheTransaction(t *testing.T) {
+	var outbox publisher
+	w := newWorld(t, func(c *inbox.Config) { c.Publisher = &outbox })
+	published := atomic.Int64{}
+	pubsub := routed(t, func(r *message.Router, ps *gochannel.GoChannel) {
+		r.AddMiddleware(w.in.Middleware)
+		r.AddHandler("h", "orders", ps, "invoices", countingPublisher{&published}, func(msg *message.Message) ([]*message.Message, error) {
+			_, err := w.handler(msg)
+			return []*message.Message{event(context.Background(), "i1"), event(context.Background(), "i2")}, err
+		})
+	})
+	for range 2 {
+		if err := pubsub.Publish("orders", event(t.Context(), "e")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(outbox.topics) != 2 || outbox.topics[0] != "invoices" || outbox.inTx != 2 {
+		t.Errorf("the outbox got %+v", outbox.topics)
+	}
+	if published.Load() != 0 {
+		t.Error("the Router published too")
+	}
+	w.hears("produced", 2)
+}
+
+type countingPublisher struct{ n *atomic.Int64 }
+
+func (p countingPublisher) Publish(_ string, msgs ...*message.Message) error {
+	p.n.Add(int64(len(msgs)))
+	return nil
+}
+func (countingPublisher) Close() error { return nil }
+
+func TestProducedMessagesAreRefusedWithoutAnOutbox(t *testing.T) {
+	produce := func(w *world) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			_, err := w.handler(msg)
+			return []*message.Message{event(context.Background(), "i")}, err
+		}
+	}
+	w := newWorld(t)
+	if err := w.deliver(produce(w), event(t.Context(), "e")); !errors.Is(err, inbox.ErrProducedNeedsOutbox) || !strings.Contains(err.Error(), "inbox.Publisher") {
+		t.Errorf("without a publisher: %v", err)
+	}
+	w.effect("e", 0)
+
+	var outbox publisher
+	w = newWorld(t, func(c *inbox.Config) { c.Publisher = &outbox })
+	if err := w.deliver(produce(w), event(t.Context(), "e")); err == nil || len(outbox.topics) != 0 {
+		t.Errorf("without a topic: %v", err)
+	}
+	w.effect("e", 0)
+}

@@ -141,12 +141,7 @@ func (w *effectWorld) ago(column string, d time.Duration, keys ...string) {
 
 func (w *effectWorld) eventually(what string, good func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); !good(); {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("not in 90s: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	fixture.AwaitIn(w.t, 90*time.Second, what, good)
 }
 
 // delivery is what a relay gives to the worker for an effect.
@@ -157,17 +152,13 @@ func (w *effectWorld) delivery(rec command.Record, attempt int) core.Delivery {
 // await waits until the effect has the status.
 func (w *effectWorld) await(e command.Effect, want once.EffectStatus) command.Record {
 	w.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		rec, err := w.queue.Find(w.t.Context(), e.Tenant, e.Channel, e.Key)
-		if err == nil && rec.Status == want {
-			return rec
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%+v, %v, want %s", rec, err, want)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	var rec command.Record
+	fixture.Await(w.t, fmt.Sprintf("effect %s/%s is %s", e.Channel, e.Key, want), func() bool {
+		var err error
+		rec, err = w.queue.Find(w.t.Context(), e.Tenant, e.Channel, e.Key)
+		return err == nil && rec.Status == want
+	})
+	return rec
 }
 
 func (w *effectWorld) called() []command.Effect {

@@ -180,7 +180,9 @@ func (c *e2eCell) settle(limit time.Duration) {
 	c.t.Helper()
 	deadline := time.Now().Add(limit)
 	var state string
-	for ; ; time.Sleep(100 * time.Millisecond) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("not settled within %s: %s; errors of publishes: %v", limit, state, c.ledger.errors())
 		}

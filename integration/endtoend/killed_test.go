@@ -81,7 +81,10 @@ func (r restartedRabbit) consume(t *testing.T, topic string) *consumer {
 			defer close(out)
 			for ctx.Err() == nil {
 				r.session(ctx, topic, out)
-				time.Sleep(100 * time.Millisecond)
+				select {
+				case <-time.After(100 * time.Millisecond): // before it connects again
+				case <-ctx.Done():
+				}
 			}
 		}()
 		return out, nil

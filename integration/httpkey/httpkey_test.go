@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,11 +142,13 @@ func wantPaid(t *testing.T, w *httptest.ResponseRecorder, status int, body strin
 // 64 requests with one key at once, at several processes: one is carried out, and everybody gets the same response.
 func TestHTTPKeyParallel(t *testing.T) {
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
+		const requests, processes = 64, 8
+		var came sync.WaitGroup
+		came.Add(requests)
 		p.handler = func(w http.ResponseWriter, r *http.Request) {
 			p.pay(w, r)
-			time.Sleep(50 * time.Millisecond) // long enough for the others to come
+			came.Wait() // all the others are on their way
 		}
-		const requests, processes = 64, 8
 		var servers [processes]http.Handler
 		for i := range servers {
 			servers[i] = p.server(t, nil)
@@ -155,6 +158,7 @@ func TestHTTPKeyParallel(t *testing.T) {
 		for i := range requests {
 			go func() {
 				<-start
+				came.Done()
 				done <- payBy(servers[i%processes], "k1", "42")
 			}()
 		}

@@ -70,9 +70,12 @@ type cell struct {
 
 func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
 	t.Helper()
-	db := map[string]func(*testing.T) testdb.DB{
-		"postgres": testdb.Postgres, "mariadb": testdb.MariaDB, "sqlite": testdb.SQLite, "sqlite in go": sqliteInGo,
-	}[of.Name](t)
+	db := testdb.DB{}
+	if of.Name == "sqlite in go" {
+		db = sqliteInGo(t)
+	} else {
+		db = of.Another(t)
+	}
 	prepareCrashDB(t, db)
 	ledger, err := crash.NewLedger(nil)
 	if err != nil {

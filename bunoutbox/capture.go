@@ -37,7 +37,7 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 			_, err = s.ob.core.Publish(ctx, tx, c.events...)
 		}
 		if err != nil {
-			tx.Veto(err)
+			tx.RefuseCommit(err)
 			return err
 		}
 		tx.OnOutcome(c.settleAll)

@@ -45,7 +45,7 @@ func beforeModel(ctx context.Context, q query) error {
 }
 
 func afterModel(ctx context.Context, q query) error {
-	return inModelHook(ctx, q, func(tx *sqltx.VisitedTx) error { return tx.Vetoed() })
+	return inModelHook(ctx, q, func(tx *sqltx.VisitedTx) error { return tx.CommitRefusal() })
 }
 
 func inModelHook(ctx context.Context, q query, fn func(tx *sqltx.VisitedTx) error) error {

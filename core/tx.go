@@ -52,7 +52,7 @@ type Tx interface {
 	Dialect() Dialect
 	// Tracked reports whether OnOutcome will hear the end of the transaction. If not, rows are inserted for the poller.
 	Tracked() bool
-	// OnOutcome registers fn to be called exactly once when the fate of what has been written so far is known: the
+	// OnOutcome registers fn to be called exactly once when it is known how what has been written so far ended: the
 	// transaction committed, or it or the savepoint around the call was rolled back, or nobody can tell.
 	// Calls happen in the order of registration, on the goroutine that ended the transaction. fn must not block, panic or
 	// use the transaction. On an untracked transaction OnOutcome does nothing.

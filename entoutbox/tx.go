@@ -80,7 +80,7 @@ func (t *tx) Query(ctx context.Context, query string, args, v any) error {
 	var rows *sql.Rows
 	if r, ok := v.(*entsql.Rows); ok && err == nil {
 		if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
-			t.followed.Taint() // nobody will see an error that comes while these are read
+			t.followed.Unseen() // nobody will see an error that comes while these are read
 		}
 		if in != nil {
 			in.asks = true

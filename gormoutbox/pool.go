@@ -173,7 +173,7 @@ func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 // StmtContext implements gorm.Tx. What is executed through its result passes by t; the callbacks report it.
 func (t *txPool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	if err := t.Before(ctx, ""); err != nil {
-		ctx = sqltx.Refusal(ctx, err)
+		ctx = sqltx.ContextWithError(ctx, err)
 	}
 	t.mu.Lock()
 	delete(t.prepared, stmt)
@@ -195,7 +195,7 @@ func (t *txPool) Commit() error {
 	doubt := t.unseen > 0 || len(t.prepared) > 0
 	t.mu.Unlock()
 	if doubt {
-		t.Taint()
+		t.Unseen()
 	}
 	return t.Tx.Commit()
 }

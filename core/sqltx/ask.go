@@ -51,5 +51,5 @@ func (exec executor) releaseGuard(ctx context.Context, t *Tracker, err error) {
 		return
 	}
 	t.Observe("COMMIT", nil) // or whatever the statement did: nobody knows
-	t.Settle(false)
+	t.Resolve(false)
 }

@@ -12,13 +12,13 @@ import (
 // trackingConn implements every optional interface of a driver.Conn and falls back to what database/sql does without it.
 // database/sql never uses a driver.Conn from two goroutines at once, so the tracker needs no lock.
 type trackingConn struct {
-	inner   driver.Conn
-	dialect core.Dialect
-	tracker *Tracker       // of the open transaction, else nil
-	vetoes  []*veto        // of it
-	state   func() txState // of the driver, nil when it does not tell
-	asked   bool           // whether it does
-	dead    bool           // the driver found its connection dead when a transaction was to begin
+	inner          driver.Conn
+	dialect        core.Dialect
+	tracker        *Tracker         // of the open transaction, else nil
+	refusedCommits []*refusedCommit // of it
+	state          func() txState   // of the driver, nil when it does not tell
+	asked          bool             // whether it does
+	dead           bool             // the driver found its connection dead when a transaction was to begin
 }
 
 var (
@@ -65,7 +65,7 @@ func (c *trackingConn) after(ctx context.Context, query string, err error, guard
 		c.tracker.Observe(query, err)
 	}
 	if c.dialect != core.Postgres && c.tracker.Doubt() != nil {
-		c.tracker.Settle(executor(c.exec).ask(ctx, c.dialect))
+		c.tracker.Resolve(executor(c.exec).ask(ctx, c.dialect))
 	}
 }
 
@@ -103,7 +103,7 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		return nil, err
 	}
 	c.lose()
-	c.tracker, c.vetoes = NewTracker(c.dialect), nil
+	c.tracker, c.refusedCommits = NewTracker(c.dialect), nil
 	if p, ok := ctx.Value(probeKey{}).(*probe); ok {
 		p.seen, p.tracker, p.dialect = true, c.tracker, c.dialect
 	}
@@ -209,7 +209,7 @@ func (c *trackingConn) Prepare(query string) (driver.Stmt, error) {
 
 func (c *trackingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	var stmt driver.Stmt
-	err := c.refusal()
+	err := c.gone()
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (c *trackingConn) Close() error {
 func (c *trackingConn) lose() {
 	if t := c.tracker; t != nil {
 		c.tracker = nil
-		t.Taint()
+		t.Unseen()
 		_ = t.Commit(func() error { return nil })
 	}
 }
@@ -283,11 +283,11 @@ type trackingTx struct {
 
 func (t *trackingTx) Commit() error {
 	defer t.leave()
-	if err := t.conn.vetoed(); err != nil {
-		return t.refuse(err)
+	if err := t.conn.commitRefusal(); err != nil {
+		return t.rollbackInstead(err)
 	}
 	if err := t.conn.aborted(); err != nil {
-		return t.refuse(err)
+		return t.rollbackInstead(err)
 	}
 	return t.tracker.Commit(t.commit)
 }
@@ -306,7 +306,7 @@ func (t *trackingTx) commit() error {
 // reports (pgdriver does not), MySQL and MariaDB as if nothing had happened. It asks the database only where that is in doubt and the driver does
 // not know.
 func (c *trackingConn) aborted() error {
-	if err := c.refusal(); err != nil || c.tracker == nil {
+	if err := c.gone(); err != nil || c.tracker == nil {
 		return err
 	}
 	state, doubt := c.driverState(), c.tracker.Doubt()
@@ -314,19 +314,19 @@ func (c *trackingConn) aborted() error {
 	case stateNone: // a statement that we did not recognise has ended it
 		c.tracker.Observe("COMMIT", nil)
 	case stateOpen:
-		c.tracker.Settle(true)
+		c.tracker.Resolve(true)
 	case stateFailed:
-		c.tracker.Settle(false)
+		c.tracker.Resolve(false)
 	case stateUnknown:
 		if doubt != nil {
-			c.tracker.Settle(executor(c.exec).ask(context.Background(), c.dialect))
+			c.tracker.Resolve(executor(c.exec).ask(context.Background(), c.dialect))
 		}
 	}
-	return c.refusal()
+	return c.gone()
 }
 
-// refusal returns why nothing more may be sent in the transaction, if so.
-func (c *trackingConn) refusal() error {
+// gone returns why nothing more may be sent in the transaction, if so.
+func (c *trackingConn) gone() error {
 	if c.tracker == nil {
 		return nil
 	}
@@ -353,7 +353,7 @@ func (t *trackingTx) Rollback() error {
 
 func (t *trackingTx) leave() {
 	if t.conn.tracker == t.tracker {
-		t.conn.tracker, t.conn.vetoes = nil, nil
+		t.conn.tracker, t.conn.refusedCommits = nil, nil
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 //
 // What a text can do to the transaction is read from it, and what cannot be read counts as a doubt: a text is harmless only when it is
 // known to be. After a statement that failed the transaction may be gone, which Doubt tells; who can ask the database ends the doubt
-// with Settle.
+// with Resolve.
 //
 // A Tracker is safe for use by several goroutines.
 type Tracker struct {
@@ -29,9 +29,9 @@ type Tracker struct {
 	syntax     sqltext.Dialect
 	callbacks  []func(core.Outcome)
 	savepoints []savepoint
-	tainted    bool  // for good
-	blind      bool  // for good, and not even a rollback tells what became of what: transaction control went past us
-	murky      bool  // a name was spelled in two ways: there may be savepoints here that the database no longer has
+	unsure     bool  // Committed is reported no more
+	bypassed   bool  // transaction control went past us: not even a rollback tells what became of what
+	ambiguous  bool  // a name was spelled in two ways: there may be savepoints here that the database no longer has
 	doubt      error // after which nobody knows whether the transaction is still there
 	likely     bool  // that it is: doubt is a violated constraint
 	gone       error // the server has rolled back: nothing more may be sent
@@ -116,7 +116,7 @@ func (t *Tracker) read(query string) (sqltext.Kind, sqltext.Name) {
 
 // Doubt returns the error of a statement after which nobody knows whether the transaction is still open: on MySQL, MariaDB and SQLite
 // the database may have rolled it back. On PostgreSQL it is aborted, unless the error never came from there. Ask the database then,
-// before the next statement, or on PostgreSQL before COMMIT, and tell Settle.
+// before the next statement, or on PostgreSQL before COMMIT, and tell Resolve.
 func (t *Tracker) Doubt() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,9 +126,9 @@ func (t *Tracker) Doubt() error {
 	return t.doubt
 }
 
-// Settle ends a doubt: open says that the database still has the transaction and will commit it. If not, nothing of it is left, and Before
+// Resolve ends a doubt: open says that the database still has the transaction and will commit it. If not, nothing of it is left, and Before
 // refuses everything.
-func (t *Tracker) Settle(open bool) {
+func (t *Tracker) Resolve(open bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.done {
@@ -139,7 +139,7 @@ func (t *Tracker) Settle(open bool) {
 		if cause == nil {
 			cause = errors.New("the database no longer has it")
 		}
-		if t.blind && !errors.Is(cause, core.ErrCommitUnknown) { // by COMMIT, perhaps
+		if t.bypassed && !errors.Is(cause, core.ErrCommitUnknown) { // by COMMIT, perhaps
 			cause = fmt.Errorf("%w: %w", core.ErrCommitUnknown, cause)
 		}
 		t.abort(cause)
@@ -148,15 +148,15 @@ func (t *Tracker) Settle(open bool) {
 	t.doubt, t.likely = nil, false
 }
 
-// Taint makes every outcome that is still open Unknown unless it is rolled back: there may have been savepoints that nobody saw. It does not
+// Unseen makes every outcome that is still open Unknown unless it is rolled back: there may have been savepoints that nobody saw. It does not
 // doubt the transaction.
-func (t *Tracker) Taint() {
+func (t *Tracker) Unseen() {
 	t.mu.Lock()
-	t.tainted = true
+	t.unsure = true
 	t.mu.Unlock()
 }
 
-// Abort taints the transaction and makes Err return an error wrapping core.ErrTxAborted and cause.
+// Abort does what Unseen does, and makes Err return an error wrapping core.ErrTxAborted and cause.
 func (t *Tracker) Abort(cause error) {
 	t.mu.Lock()
 	t.abort(cause)
@@ -164,7 +164,7 @@ func (t *Tracker) Abort(cause error) {
 }
 
 func (t *Tracker) abort(cause error) {
-	t.tainted = true
+	t.unsure = true
 	if t.aborted == nil {
 		t.aborted = fmt.Errorf("%w: %w", core.ErrTxAborted, cause)
 	}
@@ -183,7 +183,7 @@ func (t *Tracker) Observe(query string, err error) {
 	}
 	kind, name := t.read(query)
 	if kind >= sqltext.End { // also when it failed: its answer may be what was lost
-		t.tainted, t.blind = true, true
+		t.unsure, t.bypassed = true, true
 	}
 	if err != nil {
 		t.fail(query, err)
@@ -247,18 +247,18 @@ func (t *Tracker) find(name sqltext.Name) (first, last int) {
 // exact reports whether name means savepoint i, the last of those that it may mean, for certain: every database takes the latest
 // of one spelling.
 func (t *Tracker) exact(name sqltext.Name, i int) bool {
-	return !t.murky && t.savepoints[i].name.Spelled == name.Spelled
+	return !t.ambiguous && t.savepoints[i].name.Spelled == name.Spelled
 }
 
 // release forgets the savepoint and those behind it. In doubt it keeps more than the database does.
 func (t *Tracker) release(name sqltext.Name) {
 	first, last := t.find(name)
 	if last < 0 {
-		t.tainted = true
+		t.unsure = true
 		return
 	}
 	if first != last && !t.exact(name, last) {
-		t.murky = true
+		t.ambiguous = true
 	}
 	t.savepoints = t.savepoints[:last]
 }
@@ -268,15 +268,15 @@ func (t *Tracker) release(name sqltext.Name) {
 func (t *Tracker) rollbackTo(name sqltext.Name) {
 	first, last := t.find(name)
 	if last < 0 {
-		t.tainted = true
+		t.unsure = true
 		return
 	}
 	at, outcome := last, core.RolledBack
 	if first != last && !t.exact(name, last) {
-		t.murky = true
+		t.ambiguous = true
 		at, outcome = first, core.Unknown // some of them may in truth still be there
 	}
-	if t.blind {
+	if t.bypassed {
 		outcome = core.Unknown
 	}
 	mark := t.savepoints[at].mark
@@ -317,12 +317,12 @@ func (t *Tracker) Commit(commit func() error) error {
 		if waiting {
 			err = fmt.Errorf("%w: %w", core.ErrCommitUnknown, err)
 		}
-	case t.blind, t.aborted != nil, t.doubt != nil && !t.likely:
+	case t.bypassed, t.aborted != nil, t.doubt != nil && !t.likely:
 		outcome = core.Unknown
 		if waiting {
 			err = t.reason()
 		}
-	case t.tainted: // it committed, but perhaps without what somebody waits for
+	case t.unsure: // it committed, but perhaps without what somebody waits for
 		outcome = core.Unknown
 	}
 	t.end(outcome)
@@ -355,7 +355,7 @@ func (t *Tracker) RolledBack() {
 
 func (t *Tracker) end(o core.Outcome) {
 	t.done = true
-	if t.blind {
+	if t.bypassed {
 		o = core.Unknown
 	}
 	fns := t.callbacks

@@ -91,7 +91,7 @@ func TestTrackerSeveralStatementsInOne(t *testing.T) {
 }
 
 // Who can ask the database ends the doubt, and after a rollback nothing more is sent, not even COMMIT.
-func TestTrackerSettle(t *testing.T) {
+func TestTrackerResolve(t *testing.T) {
 	duplicate, deadlock := sqliteError(1555), &mysqlError{1213, "deadlock"}
 	for name, tc := range map[string]struct {
 		dialect core.Dialect
@@ -109,7 +109,7 @@ func TestTrackerSettle(t *testing.T) {
 			if !errors.Is(tr.Doubt(), tc.err) {
 				t.Errorf("the doubt is %v", tr.Doubt())
 			}
-			tr.Settle(tc.open)
+			tr.Resolve(tc.open)
 			if tr.Doubt() != nil {
 				t.Errorf("the doubt is still %v", tr.Doubt())
 			}

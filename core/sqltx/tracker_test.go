@@ -260,16 +260,16 @@ type pgError string
 func (e pgError) Error() string    { return "SQLSTATE " + string(e) }
 func (e pgError) SQLState() string { return string(e) }
 
-func TestTrackerTaintAndAbort(t *testing.T) {
+func TestTrackerUnseenAndAbort(t *testing.T) {
 	tr := track(core.Postgres, "+a", "SAVEPOINT s", "+b")
-	tr.Taint()
+	tr.Unseen()
 	tr.steps("+c", "ROLLBACK TO s")
 	if tr.Err() != nil {
-		t.Errorf("Taint makes Err return %v", tr.Err())
+		t.Errorf("Unseen makes Err return %v", tr.Err())
 	}
 	_ = tr.Commit(succeed)
 	if want := outcomes("", "b c", "a"); !maps.Equal(tr.heard, want) {
-		t.Errorf("tainted: heard %v, want %v", tr.heard, want)
+		t.Errorf("unseen: heard %v, want %v", tr.heard, want)
 	}
 
 	cause, later := errors.New("cause"), errors.New("later")

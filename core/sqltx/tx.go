@@ -57,7 +57,7 @@ func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 // QueryRowContext runs a statement that returns at most one row.
 func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if err := t.Before(ctx, query); err != nil {
-		return t.conn.QueryRowContext(Refusal(ctx, err), query, args...)
+		return t.conn.QueryRowContext(ContextWithError(ctx, err), query, args...)
 	}
 	row := t.conn.QueryRowContext(ctx, query, args...)
 	t.doubtRow(ctx, query, row)
@@ -73,7 +73,7 @@ func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error
 	if err != nil {
 		t.observe(ctx, "", err)
 	} else {
-		t.Taint()
+		t.Unseen()
 	}
 	return stmt, err
 }
@@ -93,9 +93,9 @@ func (t *Tx) Commit() error {
 		return err
 	}
 	ctx := context.Background()
-	t.settle(ctx)
+	t.catchUp(ctx)
 	if t.tracker.Doubt() != nil {
-		t.tracker.Settle(executor(t.run).ask(ctx, t.dialect))
+		t.tracker.Resolve(executor(t.run).ask(ctx, t.dialect))
 	}
 	t.stop()
 	if !t.ending.CompareAndSwap(false, true) {
@@ -170,7 +170,7 @@ func (t *Tx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
 // Err implements core.Tx.
 func (t *Tx) Err() error {
-	t.settle(context.Background())
+	t.catchUp(context.Background())
 	return t.tracker.Err()
 }
 
@@ -187,7 +187,7 @@ func (t *Tx) Before(ctx context.Context, query string) error {
 	if !t.watch {
 		return nil
 	}
-	t.settle(ctx)
+	t.catchUp(ctx)
 	opaque, err := t.tracker.Before(query)
 	if err != nil || !opaque {
 		return err
@@ -240,12 +240,12 @@ func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
 	}
 }
 
-// Taint makes the outcome unknown, unless the transaction is rolled back: something happened in it that t could not see. The database is
-// asked before the next statement, or before COMMIT, whether it still has the transaction. For authors of adapters; Taint does
+// Unseen makes the outcome unknown, unless the transaction is rolled back: something happened in it that t could not see. The database is
+// asked before the next statement, or before COMMIT, whether it still has the transaction. For authors of adapters; Unseen does
 // nothing when the connection itself is tracked.
-func (t *Tx) Taint() {
+func (t *Tx) Unseen() {
 	if t.watch {
-		t.tracker.Taint()
+		t.tracker.Unseen()
 		t.tracker.Observe("", errUnseen)
 	}
 }
@@ -272,12 +272,12 @@ func (t *Tx) run(ctx context.Context, query string) error {
 	return err
 }
 
-// settle looks for errors that came while rows were read, and finds out what has become of the transaction since the latest statement.
-func (t *Tx) settle(ctx context.Context) {
+// catchUp looks for errors that came while rows were read, and finds out what has become of the transaction since the latest statement.
+func (t *Tx) catchUp(ctx context.Context) {
 	if !t.watch {
 		return
 	}
-	t.settleRows()
+	t.readErrors()
 	t.mu.Lock()
 	guarded := t.guarded
 	t.mu.Unlock()
@@ -285,7 +285,7 @@ func (t *Tx) settle(ctx context.Context) {
 		t.observe(ctx, "", nil)
 	}
 	if t.dialect != core.Postgres && t.tracker.Doubt() != nil { // PostgreSQL refuses everything by itself, and is asked before COMMIT
-		t.tracker.Settle(executor(t.run).ask(ctx, t.dialect))
+		t.tracker.Resolve(executor(t.run).ask(ctx, t.dialect))
 	}
 }
 
@@ -293,7 +293,7 @@ func (t *Tx) settle(ctx context.Context) {
 // would race with Rows.Next of a reader on another goroutine, also at its end: Next writes what Err reads after it has closed the rows.
 const rowsAreClosed = "sql: Rows are closed"
 
-func (t *Tx) settleRows() {
+func (t *Tx) readErrors() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kept := t.open[:0]

@@ -126,24 +126,24 @@ func (t *VisitedTx) Err() error {
 	return t.tracker.Err()
 }
 
-// Veto makes the COMMIT of the transaction roll back and return err, unless what has been done so far is rolled back to a savepoint
+// RefuseCommit makes the COMMIT of the transaction roll back and return err, unless what has been done so far is rolled back to a savepoint
 // before: for hooks that cannot make their statement fail.
-func (t *VisitedTx) Veto(err error) {
-	v := &veto{err: err}
-	t.visited.vetoes = append(t.visited.vetoes, v)
+func (t *VisitedTx) RefuseCommit(err error) {
+	v := &refusedCommit{err: err}
+	t.visited.refusedCommits = append(t.visited.refusedCommits, v)
 	t.tracker.OnOutcome(func(o core.Outcome) { v.lifted = o == core.RolledBack })
 }
 
-// Vetoed returns the error of the first Veto that stands, else nil.
-func (t *VisitedTx) Vetoed() error { return t.visited.vetoed() }
+// CommitRefusal returns the error of the first RefuseCommit that stands, else nil.
+func (t *VisitedTx) CommitRefusal() error { return t.visited.commitRefusal() }
 
-type veto struct {
+type refusedCommit struct {
 	err    error
 	lifted bool
 }
 
-func (c *trackingConn) vetoed() error {
-	for _, v := range c.vetoes {
+func (c *trackingConn) commitRefusal() error {
+	for _, v := range c.refusedCommits {
 		if !v.lifted {
 			return v.err
 		}
@@ -151,8 +151,8 @@ func (c *trackingConn) vetoed() error {
 	return nil
 }
 
-// refuse ends a transaction that was vetoed in place of its COMMIT.
-func (t *trackingTx) refuse(cause error) error {
+// rollbackInstead ends a transaction whose COMMIT was refused, in place of its COMMIT.
+func (t *trackingTx) rollbackInstead(cause error) error {
 	rollback := t.inner.Rollback()
 	t.tracker.RolledBack()
 	return notCommitted(cause, rollback)

@@ -77,16 +77,16 @@ func TestVisitReturnsTheErrorOfItsFunction(t *testing.T) {
 	h.want(t, core.Committed)
 }
 
-func TestVeto(t *testing.T) {
+func TestRefuseCommit(t *testing.T) {
 	reason := errors.New("reason")
-	veto := func(t *testing.T, tx *sql.Tx) {
+	refuse := func(t *testing.T, tx *sql.Tx) {
 		t.Helper()
 		must(t, sqltx.Visit(t.Context(), execOf(tx), func(v *sqltx.VisitedTx) error {
-			if v.Vetoed() != nil {
-				t.Error("vetoed before")
+			if v.CommitRefusal() != nil {
+				t.Error("refused before")
 			}
-			v.Veto(reason)
-			wantIs(t, v.Vetoed(), reason)
+			v.RefuseCommit(reason)
+			wantIs(t, v.CommitRefusal(), reason)
 			return nil
 		}))
 	}
@@ -100,19 +100,19 @@ func TestVeto(t *testing.T) {
 		want error
 		last string
 	}{
-		"stands": {veto, reason, "ROLLBACK"},
+		"stands": {refuse, reason, "ROLLBACK"},
 		"goes with its savepoint": {func(t *testing.T, tx *sql.Tx) {
 			exec(t, tx, "SAVEPOINT a")
-			veto(t, tx)
+			refuse(t, tx)
 			exec(t, tx, "ROLLBACK TO SAVEPOINT a")
 		}, nil, "COMMIT"},
 		"stays when its savepoint is released": {func(t *testing.T, tx *sql.Tx) {
 			exec(t, tx, "SAVEPOINT a")
-			veto(t, tx)
+			refuse(t, tx)
 			exec(t, tx, "RELEASE SAVEPOINT a")
 		}, reason, "ROLLBACK"},
 		"stays when a later savepoint goes": {func(t *testing.T, tx *sql.Tx) {
-			veto(t, tx)
+			refuse(t, tx)
 			exec(t, tx, "SAVEPOINT a")
 			exec(t, tx, "ROLLBACK TO SAVEPOINT a")
 		}, reason, "ROLLBACK"},

@@ -1,0 +1,21 @@
+package sqltx
+
+import "context"
+
+// ContextWithError returns a context that has ended with err: a method of database/sql that cannot return an error itself, as Tx.StmtContext, is
+// given it to make a result that has it. For authors of adapters.
+func ContextWithError(ctx context.Context, err error) context.Context { return endedContext{ctx, err} }
+
+type endedContext struct {
+	context.Context //nolint:containedctx // it is one
+	err             error
+}
+
+var over = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (r endedContext) Done() <-chan struct{} { return over }
+func (r endedContext) Err() error            { return r.err }

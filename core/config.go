@@ -71,10 +71,10 @@ type Config struct {
 	Retry RetryPolicy
 	// Breaker says when a destination is stopped and how it is probed.
 	Breaker BreakerPolicy
-	// MaxLoneLosses is how many processes may die while they publish a suspicious event before it is DEAD. An event is suspicious after
+	// MaxCrashes is how many processes may die while they publish a suspicious event before it is DEAD. An event is suspicious after
 	// three lost leases: from then on it is published beside no other suspicious one, and only deaths during that publish count, which is
 	// written down before it begins. Default: 10.
-	MaxLoneLosses int
+	MaxCrashes int
 	// DeadPolicy says what a DEAD event means for its lane. Default: BlockLane.
 	DeadPolicy DeadPolicy
 	// Classifier judges publish errors that do not say what they mean. Default: DefaultClassifier.
@@ -175,7 +175,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Breaker.Failures, 5)
 	def(&c.Breaker.ProbeInterval, time.Second)
 	def(&c.Breaker.MaxProbeInterval, max(2*time.Second, c.Breaker.ProbeInterval))
-	def(&c.MaxLoneLosses, 10)
+	def(&c.MaxCrashes, 10)
 	def(&c.Retention.Keep, 7*24*time.Hour)
 	def(&c.Retention.CleanupInterval, time.Minute)
 	def(&c.Retention.CleanupBatch, 1000)
@@ -207,7 +207,7 @@ func (c Config) Validate() error {
 		"MaxPayload": int64(c.MaxPayload), "Workers": int64(c.Workers), "HotEvents": int64(c.HotEvents), "HotBytes": c.HotBytes,
 		"ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes, "ClaimBatch": int64(c.ClaimBatch), "LaneRun": int64(c.LaneRun),
 		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked), "Retry.MaxAttempts": int64(c.Retry.MaxAttempts),
-		"Breaker.Failures": int64(c.Breaker.Failures), "MaxLoneLosses": int64(c.MaxLoneLosses),
+		"Breaker.Failures": int64(c.Breaker.Failures), "MaxCrashes": int64(c.MaxCrashes),
 		"Retention.CleanupBatch": int64(c.Retention.CleanupBatch),
 		"PublishTimeout":         int64(c.PublishTimeout), "HotLease": int64(c.HotLease), "ClaimLease": int64(c.ClaimLease),
 		"LeaseMargin": int64(c.LeaseMargin), "MaxLease": int64(c.MaxLease), "PollInterval": int64(c.PollInterval),

@@ -42,7 +42,7 @@ func TestConfigEachProblem(t *testing.T) {
 		"Breaker.Failures is negative":           func(c *core.Config) { c.Breaker.Failures = -1 },
 		"Breaker.ProbeInterval is negative":      func(c *core.Config) { c.Breaker.ProbeInterval = -1 },
 		"Breaker.MaxProbeInterval is negative":   func(c *core.Config) { c.Breaker.MaxProbeInterval = -1 },
-		"MaxLoneLosses is negative":              func(c *core.Config) { c.MaxLoneLosses = -1 },
+		"MaxCrashes is negative":                 func(c *core.Config) { c.MaxCrashes = -1 },
 		"Retention.Keep is negative":             func(c *core.Config) { c.Retention.Keep = -1 },
 		"Retention.CleanupInterval is negative":  func(c *core.Config) { c.Retention.CleanupInterval = -1 },
 		"Retention.CleanupBatch is negative":     func(c *core.Config) { c.Retention.CleanupBatch = -1 },

@@ -106,7 +106,7 @@ func (r *relay) end(it *item, p published) bool {
 	}
 	info := r.conclude(it, p)
 	r.unlock()
-	if info.Outcome != "" {
+	if info.Result != "" {
 		r.o.obs.Published(info)
 	}
 	return true
@@ -175,7 +175,7 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 		r.release(it, FallbackShutdown, false)
 		return PublishInfo{}
 	case p.err == nil:
-		info.Outcome = PublishDone
+		info.Result = PublishDone
 		it.mark.receipt = clip(p.receipt, 250)
 		r.move(it, itemAcked)
 		r.acked(it, p.ended)
@@ -185,7 +185,7 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 	}
 
 	var f Failure
-	f, info.Outcome = r.judge(it, p)
+	f, info.Result = r.judge(it, p)
 	r.fail(it, f)
 	if mutant.Active == mutant.KeepLane {
 		r.laneAcked(it)
@@ -205,7 +205,7 @@ func (r *relay) fail(it *item, f Failure) {
 }
 
 // judge says what a failed publish means: for the destination, and for the row.
-func (r *relay) judge(it *item, p published) (Failure, PublishOutcome) {
+func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 	f := Failure{Message: errorText(p.err)}
 	class := r.classify(it, p)
 	f.Code = class.String()

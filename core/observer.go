@@ -43,22 +43,22 @@ const (
 	PathCold Path = "cold" // claimed from the table
 )
 
-// PublishOutcome is the result of one publish.
-type PublishOutcome string
+// PublishResult is the result of one publish.
+type PublishResult string
 
 // Results of one publish.
 const (
-	PublishDone        PublishOutcome = "done"
-	PublishRetry       PublishOutcome = "retry"
-	PublishDead        PublishOutcome = "dead"
-	PublishUnavailable PublishOutcome = "unavailable"
+	PublishDone        PublishResult = "done"
+	PublishRetry       PublishResult = "retry"
+	PublishDead        PublishResult = "dead"
+	PublishUnavailable PublishResult = "unavailable"
 )
 
 // PublishInfo describes one publish.
 type PublishInfo struct {
 	Topic, Type string
 	Path        Path
-	Outcome     PublishOutcome
+	Result      PublishResult
 	Attempt     int
 	Duration    time.Duration // of the publish
 	Lag         time.Duration // from commit (hot) or insert (cold) to the end of the publish

@@ -13,7 +13,7 @@ import (
 // Contract. Every instant that is persisted or compared is read from the database's clock; callers pass durations. Except
 // for Insert, which runs in the caller's transaction and never repeats a statement, each method is one short transaction
 // of its own that is repeated on a deadlock or a serialization failure. A claim is the pair of node and claim number: a "guess"
-// (MarkFailed, BeginLone, Renew, Release) changes a row only while that claim is its latest, the row is open and the claim was not given back
+// (MarkFailed, BeginSuspect, Renew, Release) changes a row only while that claim is its latest, the row is open and the claim was not given back
 // (its lease may have run out), so that a guess that is repeated because its answer was lost changes nothing; a "fact" (MarkDone)
 // changes a row from NEW, RETRY or DEAD whoever reports it. A guess that changes nothing is normal and no error.
 //
@@ -48,10 +48,10 @@ type Repository interface {
 	// MarkFailed records what became of claims whose publish failed, each fenced. It reports for each whether it changed a row.
 	MarkFailed(ctx context.Context, node string, failures []Failure) (changed []bool, err error)
 
-	// BeginLone writes down, fenced as a guess, that a publish of the claimed row begins with nothing of its like beside it: if the claim is lost
-	// from here on, it counts as lost in a lone publish (see Claimed.LostClaims). That ends with the claim, however it ends. It
+	// BeginSuspect writes down, fenced as a guess, that a publish of the claimed row begins with nothing of its like beside it: if the claim is lost
+	// from here on, it counts as lost while it was published (see Claimed.LostClaims). That ends with the claim, however it ends. It
 	// reports for each claim whether it is still held.
-	BeginLone(ctx context.Context, node string, claims []ClaimRef) (held []bool, err error)
+	BeginSuspect(ctx context.Context, node string, claims []ClaimRef) (held []bool, err error)
 
 	// Renew extends leases to lease from now. It reports for each claim whether it is still held.
 	Renew(ctx context.Context, node string, lease time.Duration, claims []ClaimRef) (held []bool, err error)
@@ -156,7 +156,7 @@ type Claimed struct {
 	ClaimNo  int64
 	Attempts int // refusals so far
 	// LostClaims counts the leases that ran out without a word from their holder and were claimed by another node: up to Suspicious all of
-	// them, from then on only those for which BeginLone had been called.
+	// them, from then on only those for which BeginSuspect had been called.
 	LostClaims int
 	ReplayOf   RowID
 	Age        time.Duration // since the insert, by the database's clock

@@ -42,9 +42,9 @@ func drawProfile(s *scheduler, seed uint64) profile {
 		HotEvents: 1 + s.rng.IntN(6), ColdEvents: 2 + s.rng.IntN(6), HotLease: 3 * time.Second, ClaimLease: 4 * time.Second,
 		MaxLease: 8 * time.Second, PollInterval: 500 * time.Millisecond, MaxPollInterval: 2 * time.Second,
 		ClaimBatch: 2 + s.rng.IntN(3), LaneRun: 1 + s.rng.IntN(3), MarkBatch: 1 + s.rng.IntN(3), MaxUnmarked: 1 + s.rng.IntN(4),
-		Retry:         core.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: simAttempts},
-		Breaker:       core.BreakerPolicy{Failures: 3, ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
-		MaxLoneLosses: simKillerLosses - 3, ShutdownTimeout: 2 * time.Second, DisableJanitor: s.chance(0.7),
+		Retry:      core.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: simAttempts},
+		Breaker:    core.BreakerPolicy{Failures: 3, ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
+		MaxCrashes: simKillerLosses - 3, ShutdownTimeout: 2 * time.Second, DisableJanitor: s.chance(0.7),
 		Retention: core.Retention{DeleteOnSuccess: s.chance(0.2), Keep: 5 * time.Second, CleanupInterval: 2 * time.Second, CleanupBatch: 2},
 	}
 	if s.chance(0.3) {

@@ -218,10 +218,10 @@ func (r *simRepository) MarkFailed(ctx context.Context, node string, failures []
 	return changed, errors.Join(err, held)
 }
 
-func (r *simRepository) BeginLone(ctx context.Context, node string, claims []core.ClaimRef) (held []bool, err error) {
-	dead, err := r.do(ctx, callDB, "BeginLone", r.refs(claims), func(ctx context.Context) (uint64, error) {
-		held, err = r.Repository.BeginLone(ctx, node, claims)
-		r.sim.truth.loneBegun(node, claims, held)
+func (r *simRepository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (held []bool, err error) {
+	dead, err := r.do(ctx, callDB, "BeginSuspect", r.refs(claims), func(ctx context.Context) (uint64, error) {
+		held, err = r.Repository.BeginSuspect(ctx, node, claims)
+		r.sim.truth.suspectBegun(node, claims, held)
 		return digest(held), err
 	})
 	if dead {

@@ -42,9 +42,9 @@ type fact struct {
 	discarded bool // by a person
 	wasDead   bool
 
-	suspicious bool  // when it was claimed last
-	loneClaim  int64 // under which a lone publish was begun; 0: the latest has none
-	loneLosses int   // claims lost after that, since it was redriven
+	suspicious    bool  // when it was claimed last
+	suspectClaim  int64 // under which a publish of a suspect was begun; 0: the latest has none
+	suspectLosses int   // claims lost after that, since it was redriven
 
 	claims, publishes int // each claim is good for one publish
 	holder            string
@@ -161,13 +161,13 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 		}
 		if !f.lease.IsZero() {
 			f.expiries++
-			if f.holder != req.Node && f.loneClaim == f.claimNo && f.loneClaim > 0 {
-				f.loneLosses++
+			if f.holder != req.Node && f.suspectClaim == f.claimNo && f.suspectClaim > 0 {
+				f.suspectLosses++
 			}
 		}
-		f.suspicious, f.loneClaim = rows[i].LostClaims >= core.Suspicious, 0
-		if lone := rows[i].LostClaims - core.Suspicious; lone > f.loneLosses {
-			t.wrong("I7", "%s has lost %d claims, but %d of them in lone publishes", f.name, rows[i].LostClaims, f.loneLosses)
+		f.suspicious, f.suspectClaim = rows[i].LostClaims >= core.Suspicious, 0
+		if lost := rows[i].LostClaims - core.Suspicious; lost > f.suspectLosses {
+			t.wrong("I7", "%s has lost %d claims, but %d of them in publishes of a suspect", f.name, rows[i].LostClaims, f.suspectLosses)
 		}
 		f.holder, f.claimNo, f.lease = req.Node, rows[i].ClaimNo, now.Add(req.Lease)
 		f.claims++
@@ -230,15 +230,15 @@ func (t *truth) failed(node string, failures []core.Failure, changed []bool) {
 	}
 }
 
-func (t *truth) loneBegun(node string, claims []core.ClaimRef, held []bool) {
+func (t *truth) suspectBegun(node string, claims []core.ClaimRef, held []bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, c := range claims {
 		if f := t.facts[c.ID]; i < len(held) && held[i] {
 			if f.holder != node || f.claimNo != c.ClaimNo {
-				t.wrong("I6", "%s: a lone publish of claim %d of %s was begun, but claim %d of %s holds", f.name, c.ClaimNo, node, f.claimNo, f.holder)
+				t.wrong("I6", "%s: a publish of the suspect under claim %d of %s was begun, but claim %d of %s holds", f.name, c.ClaimNo, node, f.claimNo, f.holder)
 			}
-			f.loneClaim = c.ClaimNo
+			f.suspectClaim = c.ClaimNo
 		}
 	}
 }
@@ -271,7 +271,7 @@ func (t *truth) begun(f *fact, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.publishes++
-	if !t.jumped && f.suspicious && f.holder == node && !f.done && f.loneClaim != f.claimNo {
+	if !t.jumped && f.suspicious && f.holder == node && !f.done && f.suspectClaim != f.claimNo {
 		t.wrong("I6", "%s is suspicious, and its publish by %s was not written down", f.name, node)
 	}
 	if f.publishes > f.claims {
@@ -430,7 +430,7 @@ func (t *truth) administrated(id core.RowID, redrive bool) {
 	f.claimNo++
 	f.holder, f.lease = "", time.Time{}
 	if redrive {
-		f.refusals, f.forbidden, f.loneLosses = 0, false, 0
+		f.refusals, f.forbidden, f.suspectLosses = 0, false, 0
 		return
 	}
 	f.discarded = true

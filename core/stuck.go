@@ -71,7 +71,7 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 	}
 	total, eventID, clogged, after := r.crew.stuck, it.delivery.ID, d.clogged, now.Sub(p.started)
 	r.notices.add(func() {
-		if info.Outcome != "" {
+		if info.Result != "" {
 			r.o.obs.Published(info)
 		}
 		r.o.obs.Stuck(d.topic, total)

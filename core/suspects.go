@@ -17,7 +17,7 @@ const (
 )
 
 // suspects are the rows in hand whose holders vanished again and again (Suspicious times). They are published beside the others but one at
-// a time, and each lone publish is written down before it begins: only deaths during it count against the row. So a
+// a time, and each of these publishes is written down before it begins: only deaths during it count against the row. So a
 // process that ends for another reason accuses at most one of them, and a killer takes no other suspect with it. Guarded by relay.mu.
 type suspects struct {
 	queue    queue[*item]
@@ -40,7 +40,7 @@ func (s *suspects) next(others int) (it *item, ok bool) {
 // suspect deals with a claimed row that was lost so often. It reports whether the row is to be published.
 func (r *relay) suspect(it *item, c *Claimed) bool {
 	s := &r.queue.suspects
-	if c.LostClaims >= Suspicious+r.cfg.MaxLoneLosses {
+	if c.LostClaims >= Suspicious+r.cfg.MaxCrashes {
 		r.giveUp(it, Failure{Code: codeLostClaims, Message: "the process ended again and again while it published this event"})
 		return false
 	}
@@ -85,14 +85,14 @@ func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
 	return true, false
 }
 
-// beginSuspect writes down that the lone publish of an item begins. If it cannot be written it must not begin.
+// beginSuspect writes down that the publish of a suspect begins. If it cannot be written it must not begin.
 func (r *relay) beginSuspect(it *item) bool {
 	r.mu.Lock()
 	ref := ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(r.life.publishes, dbTimeout)
 	defer cancel()
-	held, err := r.repo().BeginLone(ctx, r.cfg.Node, []ClaimRef{ref})
+	held, err := r.repo().BeginSuspect(ctx, r.cfg.Node, []ClaimRef{ref})
 	if err != nil {
 		r.cfg.Logger.Warn("outbox: cannot write down that a suspect is published", "component", "outbox", "event_id", it.delivery.ID,
 			"err", errorText(err))

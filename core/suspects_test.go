@@ -114,13 +114,13 @@ func TestSuspectsStopNobodyElse(t *testing.T) {
 	})
 }
 
-// A lone publish that cannot be written down does not begin.
+// A publish of a suspect that cannot be written down does not begin.
 func TestSuspectIsWrittenDownFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
 		w.publish(core.Event{Type: "a"})
 		loseClaims(t, w, 4)
-		w.faulty.Fail(outboxtest.Fault{Method: outboxtest.MethodBeginLone, Times: 3})
+		w.faulty.Fail(outboxtest.Fault{Method: outboxtest.MethodBeginSuspect, Times: 3})
 		w.run()
 		time.Sleep(2 * time.Minute)
 		w.atRest(1)

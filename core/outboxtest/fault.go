@@ -20,7 +20,7 @@ const (
 	MethodClaimLane      Method = "ClaimLane"
 	MethodMarkDone       Method = "MarkDone"
 	MethodMarkFailed     Method = "MarkFailed"
-	MethodBeginLone      Method = "BeginLone"
+	MethodBeginSuspect   Method = "BeginSuspect"
 	MethodRenew          Method = "Renew"
 	MethodRelease        Method = "Release"
 	MethodNextDue        Method = "NextDue"
@@ -200,9 +200,9 @@ func (f *FaultyRepository) MarkFailed(ctx context.Context, node string, failures
 	return value(ctx, f, MethodMarkFailed, func() ([]bool, error) { return f.next.MarkFailed(ctx, node, failures) })
 }
 
-// BeginLone implements core.Repository.
-func (f *FaultyRepository) BeginLone(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
-	return value(ctx, f, MethodBeginLone, func() ([]bool, error) { return f.next.BeginLone(ctx, node, claims) })
+// BeginSuspect implements core.Repository.
+func (f *FaultyRepository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+	return value(ctx, f, MethodBeginSuspect, func() ([]bool, error) { return f.next.BeginSuspect(ctx, node, claims) })
 }
 
 // Renew implements core.Repository.

@@ -110,8 +110,8 @@ func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration
 	return renewed, lockedError(held)
 }
 
-// BeginLone implements core.Repository.
-func (r *Repository) BeginLone(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+// BeginSuspect implements core.Repository.
+func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (r *Repository) BeginLone(ctx context.Context, node string, claims []core.C
 		case r.locked(c.ID):
 			held = append(held, c.ID)
 		default:
-			begun[i], row.loneBegun = true, true
+			begun[i], row.suspectBegun = true, true
 		}
 	}
 	return begun, lockedError(held)

@@ -49,13 +49,13 @@ type Row struct {
 	Lane   core.Lane
 	KeySeq int64
 
-	Status     Status
-	Attempts   int
-	LostClaims int
-	loneBegun  bool // under the latest claim
-	ClaimNo    int64
-	ClaimedBy  string
-	LeaseUntil time.Time
+	Status       Status
+	Attempts     int
+	LostClaims   int
+	suspectBegun bool // under the latest claim
+	ClaimNo      int64
+	ClaimedBy    string
+	LeaseUntil   time.Time
 
 	CreatedAt   time.Time
 	AvailableAt time.Time
@@ -95,10 +95,10 @@ func (r *Row) heldBy(node string, claimNo int64) bool {
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
 	lost := !r.LeaseUntil.IsZero() && r.ClaimedBy != req.Node // neither released nor settled by its holder; the caller itself is alive
-	if lost && (r.LostClaims < core.Suspicious || r.loneBegun) {
+	if lost && (r.LostClaims < core.Suspicious || r.suspectBegun) {
 		r.LostClaims++
 	}
-	r.loneBegun = false
+	r.suspectBegun = false
 	r.ClaimNo++
 	r.ClaimedBy = req.Node
 	r.LeaseUntil = now.Add(req.Lease)

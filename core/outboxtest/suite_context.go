@@ -32,17 +32,17 @@ func contextEnded(f *fixture) {
 			_, err := f.Repository.MarkFailed(ctx, nodeA, []core.Failure{{ClaimRef: own, Kind: core.FailDead, Code: "c"}})
 			return err
 		},
-		"BeginLone":   func() error { _, err := f.Repository.BeginLone(ctx, nodeA, []core.ClaimRef{own}); return err },
-		"Renew":       func() error { _, err := f.Repository.Renew(ctx, nodeA, longLease, []core.ClaimRef{own}); return err },
-		"Release":     func() error { _, err := f.Repository.Release(ctx, nodeA, []core.ClaimRef{own}); return err },
-		"NextDue":     func() error { _, _, err := f.Repository.NextDue(ctx, request(nodeA)); return err },
-		"Backlog":     func() error { _, err := f.Repository.Backlog(ctx, 10); return err },
-		"ListDead":    func() error { _, err := f.Repository.ListDead(ctx, core.DeadQuery{}); return err },
-		"Redrive":     func() error { _, err := f.Repository.Redrive(ctx, adminOf(dead.ID)); return err },
-		"Discard":     func() error { _, err := f.Repository.Discard(ctx, adminOf(open.ID)); return err },
-		"Cleanup":     func() error { _, err := f.Repository.Cleanup(ctx, 0, 10); return err },
-		"CollectKeys": func() error { _, _, err := f.Repository.CollectKeys(ctx, 0, core.Lane{}, 10); return err },
-		"ResetKeys":   func() error { _, err := f.Repository.ResetKeys(ctx); return err },
+		"BeginSuspect": func() error { _, err := f.Repository.BeginSuspect(ctx, nodeA, []core.ClaimRef{own}); return err },
+		"Renew":        func() error { _, err := f.Repository.Renew(ctx, nodeA, longLease, []core.ClaimRef{own}); return err },
+		"Release":      func() error { _, err := f.Repository.Release(ctx, nodeA, []core.ClaimRef{own}); return err },
+		"NextDue":      func() error { _, _, err := f.Repository.NextDue(ctx, request(nodeA)); return err },
+		"Backlog":      func() error { _, err := f.Repository.Backlog(ctx, 10); return err },
+		"ListDead":     func() error { _, err := f.Repository.ListDead(ctx, core.DeadQuery{}); return err },
+		"Redrive":      func() error { _, err := f.Repository.Redrive(ctx, adminOf(dead.ID)); return err },
+		"Discard":      func() error { _, err := f.Repository.Discard(ctx, adminOf(open.ID)); return err },
+		"Cleanup":      func() error { _, err := f.Repository.Cleanup(ctx, 0, 10); return err },
+		"CollectKeys":  func() error { _, _, err := f.Repository.CollectKeys(ctx, 0, core.Lane{}, 10); return err },
+		"ResetKeys":    func() error { _, err := f.Repository.ResetKeys(ctx); return err },
 	}
 	for name, call := range calls {
 		if err := call(); !errors.Is(err, context.Canceled) {

@@ -237,11 +237,11 @@ func (f *fixture) renew(node string, lease time.Duration, claims ...core.ClaimRe
 	return held
 }
 
-func (f *fixture) beginLone(node string, claims ...core.ClaimRef) []bool {
+func (f *fixture) beginSuspect(node string, claims ...core.ClaimRef) []bool {
 	f.Helper()
-	held, err := f.Repository.BeginLone(f.Context(), node, claims)
+	held, err := f.Repository.BeginSuspect(f.Context(), node, claims)
 	f.check(err)
-	f.must(len(held) == len(claims), "BeginLone returned %d results for %d claims", len(held), len(claims))
+	f.must(len(held) == len(claims), "BeginSuspect returned %d results for %d claims", len(held), len(claims))
 	return held
 }
 

@@ -14,13 +14,13 @@ func leaseCases() []repositoryCase {
 		{"a lease that ran out can be renewed until another has it", leaseRenewedLate},
 		{"a released row is free at once", leaseReleased},
 		{"only leases that ran out count as lost", leaseLost},
-		{"a suspicious row loses claims only in lone publishes", leaseLone},
-		{"who lost a claim begins no lone publish", leaseLoneFenced},
+		{"a suspicious row loses claims only while it is published", leaseSuspect},
+		{"who lost a claim begins no publish of a suspect", leaseSuspectFenced},
 		{"an administrator's hand ends a claim", leaseAdmin},
 		{"each claim has its own answer", leaseEach},
 		{"the longest name of a node", leaseLongNode},
 		{"nothing", func(f *fixture) {
-			f.must(len(f.renew(nodeA, longLease)) == 0 && f.release(nodeA) == 0 && len(f.beginLone(nodeA)) == 0, "answers for nothing")
+			f.must(len(f.renew(nodeA, longLease)) == 0 && f.release(nodeA) == 0 && len(f.beginSuspect(nodeA)) == 0, "answers for nothing")
 		}},
 	}
 }
@@ -121,8 +121,8 @@ func leaseLost(f *fixture) {
 	f.must(len(dead) == 1 && dead[0].LostClaims == 3 && dead[0].Attempts == 2, "listed as %+v", dead)
 }
 
-// leaseLone: up to core.Suspicious every lost claim counts, from then on only one whose lone publish had begun under that claim.
-func leaseLone(f *fixture) {
+// leaseSuspect: up to core.Suspicious every lost claim counts, from then on only one whose publish had begun under that claim.
+func leaseSuspect(f *fixture) {
 	for _, key := range []string{"", "k"} {
 		row := newRow("topic", key)
 		f.commit(row)
@@ -147,8 +147,8 @@ func leaseLone(f *fixture) {
 			c := claim(n)
 			f.must(c.LostClaims == want, "key %q: claimed %+v, want %d lost claims", key, c, want)
 			node := nodes[n%2]
-			f.must(f.beginLone(node, ref(c))[0], "the claim that was just made is not held")
-			f.must(f.beginLone(node, ref(c))[0], "begun twice")
+			f.must(f.beginSuspect(node, ref(c))[0], "the claim that was just made is not held")
+			f.must(f.beginSuspect(node, ref(c))[0], "begun twice")
 			want++
 			switch ending {
 			case "released":
@@ -162,11 +162,11 @@ func leaseLone(f *fixture) {
 			}
 			n++
 		}
-		c := claim(n) // nobody begins a lone publish under this one, and it is lost
+		c := claim(n) // nobody begins a publish under this one, and it is lost
 		f.must(c.LostClaims == want, "key %q: claimed %+v, want %d lost claims", key, c, want)
 		c = claim(n + 1)
-		f.must(c.LostClaims == want, "key %q: claimed %+v: a claim without a lone publish was counted, want %d", key, c, want)
-		f.must(f.beginLone(nodes[(n+1)%2], ref(c))[0], "not held")
+		f.must(c.LostClaims == want, "key %q: claimed %+v: a claim without a publish was counted, want %d", key, c, want)
+		f.must(f.beginSuspect(nodes[(n+1)%2], ref(c))[0], "not held")
 		f.eventually("it is dead", func() bool {
 			return f.fail(nodes[(n+1)%2], core.Failure{ClaimRef: ref(c), Kind: core.FailDead, Code: "lost_claims"})[0]
 		})
@@ -176,13 +176,13 @@ func leaseLone(f *fixture) {
 	}
 }
 
-func leaseLoneFenced(f *fixture) {
+func leaseSuspectFenced(f *fixture) {
 	for _, key := range []string{"", "k"} {
 		old, current := f.stale(key)
-		f.must(!f.beginLone(nodeA, old)[0], "begun under a claim that somebody else has since")
-		f.must(!f.beginLone(nodeA, ref(current))[0], "begun under a claim of another node")
+		f.must(!f.beginSuspect(nodeA, old)[0], "begun under a claim that somebody else has since")
+		f.must(!f.beginSuspect(nodeA, ref(current))[0], "begun under a claim of another node")
 		f.must(f.release(nodeB, ref(current)) == 1, "not released")
-		f.must(!f.beginLone(nodeB, ref(current))[0], "begun under a claim that was given back")
+		f.must(!f.beginSuspect(nodeB, ref(current))[0], "begun under a claim that was given back")
 		f.done(true, current.ID)
 	}
 }

@@ -59,8 +59,8 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	})
 }
 
-// BeginLone implements core.Repository. While it counts, lost_claims is negative: a claim makes it positive again.
-func (r *Repository) BeginLone(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+// BeginSuspect implements core.Repository. While it counts, lost_claims is negative: a claim makes it positive again.
+func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
 	return r.guess("begin lone", claims, func(order []int) (map[core.RowID]bool, error) {
 		if r.dialect == core.Postgres {
 			return r.fencedPostgres(ctx, "begin_lone", claims, order, node)

@@ -35,7 +35,7 @@ FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $
 WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` RETURNING e.id`
 	postgresRenew = `UPDATE {event} e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` RETURNING e.id`
-	postgresBeginLone = `UPDATE {event} e SET lost_claims = -abs(e.lost_claims)
+	postgresBeginSuspect = `UPDATE {event} e SET lost_claims = -abs(e.lost_claims)
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` RETURNING e.id`
 	postgresRelease = `UPDATE {event} e SET lease_until = NULL
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` RETURNING e.id`

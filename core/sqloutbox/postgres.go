@@ -22,7 +22,7 @@ var postgresTexts = map[string]string{
 	"unlocked":           postgresUnlocked,
 	"markable":           postgresMarkable,
 	"held":               postgresHeld,
-	"begin_lone":         postgresBeginLone,
+	"begin_lone":         postgresBeginSuspect,
 	"renew":              postgresRenew,
 	"release":            postgresRelease,
 	"backlog":            postgresBacklog,

@@ -75,7 +75,7 @@ func outboxConfig(c *core.Config) {
 	c.Breaker.ProbeInterval = 50 * time.Millisecond
 	c.Breaker.MaxProbeInterval = 200 * time.Millisecond
 	c.Workers = 8             // the channel takes one message of a topic after the other anyway
-	c.MaxLoneLosses = 1 << 30 // these kills come from outside: no event is to blame for them
+	c.MaxCrashes = 1 << 30 // these kills come from outside: no event is to blame for them
 }
 
 // openShop takes orders, relays and consumes, until all orders are taken and delivered. It may be killed at any point.
@@ -105,7 +105,7 @@ func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, ord
 	ob := gormoutbox.Plugin(gormoutbox.Config{
 		Publisher: publisher, AutoCreate: true, Logger: logger, Configure: outboxConfig,
 		Observer: &core.Observer{Published: func(p core.PublishInfo) {
-			if p.Outcome == core.PublishDone {
+			if p.Result == core.PublishDone {
 				report.say(string(p.Path))
 			}
 		}},

@@ -30,7 +30,7 @@ func newOutage(t *testing.T, cfg core.Config) *outage {
 	o := &outage{t: t, repo: outboxtest.NewRepository(), failures: make(chan core.PublishInfo, 10_000)}
 	cfg.Repository = o.repo
 	cfg.Observer = &core.Observer{Published: func(i core.PublishInfo) {
-		if i.Outcome != core.PublishDone {
+		if i.Result != core.PublishDone {
 			select {
 			case o.failures <- i:
 			default:

@@ -166,11 +166,14 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 		r.stopLane(it.lane, FallbackLost, true)
 		r.forget(it)
 		return PublishInfo{}
-	case p.unsent:
-		r.stopLane(it.lane, FallbackStopped, true)
-		r.release(it, FallbackStopped, true)
+	case p.unsent && r.life.publishes.Err() == nil:
+		r.stopLane(it.lane, FallbackStopped, false)
+		r.fail(it, Failure{
+			Kind: FailUnavailable, Delay: jittered(unsentPause, 0.5+r.random()/2), Code: codeLostClaims,
+			Message: "it could not be written down that this event is published",
+		})
 		return PublishInfo{}
-	case p.stopped:
+	case p.unsent, p.stopped:
 		r.stopLane(it.lane, FallbackShutdown, false)
 		r.release(it, FallbackShutdown, false)
 		return PublishInfo{}

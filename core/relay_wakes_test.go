@@ -261,3 +261,29 @@ func TestShutdownCancelsMarks(t *testing.T) {
 		}
 	})
 }
+
+// A suspect of which nothing can be written down is tried once in a while, and not again and again.
+func TestSuspectThatCannotBeWrittenDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		for _, key := range []string{"", "k"} {
+			w.publish(core.Event{Type: "a", Key: key})
+		}
+		loseClaims(t, w, 4)
+		w.faulty.Fail(outboxtest.Fault{Method: outboxtest.MethodBeginSuspect, Times: -1, Err: errors.New("permission denied")})
+		w.run()
+		time.Sleep(time.Minute)
+		if n := w.faulty.Calls(outboxtest.MethodBeginSuspect); n < 10 || n > 200 {
+			t.Errorf("tried %d times in a minute", n)
+		}
+		w.faulty.Heal()
+		time.Sleep(10 * time.Second)
+		w.atRest(2)
+		if n := len(w.pub.Accepted()); n != 2 {
+			t.Errorf("%d copies of 2 events", n)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -14,6 +14,8 @@ const (
 	// innocent ones, such as all that a process held when it was killed again and again, are through in no time.
 	suspectTurn    = 10 * time.Millisecond
 	maxSuspectWait = 5 * time.Second
+	// unsentPause is how long a suspect waits whose publish could not be written down.
+	unsentPause = time.Second
 )
 
 // suspects are the rows in hand whose holders vanished again and again (Suspicious times). They are published beside the others but one at

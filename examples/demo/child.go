@@ -74,7 +74,7 @@ func outboxConfig(c *core.Config) {
 	c.MaxPollInterval = 200 * time.Millisecond
 	c.Breaker.ProbeInterval = 50 * time.Millisecond
 	c.Breaker.MaxProbeInterval = 200 * time.Millisecond
-	c.Workers = 8             // the channel takes one message of a topic after the other anyway
+	c.Workers = 8          // the channel takes one message of a topic after the other anyway
 	c.MaxCrashes = 1 << 30 // these kills come from outside: no event is to blame for them
 }
 

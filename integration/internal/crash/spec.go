@@ -94,6 +94,6 @@ func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
 		Retry:           core.RetryPolicy{BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 50},
 		Breaker:         core.BreakerPolicy{ProbeInterval: 20 * time.Millisecond, MaxProbeInterval: 100 * time.Millisecond},
 		ShutdownTimeout: 10 * time.Second,
-		MaxCrashes:   1000, // tests end processes faster than any event could: none of them is to blame
+		MaxCrashes:      1000, // tests end processes faster than any event could: none of them is to blame
 	}
 }

@@ -116,7 +116,7 @@ func TestInboxMiddlewareWithoutTables(t *testing.T) {
 		w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: inboxSQL(db.Open(t), db.Dialect), heard: map[string]int{}}
 		fixture.MustExec(t, w.pool, inboxTables)
 		h := inbox.SQL(w.pool, "billing", inbox.Configure(quick), inbox.Configure(named))(w.handler)
-		if _, err := h(inboxMessage("e")); err == nil || !strings.Contains(err.Error(), "create the tables") || inbox.Final(err) {
+		if _, err := h(inboxMessage("e")); err == nil || !strings.Contains(err.Error(), "with Migrate of the sqlonce.Store") || inbox.Final(err) {
 			t.Errorf("without tables: %v", err)
 		}
 		store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: db.Dialect})

@@ -42,7 +42,8 @@ demo: ## run the demonstration (ORDERS=, KILLS=)
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashThroughBrokers|TestInboxCrash
 LONG := $(LONG)|TestPlans|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged
-LONG_PACKAGES := $(addprefix ./integration/,brokers command crash inbox once repository)
+LONG_PACKAGES := $(addprefix ./integration/,brokers bun command crash ent gorm inbox once repository sql)
+PROGRAMS := ^TestAdapterSuite/.*/.*/(Random|programs|texts)
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
 NEWER_PACKAGES := $(addprefix ./integration/,bun command crash ent gorm inbox once repository sql)
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
@@ -61,7 +62,7 @@ test: services-up gotestsum ## the tests of every module against real servers, w
 test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, plans on big tables, all on MySQL and PostgreSQL 18
 	@echo 'make test-long: about 20 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest -race -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -run '^($(LONG)|TestSimulation)$$' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
+	scripts/gotest -race -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -run '^($(LONG)|TestSimulation)$$|$(PROGRAMS)' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
 	echo 'once more, on MySQL and PostgreSQL 18'; \
 	OUTBOX_TEST_DATABASES='mysql postgres18' \
 		scripts/gotest -short -race -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '$(NEWER_NOT)' $(TESTFLAGS) $(NEWER_PACKAGES) || status=$$?; \

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -92,16 +93,33 @@ func deriveRowID(event [16]byte, salt []byte) RowID {
 }
 
 // NewEventID returns a new UUIDv7 (RFC 9562). The twelve bits after the version hold the fraction of the millisecond, so that
-// ids made by one process in one millisecond still sort by time.
+// ids made by one process in one millisecond still sort by time, also those of the same microsecond.
 func NewEventID() string {
 	var u [16]byte
 	rand.Read(u[6:])
-	now := time.Now()
-	ms := now.UnixMilli()
-	frac := uint16((now.UnixMicro() - ms*1000) * 4096 / 1000)
-	binary.BigEndian.PutUint64(u[:8], uint64(ms)<<16|uint64(frac)&0x0fff|0x7000)
+	t := nextTick()
+	binary.BigEndian.PutUint64(u[:8], t>>12<<16|t&0x0fff|0x7000)
 	u[8] = u[8]&0x3f | 0x80
 	return formatUUID(u)
+}
+
+// lastTick is the latest time that an id has: milliseconds, and in the lower twelve bits the fraction of one.
+var lastTick atomic.Uint64
+
+// nextTick returns the time, or the moment after lastTick when that is later by less than a millisecond. A clock that was set
+// back further is believed.
+func nextTick() uint64 {
+	for {
+		now := time.Now()
+		ms := now.UnixMilli()
+		t, last := uint64(ms)<<12|uint64((now.UnixMicro()-ms*1000)*4096/1000), lastTick.Load()
+		if t <= last && last-t < 1<<12 {
+			t = last + 1
+		}
+		if lastTick.CompareAndSwap(last, t) {
+			return t
+		}
+	}
 }
 
 // DeriveEventID returns the event id of an identity that has another form than an event id, such as an order number or the id of a

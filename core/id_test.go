@@ -42,6 +42,20 @@ func TestNewEventIDSortsByTime(t *testing.T) {
 	})
 }
 
+// Events of one call get their ids within a microsecond, and whoever reads them by id finds them in their order.
+func TestEventIDsOfOneMicrosecondSort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Hour) // away from what other tests made at the beginning of their time
+		var ids []string
+		for range 1000 {
+			ids = append(ids, core.NewEventID()) // the clock of the bubble stands still
+		}
+		if !slices.IsSorted(ids) {
+			t.Error("ids of one microsecond do not sort in the order in which they were made")
+		}
+	})
+}
+
 func TestEventIDsOfOneInstantDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := map[string]bool{}

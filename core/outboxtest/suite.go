@@ -72,6 +72,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"Context", contextCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range group.cases {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()

@@ -99,6 +99,7 @@ func TestAdapter(t *testing.T, h AdapterHarness) {
 		{"Random", adapterRandomCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range group.cases {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()

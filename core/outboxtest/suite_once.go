@@ -47,6 +47,7 @@ func TestOnceStore(t *testing.T, h OnceHarness) {
 		{"Concurrency", onceConcurrencyCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range group.cases {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()

@@ -43,6 +43,7 @@ func TestOnceTxStore(t *testing.T, h OnceTxHarness) {
 		{"Concurrency", onceTxConcurrencyCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range group.cases {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()

@@ -14,7 +14,7 @@ import (
 )
 
 // A refused publish is tried again, with a broker: a full queue of RabbitMQ refuses what is published to it.
-func TestA22BrokerRefusesRabbitMQ(t *testing.T) {
+func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	topic := fixture.UniqueTopic("narrow")
 	var queue *amqp091.Channel

@@ -13,7 +13,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
-	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
@@ -159,22 +158,16 @@ func TestBrokerIsBack(t *testing.T) {
 	}
 	o.awaitFailures(12) // some 20 s
 	server.Up(t)
-	o.wantStatus(outboxtest.StatusDone, "events leave once the broker is back", 10*time.Second)
+	o.wantStatus(outboxtest.StatusDone, "events leave once the broker is back", 20*time.Second)
 }
 
 // After a database was away, publishing goes on within two seconds, which are given the load of the machine on top.
 func TestDatabaseIsBack(t *testing.T) {
-	for name, tt := range map[string]struct {
-		variable string
-		open     func(t *testing.T) testdb.DB
-	}{
-		"postgres": {"OUTBOX_TEST_POSTGRES", testdb.Postgres},
-		"mariadb":  {"OUTBOX_TEST_MARIADB", testdb.MariaDB},
-	} {
+	t.Parallel()
+	for _, name := range []string{"postgres", "mariadb"} {
 		t.Run(name, func(t *testing.T) {
-			server := fixture.StartPrivate(t, name)
-			t.Setenv(tt.variable, server.Address)
-			db := tt.open(t)
+			t.Parallel()
+			server, db := fixture.StartPrivateDatabase(t, name)
 			pool := db.Open(t)
 			repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
 			if err != nil {

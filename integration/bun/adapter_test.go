@@ -20,6 +20,7 @@ func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if way.PGDriver {
 				fn(t, testdb.Postgres(t), way)
 				return
@@ -31,6 +32,7 @@ func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T
 
 // The adapter suite over Bun, with and without the connector, PostgreSQL over both drivers.
 func TestAdapterSuiteBun(t *testing.T) {
+	t.Parallel()
 	eachBun(t, nil, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
 		h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
 			return adapters.Bun(t, db, way, cfg)

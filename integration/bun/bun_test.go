@@ -39,7 +39,6 @@ type bunEnv struct {
 func eachBunEnv(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, b *bunEnv), options ...func(*bunoutbox.Config)) {
 	t.Helper()
 	eachBun(t, only, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
-		t.Parallel()
 		fn(t, newBunEnv(t, db, way, options...))
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 // What is captured of which statement. Each case runs in one transaction of RunInTx and names the events that are in the table after it.
 func TestBunCaptures(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		do   func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx)
 		want []string
@@ -159,6 +160,7 @@ func TestBunCaptures(t *testing.T) {
 
 // Statements that would have to write events and cannot are refused before they are executed.
 func TestBunRefusesBeforeItExecutes(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		only func(adapters.BunWay) bool
 		do   func(ctx context.Context, b *bunEnv) error
@@ -223,6 +225,7 @@ func TestBunRefusesBeforeItExecutes(t *testing.T) {
 
 // A statement that does not say which rows it changes is refused, unless AllowKeyless is set.
 func TestBunKeyless(t *testing.T) {
+	t.Parallel()
 	statements := map[string]func(ctx context.Context, tx bun.Tx) error{
 		"update of a nil model": func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewUpdate().Model((*bProduct)(nil)).Set("stock = 9").Where("name = ?", "x").Exec(ctx)
@@ -281,6 +284,7 @@ func TestBunKeyless(t *testing.T) {
 
 // A key that is only one of the conditions names nothing when another may hold in its place.
 func TestBunKeyOrSomethingElse(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 		mapBun(b)
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
@@ -297,6 +301,7 @@ func TestBunKeyOrSomethingElse(t *testing.T) {
 
 // Bun reads the rows that a batch has stored over the first models of it, whichever they are.
 func TestBunBatchOfWhichSomeAreThere(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		returning string
 		want      error
@@ -333,6 +338,7 @@ func TestBunBatchOfWhichSomeAreThere(t *testing.T) {
 
 // What is recorded on the models of such a batch leaves for those that were stored.
 func TestBunRecordedEventsOfABatchOfWhichSomeAreThere(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 		coupon := func(code string) *bCoupon {
 			c := &bCoupon{Code: code, Recorder: &bunoutbox.Recorder{}}
@@ -370,6 +376,7 @@ func TestBunRecordedEventsOfABatchOfWhichSomeAreThere(t *testing.T) {
 
 // What an On function returns and what a model records is checked only after the statement: then the COMMIT fails.
 func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		do   func(ctx context.Context, tx bun.IDB) error
 		want error
@@ -426,6 +433,7 @@ func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 
 // A failed capture that is rolled back with its savepoint costs nothing else.
 func TestBunFailedCaptureInASavepoint(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		mapBun(b)
 		bunoutbox.OnContext(b.ob, func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
@@ -446,6 +454,7 @@ func TestBunFailedCaptureInASavepoint(t *testing.T) {
 
 // Model hooks make the statement fail, so that nobody works on in vain.
 func TestBunStrictModels(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		mapBun(b)
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
@@ -485,6 +494,7 @@ func TestBunStrictModels(t *testing.T) {
 
 // A closure that is run again publishes its recorded events once, with the ids that they got when they were recorded.
 func TestBunRecordedEventsOfARetriedClosure(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		o := newBOrder("placed")
 		id := o.Recorded()[0].ID
@@ -521,6 +531,7 @@ func TestBunRecordedEventsOfARetriedClosure(t *testing.T) {
 
 // A *bun.DB that has the hook twice captures once.
 func TestBunHookTwice(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 		mapBun(b)
 		twice := b.WithQueryHook(b.ob.Hook())
@@ -534,6 +545,7 @@ func TestBunHookTwice(t *testing.T) {
 
 // An On function can read in the transaction of its statement.
 func TestBunOnReadsInTheTransaction(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		bunoutbox.OnContext(b.ob, func(ctx context.Context, _ core.Op, p *bProduct) ([]core.Event, error) {
 			tx, err := bunoutbox.FromContext(ctx)
@@ -553,6 +565,7 @@ func TestBunOnReadsInTheTransaction(t *testing.T) {
 
 // The end of a statement's own context does not separate a row from its event.
 func TestBunContextOfTheStatementEnds(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		bunoutbox.On(b.ob, func(core.Op, *bProduct) []core.Event {

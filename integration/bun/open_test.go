@@ -33,6 +33,7 @@ func driverOf(db testdb.DB) (name string, dialect schema.Dialect) {
 
 // One call from a driver's name, or its connector, and a DSN to a *bun.DB that captures, and an outbox that publishes what commits.
 func TestBunOpen(t *testing.T) {
+	t.Parallel()
 	for _, by := range []string{"name", "connector"} {
 		t.Run(by, func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, database testdb.DB) {
@@ -75,6 +76,7 @@ func TestBunOpen(t *testing.T) {
 
 // What cannot be opened is an error, at once, and so is a wrong configuration.
 func TestBunOpenRefuses(t *testing.T) {
+	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	dsn := testdb.SQLite(t).DSN

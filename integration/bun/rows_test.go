@@ -85,6 +85,7 @@ func docsOf(ids ...string) []*bDoc {
 // A batch of which some rows are there already, with keys from the start: Bun reads what RETURNING gives over the first models,
 // whichever rows it is of.
 func TestBunRowsOfABatchThatSkips(t *testing.T) {
+	t.Parallel()
 	insert := func(docs *[]*bDoc, returning string) func(ctx context.Context, tx bun.Tx) error {
 		return func(ctx context.Context, tx bun.Tx) error {
 			q := tx.NewInsert().Model(docs).Ignore()
@@ -125,6 +126,7 @@ func TestBunRowsOfABatchThatSkips(t *testing.T) {
 
 // What is recorded on models of such a batch leaves for those that were stored, or the transaction fails.
 func TestBunRowsRecordedInABatchThatSkips(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 		_, err := b.bare.NewCreateTable().Model((*bDoc)(nil)).Exec(t.Context())
 		fixture.NoError(t, err)
@@ -151,6 +153,7 @@ func TestBunRowsRecordedInABatchThatSkips(t *testing.T) {
 
 // Keys and a further condition: some of the models are changed, and only RETURNING tells which.
 func TestBunRowsOfKeysAndAFurtherCondition(t *testing.T) {
+	t.Parallel()
 	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
 		all := docsOf("d1", "d2", "d3")
 		b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
@@ -190,6 +193,7 @@ func TestBunRowsOfKeysAndAFurtherCondition(t *testing.T) {
 // Conditions that only look as if they named the row, and RETURNING that is read over the wrong models, are refused before
 // anything is changed.
 func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
+	t.Parallel()
 	for name, statement := range map[string]func(ctx context.Context, tx bun.Tx) error{
 		"the WHERE of a subquery": func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewUpdate().Model(doc("d1")).Set("title = 'x'").
@@ -242,6 +246,7 @@ func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
 
 // Recorded events are not left behind by AllowKeyless either; those that name their aggregate need no row.
 func TestBunRowsOfRecordedEvents(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 		_, err := b.bare.NewCreateTable().Model((*bDoc)(nil)).Exec(t.Context())
 		fixture.NoError(t, err)
@@ -263,6 +268,7 @@ func TestBunRowsOfRecordedEvents(t *testing.T) {
 
 // What the database computes is read back: by an update, and by an upsert.
 func TestBunRowsAreReadBack(t *testing.T) {
+	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
 			d := doc("d1")
@@ -285,6 +291,7 @@ func TestBunRowsAreReadBack(t *testing.T) {
 
 // An upsert that meets another row than that of its key says nothing about its key.
 func TestBunRowsOfAnUpsertThatMeetsAnotherRow(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"On", "recorded"} {
 		t.Run(kind, func(t *testing.T) {
 			eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
@@ -309,6 +316,7 @@ func TestBunRowsOfAnUpsertThatMeetsAnotherRow(t *testing.T) {
 
 // An update that sets what is there: MySQL and MariaDB do not count it. That is no event, and no error.
 func TestBunRowsThatAreAsTheyShallBe(t *testing.T) {
+	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
 		d := recordedDoc("d1")
 		d.Stars = 7
@@ -331,6 +339,7 @@ func TestBunRowsThatAreAsTheyShallBe(t *testing.T) {
 
 // With ResolveRows statements that do not name their rows are captured row by row.
 func TestBunResolveRows(t *testing.T) {
+	t.Parallel()
 	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
 			b.exec(t, ctx, tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = stars + 1").Where("title <> ?", "title of d2"))
@@ -369,6 +378,7 @@ func TestBunResolveRows(t *testing.T) {
 
 // What cannot be locked is refused: subqueries, except where one transaction writes at a time.
 func TestBunResolveRowsOfASubquery(t *testing.T) {
+	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
 		update := func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = 1").Where("title = (SELECT o.title FROM (SELECT * FROM b_docs) AS o WHERE o.id = 'd2')").Exec(ctx)
@@ -385,6 +395,7 @@ func TestBunResolveRowsOfASubquery(t *testing.T) {
 
 // Rows that come to meet the condition between the look and the statement are changed and were not seen: nothing commits.
 func TestBunResolveRowsMeetsANewRow(t *testing.T) {
+	t.Parallel()
 	eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
 		if b.db.Dialect != core.Postgres {
 			t.Log("there the rows between are locked too")
@@ -419,6 +430,7 @@ func (i *intruder) AfterQuery(_ context.Context, event *bun.QueryEvent) {
 
 // An empty slice that RETURNING fills says which rows were changed.
 func TestBunRowsThatReturningTells(t *testing.T) {
+	t.Parallel()
 	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
 		update := func(into any, returning string) error {
 			return b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
@@ -449,6 +461,7 @@ func TestBunRowsThatReturningTells(t *testing.T) {
 
 // A Recorder in a field records into nothing: statements of such a model are refused.
 func TestBunHiddenRecorder(t *testing.T) {
+	t.Parallel()
 	type bHidden struct {
 		bun.BaseModel `bun:"table:b_docs"`
 		ID            string             `bun:",pk"`

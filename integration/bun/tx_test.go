@@ -19,6 +19,7 @@ import (
 // Whatever becomes of parts of a transaction, and with whichever context: what is rolled back is never published, and what commits goes
 // the fast path. Each case runs in RunInTx, and where the pool was opened with the connector in Bun's own transactions too.
 func TestBunFollowsTransactions(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		do   func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx)
 		rows []string
@@ -167,6 +168,7 @@ func (b *bunEnv) wantNothingOut(t *testing.T) {
 
 // RunInTx within RunInTx is a savepoint.
 func TestBunRunInTxNested(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		b.run(t)
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
@@ -191,6 +193,7 @@ func TestBunRunInTxNested(t *testing.T) {
 // The end of a nested call's context is a reason to roll its savepoint back, and must not be in the way of it. With Bun's own nested
 // RunInTx it is: ROLLBACK TO is not sent, and the outer transaction commits what the inner one wrote.
 func TestBunRunInTxNestedContextEnds(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		b.run(t)
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
@@ -214,6 +217,7 @@ func TestBunRunInTxNestedContextEnds(t *testing.T) {
 
 // A context that ends, an error, a panic: all is rolled back, nothing leaves, and the connection goes back.
 func TestBunRunInTxRollsBack(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func(cancel context.CancelFunc) error{
 		"error":   func(context.CancelFunc) error { return errReason },
 		"context": func(cancel context.CancelFunc) error { cancel(); return nil },
@@ -254,6 +258,7 @@ func TestBunRunInTxRollsBack(t *testing.T) {
 
 // RunInTx takes one connection of the pool, as a transaction does.
 func TestBunRunInTxOnOneConnection(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		mapBun(b)
 		b.SetMaxOpenConns(1)
@@ -269,6 +274,7 @@ func TestBunRunInTxOnOneConnection(t *testing.T) {
 
 // Options reach the database.
 func TestBunRunInTxOptions(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		if b.db.Dialect == core.SQLite {
 			t.Log("SQLite has no read-only transactions")
@@ -286,6 +292,7 @@ func TestBunRunInTxOptions(t *testing.T) {
 
 // Publish needs a transaction, and says so before it writes anything.
 func TestBunPublishNeedsATransaction(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		ctx := t.Context()
 		conn, err := b.Conn(ctx)
@@ -313,6 +320,7 @@ func TestBunPublishNeedsATransaction(t *testing.T) {
 
 // A connection of a pool with the connector knows the transaction that is open on it.
 func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 		b.run(t)
 		conn, err := b.Conn(t.Context())
@@ -329,6 +337,7 @@ func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
 // Bun's own transactions on a pool without the connector cannot be heard: their events are as safe and wait for the poller, or are
 // refused.
 func TestBunUntrackedTransactions(t *testing.T) {
+	t.Parallel()
 	eachBunEnv(t, withoutConnector, func(t *testing.T, b *bunEnv) {
 		b.run(t)
 		fixture.NoError(t, b.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -360,6 +369,7 @@ func TestBunUntrackedTransactions(t *testing.T) {
 
 // The driver of Bun says nothing when PostgreSQL answers COMMIT by ROLLBACK. The outbox does.
 func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
+	t.Parallel()
 	postgres := func(way adapters.BunWay) bool { return way.PGDriver }
 	eachBunEnv(t, postgres, func(t *testing.T, b *bunEnv) {
 		b.run(t)
@@ -385,6 +395,7 @@ func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
 
 // The victim of a deadlock that ignores the error has lost its transaction on MariaDB, and COMMIT does not tell.
 func TestBunDeadlockIgnored(t *testing.T) {
+	t.Parallel()
 	for name, way := range map[string]adapters.BunWay{"plain": {}, "connector": {Connector: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBunEnv(t, testdb.MariaDB(t), way)

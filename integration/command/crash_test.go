@@ -65,6 +65,7 @@ func (s effectChildSpec) run(ctx context.Context) error {
 
 // A process is killed after the call and before its mark: the next one makes the call again, under the same key, once.
 func TestEffectKilledBetweenCallAndMark(t *testing.T) {
+	t.Parallel()
 	if text := os.Getenv(effectChildVariable); text != "" {
 		var spec effectChildSpec
 		fixture.NoError(t, json.Unmarshal([]byte(text), &spec))

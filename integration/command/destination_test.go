@@ -16,6 +16,7 @@ import (
 // One of eleven subscribers is dead, and has as many effects waiting as all others together: these get theirs, the dead one's wait without
 // spending attempts, the channel is never stopped, and when the subscriber is back it gets them all.
 func TestDeadWebhookSubscriber(t *testing.T) {
+	t.Parallel()
 	for name, die := range map[string]func(ctx context.Context) error{
 		"hangs":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 		"refuses": func(context.Context) error { return fmt.Errorf("dial tcp: %w", syscall.ECONNREFUSED) },

@@ -17,6 +17,7 @@ import (
 
 // An effect is written with the transaction or not at all, once per tenant, channel and key; the relay has it executed.
 func TestEffectEnqueue(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		rows := func(want int64) {
 			t.Helper()
@@ -81,6 +82,7 @@ func TestEffectEnqueue(t *testing.T) {
 
 // Sixteen transactions want the same effect at once, and four deliveries come at once: one row, one event, one execution.
 func TestEffectConcurrently(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		var added atomic.Int64
 		var wg sync.WaitGroup
@@ -133,6 +135,7 @@ func TestEffectConcurrently(t *testing.T) {
 
 // What fails is tried again by the relay, with the same key for the other side; what fails too often or for good is parked, and released by a person.
 func TestEffectRetryParkRelease(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		var healthy atomic.Bool
 		var outage atomic.Int64
@@ -222,6 +225,7 @@ func TestEffectRetryParkRelease(t *testing.T) {
 // A process dies after the call and before it is recorded: the effect is executed again, under the same key, and whatever the dead one
 // may still say counts no more.
 func TestEffectCrashAndStaleTakeover(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		rec := w.mustEnqueue(mail("1"))
 		store := w.store.Commands()
@@ -287,6 +291,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 
 // Processes that keep dying with an effect park it; an effect that is not in the table is never taken for done.
 func TestEffectPoisonAndMissing(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		rec := w.mustEnqueue(mail("1"))
 		worker := w.worker(sent, func(c *command.WorkerConfig) { c.MaxAttempts = 3 })
@@ -313,6 +318,7 @@ func TestEffectPoisonAndMissing(t *testing.T) {
 
 // A handler that works longer than the lease keeps it; one whose lease was lost is told to stop, and its end does not count.
 func TestEffectLease(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		store := w.store.Commands()
 		long, lost := w.mustEnqueue(mail("long")), w.mustEnqueue(mail("lost"))
@@ -321,7 +327,7 @@ func TestEffectLease(t *testing.T) {
 				select {
 				case <-ctx.Done():
 					return "", context.Cause(ctx)
-				case <-time.After(900 * time.Millisecond):
+				case <-time.After(4500 * time.Millisecond):
 				}
 				if got, err := store.Claim(ctx, e.ID, "thief", time.Minute); err != nil || got.Fresh {
 					t.Errorf("the lease was not kept: %+v, %v", got, err)
@@ -335,7 +341,7 @@ func TestEffectLease(t *testing.T) {
 			case <-time.After(20 * time.Second):
 				return "", errors.New("nobody told me")
 			}
-		}, func(c *command.WorkerConfig) { c.Lease = 600 * time.Millisecond })
+		}, func(c *command.WorkerConfig) { c.Lease = 3 * time.Second })
 		fixture.NoError(t, worker.Publish(t.Context(), w.delivery(long, 1)))
 		if err := worker.Publish(t.Context(), w.delivery(lost, 1)); !errors.Is(err, once.ErrLeaseLost) {
 			t.Errorf("lost: %v", err)
@@ -347,6 +353,7 @@ func TestEffectLease(t *testing.T) {
 }
 
 func TestEffectCleanup(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		worker := w.worker(sent)
 		for _, key := range []string{"1", "2", "3"} {

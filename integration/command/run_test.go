@@ -17,6 +17,7 @@ import (
 
 // Sixteen runs of one command at once, in both forms: one execution, one result for all.
 func TestCommandOnDatabases(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders_made (name VARCHAR(64))")
 		commands, err := command.New(command.Config{Keys: once.Config{Store: w.store, Wait: 30 * time.Second}})
@@ -88,6 +89,7 @@ func TestCommandOnDatabases(t *testing.T) {
 
 // A consumer's transaction: the command, its row and the effect that it decides on commit together, and a redelivery changes nothing.
 func TestCommandAndEffectInOneTransaction(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders_made (name VARCHAR(64))")
 		commands, err := command.New(command.Config{Keys: once.Config{Store: w.store}})

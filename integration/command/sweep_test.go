@@ -23,6 +23,7 @@ import (
 // Two relays on one table: one has a publisher as a bridge is, which names no topics, the other one serves effects, and its mail server fails once.
 // Every mail is sent, once, nothing is pending, and the bridge sees none of it.
 func TestEffectsBesideAPlainBridge(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		const mails = 60
 		var bridged, foreign atomic.Int64
@@ -33,10 +34,14 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 			}
 			return nil
 		})
-		plain := w.runRelay(core.Config{Publisher: bridge})
+		// Nobody dies here, and a process that a busy machine holds up has not.
+		patient := core.Config{PublishTimeout: time.Minute, HotLease: 2 * time.Minute, ClaimLease: 2 * time.Minute}
+		ofBridge, ofWorker := patient, patient
+		ofBridge.Publisher = bridge
+		plain := w.runRelay(ofBridge)
 		var mu sync.Mutex
 		sentMails, failures := map[string]int{}, 0
-		w.relay(w.worker(func(_ context.Context, e command.Effect) (string, error) {
+		worker := w.worker(func(_ context.Context, e command.Effect) (string, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(sentMails) == 5 && failures == 0 {
@@ -45,7 +50,11 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 			}
 			sentMails[e.Key]++
 			return "ref-" + e.Key, nil
-		}))
+		}, func(c *command.WorkerConfig) { c.Lease, c.StoreTimeout = 2*time.Minute, time.Minute })
+		router := core.NewRouter()
+		worker.AddTo(router)
+		ofWorker.Publisher = router
+		w.runRelay(ofWorker)
 		// The process with the bridge writes them: its own relay is told of each commit.
 		queue, err := command.NewQueue(command.QueueConfig{Store: w.store.Commands(), Outbox: plain})
 		fixture.NoError(t, err)
@@ -82,6 +91,7 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 
 // Effects whose events are gone, as after a publisher that took them for its own, are executed by Run without a person, once in all processes.
 func TestEffectsWithoutEventsAreFound(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		const mails = 30
 		for i := range mails {
@@ -126,6 +136,7 @@ func TestEffectsWithoutEventsAreFound(t *testing.T) {
 
 // What is overdue: due for long enough, not ended, not held, and of that channel. And what the backlog says of it.
 func TestEffectOverdueAndBacklog(t *testing.T) {
+	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		store := w.store.Commands()
 		later := mail("later")
@@ -213,6 +224,7 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 
 // Neither the search for overdue effects nor the backlog walks through 15,000 that are completed and 5,000 of other channels.
 func TestEffectPlans(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
 		store := fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect}).Commands()

@@ -141,7 +141,7 @@ func (w *effectWorld) ago(column string, d time.Duration, keys ...string) {
 
 func (w *effectWorld) eventually(what string, good func() bool) {
 	w.t.Helper()
-	fixture.AwaitIn(w.t, 90*time.Second, what, good)
+	fixture.AwaitIn(w.t, 4*time.Minute, what, good)
 }
 
 // delivery is what a relay gives to the worker for an effect.

@@ -23,7 +23,6 @@ func TestCrashThroughBrokers(t *testing.T) {
 	for sink, to := range map[crash.Sink]func(*testing.T, *cell){crash.ToKafka: crashToKafka, crash.ToRabbit: crashToRabbit} {
 		t.Run(string(sink), func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				cells := make([]cell, 0, len(crash.Points))
 				for _, p := range crash.Points {
 					c := newCell(t, db, p, killsPerSlowCell)

@@ -27,7 +27,6 @@ const (
 // nothing else is published, first copies stay in order, and each kill repeats at most what the configuration says.
 func TestCrashAtEachPoint(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
 		cells := make([]cell, 0, len(crash.Points))
 		for _, p := range crash.Points {
 			cells = append(cells, newCell(t, db, p, killsPerCell))
@@ -39,7 +38,6 @@ func TestCrashAtEachPoint(t *testing.T) {
 // The same at moments that nobody chose.
 func TestCrashAtRandomMoments(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
 		runCells(t, []cell{newCell(t, db, crash.Never, killsPerCell)})
 	})
 }

@@ -20,7 +20,6 @@ import (
 // nothing else does; a person sees it, and ends the wait by redriving or discarding it.
 func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
 		prepareCrashDB(t, db)
 		var mu sync.Mutex
 		poison := map[string]bool{}

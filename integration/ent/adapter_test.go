@@ -17,10 +17,12 @@ import (
 // The adapter suite over Ent: by the transaction that generated code gives, on a plain pool, on one opened with Connector and with a Debug
 // driver, and without the feature sql/execquery.
 func TestAdapterSuiteEnt(t *testing.T) {
+	t.Parallel()
 	for name, way := range map[string]struct{ connector, debug, plain bool }{
 		"execquery": {}, "connector": {connector: true}, "debug": {debug: true}, "without execquery": {plain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
 					pool := db.Open(t)

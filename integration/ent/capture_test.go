@@ -27,6 +27,7 @@ import (
 
 // An On function sees what was stored: generated ids, defaults, and what the operation was.
 func TestEntCapture(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, v ent.Value) ([]core.Event, error) {
@@ -57,6 +58,7 @@ func TestEntCapture(t *testing.T) {
 
 // Ids of every kind become texts.
 func TestEntCaptureIDs(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onAny(nil)))
 		seat := uuid.New()
@@ -71,6 +73,7 @@ func TestEntCaptureIDs(t *testing.T) {
 
 // Without a transaction a mutation that would cause events is refused before it is executed, also when Ent would begin one by itself.
 func TestEntCaptureNeedsTransaction(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		tag := e.Tag.Create().SetName("x").SaveX(t.Context())
 		c := e.Coupon.Create().SetID("X").SaveX(t.Context())
@@ -111,6 +114,7 @@ func quiet(e *entEnv) *entclient.Client {
 
 // Types that no On function is for pass, with or without a transaction.
 func TestEntCaptureOnlyItsTypes(t *testing.T) {
+	t.Parallel()
 	e := openEnt(t, testdb.SQLite(t))
 	e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
 		return []core.Event{fixture.Event("order")}, nil
@@ -123,6 +127,7 @@ func TestEntCaptureOnlyItsTypes(t *testing.T) {
 
 // Ent calls the hooks of a bulk one within the other. The events are in the order of the builders all the same.
 func TestEntCaptureBulkInOrder(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		byName := entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
@@ -185,6 +190,7 @@ next:
 }
 
 func TestEntCaptureUpsert(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onAny(nil)), e.ob.Hook(entoutbox.On(func(ctx context.Context, _ *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
 			return []core.Event{{Type: "again." + entoutbox.OpOf(ctx).String()}}, nil
@@ -216,6 +222,7 @@ func (e *entEnv) idOf(t *testing.T, tx *entclient.Tx, name string) string {
 
 // Ent says with sql.ErrNoRows that DoNothing did nothing.
 func TestEntCaptureDoNothing(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onAny(nil)))
 		if e.db.Dialect == core.MySQL { // which has no DO NOTHING; Ignore sets what is there to what is there
@@ -241,6 +248,7 @@ func TestEntCaptureDoNothing(t *testing.T) {
 
 // Ent guesses the ids of an upsert in bulk on MySQL and MariaDB. On functions that name the aggregate need none.
 func TestEntCaptureUpsertInBulk(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		named := false
 		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
@@ -295,6 +303,7 @@ func (e *entEnv) plainOrder(t *testing.T, name string) {
 
 // Updates and deletes of many do not say which rows they change.
 func TestEntCaptureKeyless(t *testing.T) {
+	t.Parallel()
 	for _, allow := range []bool{false, true} {
 		t.Run(fmt.Sprint("allow ", allow), func(t *testing.T) {
 			var log bytes.Buffer
@@ -327,6 +336,7 @@ func TestEntCaptureKeyless(t *testing.T) {
 }
 
 func TestEntCaptureOfNothing(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onAny(nil)))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
@@ -344,6 +354,7 @@ func TestEntCaptureOfNothing(t *testing.T) {
 
 // Edges to many are several statements; the entity is one event.
 func TestEntCaptureEdges(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onAny(nil)))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
@@ -365,6 +376,7 @@ func TestEntCaptureEdges(t *testing.T) {
 
 // The error of an On function is that of the mutation.
 func TestEntCaptureError(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
 			return nil, fixture.ErrNoStock
@@ -379,6 +391,7 @@ func TestEntCaptureError(t *testing.T) {
 
 // What an On function does in the transaction is captured too.
 func TestEntCaptureWithinMapper(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
 			name, _ := m.Name()
@@ -404,6 +417,7 @@ func TestEntCaptureWithinMapper(t *testing.T) {
 
 // Policies and hooks of the schema run within the hook of the outbox, whatever the order in which hooks of the client are registered.
 func TestEntCaptureWithPolicyAndHooks(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		rename := func(next ent.Mutator) ent.Mutator {
 			return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
@@ -437,11 +451,12 @@ func TestEntCaptureWithPolicyAndHooks(t *testing.T) {
 }
 
 // A hook of the schema that makes an update of a delete starts the mutation again, with all hooks. It is one event.
-func TestEntCaptureSoftDelete(t *testing.T) {
+func TestEntCaptureSoftDelete(t *testing.T) { // not beside others: the schema's hook is global
+	t.Parallel()
 	schema.Deleter = func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
 		return m.(*entclient.SecretMutation).Client().Mutate(ctx, m)
 	}
-	defer func() { schema.Deleter = nil }()
+	t.Cleanup(func() { schema.Deleter = nil })
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		e := openEnt(t, db)
 		e.Use(e.ob.Hook(onAny(nil)), e.ob.Hook(onAny(nil)))
@@ -457,6 +472,7 @@ func TestEntCaptureSoftDelete(t *testing.T) {
 
 // Mistakes in what Hook was given are told by everything that matters.
 func TestEntHookReportsMistakes(t *testing.T) {
+	t.Parallel()
 	for name, mapper := range map[string]entoutbox.Mapper{
 		"nil function": entoutbox.On[*entclient.OrderMutation](nil),
 		"did not make": {},

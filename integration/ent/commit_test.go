@@ -24,6 +24,7 @@ var errAfterCommit = errors.New("a hook failed after the COMMIT")
 
 // A hook on commits can fail when everything has committed. The events leave all the same.
 func TestEntCommitHookFailsAfterwards(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		e.Use(e.ob.Hook(onAny(nil)))
@@ -47,6 +48,7 @@ func TestEntCommitHookFailsAfterwards(t *testing.T) {
 
 // A hook on commits that does not commit leaves nothing behind.
 func TestEntCommitHookRefuses(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		e.Use(e.ob.Hook(onAny(nil)))
@@ -67,6 +69,7 @@ func TestEntCommitHookRefuses(t *testing.T) {
 
 // Everything that generated code binds to a transaction leads to it, and nothing else does.
 func TestEntPublish(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		client := entclient.NewClient(entclient.Driver(e.ob.Driver()), entclient.Log(func(...any) {}))
@@ -107,6 +110,7 @@ func TestEntPublish(t *testing.T) {
 
 // A client that was not made with the outbox's driver is told from one that is in no transaction, and its transaction survives the question.
 func TestEntNotWrapped(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		bare := entclient.NewClient(entclient.Driver(e.drv))
 		calls := 0
@@ -131,6 +135,7 @@ func TestEntNotWrapped(t *testing.T) {
 
 // Ent has no savepoints; those set by hand are followed.
 func TestEntSavepointByHand(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		e.Use(e.ob.Hook(onAny(nil)))
@@ -153,6 +158,7 @@ func TestEntSavepointByHand(t *testing.T) {
 }
 
 func TestEntWithTx(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		e.Use(e.ob.Hook(onAny(nil)))
@@ -202,6 +208,7 @@ func TestEntWithTx(t *testing.T) {
 
 // Two databases are two transactions, also within one another.
 func TestEntWithTxOfTwoDatabases(t *testing.T) {
+	t.Parallel()
 	one, two := openEnt(t, testdb.SQLite(t)), openEnt(t, testdb.SQLite(t))
 	fixture.WantError(t, entoutbox.WithTx(t.Context(), one.Tx, func(ctx context.Context, tx *entclient.Tx) error {
 		fixture.NoError(t, one.ob.Publish(ctx, tx, fixture.Event("rolled back")))
@@ -216,6 +223,7 @@ func TestEntWithTxOfTwoDatabases(t *testing.T) {
 
 // A client of another database than the outbox's: its rows would be there, and the events be published from here.
 func TestEntOutboxOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
 	one, two := openEnt(t, testdb.SQLite(t)), openEnt(t, testdb.SQLite(t))
 	one.run(t)
 	two.Use(one.ob.Hook(onAny(nil)))
@@ -236,8 +244,8 @@ func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 
 // Within WithTx, a mutation of another transaction: its event would commit without it.
 func TestEntMutationInAnotherTransaction(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
 		if db.Dialect == core.SQLite { // which has one writer at a time: the other one only waits
 			db.DSN = strings.Replace(db.DSN, "&_txlock=immediate", "", 1)
 		}
@@ -261,6 +269,7 @@ func TestEntMutationInAnotherTransaction(t *testing.T) {
 
 // A statement committed what was not to be committed: Commit does not say that it rolled back.
 func TestEntCommitByHandOfWhatFailed(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
 			return nil, fixture.ErrNoStock
@@ -278,6 +287,7 @@ func TestEntCommitByHandOfWhatFailed(t *testing.T) {
 
 // The begin of an inner WithTx that does not pass its context on: no transaction is left behind.
 func TestEntWithTxWhoseBeginDropsItsContext(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		if e.db.Dialect == core.SQLite {
 			t.Log("a second writer would wait for the first")
@@ -296,6 +306,7 @@ func TestEntWithTxWhoseBeginDropsItsContext(t *testing.T) {
 
 // Without the feature sql/execquery the context carries the transaction, and mutations have to be in it.
 func TestEntWithoutExecQuery(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		client := entplain.NewClient(entplain.Driver(e.ob.Driver()))
@@ -327,6 +338,7 @@ func TestEntWithoutExecQuery(t *testing.T) {
 
 // An error that the function ignores: RunInTx commits only what the database still has. PostgreSQL has aborted it.
 func TestEntTransactorAborted(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		err := entoutbox.Transactor(e.Tx).RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			_, err := e.ob.Outbox().Publish(ctx, tx, fixture.Event("x"))
@@ -359,6 +371,7 @@ func TestEntTransactorAborted(t *testing.T) {
 
 // After an error that comes while rows are read the database is asked whether it still has the transaction.
 func TestEntErrorsWhileReading(t *testing.T) {
+	t.Parallel()
 	e := openEnt(t, testdb.SQLite(t))
 	e.run(t)
 	tx, err := e.Tx(t.Context())
@@ -382,6 +395,7 @@ func TestEntErrorsWhileReading(t *testing.T) {
 
 // Two outboxes share the driver, whichever they were made with.
 func TestEntTwoOutboxes(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		audit, err := entoutbox.New(e.ob.Driver(), entoutbox.Config{AutoCreate: true, Prefix: "audit_"})
 		fixture.NoError(t, err)
@@ -431,6 +445,7 @@ func (t foreignTx) Query(ctx context.Context, query string, args, v any) error {
 
 // A driver that offers no more than Ent asks of it is enough for clients without sql/execquery.
 func TestEntForeignDriver(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
 		statements := 0
@@ -456,6 +471,7 @@ func TestEntForeignDriver(t *testing.T) {
 
 // What people reach for through a client still works behind the outbox: reading, SQL of their own, a Debug driver below.
 func TestEntClientStaysUsable(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.plainOrder(t, "a")
 		if n := e.Order.Query().CountX(t.Context()); n != 1 {

@@ -38,7 +38,6 @@ type entEnv struct {
 func eachEnt(t *testing.T, fn func(t *testing.T, e *entEnv), options ...func(*entoutbox.Config)) {
 	t.Helper()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
 		fn(t, openEnt(t, db, options...))
 	})
 }

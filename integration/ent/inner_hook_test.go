@@ -22,6 +22,7 @@ import (
 // A hook of one type: what hooks within it do to other types, in the context of its mutations and before they are executed, is not
 // taken for what the mutation did.
 func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
+	t.Parallel()
 	for name, aside := range map[string]func(ctx context.Context, e *entEnv, m *entclient.OrderMutation) error{
 		"a create": func(ctx context.Context, _ *entEnv, m *entclient.OrderMutation) error {
 			name, _ := m.Name()
@@ -67,6 +68,7 @@ func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 
 // The same with tags of the order, whose rows are in a table of their own, and with something that is done after the mutation.
 func TestEntHookOfATypeAndEdges(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		tag := e.Tag.Create().SetName("x").SaveX(t.Context())
 		aside := func(ctx context.Context, m *entclient.OrderMutation, name string) error {
@@ -92,6 +94,7 @@ func TestEntHookOfATypeAndEdges(t *testing.T) {
 
 // An update or a delete that a hook rolls back to a savepoint leaves no event.
 func TestEntChangeThatAHookUndoes(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.plainOrder(t, "a")
 		e.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
@@ -115,6 +118,7 @@ func TestEntChangeThatAHookUndoes(t *testing.T) {
 
 // The same for updates and deletes of many.
 func TestEntResolvedRowsThatAHookUndoes(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.plainOrder(t, "a")
 		e.plainOrder(t, "b")
@@ -140,6 +144,7 @@ func TestEntResolvedRowsThatAHookUndoes(t *testing.T) {
 
 // A hook that undoes what it did and says that it failed: the transaction can go on without it.
 func TestEntHookThatUndoesAndFails(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
 			if name, _ := m.Name(); name != "undone" {
@@ -165,6 +170,7 @@ func TestEntHookThatUndoesAndFails(t *testing.T) {
 
 // A hook or a policy within adds a condition, as filters of privacy do: rows that it leaves out cause no event.
 func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())), orderHook(func(_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
 			m.Where(order.NameNEQ("b"))

@@ -18,6 +18,7 @@ import (
 
 // One call from a driver's name, or its connector, and a DSN to a driver for Ent's client, and an outbox that publishes what commits.
 func TestEntOpen(t *testing.T) {
+	t.Parallel()
 	for _, by := range []string{"name", "connector"} {
 		t.Run(by, func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, database testdb.DB) {
@@ -63,6 +64,7 @@ func TestEntOpen(t *testing.T) {
 
 // What cannot be opened is an error, at once, and so is a wrong configuration.
 func TestEntOpenRefuses(t *testing.T) {
+	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	dsn := testdb.SQLite(t).DSN

@@ -67,6 +67,7 @@ func orderHook(fn func(ctx context.Context, m *entclient.OrderMutation, next fun
 // Two creates of one type are in flight at once, and the outer one is refused: the inner one has its
 // event all the same, whatever context it was made with.
 func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, of := range map[string]func(outer context.Context) context.Context{
 		"its context":       func(outer context.Context) context.Context { return outer },
 		"another context":   func(context.Context) context.Context { return context.Background() },
@@ -110,6 +111,7 @@ func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 
 // A hook may be for some builders of a bulk only, and others may be on their way around it.
 func TestEntHookForSomeOfABulk(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		captured := e.ob.Hook(onOrders())
 		e.Use(func(next ent.Mutator) ent.Mutator {
@@ -149,6 +151,7 @@ func TestEntHookForSomeOfABulk(t *testing.T) {
 
 // A hook that answers in place of a mutation stored nothing: there is no event.
 func TestEntHookAnswersInPlaceOfTheMutation(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders()), orderHook(func(_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
 			switch name, _ := m.Name(); {
@@ -172,6 +175,7 @@ func TestEntHookAnswersInPlaceOfTheMutation(t *testing.T) {
 // A row that was stored and an error of a hook after it: who ignores the error cannot commit the row
 // without its event, and who rolls back to a savepoint can commit the rest.
 func TestEntErrorAfterTheRowWasStored(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders()), orderHook(func(_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
 			v, err := next()
@@ -212,6 +216,7 @@ func TestEntErrorAfterTheRowWasStored(t *testing.T) {
 
 // A create whose row a hook rolls back to a savepoint leaves no event.
 func TestEntCreateThatAHookUndoes(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
 			if name, _ := m.Name(); name != "undone" {
@@ -239,6 +244,7 @@ func TestEntCreateThatAHookUndoes(t *testing.T) {
 
 // An upsert reports the row as it is, not as it was given: what was computed and what was kept.
 func TestEntUpsertReportsWhatIsStored(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders()))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
@@ -262,6 +268,7 @@ func TestEntUpsertReportsWhatIsStored(t *testing.T) {
 
 // An upsert of several that leaves some out does not tell which: it fails, and so does its transaction.
 func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders()))
 		e.plainOrder(t, "a")
@@ -289,6 +296,7 @@ func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 
 // The update of one entity that the database did not change: not there, not as the condition says.
 func TestEntUpdateOneThatChangesNothing(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders()))
 		e.plainOrder(t, "a")
@@ -323,6 +331,7 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 
 // With ResolveRows updates and deletes of many are captured entity by entity.
 func TestEntResolveRows(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())))
 		for _, name := range []string{"a", "b", "c"} {
@@ -377,6 +386,7 @@ func TestEntResolveRows(t *testing.T) {
 
 // What a condition on an edge finds is not locked: only where nobody else writes it can be resolved.
 func TestEntResolveRowsOfACondition(t *testing.T) {
+	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())))
 		e.plainOrder(t, "a")

@@ -108,6 +108,7 @@ func sqliteLines(line string) []string {
 
 // Ent's migration creates the tables that ours creates, down to the last index, and may be repeated.
 func TestEntSchema(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		ours, theirs := db.Open(t), openEntTables(t, db.Another(t))
 		repo, err := sqloutbox.New(ours, sqloutbox.Config{Dialect: db.Dialect})
@@ -168,6 +169,7 @@ func (e *entTables) migrate(t *testing.T) {
 
 // The tables work, and the generated types read them.
 func TestEntSchemaIsUsable(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		e := openEntTables(t, db)
 		e.migrate(t)
@@ -194,6 +196,7 @@ func TestEntSchemaIsUsable(t *testing.T) {
 
 // Without the options the tables are usable where Ent can say all that matters; elsewhere Check says what is missing.
 func TestEntSchemaWithoutOptions(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		e := openEntTables(t, db)
 		migrateEnt.Lock()
@@ -212,6 +215,7 @@ func TestEntSchemaWithoutOptions(t *testing.T) {
 
 // Versioned migrations say the same in files, and say it once.
 func TestEntSchemaVersioned(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		clean, applied := openEntTables(t, db.Another(t)), openEntTables(t, db.Another(t))
 		dir, err := atlasmigrate.NewLocalDir(t.TempDir())

@@ -26,6 +26,7 @@ func (n *gNoticed) AfterCreate(tx *gorm.DB) error {
 
 // In a hook, tx is the transaction of the statement, whether GORM began it or the program.
 func TestGORMAfterCommit(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.AutoMigrate(&gNoticed{}))
 		n := 0

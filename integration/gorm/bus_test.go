@@ -37,6 +37,7 @@ func (b *busBook) AfterCreate(tx *gorm.DB) error {
 
 // An event bus of Watermill publishes in the transaction of GORM, in a model's hook and in the function of db.Transaction.
 func TestGORMEventBus(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		if err := g.AutoMigrate(&busBook{}); err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 // Events of transactions that cannot be followed are as safe, but wait for the poller.
 func TestGORMConnectionIsUntracked(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
@@ -40,6 +41,7 @@ func TestGORMConnectionIsUntracked(t *testing.T) {
 }
 
 func TestGORMForeignTxIsUntracked(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		pool, err := g.DB.DB()
@@ -65,6 +67,7 @@ func TestGORMForeignTxIsUntracked(t *testing.T) {
 // A session with a context that was made before db.Use still has the pool of that time. With a statement cache it shares that,
 // and with it the plugin's pool.
 func TestGORMSessionFromBeforeUse(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.early.Create(newOrder("implicit")).Error)
@@ -84,6 +87,7 @@ func TestGORMSessionFromBeforeUse(t *testing.T) {
 }
 
 func TestGORMPlainSessionFromBeforeUse(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.early.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "shared") }))
@@ -94,6 +98,7 @@ func TestGORMPlainSessionFromBeforeUse(t *testing.T) {
 }
 
 func TestGORMRejectUntracked(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.Create(newOrder("tracked")).Error)
 		fixture.WantError(t, g.Connection(func(db *gorm.DB) error {
@@ -105,6 +110,7 @@ func TestGORMRejectUntracked(t *testing.T) {
 }
 
 func TestGORMUntrackedIsLoggedOnce(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	g := openGORM(t, testdb.SQLite(t), gormOptions{outbox: gormoutbox.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	for range 3 {
@@ -126,6 +132,7 @@ func resolver(db testdb.DB) *dbresolver.DBResolver {
 
 // The databases that dbresolver opens after db.Use are followed like the first one.
 func TestGORMBeforeDBResolver(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		r := resolver(g.db)
 		fixture.NoError(t, g.Use(r))
@@ -152,6 +159,7 @@ func TestGORMBeforeDBResolver(t *testing.T) {
 
 // When dbresolver came first, transactions on a source it is told to use are not followed. Nothing is lost.
 func TestGORMAfterDBResolver(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		defer closeResolved(t, g.resolver)
 		g.run(t)
@@ -187,6 +195,7 @@ func closeResolved(t *testing.T, r *dbresolver.DBResolver) {
 
 // What people reach for through the pool still works behind the plugin.
 func TestGORMPoolStaysUsable(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		pool, err := g.DB.DB()
 		fixture.NoError(t, err)
@@ -211,6 +220,7 @@ func TestGORMPoolStaysUsable(t *testing.T) {
 
 // Rows that are read by hand can be how a transaction learns that it is the victim of a deadlock.
 func TestGORMDeadlockVictimWhileReading(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		if g.db.Dialect != core.MySQL {
 			t.Log("other databases refuse COMMIT then, or know no deadlocks")

@@ -15,6 +15,7 @@ import (
 )
 
 func TestGORMCaptureBatch(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		fixture.NoError(t, g.Create(&[]gProduct{{Name: "a"}, {Name: "b"}}).Error)
@@ -27,6 +28,7 @@ func TestGORMCaptureBatch(t *testing.T) {
 
 // Data is encoded after the statement: what refers to the model shows its generated key.
 func TestGORMCaptureSeesGeneratedKeys(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.Create(newOrder("placed")).Error)
 		var payload struct{ Of struct{ ID int64 } }
@@ -38,6 +40,7 @@ func TestGORMCaptureSeesGeneratedKeys(t *testing.T) {
 }
 
 func TestGORMCaptureKeyOfModel(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		c := &gCoupon{Code: "SUMMER", Percent: 5}
 		c.Record(fixture.Happened{Name: "made"}, core.Event{Type: "own", AggregateID: "mine", AggregateType: "x"})
@@ -49,6 +52,7 @@ func TestGORMCaptureKeyOfModel(t *testing.T) {
 }
 
 func TestGORMCaptureAssociations(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		o := newOrder("placed")
 		o.Lines = []gLine{{SKU: "a"}, {SKU: "b"}}
@@ -69,6 +73,7 @@ func TestGORMCaptureAssociations(t *testing.T) {
 }
 
 func TestGORMCaptureOnConflict(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		fixture.NoError(t, g.Create(&gProduct{ID: 7, Name: "old"}).Error)
@@ -85,6 +90,7 @@ func TestGORMCaptureOnConflict(t *testing.T) {
 }
 
 func TestGORMCaptureSave(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		p := &gProduct{Name: "generated"}
@@ -101,6 +107,7 @@ func TestGORMCaptureSave(t *testing.T) {
 }
 
 func TestGORMCaptureUpdates(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		p := &gProduct{Name: "p"}
@@ -123,6 +130,7 @@ func TestGORMCaptureUpdates(t *testing.T) {
 
 // The update carries the events of the model that holds the changes.
 func TestGORMCaptureUpdatesFromAnotherModel(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.Create(&gOrder{Status: "new"}).Error)
 		changes := newOrder("paid")
@@ -133,6 +141,7 @@ func TestGORMCaptureUpdatesFromAnotherModel(t *testing.T) {
 }
 
 func TestGORMCaptureUpdateOfNothing(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		fixture.NoError(t, g.Model(&gProduct{ID: 42}).Update("stock", 1).Error)
@@ -151,6 +160,7 @@ func TestGORMCaptureUpdateOfNothing(t *testing.T) {
 }
 
 func TestGORMCaptureDelete(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		fixture.NoError(t, g.Create(&[]gProduct{{Name: "a"}, {Name: "b"}}).Error)
@@ -165,6 +175,7 @@ func TestGORMCaptureDelete(t *testing.T) {
 }
 
 func TestGORMCaptureStatementsWithoutKeyAreRefused(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		fixture.NoError(t, g.Create(&gProduct{Name: "p"}).Error)
@@ -188,6 +199,7 @@ func TestGORMCaptureStatementsWithoutKeyAreRefused(t *testing.T) {
 }
 
 func TestGORMCaptureStatementsWithoutKeyAllowed(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		fixture.NoError(t, g.Create(&[]gProduct{{Name: "p"}, {Name: "q"}}).Error)
@@ -205,6 +217,7 @@ func TestGORMCaptureStatementsWithoutKeyAllowed(t *testing.T) {
 }
 
 func TestGORMCaptureRecordedWithoutKeyIsRefused(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.Create(&gOrder{Status: "new"}).Error)
 		o := newOrder("all.paid")
@@ -220,6 +233,7 @@ func TestGORMCaptureRecordedWithoutKeyIsRefused(t *testing.T) {
 }
 
 func TestGORMCaptureDryRun(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		o := newOrder("placed")
@@ -234,6 +248,7 @@ func TestGORMCaptureDryRun(t *testing.T) {
 
 // Without a transaction a statement that causes events is refused before it is executed.
 func TestGORMSkipDefaultTransaction(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		o := newOrder("placed")
@@ -251,6 +266,7 @@ func TestGORMSkipDefaultTransaction(t *testing.T) {
 }
 
 func TestGORMSkipDefaultTransactionOfSession(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		s := g.Session(&gorm.Session{SkipDefaultTransaction: true})
 		fixture.WantError(t, s.Create(newOrder("placed")).Error, gormoutbox.ErrNoTransaction)
@@ -262,6 +278,7 @@ func TestGORMSkipDefaultTransactionOfSession(t *testing.T) {
 
 // A function that cannot say which events there are fails the statement.
 func TestGORMOnContextError(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		gormoutbox.OnContext(g.ob, func(ctx context.Context, op core.Op, p *gProduct) ([]core.Event, error) {
 			tx, err := gormoutbox.FromContext(ctx)
@@ -286,6 +303,7 @@ func TestGORMOnContextError(t *testing.T) {
 
 // An event that is refused undoes the row.
 func TestGORMInvalidEventFailsTheStatement(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		o := &gOrder{}
 		o.Record(42) // has no type

@@ -15,6 +15,7 @@ import (
 )
 
 func TestGORMImplicitTransaction(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.Create(newOrder("placed")).Error)
@@ -24,6 +25,7 @@ func TestGORMImplicitTransaction(t *testing.T) {
 }
 
 func TestGORMTransaction(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
@@ -45,6 +47,7 @@ func TestGORMTransaction(t *testing.T) {
 }
 
 func TestGORMBeginCommitRollback(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		tx := g.Begin()
@@ -61,6 +64,7 @@ func TestGORMBeginCommitRollback(t *testing.T) {
 }
 
 func TestGORMPanic(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		o := newOrder("placed")
@@ -84,6 +88,7 @@ func TestGORMPanic(t *testing.T) {
 }
 
 func TestGORMContextEnds(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -108,6 +113,7 @@ func (g *gormEnv) handOver(o *gOrder) []core.Event {
 }
 
 func TestGORMNestedTransaction(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
@@ -126,6 +132,7 @@ func TestGORMNestedTransaction(t *testing.T) {
 }
 
 func TestGORMSavePointAPI(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
@@ -155,6 +162,7 @@ func (g *gormEnv) wantSavepointRefused(t *testing.T, savepoint func(tx *gorm.DB)
 
 // With prepared statements, raw SQL passes the transaction by and is seen only in callbacks.
 func TestGORMRawSavepoints(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		if g.db.Name == "mysql" && g.PrepareStmt {
@@ -175,6 +183,7 @@ func TestGORMRawSavepoints(t *testing.T) {
 }
 
 func TestGORMPrepareStmtSessionInTransaction(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		if g.db.Name == "mysql" {
@@ -198,6 +207,7 @@ func TestGORMPrepareStmtSessionInTransaction(t *testing.T) {
 
 // Statements prepared by hand could do anything: their events wait for the poller.
 func TestGORMStatementsPreparedByHand(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		if g.db.Name == "mysql" {
@@ -231,6 +241,7 @@ func TestGORMStatementsPreparedByHand(t *testing.T) {
 
 // So could what goes to GORM's own pool, which with a statement cache is prepared too, and not through its callbacks.
 func TestGORMStatementsOnThePoolByHand(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		if g.db.Name == "mysql" && g.PrepareStmt {
@@ -258,6 +269,7 @@ func TestGORMStatementsOnThePoolByHand(t *testing.T) {
 }
 
 func TestGORMIgnoredDuplicateKey(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.Create(&gCoupon{Code: "X"}).Error)
@@ -284,6 +296,7 @@ func TestGORMIgnoredDuplicateKey(t *testing.T) {
 
 // A refused statement in a nested transaction is undone with it. The rest keeps its fast path.
 func TestGORMRefusedStatementInNestedTransaction(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.Create(&gCoupon{Code: "X"}).Error)
@@ -303,6 +316,7 @@ func TestGORMRefusedStatementInNestedTransaction(t *testing.T) {
 
 // InnoDB rolls the whole transaction of a deadlock victim back, and COMMIT says nil.
 func TestGORMDeadlockVictimIgnored(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		if g.db.Dialect == core.SQLite {
 			t.Log("one writer: no deadlocks")
@@ -348,6 +362,7 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 }
 
 func TestGORMConnectionLostAtCommit(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		id, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d)"
 		switch g.db.Dialect {
@@ -371,6 +386,7 @@ func TestGORMConnectionLostAtCommit(t *testing.T) {
 
 // A pool opened with the connector tracks below GORM; the plugin leaves it to that.
 func TestGORMOnConnectorPool(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		if g.db.Name == "mysql" && g.PrepareStmt {

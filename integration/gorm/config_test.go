@@ -28,6 +28,7 @@ func sqliteGORM(t *testing.T) (*gorm.DB, testdb.DB) {
 }
 
 func TestGORMUseReportsMistakes(t *testing.T) {
+	t.Parallel()
 	shared := fixture.NewOutbox(t, testdb.SQLite(t), core.Config{})
 	other := fixture.NewOutbox(t, testdb.Postgres(t), core.Config{})
 	for name, tc := range map[string]struct {
@@ -55,6 +56,7 @@ func TestGORMUseReportsMistakes(t *testing.T) {
 }
 
 func TestGORMUnsupportedDialect(t *testing.T) {
+	t.Parallel()
 	g, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{Logger: logger.Discard})
 	fixture.NoError(t, err)
 	if err := g.Use(gormoutbox.Plugin(gormoutbox.Config{})); err == nil || !strings.Contains(err.Error(), `"dummy" is not supported`) {
@@ -63,6 +65,7 @@ func TestGORMUnsupportedDialect(t *testing.T) {
 }
 
 func TestGORMBeforeUse(t *testing.T) {
+	t.Parallel()
 	ob := gormoutbox.Plugin(gormoutbox.Config{})
 	ctx := t.Context()
 	_, err1 := ob.Backlog(ctx)
@@ -82,6 +85,7 @@ func TestGORMBeforeUse(t *testing.T) {
 }
 
 func TestGORMUseTwice(t *testing.T) {
+	t.Parallel()
 	g, _ := sqliteGORM(t)
 	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
 	fixture.NoError(t, g.Use(ob))
@@ -94,6 +98,7 @@ func TestGORMUseTwice(t *testing.T) {
 }
 
 func TestGORMTwoOutboxes(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]bool{"plain": false, "prepared": true} {
 		t.Run(name, func(t *testing.T) {
 			g := openGORM(t, testdb.SQLite(t), gormOptions{prepare: prepare})
@@ -124,6 +129,7 @@ func TestGORMTwoOutboxes(t *testing.T) {
 }
 
 func TestGORMSharedOutbox(t *testing.T) {
+	t.Parallel()
 	g, db := sqliteGORM(t)
 	ob := fixture.NewOutbox(t, db, core.Config{})
 	plugin := gormoutbox.Plugin(gormoutbox.Config{Outbox: ob})
@@ -141,6 +147,7 @@ func TestGORMSharedOutbox(t *testing.T) {
 }
 
 func TestGORMOnReportsMistakes(t *testing.T) {
+	t.Parallel()
 	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
 	gormoutbox.On[gProduct](ob, nil)
 	gormoutbox.On(ob, func(core.Op, **gProduct) []core.Event { return nil })
@@ -161,6 +168,7 @@ func TestGORMOnReportsMistakes(t *testing.T) {
 }
 
 func TestGORMTransactor(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		r := gormoutbox.Transactor(g.DB)
@@ -195,6 +203,7 @@ func TestGORMTransactor(t *testing.T) {
 
 // RunInTx does not commit what the database may have rolled back behind the function.
 func TestGORMTransactorAborted(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		err := gormoutbox.Transactor(g.DB).RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
 			db, err := gormoutbox.FromContext(ctx)
@@ -216,6 +225,7 @@ func TestGORMTransactorAborted(t *testing.T) {
 
 // Without the plugin a Transactor works too; only the commit is not heard.
 func TestGORMTransactorWithoutPlugin(t *testing.T) {
+	t.Parallel()
 	g, db := sqliteGORM(t)
 	ob := fixture.NewOutbox(t, db, core.Config{})
 	fixture.NoError(t, gormoutbox.Transactor(g).RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {

@@ -15,6 +15,7 @@ import (
 
 // A copy of a model does not publish what happened to the original, and a value that was moved does not lose it in silence.
 func TestGORMCopyOfAModel(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		o := newOrder("placed")
 		cp := *o
@@ -41,6 +42,7 @@ func TestGORMCopyOfAModel(t *testing.T) {
 
 // Each try works on a copy of its own.
 func TestGORMCopyInRetriedClosure(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		order := newOrder("placed")
 		for try := range 3 {
@@ -70,6 +72,7 @@ func TestGORMCopyInRetriedClosure(t *testing.T) {
 
 // The changes are given by value: a copy, whose events would be lost.
 func TestGORMUpdatesFromAValue(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		o := &gOrder{Status: "new"}
 		fixture.NoError(t, g.Create(o).Error)
@@ -110,6 +113,7 @@ type (
 )
 
 func TestGORMHiddenRecorderIsRefused(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.AutoMigrate(&gNamed{}, &gEmbeds{}, &gEmbedsPointer{}, &gAnonymous{}))
 		for _, bad := range []any{&gNamed{ID: 1}, &gEmbeds{ID: 1}, &gEmbedsPointer{ID: 1}} {
@@ -127,6 +131,7 @@ func TestGORMHiddenRecorderIsRefused(t *testing.T) {
 }
 
 func TestGORMModelInLogs(t *testing.T) {
+	t.Parallel()
 	o := newOrder("placed")
 	o.ID = 4711
 	for _, verb := range []string{"%v", "%+v", "%s"} {
@@ -138,6 +143,7 @@ func TestGORMModelInLogs(t *testing.T) {
 
 // Children that GORM saves along with their parent are news when they are new or when they changed.
 func TestGORMSavedAlong(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		var saw []string
 		gormoutbox.On(g.ob, func(op core.Op, l *gLine) []core.Event {
@@ -191,6 +197,7 @@ type (
 
 // A parent that is there is left as it is; one with a key of its own that is not there is stored.
 func TestGORMSavedAlongWithOwnKeys(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.AutoMigrate(&gCountry{}, &gCity{}))
 		var saw []string

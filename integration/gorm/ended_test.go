@@ -11,6 +11,7 @@ import (
 
 // A text has ended the transaction: a statement that causes events is refused before it is stored by itself.
 func TestGORMStatementsAfterTheEndOfTheirTransaction(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		err := g.Transaction(func(tx *gorm.DB) error {

@@ -55,8 +55,8 @@ func eachGORM(t *testing.T, fn func(t *testing.T, g *gormEnv), options ...func(*
 			set(&o)
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				fn(t, openGORM(t, db, o))
 			})
 		})

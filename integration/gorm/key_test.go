@@ -37,6 +37,7 @@ func (id *valuerID) Scan(v any) error { id.n = v.(int64); return nil }
 func (valuerID) GormDataType() string { return "int" }
 
 func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
+	t.Parallel()
 	type textual struct {
 		ID binaryID `gorm:"primaryKey"`
 		N  int
@@ -75,6 +76,7 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 
 // Translated errors say less than the database did. The transaction still knows whether it is whole.
 func TestGORMTranslatedError(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		fixture.NoError(t, g.Create(&gCoupon{Code: "X"}).Error)

@@ -15,6 +15,7 @@ import (
 
 // A transaction that is run again with the same object loses nothing and doubles nothing.
 func TestGORMRecorderRetriedClosure(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		o := newOrder("placed")
@@ -48,6 +49,7 @@ func TestGORMRecorderRetriedClosure(t *testing.T) {
 }
 
 func TestGORMRecorderSavedTwice(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		o := newOrder("placed")
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
@@ -70,6 +72,7 @@ func TestGORMRecorderSavedTwice(t *testing.T) {
 
 // What a savepoint undid is there again for the next try in the same transaction.
 func TestGORMRecorderSavepoint(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		g.run(t)
 		o := newOrder("placed")
@@ -91,6 +94,7 @@ func TestGORMRecorderSavepoint(t *testing.T) {
 
 // In an untracked transaction the event counts as handed over when it is written.
 func TestGORMRecorderUntracked(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		o := newOrder("placed")
 		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
@@ -112,6 +116,7 @@ func TestGORMRecorderUntracked(t *testing.T) {
 
 // Hooks of the model may record too.
 func TestGORMRecorderInHooks(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.AutoMigrate(&gHooked{}))
 		fixture.NoError(t, g.Create(&gHooked{}).Error)
@@ -140,6 +145,7 @@ func (h *gHooked) AfterCreate(tx *gorm.DB) error {
 
 // Without db.Use nobody takes what a model records, and only a test can tell.
 func TestGORMRecorderWithoutThePlugin(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		plain, err := gorm.Open(adapters.GORMDialector(g.db, g.plain), &gorm.Config{Logger: logger.Discard})
 		fixture.NoError(t, err)

@@ -30,6 +30,7 @@ func resolveProducts(g *gormEnv) {
 
 // Statements that do not say what they change: the function sees the rows themselves.
 func TestGORMResolveRows(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		run  func(tx *gorm.DB) error
 		want []string
@@ -99,6 +100,7 @@ func TestGORMResolveRows(t *testing.T) {
 }
 
 func TestGORMResolveRowsIsBounded(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		products(t, g, "a", "b", "c")
 		resolveProducts(g)
@@ -114,6 +116,7 @@ func TestGORMResolveRowsIsBounded(t *testing.T) {
 
 // A row that begins to match between the reading and the statement is not changed in silence.
 func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		if g.db.Dialect != core.Postgres {
 			t.Log("nobody can insert a matching row meanwhile")
@@ -137,6 +140,7 @@ func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
 
 // Recorded events of a slice are published for the rows that were changed, and stay recorded on the others.
 func TestGORMResolveRowsAndRecorders(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := []*gOrder{{Status: "new"}, {Status: "paid"}}
 		fixture.NoError(t, g.Create(&all).Error)

@@ -14,6 +14,7 @@ import (
 // SQLite lets a transaction run statements while rows of it are read. What looks for errors of the rows must not race with
 // who reads them.
 func TestGORMRowsReadOnAnotherGoroutine(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		if g.db.Dialect != core.SQLite {
 			t.Log("the connection is busy until the rows are read")

@@ -36,6 +36,7 @@ func (g *gormEnv) names(t *testing.T) (names []string) {
 
 // Two of three elements are new, and the database does not say which: the third got the key of the second, and the second is none's.
 func TestGORMBatchDoNothingWithGeneratedKeys(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		column := "name"
 		if g.db.Dialect == core.MySQL {
@@ -78,6 +79,7 @@ func (g *gormEnv) wantPayload(t *testing.T, want gProduct) {
 
 // Recorded events are refused too, and stay recorded.
 func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		batch := []*gOrder{newOrder("a"), newOrder("b")}
 		err := g.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error
@@ -97,6 +99,7 @@ func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 
 // With keys of the program's own the database counts what it inserted.
 func TestGORMBatchDoNothingWithOwnKeys(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		coupons := func(codes ...string) (all []*gCoupon) {
 			for _, code := range codes {
@@ -125,6 +128,7 @@ func TestGORMBatchDoNothingWithOwnKeys(t *testing.T) {
 
 // The row that an upsert changes can be another than the one with the element's key.
 func TestGORMUpsertOnAnotherColumn(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX one_percent ON g_coupons (percent)").Error)
 		fixture.NoError(t, g.Create(&gCoupon{Code: "OLD", Percent: 5}).Error)
@@ -143,6 +147,7 @@ func TestGORMUpsertOnAnotherColumn(t *testing.T) {
 }
 
 func TestGORMUpsertOfBatch(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := products(t, g, "a", "b")
 		mapProducts(g)
@@ -158,6 +163,7 @@ func TestGORMUpsertOfBatch(t *testing.T) {
 
 // A slice and a further condition: two of three are changed.
 func TestGORMSliceWithFurtherConditions(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := products(t, g, "a", "b", "c")
 		mapProducts(g)
@@ -179,6 +185,7 @@ func TestGORMSliceWithFurtherConditions(t *testing.T) {
 }
 
 func TestGORMSliceWithFurtherConditionsAndRecorders(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := []*gOrder{{Status: "new"}, {Status: "paid"}}
 		fixture.NoError(t, g.Create(&all).Error)
@@ -195,6 +202,7 @@ func TestGORMSliceWithFurtherConditionsAndRecorders(t *testing.T) {
 
 // A row of a slice is not there any more: the count tells, and the transaction must not commit.
 func TestGORMSliceWithAMissingRow(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := products(t, g, "a", "b")
 		all = append(all, gProduct{ID: 99, Name: "gone"})
@@ -208,6 +216,7 @@ func TestGORMSliceWithAMissingRow(t *testing.T) {
 
 // OR takes the key out of the conditions.
 func TestGORMOrAmongConditions(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := products(t, g, "a", "b")
 		mapProducts(g)
@@ -218,6 +227,7 @@ func TestGORMOrAmongConditions(t *testing.T) {
 
 // GORM leaves a zero out of the key's conditions in an update.
 func TestGORMUpdateWithPartOfAKey(t *testing.T) {
+	t.Parallel()
 	type part struct {
 		Shop string `gorm:"primaryKey;size:64"`
 		No   int    `gorm:"primaryKey;autoIncrement:false"`
@@ -235,6 +245,7 @@ func TestGORMUpdateWithPartOfAKey(t *testing.T) {
 
 // MariaDB and MySQL do not count a row that had these values. The update of one model by its key counts all the same.
 func TestGORMUnchangedRow(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		p := &products(t, g, "p")[0]
@@ -264,6 +275,7 @@ func TestGORMUnchangedRow(t *testing.T) {
 
 // What the database computes is not in the model.
 func TestGORMExpressions(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		p := &products(t, g, "p")[0]
 		mapProducts(g)
@@ -298,6 +310,7 @@ func (g *gormEnv) wantStock(t *testing.T, typ string, want int) {
 
 // RETURNING * puts other models into a slice: events recorded on those before must not get lost.
 func TestGORMReturningIntoSlice(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		values := make([]gOrder, 2)
 		values[0].Record(fixture.Happened{Name: "a"})
@@ -319,6 +332,7 @@ func TestGORMReturningIntoSlice(t *testing.T) {
 
 // The rows of a slice come back in any order.
 func TestGORMReturningPartsIntoSlice(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		if g.db.Dialect == core.MySQL {
 			t.Log("MariaDB has no UPDATE ... RETURNING")
@@ -335,6 +349,7 @@ func TestGORMReturningPartsIntoSlice(t *testing.T) {
 
 // A condition of several lines is one condition: GORM's own text would change rows of other keys, and report the model's.
 func TestGORMConditionOfSeveralLines(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := products(t, g, "a", "b", "c")
 		fixture.NoError(t, g.Exec("UPDATE g_products SET stock = 90 WHERE id = 3").Error)
@@ -362,6 +377,7 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 
 // The same row twice in a slice is one row, and one event of the function.
 func TestGORMSliceWithTheSameRowTwice(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		products(t, g, "a")
 		mapProducts(g)
@@ -373,6 +389,7 @@ func TestGORMSliceWithTheSameRowTwice(t *testing.T) {
 
 // An upsert that sets some columns shows the function the row as it is, with those that it left alone.
 func TestGORMUpsertOfSomeColumns(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		products(t, g, "a")
 		var seen []gProduct
@@ -393,6 +410,7 @@ func TestGORMUpsertOfSomeColumns(t *testing.T) {
 
 // Updates of a model stores what is not zero. With ResolveRows the function sees the row as it was stored.
 func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
+	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		products(t, g, "a")
 		var seen []int64

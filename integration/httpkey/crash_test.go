@@ -36,12 +36,13 @@ func init() {
 }
 
 func shortLease(c *httpkey.Config) {
-	c.Keys.Lease, c.Keys.Wait = 3*time.Second, 20*time.Second
+	c.Keys.Lease, c.Keys.StoreTimeout, c.Keys.Wait = 3*time.Second, 2*time.Second, 20*time.Second
 }
 
 // A process is killed with SIGKILL when its handler has done its work. In the transaction form that work is rolled back and the key free: the
 // payment is made once. In the lease form the key is held until the lease ends, and the work is done again: at least once, as documented.
 func TestHTTPKeyCrash(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		self, err := os.Executable()
 		if err != nil {

@@ -64,7 +64,7 @@ func eachHTTPPayments(t *testing.T, fn func(t *testing.T, p *httpPayments)) {
 func (p *httpPayments) server(t testing.TB, configure func(*httpkey.Config)) http.Handler {
 	t.Helper()
 	cfg := httpkey.Config{Scope: func(r *http.Request) string { return r.Header.Get("X-User") }}
-	cfg.Keys.Wait = 30 * time.Second
+	cfg.Keys.Wait, cfg.Keys.StoreTimeout = time.Minute, 20*time.Second // on a busy machine
 	prefix := "lease_"
 	if p.tx {
 		prefix, cfg.Transactor = "transaction_", sqltx.NewTransactor(p.pool, p.db.Dialect)
@@ -141,6 +141,7 @@ func wantPaid(t *testing.T, w *httptest.ResponseRecorder, status int, body strin
 
 // 64 requests with one key at once, at several processes: one is carried out, and everybody gets the same response.
 func TestHTTPKeyParallel(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		const requests, processes = 64, 8
 		var came sync.WaitGroup
@@ -183,6 +184,7 @@ func TestHTTPKeyParallel(t *testing.T) {
 
 // Many keys at once, each twice: no request is lost to a deadlock.
 func TestHTTPKeyManyKeys(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		servers := [2]http.Handler{p.server(t, nil), p.server(t, nil)}
 		const keys = 30
@@ -209,6 +211,7 @@ func TestHTTPKeyManyKeys(t *testing.T) {
 
 // What becomes of the key and of the effects, by the status of the response.
 func TestHTTPKeyFate(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		h, payments := p.server(t, nil), 0
 		for i, tc := range []struct {
@@ -240,6 +243,7 @@ func TestHTTPKeyFate(t *testing.T) {
 
 // A statement that failed leaves a transaction that PostgreSQL lets do nothing more. The response of the handler is kept all the same.
 func TestHTTPKeyAfterFailedStatement(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		fixture.MustExec(t, p.pool, "DROP TABLE IF EXISTS http_unique")
 		fixture.MustExec(t, p.pool, "CREATE TABLE http_unique (id INTEGER PRIMARY KEY)")
@@ -269,6 +273,7 @@ func TestHTTPKeyAfterFailedStatement(t *testing.T) {
 
 // A panic rolls back and frees the key.
 func TestHTTPKeyPanic(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		h := p.server(t, nil)
 		p.handler = func(w http.ResponseWriter, r *http.Request) {
@@ -293,6 +298,7 @@ func TestHTTPKeyPanic(t *testing.T) {
 
 // Another process works on the key for longer than anybody waits: 409, and nothing that it leaves behind is in the way of the next request.
 func TestHTTPKeyInFlight(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		entered, stop := make(chan struct{}), make(chan struct{})
 		p.handler = func(w http.ResponseWriter, r *http.Request) {
@@ -330,6 +336,7 @@ func TestHTTPKeyInFlight(t *testing.T) {
 
 // The database is gone: nothing is carried out.
 func TestHTTPKeyDatabaseDown(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		h := p.server(t, nil)
 		if err := p.pool.Close(); err != nil {
@@ -350,6 +357,7 @@ func (httpGormPayment) TableName() string { return "http_gorm_payments" }
 
 // The handler finds the transaction of its ORM in the context.
 func TestHTTPKeyGORM(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		gdb, err := gorm.Open(adapters.GORMDialector(db, nil), &gorm.Config{Logger: logger.Discard})
 		fixture.NoError(t, err)

@@ -35,6 +35,7 @@ func (f farTransactor) RunInTx(ctx context.Context, fn func(context.Context, cor
 
 // 128 clients repeat a finished request at once, at two processes that are far from the database: each gets the response.
 func TestHTTPKeyReplayStorm(t *testing.T) {
+	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		far := func(c *httpkey.Config) {
 			c.Keys.Wait = 0 // the default
@@ -59,6 +60,7 @@ func TestHTTPKeyReplayStorm(t *testing.T) {
 
 // The database falls silent at COMMIT: the client gets an answer nevertheless, and the next attempt tells what became of the first.
 func TestHTTPKeyHungCommit(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(*testing.T) testdb.DB{"PostgreSQL": testdb.Postgres, "MariaDB": testdb.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			db := open(t)
@@ -84,7 +86,7 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			pool := behind.Open(t)
 			h := p.server(t, func(c *httpkey.Config) {
 				c.Transactor = sqltx.NewTransactor(pool, db.Dialect)
-				c.Keys.StoreTimeout, c.Keys.Wait = 500*time.Millisecond, -1
+				c.Keys.StoreTimeout, c.Keys.Wait = 5*time.Second, -1 // long enough for a busy machine to come to the COMMIT
 			})
 
 			proxy.CutNext(wireproxy.Silent)
@@ -93,7 +95,7 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "idempotency-store-unavailable") {
 				t.Errorf("answered %d %s", w.Code, w.Body)
 			}
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > 30*time.Second {
 				t.Errorf("answered after %s", took)
 			}
 			if proxy.Made() != 1 {

@@ -403,6 +403,7 @@ func consumeAll(t *testing.T, db testdb.DB, mutant string, messages, killEvery i
 
 // Eight consumer processes, every message delivered one to five times, kill -9 at every tenth message: every effect happens exactly once.
 func TestInboxCrash(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const messages = 300
 		w, kills := consumeAll(t, db, "", messages, 10)
@@ -432,6 +433,7 @@ func TestInboxCrash(t *testing.T) {
 
 // The proof notices consumers that do it wrong.
 func TestInboxCrashNotices(t *testing.T) {
+	t.Parallel()
 	for mutant, wrong := range map[string]func(n int) bool{
 		noInbox:   func(n int) bool { return n > 1 },
 		markFirst: func(n int) bool { return n == 0 },

@@ -16,7 +16,8 @@ import (
 
 // The tests that were asked for of every consumer, each with a Router, a Go channel and a database.
 
-func TestC49FirstDeliveryApplies(t *testing.T) {
+func TestFirstDeliveryApplies(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		ps := inboxRouter(t, consume(w.handler, w.in.Middleware))
 		fixture.NoError(t, ps.Publish("orders", inboxMessage("e")))
@@ -27,7 +28,8 @@ func TestC49FirstDeliveryApplies(t *testing.T) {
 	})
 }
 
-func TestC49RedeliveryDoesNotDuplicate(t *testing.T) {
+func TestRedeliveryChangesNothing(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		ps := inboxRouter(t, consume(w.handler, w.in.Middleware))
 		for range 5 {
@@ -39,7 +41,8 @@ func TestC49RedeliveryDoesNotDuplicate(t *testing.T) {
 }
 
 // The third must-have test: a duplicate delivery has its side effect once. It has another message id, as a relay that repeats itself may give it.
-func TestA22DuplicateDeliveryHasItsEffectOnce(t *testing.T) {
+func TestDuplicateDeliveryHasItsEffectOnce(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		ps := inboxRouter(t, consume(w.handler, w.in.Middleware))
 		first, second := inboxMessage("e"), inboxMessage("e")
@@ -52,7 +55,8 @@ func TestA22DuplicateDeliveryHasItsEffectOnce(t *testing.T) {
 }
 
 // A process that dies between the commit and the acknowledgement is, to the broker, a message that was not acknowledged.
-func TestC49CrashAfterCommitBeforeAckIsSkipped(t *testing.T) {
+func TestCrashBetweenCommitAndAckIsSkipped(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var crashes atomic.Int64
 		crash := func(h message.HandlerFunc) message.HandlerFunc {
@@ -77,7 +81,8 @@ func TestC49CrashAfterCommitBeforeAckIsSkipped(t *testing.T) {
 	})
 }
 
-func TestC49InvalidSchemaGoesToTheDLTAndIsParked(t *testing.T) {
+func TestInvalidSchemaIsParkedAndDeadLettered(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var dlt deadLetters
 		var calls atomic.Int64
@@ -117,7 +122,8 @@ func TestC49InvalidSchemaGoesToTheDLTAndIsParked(t *testing.T) {
 }
 
 // A message without an identity can be neither remembered nor parked in the table: the poison queue takes it.
-func TestC49MessageWithoutAnIDGoesToTheDLT(t *testing.T) {
+func TestMessageWithoutAnIDIsDeadLettered(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var dlt deadLetters
 		ps := inboxRouter(t, consume(w.handler, w.chain(&dlt)))
@@ -129,7 +135,8 @@ func TestC49MessageWithoutAnIDGoesToTheDLT(t *testing.T) {
 	})
 }
 
-func TestC49TransientDatabaseErrorIsRetried(t *testing.T) {
+func TestTransientDatabaseErrorIsRetried(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var dlt deadLetters
 		var calls atomic.Int64
@@ -153,7 +160,8 @@ func TestC49TransientDatabaseErrorIsRetried(t *testing.T) {
 }
 
 // What the business refuses is an answer, not a failure: the handler changes nothing and the event is done.
-func TestC49InvariantViolationIsANoOp(t *testing.T) {
+func TestViolatedInvariantChangesNothing(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders (id INTEGER PRIMARY KEY, status VARCHAR(16))")
 		fixture.MustExec(t, w.pool, "INSERT INTO orders VALUES (1, 'cancelled')")
@@ -176,7 +184,8 @@ func TestC49InvariantViolationIsANoOp(t *testing.T) {
 	})
 }
 
-func TestC49ReplayFromEarliestChangesNothing(t *testing.T) {
+func TestReplayFromEarliestChangesNothing(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		ps := inboxRouter(t, consume(w.handler, w.in.Middleware))
 		want := map[string]int{}
@@ -194,7 +203,8 @@ func TestC49ReplayFromEarliestChangesNothing(t *testing.T) {
 }
 
 // Two processes of one consumer get the same messages at the same time: the primary key decides.
-func TestC49TwoInstancesAreDeduplicatedByTheConstraint(t *testing.T) {
+func TestTwoInstancesAreDeduplicatedByTheConstraint(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		one := inboxRouter(t, consume(w.handler, w.in.Middleware))
 		two := inboxRouter(t, consume(w.handler, w.another().Middleware))

@@ -28,10 +28,10 @@ func committing(d core.Dialect) []string {
 // A handler commits by a statement, and fails afterwards. The row that says processed is committed too: the message is not acknowledged as a
 // duplicate of itself, so somebody hears of what was left undone.
 func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
+	t.Parallel()
 	for name, open := range inboxORMs {
 		t.Run(name, func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)" // Ent requires it
 				}
@@ -64,6 +64,7 @@ func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 
 // The same in a batch, where each message by itself would be a duplicate, and when the transaction is tried again because of others.
 func TestInboxBatchThatCommitsAndFails(t *testing.T) {
+	t.Parallel()
 	for name, failure := range map[string]func(d core.Dialect) error{
 		"for good":          func(core.Dialect) error { return errHandler },
 		"because of others": inboxDeadlock,
@@ -110,6 +111,7 @@ func TestInboxBatchThatCommitsAndFails(t *testing.T) {
 
 // A handler ends the transaction by its method. It is told so, whether it failed or not.
 func TestInboxHandlerThatEndsItsTransaction(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		for id, fails := range map[string]error{"fails": errHandler, "succeeds": nil} {
 			handle := w.in.Middleware(func(msg *message.Message) ([]*message.Message, error) {

@@ -31,6 +31,7 @@ func quick(c *inbox.Config) { c.MinAge, c.RetryPause = -1, -1 }
 // One statement from a plain Router to an idempotent consumer, with every ORM on every database: its tables are created, also by several processes at once; the effect
 // happens once; what fails is rolled back; what can never be processed goes to the poison queue; what is produced to the outbox.
 func TestInboxMiddleware(t *testing.T) {
+	t.Parallel()
 	orms := map[string]func(t *testing.T, db testdb.DB) inboxORM{
 		"tracked sql": func(t *testing.T, db testdb.DB) inboxORM {
 			t.Helper()
@@ -42,7 +43,6 @@ func TestInboxMiddleware(t *testing.T) {
 	for name, open := range orms {
 		t.Run(name, func(t *testing.T) {
 			testdb.Every(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)"
 				}
@@ -111,8 +111,8 @@ func TestInboxMiddleware(t *testing.T) {
 
 // What stands in the way is told with each message and every line of the log, and when it is gone the messages are processed.
 func TestInboxMiddlewareWithoutTables(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
 		w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: inboxSQL(db.Open(t), db.Dialect), heard: map[string]int{}}
 		fixture.MustExec(t, w.pool, inboxTables)
 		h := inbox.SQL(w.pool, "billing", inbox.Configure(quick), inbox.Configure(named))(w.handler)

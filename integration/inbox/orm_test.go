@@ -64,10 +64,11 @@ var inboxORMs = map[string]func(t *testing.T, db testdb.DB) inboxORM{
 
 // With every ORM on every database: the row, the effects in the handler's own transaction and the produced event commit together or not at all, once.
 func TestInboxWithEveryORM(t *testing.T) {
+	t.Parallel()
 	for name, open := range inboxORMs {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)" // Ent requires it
 				}
@@ -121,6 +122,7 @@ func (refusingPublisher) Close() error { return nil }
 
 // The outbox refuses a produced event: nothing of the handler is left.
 func TestInboxProducedEventIsRefused(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		_, outbox := w.inboxOutbox()
 		w.in = w.another(func(c *inbox.Config) { c.Publisher, c.MaxAttempts, c.Park = outbox, 1, inbox.ParkAndAck })
@@ -140,6 +142,7 @@ func TestInboxProducedEventIsRefused(t *testing.T) {
 
 // The batch goes through every ORM and, because it sends arrays on PostgreSQL, through Bun's own driver.
 func TestInboxBatchWithEveryORM(t *testing.T) {
+	t.Parallel()
 	orms := maps.Clone(inboxORMs)
 	orms["bun and pgdriver"] = func(t *testing.T, db testdb.DB) inboxORM {
 		t.Helper()
@@ -147,8 +150,8 @@ func TestInboxBatchWithEveryORM(t *testing.T) {
 	}
 	for name, open := range orms {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)"
 				}

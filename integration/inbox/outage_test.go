@@ -71,6 +71,7 @@ func (w *inboxWorld) heardSoFar(name string) int {
 
 // A service that refuses connections parks nothing: that says nothing about the events.
 func TestInboxRefusedConnection(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	fixture.NoError(t, err)
 	address := l.Addr().String()
@@ -129,9 +130,9 @@ func lockEffects(t *testing.T, w *inboxWorld) (unlock func()) {
 
 // A table that is locked for a while parks nothing.
 func TestInboxLockedTable(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
-		db.DSN = strings.Replace(db.DSN, "busy_timeout(10000)", "busy_timeout(20)", 1)
+		db.DSN = strings.Replace(db.DSN, "busy_timeout(30000)", "busy_timeout(20)", 1)
 		w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), impatient)
 		const events = 10
 		unlock := lockEffects(t, w)
@@ -147,17 +148,11 @@ func TestInboxLockedTable(t *testing.T) {
 
 // A database that is killed while handlers work, and comes back, parks nothing, and each effect happens once.
 func TestInboxDatabaseRestart(t *testing.T) {
-	for name, tt := range map[string]struct {
-		variable string
-		open     func(t *testing.T) testdb.DB
-	}{
-		"postgres": {"OUTBOX_TEST_POSTGRES", testdb.Postgres},
-		"mariadb":  {"OUTBOX_TEST_MARIADB", testdb.MariaDB},
-	} {
+	t.Parallel()
+	for _, name := range []string{"postgres", "mariadb"} {
 		t.Run(name, func(t *testing.T) {
-			server := fixture.StartPrivate(t, name)
-			t.Setenv(tt.variable, server.Address)
-			db := tt.open(t)
+			t.Parallel()
+			server, db := fixture.StartPrivateDatabase(t, name)
 			pool := db.Open(t)
 			w := newInboxWorld(t, db, inboxSQL(pool, db.Dialect), impatient)
 			const events = 40
@@ -185,17 +180,11 @@ func TestInboxDatabaseRestart(t *testing.T) {
 
 // A database that stands still, connected, does not keep a message much beyond its deadline.
 func TestInboxDatabaseHangs(t *testing.T) {
-	for name, tt := range map[string]struct {
-		variable string
-		open     func(t *testing.T) testdb.DB
-	}{
-		"postgres": {"OUTBOX_TEST_POSTGRES", testdb.Postgres},
-		"mariadb":  {"OUTBOX_TEST_MARIADB", testdb.MariaDB},
-	} {
+	t.Parallel()
+	for _, name := range []string{"postgres", "mariadb"} {
 		t.Run(name, func(t *testing.T) {
-			server := fixture.StartPrivate(t, name)
-			t.Setenv(tt.variable, server.Address)
-			db := tt.open(t)
+			t.Parallel()
+			server, db := fixture.StartPrivateDatabase(t, name)
 			w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), named)
 			var paused time.Time
 			h := middleware.Timeout(time.Second)(w.in.Middleware(func(msg *message.Message) ([]*message.Message, error) {

@@ -22,6 +22,7 @@ import (
 
 // No statement about events walks through the 60,000 that a handler has processed, with or without statistics.
 func TestInboxPlans(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})

@@ -32,6 +32,7 @@ func (c countingTransactor) RunInTx(ctx context.Context, fn func(context.Context
 // Redis in front of the table: a duplicate that it knows costs no transaction. It never makes a message new or old: what it has forgotten the
 // table knows, what failed is not in it, and without it everything goes on.
 func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
+	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
 	cacheKey := once.Key{Scope: once.Scope("inbox", "billing", "handler"), ID: "e"}.String()
 	newCache := func(t *testing.T, cfg redisonce.CacheConfig) *redisonce.Cache {

@@ -22,6 +22,7 @@ func named(c *inbox.Config) { c.Handler = func(*message.Message) string { return
 
 // Ids that a collation would call equal are different events, one by one and in a batch.
 func TestInboxComparesBytes(t *testing.T) {
+	t.Parallel()
 	ids := []string{"e", "E", "e ", " e", "é", "e\u0301", "ss", "ß", `a"b`, `a\b`, "{a,b}", "NULL", "'", "ａ", "a", strings.Repeat("x", 255), strings.Repeat("x", 254)}
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		single, batch := 0, 0
@@ -52,6 +53,7 @@ func TestInboxComparesBytes(t *testing.T) {
 
 // What only describes an event never stops it.
 func TestInboxDescriptionsAreCut(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named, func(c *inbox.Config) {
 			c.MaxAttempts = 1
@@ -91,6 +93,7 @@ func TestInboxDescriptionsAreCut(t *testing.T) {
 
 // A batch that is larger than a chunk, half of it processed before, with a parked and a failed one.
 func TestInboxLargeBatch(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named)
 		var msgs []*message.Message
@@ -126,6 +129,7 @@ func TestInboxLargeBatch(t *testing.T) {
 }
 
 func TestInboxOnlyNewer(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named, func(c *inbox.Config) { c.OnlyNewer = []string{"h"} })
 		msg := func(id, seq string) *message.Message { return inboxMessage(id, "key_seq", seq, "partition_key", "k") }
@@ -166,6 +170,7 @@ func TestInboxOnlyNewer(t *testing.T) {
 
 // A row that says PROCESSING is respected for a while, and then no longer.
 func TestInboxInProgress(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named)
 		fail := func(*message.Message) ([]*message.Message, error) { return nil, errOnce }
@@ -185,6 +190,7 @@ func TestInboxInProgress(t *testing.T) {
 }
 
 func TestInboxParkedAreListedInPages(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named)
 		reason := errOnce
@@ -232,6 +238,7 @@ func TestInboxParkedAreListedInPages(t *testing.T) {
 }
 
 func TestInboxCleanup(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named, func(c *inbox.Config) {
 			c.Retention, c.BrokerRetention, c.OnlyNewer = 2*time.Hour, time.Hour, []string{"h"}
@@ -271,6 +278,7 @@ func TestInboxCleanup(t *testing.T) {
 
 // Nothing is believed of a transaction that a deadlock has ended: MariaDB would write the row outside of it.
 func TestInboxBeginInADeadTransaction(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: w.db.Dialect})
 		fixture.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 // A handler that swallows a violated constraint: the message is acknowledged only if what it did is there. On PostgreSQL nothing is, and the
 // message comes again.
 func TestInboxDoesNotAckWhatWasNotCommitted(t *testing.T) {
+	t.Parallel()
 	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a outboxtest.Adapter) {
 		w := newInboxWorld(t, db, inboxORM{transactor: a.Transactor, exec: a.Exec}, func(c *inbox.Config) { c.Handler = func(*message.Message) string { return "handler" } })
 		fixture.MustExec(t, w.pool, "CREATE TABLE effect (n INTEGER PRIMARY KEY)"+fixture.Engine(db))

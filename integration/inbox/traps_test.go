@@ -38,6 +38,7 @@ func (w *inboxWorld) failsFirst(n int64) message.HandlerFunc {
 
 // Watermill's Deduplicator marks a message as seen before it is handled: when the handler fails, the redelivery is dropped, and the message is lost.
 func TestInboxKeepsWhatWatermillsDeduplicatorLoses(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var calls atomic.Int64
 		theirs := inboxRouter(t, consume(func(msg *message.Message) ([]*message.Message, error) {
@@ -72,6 +73,7 @@ func newExpiringKeys(t *testing.T) middleware.ExpiringKeyRepository {
 // Retry inside of the inbox runs the handler a second time in the same transaction, with the first attempt in it: half-done work is committed, and
 // on PostgreSQL an error of SQL fails all further attempts. Chain has the order that works.
 func TestInboxRetryInsideTrap(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		inside := fastRetry
 		inside.ShouldRetry = nil
@@ -115,6 +117,7 @@ func (w *inboxWorld) routed(id string, metadata ...string) *message.Message {
 
 // A poison queue inside of the inbox hides the error of a handler that has written already. The inbox must not commit that.
 func TestInboxPoisonInsideTrap(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var dlt deadLetters
 		poison, err := middleware.PoisonQueue(&dlt, "poison")
@@ -133,6 +136,7 @@ func TestInboxPoisonInsideTrap(t *testing.T) {
 
 // Retry gives up, but only what can never work goes to the poison queue: the rest is delivered again until it is parked.
 func TestInboxChainParksAfterMaxAttempts(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var dlt deadLetters
 		ps := inboxRouter(t, consume(w.failsFirst(1000), w.chain(&dlt)))
@@ -149,6 +153,7 @@ func TestInboxChainParksAfterMaxAttempts(t *testing.T) {
 
 // A Pub/Sub that hands on the context of the publisher hands on its transaction.
 func TestInboxRefusesThePublishersTransaction(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		ps := gochannel.NewGoChannel(gochannel.Config{PreserveContext: true}, watermill.NopLogger{})
 		defer ps.Close()
@@ -170,6 +175,7 @@ func TestInboxRefusesThePublishersTransaction(t *testing.T) {
 
 // The Timeout middleware ends the handler's context: everything is rolled back, the failure is recorded all the same, and the next attempt works.
 func TestInboxWithTheTimeoutMiddleware(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var calls atomic.Int64
 		h := func(msg *message.Message) ([]*message.Message, error) {
@@ -203,6 +209,7 @@ func TestInboxWithTheTimeoutMiddleware(t *testing.T) {
 
 // Another name is another consumer: everything is processed again.
 func TestInboxRenamedConsumerProcessesAgain(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		for _, consumer := range []string{"billing", "Billing", "billing", "invoicing"} {
 			in := w.another(func(c *inbox.Config) { c.Consumer = consumer })
@@ -215,10 +222,11 @@ func TestInboxRenamedConsumerProcessesAgain(t *testing.T) {
 
 // The answer to COMMIT is lost: the message is not acknowledged, and its redelivery finds out what became of it.
 func TestInboxCommitWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]string{"committed": commitCarriedOut, "not committed": commitNeverArrived} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				faulty := withCommitFaults(db)
 				w := newInboxWorld(t, db, inboxSQL(faulty.Open(t), db.Dialect))
 				armed := false
@@ -248,6 +256,7 @@ func TestInboxCommitWithoutAnAnswer(t *testing.T) {
 
 // 8 copies of a message at once have one effect, also when the first of them roll back, and nobody hears of deadlocks or locks.
 func TestInboxConcurrentCopies(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		for round := range 6 {
 			id := "e" + string(rune('0'+round))
@@ -284,6 +293,7 @@ func TestInboxConcurrentCopies(t *testing.T) {
 
 // Two batches with the same messages in opposite orders, and single messages among them.
 func TestInboxConcurrentBatches(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(func(c *inbox.Config) { c.Handler = func(*message.Message) string { return "batch" } })
 		const events = 60
@@ -342,6 +352,7 @@ func (*correlations) Close() error { return nil }
 
 // What a handler produces carries the correlation id of what it consumed, wherever Watermill's middleware for it stands.
 func TestInboxKeepsTheCorrelationID(t *testing.T) {
+	t.Parallel()
 	for name, order := range map[string]func(in *inbox.Inbox) []message.HandlerMiddleware{
 		"outside": func(in *inbox.Inbox) []message.HandlerMiddleware {
 			return []message.HandlerMiddleware{middleware.CorrelationID, in.Middleware}
@@ -374,6 +385,7 @@ func TestInboxKeepsTheCorrelationID(t *testing.T) {
 
 // Copies that wait for one that is being processed take no connection: the handler, and everybody else, can go on working.
 func TestInboxWaitingCopiesTakeNoConnections(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		w.pool.SetMaxOpenConns(4)
 		pool := w.db.Open(t)

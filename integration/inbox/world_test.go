@@ -64,7 +64,6 @@ func inboxSQL(pool *sql.DB, d core.Dialect) inboxORM {
 func eachInbox(t *testing.T, fn func(t *testing.T, w *inboxWorld), set ...func(*inbox.Config)) {
 	t.Helper()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
 		fn(t, newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), set...))
 	})
 }

@@ -62,7 +62,7 @@ func (s onceChildSpec) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runner, err := once.New(once.Config{Store: store, Lease: 1500 * time.Millisecond, Wait: 20 * time.Second})
+	runner, err := once.New(once.Config{Store: store, Lease: 4 * time.Second, StoreTimeout: 3 * time.Second, Wait: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -100,10 +100,11 @@ func pause() { time.Sleep(rand.N(4 * time.Millisecond)) }
 // Three processes do the same work and are killed in the middle of it, nine times. In the transaction form each effect happened exactly once; in
 // the lease form at least once, each time under another fence, and no more than once too often for each kill.
 func TestOnceSurvivesKill(t *testing.T) {
+	t.Parallel()
 	for form, tx := range map[string]bool{"transaction": true, "lease": false} {
 		t.Run(form, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				pool := db.Open(t)
 				fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})
 				// No key here: what happens twice has to be seen, except under the same fence.

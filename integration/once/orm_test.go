@@ -19,8 +19,10 @@ import (
 
 // The key, what the ORM writes and the event commit together, through the transaction of every ORM: duplicates at once, a failure, a replay.
 func TestOnceInTransactionsOfORMs(t *testing.T) {
+	t.Parallel()
 	for name, open := range adapters.Ways {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				a := open(t, db)
 				pool := db.Open(t)

@@ -18,6 +18,7 @@ import (
 
 // No statement about keys walks through a table of 100,000 of them, half of which are to be forgotten, with or without statistics.
 func TestOncePlans(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})

@@ -29,6 +29,7 @@ func onceRequest(id string) once.Request {
 
 // Many processes may start at once, next to an outbox in the same database.
 func TestOnceMigrateConcurrently(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		var wg sync.WaitGroup
 		for range 8 {
@@ -60,6 +61,7 @@ func TestOnceMigrateConcurrently(t *testing.T) {
 
 // The printed files do what Migrate does, may be repeated, and are undone by theirs. Check names what differs.
 func TestOnceMigrationFiles(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		cfg := sqlonce.Config{Dialect: db.Dialect, Prefix: strings.Repeat("p", 37)}
@@ -121,6 +123,7 @@ func TestOnceMigrationFiles(t *testing.T) {
 
 // A duplicate that waited, or whose snapshot is older, never takes the key for new: MariaDB reads what is committed, PostgreSQL refuses.
 func TestOnceTxAtRepeatableRead(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(*testing.T) testdb.DB{
 		"postgres": testdb.Postgres, "postgres18": testdb.Postgres18, "mariadb": testdb.MariaDB, "mysql": testdb.MySQL,
 	} {
@@ -164,6 +167,7 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 
 // Nothing is written down outside of a transaction: the database has ended the caller's after a deadlock, and the caller did not care.
 func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
+	t.Parallel()
 	event := func(id string) sqlonce.InboxEvent {
 		return sqlonce.InboxEvent{InboxKey: sqlonce.InboxKey{Consumer: "billing", Handler: "h", EventID: id}}
 	}
@@ -218,6 +222,7 @@ func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 
 // The driver may count rows that were found instead of rows that changed.
 func TestOnceWithClientFoundRows(t *testing.T) {
+	t.Parallel()
 	db := testdb.MariaDB(t)
 	cfg, err := mysql.ParseDSN(db.DSN)
 	if err != nil {
@@ -238,6 +243,7 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 
 // One connection is enough, for both forms.
 func TestOnceWithOneConnection(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		pool.SetMaxOpenConns(1)
@@ -268,6 +274,7 @@ func TestOnceWithOneConnection(t *testing.T) {
 
 // A lease that a jumping clock has put years ahead does not hold a key for years.
 func TestOnceLeaseOfAJumpedClock(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
@@ -287,6 +294,7 @@ func TestOnceLeaseOfAJumpedClock(t *testing.T) {
 
 // 64 callers at once with one key, many of whose transactions fail first: the effect happens once, and nobody hears of a deadlock.
 func TestOnceRunInTxIsExactlyOnce(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})

@@ -54,6 +54,7 @@ func sqlOnce(newStore func(*testing.T) (*sqlonce.Store, *sql.DB, string)) func(*
 
 // The suite of the lease form over every database.
 func TestOnceStoreSuite(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		outboxtest.TestOnceStore(t, fixture.OnceHarness(sqlOnce(prefixedOnceStores(t, db))))
 	})
@@ -61,6 +62,7 @@ func TestOnceStoreSuite(t *testing.T) {
 
 // The suite of the transaction form over every database.
 func TestOnceTxStoreSuite(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		newStore := onceStores(t, db)
 		outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {

@@ -16,6 +16,7 @@ import (
 
 // Work that swallows a violated constraint: its key is kept only if what it did is there.
 func TestOnceDoesNotKeepWhatWasNotCommitted(t *testing.T) {
+	t.Parallel()
 	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a outboxtest.Adapter) {
 		pool := db.Open(t)
 		runner, err := once.New(once.Config{Store: fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})})

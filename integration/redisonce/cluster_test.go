@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 // The suite over a cluster of three primaries: each key has one name, so each script has one node.
 func TestRedisOnceStoreSuiteCluster(t *testing.T) {
+	t.Parallel()
 	addrs := redisCluster(t, 3)
 	open := func(t *testing.T) *redis.ClusterClient {
 		t.Helper()
@@ -62,10 +62,11 @@ func redisCluster(t *testing.T, nodes int) (addrs []string) {
 	t.Helper()
 	clients := make([]*redis.Client, nodes)
 	for i := range nodes {
-		port := redisClusterPort(t)
+		port, _ := fixture.ReservePorts(t, 1)
 		// The shell waits for the end of its input, and so takes the server down even after a test that was killed.
-		cmd := exec.Command("sh", "-c", `redis-server --bind 127.0.0.1 --port "$1" --dir "$2" --save "" --cluster-enabled yes --daemonize no >/dev/null & `+
-			`server=$!; cat >/dev/null; kill -9 $server; wait`, "sh", strconv.Itoa(port), t.TempDir())
+		cmd := exec.Command("sh", "-c", `redis-server --bind 127.0.0.1 --port "$1" --dir "$2" --save "" --cluster-enabled yes --cluster-port "$3" `+
+			`--daemonize no >/dev/null & `+
+			`server=$!; cat >/dev/null; kill -9 $server; wait`, "sh", strconv.Itoa(port), t.TempDir(), strconv.Itoa(port+1))
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		in, err := cmd.StdinPipe()
@@ -86,7 +87,7 @@ func redisCluster(t *testing.T, nodes int) (addrs []string) {
 		fixture.NoError(t, clients[i].ClusterAddSlotsRange(t.Context(), first, last).Err())
 		fixture.NoError(t, clients[i].Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
 		if i > 0 {
-			fixture.NoError(t, clients[0].ClusterMeet(t.Context(), "127.0.0.1", strconv.Itoa(port)).Err())
+			fixture.NoError(t, clients[0].Do(t.Context(), "CLUSTER", "MEET", "127.0.0.1", port, port+1).Err())
 		}
 		addrs = append(addrs, addr)
 	}
@@ -97,25 +98,4 @@ func redisCluster(t *testing.T, nodes int) (addrs []string) {
 		})
 	}
 	return addrs
-}
-
-// redisClusterPort returns a free port whose companion for the cluster's own talk, 10000 higher, is free too.
-func redisClusterPort(t *testing.T) int {
-	t.Helper()
-	for range 50 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		fixture.NoError(t, err)
-		port := l.Addr().(*net.TCPAddr).Port
-		_ = l.Close()
-		if port > 50000 {
-			continue
-		}
-		bus, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+10000))
-		if err == nil {
-			_ = bus.Close()
-			return port
-		}
-	}
-	t.Fatal("no free ports")
-	return 0
 }

@@ -36,6 +36,7 @@ func redisHarness(open func(t *testing.T) (client redis.UniversalClient, prefix 
 
 // The suite of the lease form over Redis. Leases that ended are remembered; keys whose time to live is over are not.
 func TestRedisOnceStoreSuite(t *testing.T) {
+	t.Parallel()
 	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
 		t.Helper()
 		client, prefix := fixture.RedisClient(t)
@@ -45,6 +46,7 @@ func TestRedisOnceStoreSuite(t *testing.T) {
 
 // The same with a client that sends each command twice, as one does whose connection breaks before it has read the answer.
 func TestRedisOnceStoreSuiteTwice(t *testing.T) {
+	t.Parallel()
 	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
 		t.Helper()
 		client, prefix := fixture.RedisClient(t)

@@ -22,10 +22,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// The eight tests of requirement C48, on every database.
-
-func TestC48CommitWritesRow(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+// A commit leaves a row with everything that the event says.
+func TestCommitWritesRow(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		e := core.Event{
 			ID: core.NewEventID(), Type: "order.captured", AggregateType: "order", AggregateID: "o-1", AggregateVersion: 3, TenantID: "acme",
@@ -56,8 +56,10 @@ func TestC48CommitWritesRow(t *testing.T) {
 	})
 }
 
-func TestC48RollbackWritesNone(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+// A rollback leaves none.
+func TestRollbackWritesNoRow(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		p.RunHot()
 		before := len(p.Publisher.Accepted())
@@ -77,8 +79,10 @@ func TestC48RollbackWritesNone(t *testing.T) {
 	})
 }
 
-func TestC48PublishMarksDone(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+// What was published is marked.
+func TestPublishMarksDone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		p.Publisher.Receipts(func(d core.Delivery) string { return "orders/3@" + d.ID })
 		id := p.Publish(core.Event{Type: "a", Key: "k"})[0]
@@ -103,8 +107,10 @@ func TestC48PublishMarksDone(t *testing.T) {
 	})
 }
 
-func TestC48CrashAfterClaimRecovered(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+// Rows that a process claimed before it died are published by another one.
+func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		var want []string
 		for i := range 10 {
@@ -157,8 +163,10 @@ func TestC48CrashAfterClaimRecovered(t *testing.T) {
 	})
 }
 
-func TestC48TransientRescheduled(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+// An error that may pass puts the event off.
+func TestTransientErrorIsRescheduled(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{BaseDelay: 10 * time.Hour, MaxDelay: 10 * time.Hour}})
 		id := p.Publish(core.Event{Type: "a", Key: "k"})[0]
 		p.Publisher.FailNext(1, core.Transient(errors.New("try again")))
@@ -190,8 +198,10 @@ func TestC48TransientRescheduled(t *testing.T) {
 	})
 }
 
-func TestC48SerializationParked(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+// An event that can never be published is dead at once.
+func TestEventThatCannotBeSerializedIsParked(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 10}, watermill.NopLogger{})
 		messages, err := channel.Subscribe(t.Context(), "orders")
 		if err != nil {
@@ -240,8 +250,10 @@ func TestC48SerializationParked(t *testing.T) {
 	})
 }
 
-func TestC48TwoRelaysNoDoubleClaim(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+// Two relays share the rows: none is claimed by both.
+func TestTwoRelaysClaimNothingTwice(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pub := &outboxtest.Publisher{}
 		cfg := core.Config{ClaimBatch: 20, ColdEvents: 40, LaneRun: 5, PollInterval: 20 * time.Millisecond, MaxPollInterval: 20 * time.Millisecond}
 		p := fixture.NewProcess(t, db, core.Config{})
@@ -275,8 +287,10 @@ func TestC48TwoRelaysNoDoubleClaim(t *testing.T) {
 	})
 }
 
-func TestC48SameAggregateInOrder(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+// The events of one aggregate are published in order.
+func TestEventsOfAnAggregateStayInOrder(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const aggregates, producers, each = 4, 6, 20
 		pub := &outboxtest.Publisher{}
 		cfg := core.Config{HotEvents: 8, Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 100}, Breaker: core.BreakerPolicy{

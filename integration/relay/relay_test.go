@@ -16,22 +16,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The acceptance tests of requirements D18 and A22, over database/sql on every database. Those of the consumer's side come with
-// the inbox.
-
-// eachDatabase runs fn on every database, at the same time.
-func eachDatabase(t *testing.T, fn func(t *testing.T, db testdb.DB)) {
-	t.Helper()
+// Business change and event commit together or not at all.
+func TestChangeAndEventCommitTogether(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
-		fn(t, db)
-	})
-}
-
-// Business change and event commit together or not at all.
-func TestD18Atomicity(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		p.Run()
 		committed := core.NewEventID()
@@ -78,8 +66,9 @@ func TestD18Atomicity(t *testing.T) {
 }
 
 // After a commit the event leaves at once, without a look at the table.
-func TestD18FastPath(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+func TestCommitIsPublishedAtOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{PollInterval: time.Hour})
 		p.RunHot()
 		var want []string
@@ -101,9 +90,12 @@ func TestD18FastPath(t *testing.T) {
 }
 
 // A full fast path does not fail or delay callers: the poller publishes the rest.
-func TestD18OverflowThenPoller(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
-		p := fixture.NewProcess(t, db, core.Config{HotEvents: 4})
+func TestOverflowGoesToThePoller(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{ // a publish that is blocked stays blocked, however long the rest takes
+			HotEvents: 4, PublishTimeout: 20 * time.Second, HotLease: 30 * time.Second, ClaimLease: 40 * time.Second,
+		})
 		p.RunHot()
 		p.Publisher.Block()
 		var want []string
@@ -127,8 +119,9 @@ func TestD18OverflowThenPoller(t *testing.T) {
 }
 
 // An event that its destination refuses is tried again, with growing attempts, and is DEAD after the last. Others go on.
-func TestD18RetryThenDead(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+func TestRetriesEndInDead(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const attempts = 4
 		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond, MaxAttempts: attempts}})
 		poison := core.NewEventID()
@@ -171,8 +164,9 @@ func TestD18RetryThenDead(t *testing.T) {
 }
 
 // (1) A failure after the state was changed and before the event was inserted rolls the state back.
-func TestA22AtomicityOnException(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+func TestErrorRollsTheEventBack(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		p.Run()
 		change := func(ctx context.Context, tx core.Tx) error {
@@ -236,7 +230,8 @@ func TestA22AtomicityOnException(t *testing.T) {
 
 // (2) Each time the broker refuses an event its attempts grow and it stays; it is DONE once the broker takes it. When the publisher does not say
 // that it is the event, and the broker takes nothing else meanwhile, attempts stop growing before it could be an outage that kills.
-func TestA22BrokerRefuses(t *testing.T) {
+func TestRefusedPublishIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	const failures = 5 // core.BreakerPolicy.Failures
 	for name, tt := range map[string]struct {
 		err   error
@@ -246,12 +241,16 @@ func TestA22BrokerRefuses(t *testing.T) {
 		"the event":    {core.Transient(errors.New("not this one")), 8, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}},
 		"nobody knows": {errors.New("not now"), failures - 1, []int{1, 2, 3, 4, 5, 5, 5, 5, 5}},
 	} {
-		t.Run(name, func(t *testing.T) { brokerRefuses(t, failures, tt.err, tt.spent, tt.told) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokerRefuses(t, failures, tt.err, tt.spent, tt.told)
+		})
 	}
 }
 
 func brokerRefuses(t *testing.T, failures int, reason error, spent int, wantTold []int) {
-	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+	t.Helper()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{
 			Retry:   core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond},
 			Breaker: core.BreakerPolicy{Failures: failures, ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 50 * time.Millisecond},
@@ -304,7 +303,7 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 		"refused":      {err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachDatabase(t, func(t *testing.T, db testdb.DB) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				p := fixture.NewProcess(t, db, core.Config{
 					Workers: 4,
 					Retry:   core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond, MaxAttempts: 5},

@@ -16,6 +16,7 @@ import (
 
 // Concurrent claimers never get one claim number of a row twice, whatever they do with their claims.
 func TestConcurrentClaimers(t *testing.T) {
+	t.Parallel()
 	const claimers, rowCount = 8, 200
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
@@ -49,7 +50,7 @@ func TestConcurrentClaimers(t *testing.T) {
 			defer mu.Unlock()
 			return done == rowCount
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		var wg sync.WaitGroup
 		failed := make(chan error, claimers)
@@ -128,9 +129,10 @@ func TestConcurrentClaimers(t *testing.T) {
 
 // A key that is collected while a producer uses it: the producer's event is in the lane it was told, and the lane's numbers grow.
 func TestCollectKeysRace(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		turns := make(chan struct{}, 1) // a collector without pauses would keep SQLite's one writer's place for itself
 		var wg sync.WaitGroup

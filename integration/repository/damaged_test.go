@@ -11,6 +11,7 @@ import (
 
 // Columns of SQLite hold anything. A row with something else than belongs there is dead, and the relay goes on.
 func TestDamagedRowsOnSQLite(t *testing.T) {
+	t.Parallel()
 	db := testdb.SQLite(t)
 	pool, repo := openRepository(t, db)
 	for _, change := range []string{"headers = 'no json'", "schema_version = 'abc'", "occurred_at = 'yesterday'"} {

@@ -17,6 +17,7 @@ import (
 
 // Whatever the database cannot store of an error text or a receipt, the outcome is written.
 func TestDiagnosticNeverBlocksOutcome(t *testing.T) {
+	t.Parallel()
 	narrow := func(typ string) func(t *testing.T, pool *sql.DB, d core.Dialect) {
 		return func(t *testing.T, pool *sql.DB, d core.Dialect) {
 			t.Helper()

@@ -86,6 +86,7 @@ func (e *databaseError) SQLState() string { return e.state }
 
 // Whatever statement of an insert fails, with whatever error, it is sent once.
 func TestInsertRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		rows := []core.NewRow{sqlRow(t, "topic", "a"), sqlRow(t, "topic", "b"), sqlRow(t, "topic", "")}
@@ -167,6 +168,7 @@ func victimTable(t *testing.T, pool *sql.DB) {
 // MariaDB and MySQL roll back the whole transaction of a deadlock's victim. An application that ignores the error and goes on writes
 // outside any transaction; the outbox must not.
 func TestInsertAfterIgnoredDeadlock(t *testing.T) {
+	t.Parallel()
 	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		victimTable(t, pool)
@@ -234,6 +236,7 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 
 // A refused insert leaves key rows and events as they were, also behind earlier statements of the same call.
 func TestInsertDuplicateIsUndone(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		known, busy := sqlRow(t, "topic", "known"), sqlRow(t, "topic", "busy")
@@ -287,6 +290,7 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 
 // Concurrent producers of one lane get dense numbers, and a lower number was committed before a higher one.
 func TestInsertConcurrentProducers(t *testing.T) {
+	t.Parallel()
 	const producers, each = 6, 25
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
@@ -346,6 +350,7 @@ func TestInsertConcurrentProducers(t *testing.T) {
 
 // Time zones of sessions change nothing: not what is stored, not what is due, not what comes back.
 func TestSessionTimeZone(t *testing.T) {
+	t.Parallel()
 	for _, zone := range []string{"UTC", "Asia/Tokyo", "-09:30"} {
 		t.Run(zone, func(t *testing.T) {
 			for _, db := range []testdb.DB{testdb.Postgres(t), testdb.MariaDB(t)} {
@@ -391,6 +396,7 @@ func TestSessionTimeZone(t *testing.T) {
 
 // What the transaction wrote before and after is not touched by a chunked insert, and large calls keep the order of lanes.
 func TestInsertManyRows(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		var rows []core.NewRow

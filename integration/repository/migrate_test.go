@@ -17,6 +17,7 @@ import (
 
 // Many processes may start at once: each has its own pool.
 func TestMigrateConcurrently(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		var wg sync.WaitGroup
 		failed := make(chan error, 8)
@@ -49,6 +50,7 @@ func TestMigrateConcurrently(t *testing.T) {
 
 // The printed files do what Migrate does, may be repeated, and are undone by theirs.
 func TestMigrationFiles(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		cfg := sqloutbox.Config{Dialect: db.Dialect, Prefix: "my_"}
@@ -92,6 +94,7 @@ func TestMigrationFiles(t *testing.T) {
 }
 
 func TestMigrateSchema(t *testing.T) {
+	t.Parallel()
 	pg, maria := testdb.Postgres(t), testdb.MariaDB(t)
 	for _, c := range []struct {
 		db     testdb.DB
@@ -127,6 +130,7 @@ func schemaOf(db testdb.DB) string {
 
 // Check names what is missing and what is wrong.
 func TestCheckNamesDrift(t *testing.T) {
+	t.Parallel()
 	common := map[string]string{
 		"ALTER TABLE outbox_event DROP COLUMN receipt": "column outbox_event.receipt is missing",
 		"ALTER TABLE outbox_key DROP COLUMN prev_id":   "column outbox_key.prev_id is missing",
@@ -182,6 +186,7 @@ func TestCheckNamesDrift(t *testing.T) {
 
 // Without its tables the repository says what to do.
 func TestMissingTables(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{})

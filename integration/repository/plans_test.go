@@ -29,6 +29,7 @@ const (
 )
 
 func TestPlans(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})

@@ -19,6 +19,7 @@ import (
 // The repository suite over every database. Cases run in parallel: on the servers each has tables under a prefix of its own, on
 // SQLite, where writers wait for each other, a file of its own.
 func TestRepositorySuite(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		db.Wrap = sqlpause.Connector
 		pool := db.Open(t)

@@ -16,10 +16,27 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// runUntil runs a relay until ctx ends or it returns by itself, and returns what it logged.
-func runUntil(ctx context.Context, t *testing.T, repo core.Repository) (string, error) {
+// watchedLog calls found when the text is in it.
+type watchedLog struct {
+	bytes.Buffer
+	text  string
+	found func()
+}
+
+func (w *watchedLog) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if w.text != "" && bytes.Contains(w.Bytes(), []byte(w.text)) {
+		w.found()
+	}
+	return n, err
+}
+
+// runUntil runs a relay until it has logged the text, ctx ends, or it returns by itself, and returns what it logged.
+func runUntil(ctx context.Context, t *testing.T, repo core.Repository, text string) (string, error) {
 	t.Helper()
-	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log := watchedLog{text: text, found: cancel}
 	ob, err := core.New(core.Config{Repository: repo, Publisher: &outboxtest.Publisher{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +47,7 @@ func runUntil(ctx context.Context, t *testing.T, repo core.Repository) (string, 
 
 // A relay on a database without its tables says so and does not run.
 func TestRunWithoutTables(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
@@ -38,7 +56,7 @@ func TestRunWithoutTables(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		log, err := runUntil(ctx, t, repo)
+		log, err := runUntil(ctx, t, repo, "")
 		if !errors.Is(err, core.ErrNoTables) || !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), "table outbox_event is missing") {
 			t.Errorf("Run: %v", err)
 		}
@@ -53,7 +71,7 @@ func TestRunWithoutTables(t *testing.T) {
 		if _, err := pool.ExecContext(t.Context(), column); err != nil {
 			t.Fatal(err)
 		}
-		if log, err = runUntil(ctx, t, repo); !errors.Is(err, core.ErrNoTables) || !strings.Contains(log, "column outbox_event.replay_of is missing") {
+		if log, err = runUntil(ctx, t, repo, ""); !errors.Is(err, core.ErrNoTables) || !strings.Contains(log, "column outbox_event.replay_of is missing") {
 			t.Errorf("without a column: %v, logged %s", err, log)
 		}
 	})
@@ -61,6 +79,7 @@ func TestRunWithoutTables(t *testing.T) {
 
 // An index that is missing is named, and the relay works.
 func TestRunWithoutAnIndex(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		drop := "DROP INDEX outbox_audit_row"
@@ -70,9 +89,9 @@ func TestRunWithoutAnIndex(t *testing.T) {
 		if _, err := pool.ExecContext(t.Context(), drop); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		log, err := runUntil(ctx, t, repo)
+		log, err := runUntil(ctx, t, repo, "outbox_audit_row")
 		if err != nil || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "outbox_audit_row") {
 			t.Errorf("Run: %v, logged %s", err, log)
 		}
@@ -81,6 +100,7 @@ func TestRunWithoutAnIndex(t *testing.T) {
 
 // A relay that starts before its database waits for it.
 func TestRunBeforeTheDatabase(t *testing.T) {
+	t.Parallel()
 	db := testdb.Postgres(t)
 	gone := db
 	gone.DSN = "postgres://nobody@127.0.0.1:1/none?sslmode=disable&connect_timeout=1"
@@ -92,7 +112,7 @@ func TestRunBeforeTheDatabase(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	log, err := runUntil(ctx, t, repo)
+	log, err := runUntil(ctx, t, repo, "")
 	if err != nil || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the relay waits for the database") {
 		t.Errorf("Run: %v, logged %s", err, log)
 	}

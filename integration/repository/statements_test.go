@@ -18,6 +18,7 @@ import (
 // PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends everything as text: no statement may need a driver's
 // knowledge of types.
 func TestRepositorySuitePostgresModes(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"simple_protocol", "exec", "describe_exec"} {
 		t.Run(mode, func(t *testing.T) {
 			db := testdb.Postgres(t)
@@ -37,6 +38,7 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 
 // A pool of one connection is enough for each call alone, and Insert needs no second one beside the transaction's.
 func TestRepositoryOneConnection(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		pool.SetMaxOpenConns(1)
@@ -80,6 +82,7 @@ func TestRepositoryOneConnection(t *testing.T) {
 
 // A cold claim is fair: a topic with a large backlog leaves room for the others, and takes what they do not need.
 func TestClaimFairBetweenTopics(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		var rows []core.NewRow
@@ -118,6 +121,7 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 
 // What a topic with a backlog takes beyond its part stays within the bytes.
 func TestClaimBytesBetweenTopics(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		var rows []core.NewRow

@@ -17,6 +17,7 @@ import (
 // The adapter suite over database/sql: transactions of the Transactor on a plain pool and on one opened with Connector, and plain *sql.Tx of
 // such a pool, found by TxOf.
 func TestAdapterSuiteSQL(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(*testing.T, testdb.DB) (*sql.DB, core.Transactor){
 		"transactor": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
 			pool := db.Open(t)
@@ -32,6 +33,7 @@ func TestAdapterSuiteSQL(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				outboxtest.TestAdapter(t, adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
 					pool, transactor := open(t, db)

@@ -18,6 +18,7 @@ import (
 
 // One call from a driver's name and a DSN to an outbox that publishes what commits. The dialect is told by the driver.
 func TestSQLOpen(t *testing.T) {
+	t.Parallel()
 	type opener func(ctx context.Context, cfg sqloutbox.OpenConfig) (*sql.DB, *core.Outbox, error)
 	byName := func(driver string) func(testdb.DB) opener {
 		return func(db testdb.DB) opener {

@@ -15,6 +15,7 @@ import (
 // the application ignores every error. What is reported as committed must be there, what is reported as rolled back must
 // not; what is there may be reported as unknown.
 func TestSQLTxRandomSavepointPrograms(t *testing.T) {
+	t.Parallel()
 	const programs = 150
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		seed := uint64(time.Now().UnixNano())

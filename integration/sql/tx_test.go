@@ -153,6 +153,7 @@ func rowsOf(t *testing.T, db *sql.DB) []int {
 }
 
 func TestSQLTxCommitAndRollback(t *testing.T) {
+	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		tx := pool.mustBegin(t, t.Context())
 		if !tx.Tracked() || tx.Dialect() != db.Dialect {
@@ -175,6 +176,7 @@ func TestSQLTxCommitAndRollback(t *testing.T) {
 }
 
 func TestSQLTxSavepoints(t *testing.T) {
+	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		for _, prepared := range []bool{false, true} {
 			tx := pool.mustBegin(t, t.Context())
@@ -211,6 +213,7 @@ func TestSQLTxSavepoints(t *testing.T) {
 }
 
 func TestSQLTxContextEnds(t *testing.T) {
+	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		tx := pool.mustBegin(t, ctx)
@@ -229,6 +232,7 @@ func TestSQLTxContextEnds(t *testing.T) {
 
 // A deferred constraint is checked by COMMIT: the server's refusal is an answer, and the connection must be fit for the next one.
 func TestSQLTxCommitRefused(t *testing.T) {
+	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		if db.Dialect == core.MySQL {
 			t.Log("no deferred constraints")
@@ -265,6 +269,7 @@ func TestSQLTxCommitRefused(t *testing.T) {
 
 // InnoDB rolls the whole transaction of a deadlock victim back. Who ignores the error goes on in autocommit, and COMMIT says nil.
 func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
+	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		if db.Dialect == core.SQLite {
 			t.Log("one writer: no deadlocks")
@@ -311,6 +316,7 @@ func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 
 // The same when the victim learns of it while it reads rows.
 func TestSQLTxDeadlockVictimWhileReading(t *testing.T) {
+	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		if db.Dialect != core.MySQL {
 			t.Log("other databases refuse COMMIT then, or know no deadlocks")
@@ -351,6 +357,7 @@ func TestSQLTxDeadlockVictimWhileReading(t *testing.T) {
 }
 
 func TestSQLTxConnectionLostAtCommit(t *testing.T) {
+	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		id, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d)"
 		switch db.Dialect {
@@ -377,6 +384,7 @@ func TestSQLTxConnectionLostAtCommit(t *testing.T) {
 }
 
 func TestSQLTxOnPoolWithoutConnector(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		fixture.MustExec(t, pool, "CREATE TABLE written (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
@@ -414,6 +422,7 @@ func TestSQLTxOnPoolWithoutConnector(t *testing.T) {
 
 // An aborted PostgreSQL transaction answers no probe.
 func TestSQLTxOfAbortedTransaction(t *testing.T) {
+	t.Parallel()
 	pool := testdb.Postgres(t).Open(t)
 	tx, err := pool.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -427,6 +436,7 @@ func TestSQLTxOfAbortedTransaction(t *testing.T) {
 }
 
 func TestSQLTxDialectIsToldFromTheDriver(t *testing.T) {
+	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := sql.OpenDB(sqltx.Connector(db.Connector(t), ""))
 		defer pool.Close()
@@ -455,6 +465,7 @@ func TestSQLTxDialectIsToldFromTheDriver(t *testing.T) {
 }
 
 func TestSQLTxTransactor(t *testing.T) {
+	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		r := sqltx.NewTransactor(pool.DB, "")
 		x := &sqlTx{outcomes: map[int]core.Outcome{}}

@@ -83,6 +83,7 @@ type listedPackage struct {
 
 // Dependencies point in one direction, and nobody gets a driver, an ORM or a broker client that they did not ask for.
 func TestDependencies(t *testing.T) {
+	t.Parallel()
 	root, modules := workspace(t)
 	checked := map[string]bool{}
 	for _, module := range modules {

@@ -32,7 +32,7 @@ type DB struct {
 	Wrap func(driver.Connector) driver.Connector
 }
 
-// Each runs fn as a subtest on a database of each dialect: PostgreSQL, MariaDB, SQLite. OUTBOX_TEST_DATABASES names others instead, with
+// Each runs fn as a subtest on a database of each dialect, on all of them at the same time: PostgreSQL, MariaDB, SQLite. OUTBOX_TEST_DATABASES names others instead, with
 // blanks between them: "mysql postgres18".
 func Each(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
@@ -49,7 +49,10 @@ func Every(t *testing.T, fn func(t *testing.T, db DB)) {
 func MariaDBAndMySQL(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
 	for _, name := range []string{"mariadb", "mysql"} {
-		t.Run(name, func(t *testing.T) { fn(t, openers[name](t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, openers[name](t))
+		})
 	}
 }
 
@@ -67,7 +70,10 @@ func each(t *testing.T, names []string, fn func(t *testing.T, db DB)) {
 		if open == nil {
 			t.Fatalf("OUTBOX_TEST_DATABASES names %q: the databases are postgres, postgres18, mariadb, mysql and sqlite", name)
 		}
-		t.Run(name, func(t *testing.T) { fn(t, open(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, open(t))
+		})
 	}
 }
 
@@ -99,6 +105,15 @@ func Postgres(t *testing.T) DB {
 func Postgres18(t *testing.T) DB {
 	t.Helper()
 	return postgres(t, "postgres18", Server(t, "OUTBOX_TEST_POSTGRES18"))
+}
+
+// At creates a database on the server with that address, which is of the kind of postgres or mariadb.
+func At(t *testing.T, kind, address string) DB {
+	t.Helper()
+	if kind == "postgres" {
+		return postgres(t, kind, address)
+	}
+	return mariadb(t, kind, address)
 }
 
 func postgres(t *testing.T, server, admin string) DB {
@@ -145,7 +160,7 @@ func SQLite(t *testing.T) DB {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	path = strings.NewReplacer("%", "%25", "#", "%23", "?", "%3F").Replace(path) // test names have such signs
 	return DB{Name: "sqlite", Dialect: core.SQLite, DSN: "file:" + path +
-		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"}
+		"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_txlock=immediate"}
 }
 
 // Connector returns a connector of the database's driver.

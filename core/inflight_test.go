@@ -62,8 +62,8 @@ func TestInflight(t *testing.T) {
 }
 
 func TestInflightRefusesOtherMoves(t *testing.T) {
-	for from := itemNew; from < itemStates; from++ {
-		for to := itemNew; to < itemStates; to++ {
+	for from := range itemStates {
+		for to := range itemStates {
 			var f inflight
 			it := &item{state: from}
 			if err := f.move(it, to); (err == nil) != itemMoves[from][to] {

@@ -54,7 +54,7 @@ func TestItemTransitionsEnd(t *testing.T) {
 		}
 		reached[tr.to], left[tr.from] = true, true
 	}
-	for s := itemNew; s < itemStates; s++ {
+	for s := range itemStates {
 		if !reached[s] || !left[s] {
 			t.Errorf("%s: reached %t, left %t", s, reached[s], left[s])
 		}

@@ -51,7 +51,7 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 			if left < half {
 				due = append(due, it)
 			}
-		case itemAcked, itemFailed, itemReleasing, itemGone:
+		case itemNew, itemAcked, itemFailed, itemReleasing, itemGone, itemStates:
 		}
 	}
 	renew := due[:0]

@@ -66,7 +66,7 @@ func newRelay(o *Outbox) *relay {
 		life:   lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
 	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
-	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background())
+	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background()) //nolint:fatcontext // it is not nested in anything
 	r.life.writes, r.life.cancelWrites = context.WithCancel(context.Background())
 	return r
 }

@@ -16,10 +16,6 @@ var (
 	// ErrNoHook: a model hook of this package was called by a *bun.DB that does not have the hook of an Outbox. WithQueryHook
 	// returns the *bun.DB to work with, and so does DB.
 	ErrNoHook = errors.New("outbox: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of db.WithQueryHook(ob.Hook())")
-
-	// ErrNoAggregateID: an event needs the primary key of what was changed, and neither the statement nor the database tells it. Change
-	// loaded models with WherePK, register On with ResolveRows, or call Publish.
-	ErrNoAggregateID = errors.New("outbox: no aggregate id")
 )
 
 // Outbox is Bun's side of a core.Outbox. Make it with New, give its Hook to the *bun.DB, and run Run in one goroutine of each process

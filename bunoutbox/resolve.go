@@ -3,7 +3,6 @@ package bunoutbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -13,10 +12,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ErrTooManyRows: a statement would change more rows than Config.MaxResolvedRows, and On functions with ResolveRows would have to
-// see each of them. Nothing was changed. Change fewer rows at a time, raise the bound, or call Publish.
-var ErrTooManyRows = errors.New("outbox: too many rows to resolve")
-
 const defaultMaxResolvedRows = 1000
 
 // OnOption changes what On and OnContext register.
@@ -25,8 +20,9 @@ type OnOption func(*onOptions)
 type onOptions struct{ resolve bool }
 
 // ResolveRows lets updates and deletes pass that do not say which rows they change, such as
-// NewDelete().Model((*Order)(nil)).Where(...). The rows that the statement is about to change are read and locked first (SELECT ...
-// FOR UPDATE), and after an update they are read again: the function sees each row as it was stored, or as it was before it was deleted.
+// NewDelete().Model((*Order)(nil)).Where(...), or a slice and a further condition: Model(&orders).WherePK().Where(...).
+// The rows that the statement is about to change are read and locked first (SELECT ... FOR UPDATE), and after an update
+// they are read again: the function sees each row as it was stored, or as it was before it was deleted.
 // When the statement then changes another number of rows, because others came to meet its condition, its transaction does not commit:
 // COMMIT returns an error wrapping ErrNoAggregateID, and the transaction can be tried again. On MySQL and MariaDB that is also so for
 // rows that are as they shall be, unless clientFoundRows=true is in the DSN.

@@ -38,6 +38,15 @@ var (
 	// ErrHiddenRecorder: a model has a Recorder where no adapter finds it; see CheckModel. Embed it in the model.
 	ErrHiddenRecorder = errors.New("outbox: hidden recorder")
 
+	// ErrNoAggregateID: an event needs the primary key of the row that a statement of an ORM changed, and the statement does not
+	// tell which rows these are. Adapters return it before the statement where that can be known; after the statement, its transaction
+	// does not commit. Change loaded models by their keys, register On with ResolveRows, call Publish, or set AllowKeyless.
+	ErrNoAggregateID = errors.New("outbox: no aggregate id")
+
+	// ErrTooManyRows: a statement of an ORM would change more rows than MaxResolvedRows of its adapter, and On functions with ResolveRows
+	// would have to see each of them. Nothing was changed. Change fewer rows at a time, raise the bound, or call Publish.
+	ErrTooManyRows = errors.New("outbox: too many rows to resolve")
+
 	// ErrCommitUnknown: COMMIT was sent and its answer was lost, or a statement may have ended the transaction before. It may or may not
 	// have committed; its events are published if it did. Never retry a COMMIT: read the business data to find out, or make the operation idempotent.
 	ErrCommitUnknown = errors.New("outbox: outcome of commit unknown")

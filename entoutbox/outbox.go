@@ -19,14 +19,6 @@ var (
 	// ErrNotWrapped: the client that something was asked of does not use Driver, so that nobody can tell whether it is in a
 	// transaction, or it uses the Driver of an outbox in another database. Make it with ent.NewClient(ent.Driver(ob.Driver())).
 	ErrNotWrapped = errors.New("outbox: the Ent client does not use the driver of the outbox: make it with ent.NewClient(ent.Driver(ob.Driver()))")
-
-	// ErrNoAggregateID: an event needs the id of what was changed, and neither the mutation nor the database tells it. Change
-	// entities one by one, register On with ResolveRows, or call Publish.
-	ErrNoAggregateID = errors.New("outbox: no aggregate id")
-
-	// ErrTooManyRows: a mutation would change more entities than Config.MaxResolvedRows, and On functions with ResolveRows would have
-	// to see each of them. Nothing was changed. Change fewer at a time, raise the bound, or call Publish.
-	ErrTooManyRows = errors.New("outbox: too many rows to resolve")
 )
 
 // Outbox is Ent's side of a core.Outbox. Make it with New, make the client on Driver, and run Run in one goroutine of each process that

@@ -45,6 +45,8 @@ const (
 // Errors to branch on with errors.Is; see package core.
 var (
 	ErrNoTransaction  = core.ErrNoTransaction
+	ErrNoAggregateID  = core.ErrNoAggregateID
+	ErrTooManyRows    = core.ErrTooManyRows
 	ErrTxAborted      = core.ErrTxAborted
 	ErrUntracked      = core.ErrUntracked
 	ErrInvalidEvent   = core.ErrInvalidEvent

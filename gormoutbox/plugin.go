@@ -16,11 +16,6 @@ import (
 var (
 	// ErrNotInstalled: the plugin is not in use yet. Call db.Use(ob) first.
 	ErrNotInstalled = errors.New("outbox: plugin is not installed: call db.Use with it first")
-
-	// ErrNoAggregateID: an event needs the primary key of what was stored, and the statement does not tell which rows it changed. It
-	// is returned before the statement where that can be known, else the transaction must not commit. Load the models
-	// first and change them by their keys, register On with ResolveRows, call Publish, or see Config.AllowKeyless.
-	ErrNoAggregateID = errors.New("outbox: no aggregate id")
 )
 
 // Outbox is the plugin: GORM's side of a core.Outbox. Make it with Plugin, give it to db.Use, and run Run in one goroutine of

@@ -1,7 +1,6 @@
 package gormoutbox
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -11,10 +10,6 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
-
-// ErrTooManyRows: a statement would change more rows than Config.MaxResolvedRows, and On functions with ResolveRows would have to
-// see each of them. Nothing was changed. Change fewer rows at a time, raise the bound, or call Publish.
-var ErrTooManyRows = errors.New("outbox: too many rows to resolve")
 
 const defaultMaxResolvedRows = 1000
 

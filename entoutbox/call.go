@@ -89,11 +89,11 @@ func (c *call) begin(t *tx) {
 func (c *call) end(ctx context.Context, err error) error {
 	failed := err != nil && c.stored()
 	if failed {
-		c.tx.veto(err)
+		c.tx.followed.RefuseCommit(err)
 	}
 	perr := c.publish(ctx, c.leave(failed))
 	if perr != nil {
-		c.tx.veto(perr)
+		c.tx.followed.RefuseCommit(perr)
 	}
 	if err != nil {
 		return err // as it is: callers look at its type

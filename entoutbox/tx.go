@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -23,9 +22,8 @@ type tx struct {
 	followed   *sqltx.Tx
 	core       core.Tx // followed, for those who publish
 
-	mu     sync.Mutex
-	open   []*call // those that Hook is in the middle of, oldest first
-	vetoes []*veto
+	mu   sync.Mutex
+	open []*call // those that Hook is in the middle of, oldest first
 }
 
 // follow completes a transaction that has just begun.
@@ -125,51 +123,8 @@ func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 	return rows, err
 }
 
-// Commit commits, unless the transaction was vetoed: then it rolls back.
-func (t *tx) Commit() error {
-	cause := t.vetoed()
-	if cause == nil {
-		return t.followed.Commit()
-	}
-	gone := t.followed.Err()
-	err := t.followed.Rollback()
-	switch {
-	case errors.Is(gone, core.ErrCommitUnknown): // there was nothing left to roll back
-		return fmt.Errorf("%w: and it was not to be committed: %w", gone, cause)
-	case err != nil:
-		return fmt.Errorf("outbox: not committed: %w; roll back: %w", cause, err)
-	}
-	return fmt.Errorf("outbox: rolled back instead of committed: %w", cause)
-}
-
-// veto makes Commit fail with err, unless what has been done so far is rolled back to a savepoint before.
-func (t *tx) veto(err error) {
-	v := &veto{err: err}
-	t.mu.Lock()
-	t.vetoes = append(t.vetoes, v)
-	t.mu.Unlock()
-	t.core.OnOutcome(func(o core.Outcome) {
-		if o == core.RolledBack {
-			v.lifted.Store(true)
-		}
-	})
-}
-
-func (t *tx) vetoed() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, v := range t.vetoes {
-		if !v.lifted.Load() {
-			return v.err
-		}
-	}
-	return nil
-}
-
-type veto struct {
-	err    error
-	lifted atomic.Bool
-}
+// Commit commits, unless an event could not be written: then it rolls back.
+func (t *tx) Commit() error { return t.followed.Commit() }
 
 // Rollback rolls back.
 func (t *tx) Rollback() error { return t.followed.Rollback() }

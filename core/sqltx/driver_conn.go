@@ -12,13 +12,13 @@ import (
 // trackingConn implements every optional interface of a driver.Conn and falls back to what database/sql does without it.
 // database/sql never uses a driver.Conn from two goroutines at once, so the tracker needs no lock.
 type trackingConn struct {
-	inner          driver.Conn
-	dialect        core.Dialect
-	tracker        *Tracker         // of the open transaction, else nil
-	refusedCommits []*refusedCommit // of it
-	state          func() txState   // of the driver, nil when it does not tell
-	asked          bool             // whether it does
-	dead           bool             // the driver found its connection dead when a transaction was to begin
+	inner   driver.Conn
+	dialect core.Dialect
+	tracker *Tracker        // of the open transaction, else nil
+	refused *refusedCommits // of it
+	state   func() txState  // of the driver, nil when it does not tell
+	asked   bool            // whether it does
+	dead    bool            // the driver found its connection dead when a transaction was to begin
 }
 
 var (
@@ -103,7 +103,7 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		return nil, err
 	}
 	c.lose()
-	c.tracker, c.refusedCommits = NewTracker(c.dialect), nil
+	c.tracker, c.refused = NewTracker(c.dialect), new(refusedCommits)
 	if p, ok := ctx.Value(probeKey{}).(*probe); ok {
 		p.seen, p.tracker, p.dialect = true, c.tracker, c.dialect
 	}
@@ -283,7 +283,7 @@ type trackingTx struct {
 
 func (t *trackingTx) Commit() error {
 	defer t.leave()
-	if err := t.conn.commitRefusal(); err != nil {
+	if err := t.conn.refused.standing(); err != nil {
 		return t.rollbackInstead(err)
 	}
 	if err := t.conn.aborted(); err != nil {
@@ -353,7 +353,7 @@ func (t *trackingTx) Rollback() error {
 
 func (t *trackingTx) leave() {
 	if t.conn.tracker == t.tracker {
-		t.conn.tracker, t.conn.refusedCommits = nil, nil
+		t.conn.tracker, t.conn.refused = nil, nil
 	}
 }
 

@@ -28,6 +28,7 @@ type Tx struct {
 	ending   atomic.Bool  // COMMIT may have been sent, or the context has ended
 	owner    *transactor
 	depth    int // of the transactor's savepoints
+	refused  refusedCommits
 
 	mu      sync.Mutex
 	open    []*sql.Rows // handed out and not yet known to have ended well
@@ -78,7 +79,7 @@ func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error
 	return stmt, err
 }
 
-// Commit commits. The error wraps core.ErrCommitUnknown when the connection was lost after COMMIT was sent, or the transaction was ended by
+// Commit commits, unless there was a RefuseCommit. The error wraps core.ErrCommitUnknown when the connection was lost after COMMIT was sent, or the transaction was ended by
 // a statement, and events depend on it; core.ErrTxAborted when the database had rolled back already, or would have answered COMMIT by
 // ROLLBACK; sql.ErrTxDone when the transaction had already ended.
 func (t *Tx) Commit() error {
@@ -86,6 +87,13 @@ func (t *Tx) Commit() error {
 		// database/sql is rolling back, or is about to: make sure that no COMMIT is sent, so that nothing is in doubt.
 		t.expire()
 		return fmt.Errorf("%w: %w", sql.ErrTxDone, cause)
+	}
+	if cause := t.refused.standing(); cause != nil {
+		gone, rollback := t.Err(), t.Rollback()
+		if errors.Is(gone, core.ErrCommitUnknown) { // there was nothing left to roll back
+			return fmt.Errorf("%w: and it was not to be committed: %w", gone, cause)
+		}
+		return notCommitted(cause, rollback)
 	}
 	if !t.watch {
 		err := t.conn.Commit()

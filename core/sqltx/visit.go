@@ -129,27 +129,11 @@ func (t *VisitedTx) Err() error {
 // RefuseCommit makes the COMMIT of the transaction roll back and return err, unless what has been done so far is rolled back to a savepoint
 // before: for hooks that cannot make their statement fail.
 func (t *VisitedTx) RefuseCommit(err error) {
-	v := &refusedCommit{err: err}
-	t.visited.refusedCommits = append(t.visited.refusedCommits, v)
-	t.tracker.OnOutcome(func(o core.Outcome) { v.lifted = o == core.RolledBack })
+	t.visited.refused.add(err, t.OnOutcome)
 }
 
 // CommitRefusal returns the error of the first RefuseCommit that stands, else nil.
-func (t *VisitedTx) CommitRefusal() error { return t.visited.commitRefusal() }
-
-type refusedCommit struct {
-	err    error
-	lifted bool
-}
-
-func (c *trackingConn) commitRefusal() error {
-	for _, v := range c.refusedCommits {
-		if !v.lifted {
-			return v.err
-		}
-	}
-	return nil
-}
+func (t *VisitedTx) CommitRefusal() error { return t.visited.refused.standing() }
 
 // rollbackInstead ends a transaction whose COMMIT was refused, in place of its COMMIT.
 func (t *trackingTx) rollbackInstead(cause error) error {

@@ -14,12 +14,30 @@ import (
 func (o *Outbox) capture(db *gorm.DB) {
 	o.observe(db)
 	v, ok := db.Statement.Settings.LoadAndDelete(statementKey{o, db.Statement})
-	if !ok || db.Error != nil {
+	if !ok {
 		return
 	}
 	s := v.(*statement)
+	if db.Error != nil {
+		if db.RowsAffected > 0 && (s.concerned() || s.dest != nil) { // a hook of the model failed after the row was stored
+			s.refuseCommit(db.Error)
+		}
+		return
+	}
 	if err := s.capture(); err != nil {
 		_ = db.AddError(err)
+		s.refuseCommit(err)
+	}
+}
+
+// refuseCommit keeps the transaction from committing rows without their events when the program ignores the error of the statement.
+func (s *statement) refuseCommit(err error) {
+	tx, terr := TxOf(s.db)
+	if terr != nil {
+		return
+	}
+	if t, ok := tx.(interface{ RefuseCommit(err error) }); ok {
+		t.RefuseCommit(err)
 	}
 }
 

@@ -26,6 +26,7 @@ type statement struct {
 	stored   bool  // every model is stored, also when the database counts none
 	reread   bool  // On functions are shown the rows that the database has afterwards, not the models
 	replaced bool  // RETURNING * puts the changed rows in place of the elements
+	moved    bool  // RETURNING is read over the elements of an update or a delete, whichever rows it is of
 	doubt    error // why it cannot be told which rows are changed
 	stale    error // why the models will not have what is stored
 	exists   bool  // an update of one row by its key alone, of which MySQL does not say whether it found the row
@@ -50,7 +51,7 @@ type element struct {
 	pending  bool // the recorder has events
 	skip     bool // the row was there, and the model is not stored
 	same     bool // the row was there with the same values
-	again    bool // an earlier element has the same row
+	again    bool // another element has the same row
 }
 
 type statementKey struct {
@@ -168,7 +169,7 @@ func (s *statement) refuse() error {
 	one := s.rows != nil && len(s.rows.models) == 1
 	for i := range s.elements {
 		e := &s.elements[i]
-		if e.pending && !one && (s.rows == nil || e.key == "") && !s.selfNamed(e.recorder.Recorded()) {
+		if e.pending && (s.moved || !one && (s.rows == nil || e.key == "")) && !s.selfNamed(e.recorder.Recorded()) {
 			return s.doubt
 		}
 	}
@@ -207,6 +208,7 @@ func (s *statement) planChange() {
 	stmt := s.db.Statement
 	s.bindConditions()
 	full, partial := s.returning()
+	s.moved = s.slice && (full || partial)
 	conditions := stmt.Clauses["WHERE"].Expression != nil || stmt.Clauses["LIMIT"].Expression != nil
 	unkeyed := slices.ContainsFunc(s.elements, func(e element) bool { return e.key == "" || s.op == core.OpUpdate && s.partialKey(e.model) })
 	keyed := slices.ContainsFunc(s.elements, func(e element) bool { return e.key != "" })
@@ -221,7 +223,9 @@ func (s *statement) planChange() {
 			s.doubt = s.unknown("with RETURNING * puts other models in place of those with recorded events")
 		}
 	case s.slice && len(s.elements) == 0 && partial:
-		s.replaced = true
+		if s.replaced = true; s.mappers != nil {
+			s.nameColumns() // the functions are shown rows, not parts of them
+		}
 	case len(s.elements) == 0 || unkeyed:
 		s.doubt = s.unknown("does not say which rows it changes")
 	case s.slice && partial:
@@ -238,6 +242,16 @@ func (s *statement) planChange() {
 	}
 	if s.op == core.OpUpdate && !s.replaced && s.mappers != nil {
 		s.stale = s.staleModels(full)
+	}
+}
+
+// lastOfEach marks the elements of an upsert whose row is stored once more by a later one.
+func (s *statement) lastOfEach() {
+	later := make(map[string]bool, len(s.elements))
+	for i := range slices.Backward(s.elements) {
+		e := &s.elements[i]
+		e.again = e.key != "" && later[e.key]
+		later[e.key] = true
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // planCreate decides what an insert will tell.
 func (s *statement) planCreate() error {
 	stmt := s.db.Statement
-	full, _ := s.returning()
+	full, partial := s.returning()
 	c, has := stmt.Clauses["ON CONFLICT"]
 	conflict, known := c.Expression.(clause.OnConflict)
 	switch {
@@ -25,6 +25,8 @@ func (s *statement) planCreate() error {
 		s.expect = len(s.elements)
 		if s.slice && full {
 			s.nameColumns()
+		} else if partial {
+			s.returnKeys()
 		}
 		return nil
 	case !known:
@@ -126,6 +128,7 @@ func (s *statement) returnsDefaults() bool {
 func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	stmt := s.db.Statement
 	s.expect = len(s.elements)
+	s.lastOfEach()
 	if len(conflict.Where.Exprs) > 0 && s.slice && len(s.elements) > 1 {
 		s.doubt = s.unknown("with conditions in OnConflict may change some of its models only")
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/feature"
@@ -76,10 +77,24 @@ func (c *capture) collect(ctx context.Context, event *bun.QueryEvent) error {
 			return err
 		}
 	}
-	if err := c.mapped(ctx, rows); err != nil {
+	if err := c.mapped(ctx, lastOfEach(rows)); err != nil {
 		return err
 	}
 	return c.recorded(rows)
+}
+
+// lastOfEach leaves out rows that a later one of the same key has overwritten in the same statement.
+func lastOfEach(rows []row) []row {
+	later := make(map[string]bool, len(rows))
+	last := make([]row, 0, len(rows))
+	for _, r := range slices.Backward(rows) {
+		if r.key == "" || !later[r.key] {
+			last = append(last, r)
+		}
+		later[r.key] = true
+	}
+	slices.Reverse(last)
+	return last
 }
 
 // changed returns the rows that the database said were changed.

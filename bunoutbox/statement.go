@@ -31,6 +31,7 @@ type statement struct {
 	resolve bool            // they have ResolveRows
 
 	known    knowledge
+	partly   bool            // it names its rows, and has further conditions
 	why      string          // of unknown
 	stale    map[string]bool // columns that an update sets to other values than the models have
 	resolved []row           // found and locked before
@@ -117,7 +118,7 @@ func (s *statement) anyRecorded() bool {
 func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 	s.text = parse(event.Query, s.ob.dialect)
 	s.decide(event)
-	resolve := s.resolve && s.op != core.OpCreate && s.op != core.OpUpsert && (s.known == unknown || s.uncounted())
+	resolve := s.resolve && s.op != core.OpCreate && s.op != core.OpUpsert && (s.known == unknown || s.partly || s.uncounted())
 	if !resolve {
 		if err := s.refuse(ctx); err != nil {
 			return err
@@ -171,6 +172,7 @@ func (s *statement) decide(event *bun.QueryEvent) {
 			return
 		}
 		s.known = byKeys
+		s.partly = s.slice && !(returning.any && s.returnsKeys()) && len(conjuncts(s.text.where, s.ob.dialect)) > 1
 		s.stale = s.staleColumns(event)
 	case returning.any && !returning.odd && s.returnsKeys() && s.empty():
 		s.known = byReturning

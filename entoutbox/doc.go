@@ -39,6 +39,8 @@
 //     AggregateID, and v is the entity as it was given.
 //   - Updates and deletes of many (client.Order.Update().Where(...)) do not say which rows they change: they are refused with
 //     ErrNoAggregateID, unless the On functions have the option ResolveRows. Or change entities one by one, or use Publish.
+//   - An update or a delete of one entity whose condition was given as text with an OR outside of parentheses is refused with
+//     ErrNoAggregateID before it is executed: Ent joins the id to it by AND, and other rows would be changed.
 //   - An update that changed no row causes no event. MySQL and MariaDB do not count a row that is as it shall be, unless
 //     clientFoundRows=true is in the DSN.
 //   - Hooks of the application must pass their context on: the statements of a mutation are known by it. One that does not makes the

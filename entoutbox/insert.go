@@ -46,12 +46,28 @@ func readInsert(query string) *insert {
 	in.table, _, _ = strings.Cut(query[len(begin):], " ")
 	in.rows = rowsOf(query)
 	switch {
-	case strings.Contains(query, " DO NOTHING"):
+	case strings.Contains(query, " DO NOTHING"), setsItself(query):
 		in.onCollide = collisionSkips
 	case strings.Contains(query, " ON CONFLICT"), strings.Contains(query, " ON DUPLICATE KEY"):
 		in.onCollide = collisionUpdates
 	}
 	return in
+}
+
+// setsItself reports whether an INSERT sets columns to themselves in rows that are there, which is how DoNothing of Ent is written for
+// MySQL and MariaDB.
+func setsItself(query string) bool {
+	_, assignments, ok := strings.Cut(query, " ON DUPLICATE KEY UPDATE ")
+	if !ok {
+		return false
+	}
+	for a := range strings.SplitSeq(assignments, ", ") {
+		column, value, ok := strings.Cut(a, " = ")
+		if !ok || value != column && !strings.HasSuffix(value, "."+column) {
+			return false
+		}
+	}
+	return true
 }
 
 // rowsOf counts the rows behind VALUES, 1 when there is no list of them.
@@ -98,8 +114,11 @@ type group struct {
 // begins decides about a statement before it is executed. It returns what is known of an INSERT of c. tells says whether generated code
 // wants to know what comes of it.
 func (c *call) begins(ctx context.Context, query string, tells bool) (*insert, error) {
-	if c == nil || opOf(c.mutation) != core.OpCreate {
+	if c == nil {
 		return nil, nil
+	}
+	if opOf(c.mutation) != core.OpCreate {
+		return nil, c.bound(query)
 	}
 	in := readInsert(query)
 	if in == nil {
@@ -322,10 +341,27 @@ func (g *group) complete() []core.Event {
 	if g.failed || g.insert.undone.Load() {
 		return all
 	}
+	last := g.last()
 	for _, o := range g.calls {
-		all = append(all, g.events[o]...)
+		if id, _ := idOf(o.mutation); last[id] == nil || last[id] == o {
+			all = append(all, g.events[o]...)
+		}
 	}
 	return all
+}
+
+// last returns, of an upsert, the call that stored each entity last.
+func (g *group) last() map[string]*call {
+	if g.insert.onCollide != collisionUpdates {
+		return nil
+	}
+	last := make(map[string]*call, len(g.calls))
+	for _, o := range g.calls {
+		if id, _ := idOf(o.mutation); id != "" {
+			last[id] = o
+		}
+	}
+	return last
 }
 
 // changes reports whether the INSERT stored the row of c, and makes an upsert of it when it may have been

@@ -1,6 +1,7 @@
 // Package outboxtest holds what tests need around package core: an outbox table in memory with real transaction semantics, a
-// publisher that records and fails on demand, the conformance suites for implementations of core.Repository and for adapters of ORMs,
-// and helpers for the tests of an application.
+// publisher that records and fails on demand, the conformance suites for implementations of core.Repository and for
+// adapters of ORMs (TestAdapter for their transactions, TestCapture for their statements), and helpers for the tests of an
+// application.
 //
 // An application's test takes NewOutbox, publishes in a transaction of its Transactor, drains, and asks RequirePublished:
 //

@@ -242,30 +242,6 @@ func TestEntCreateThatAHookUndoes(t *testing.T) {
 	})
 }
 
-// An upsert reports the row as it is, not as it was given: what was computed and what was kept.
-func TestEntUpsertReportsWhatIsStored(t *testing.T) {
-	t.Parallel()
-	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders()))
-		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
-			fixture.NoError(t, tx.Order.Create().SetName("a").SetCents(40).SetStatus("old").Exec(t.Context()))
-			return tx.Order.Create().SetName("a").SetCents(2).SetStatus("new").
-				OnConflict(entsql.ConflictColumns(order.FieldName)).Update(func(u *entclient.OrderUpsert) { u.AddCents(2) }).Exec(t.Context())
-		}))
-		e.wantRows(t, "create.a 1", "upsert.a 1")
-		if got := e.cents(t); got["create.a"] != 40 || got["upsert.a"] != 42 {
-			t.Fatalf("the payloads say %v, want 40 and 42", got)
-		}
-		var payload string
-		fixture.NoError(t, e.plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = 'upsert.a'").Scan(&payload))
-		var o struct{ Status string }
-		fixture.NoError(t, json.Unmarshal([]byte(payload), &o))
-		if o.Status != "old" {
-			t.Fatalf("the payload is %s, want the status that was kept", payload)
-		}
-	})
-}
-
 // An upsert of several that leaves some out does not tell which: it fails, and so does its transaction.
 func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 	t.Parallel()

@@ -72,23 +72,6 @@ func TestGORMCaptureAssociations(t *testing.T) {
 	})
 }
 
-func TestGORMCaptureOnConflict(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		mapProducts(g)
-		fixture.NoError(t, g.Create(&gProduct{ID: 7, Name: "old"}).Error)
-		err := g.Clauses(clause.OnConflict{DoNothing: true}).Create(&gProduct{ID: 7, Name: "again"}).Error
-		if g.db.Dialect == core.MySQL { // counts the row it found
-			fixture.WantError(t, err, gormoutbox.ErrNoAggregateID)
-		} else {
-			fixture.NoError(t, err)
-		}
-		g.wantRows(t, "product.old.create")
-		fixture.NoError(t, g.Clauses(clause.OnConflict{UpdateAll: true}).Create(&gProduct{ID: 7, Name: "new"}).Error)
-		g.wantRows(t, "product.old.create", "product.new.upsert")
-	})
-}
-
 func TestGORMCaptureSave(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

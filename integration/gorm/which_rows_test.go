@@ -34,33 +34,6 @@ func (g *gormEnv) names(t *testing.T) (names []string) {
 	return names
 }
 
-// Two of three elements are new, and the database does not say which: the third got the key of the second, and the second is none's.
-func TestGORMBatchDoNothingWithGeneratedKeys(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		column := "name"
-		if g.db.Dialect == core.MySQL {
-			column = "name(100)" // MySQL has no unique key of a whole text
-		}
-		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX one_name ON g_products ("+column+")").Error)
-		products(t, g, "x1")
-		mapProducts(g)
-		batch := []gProduct{{Name: "x0"}, {Name: "x1"}, {Name: "x2"}}
-		fixture.WantError(t, g.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error, gormoutbox.ErrNoAggregateID)
-		g.wantRows(t)
-		fixture.SameSet(t, "products", g.names(t), []string{"x1"})
-		if g.db.Dialect == core.MySQL {
-			return
-		}
-		batch = []gProduct{{Name: "x0"}, {Name: "x1"}, {Name: "x2"}}
-		fixture.NoError(t, g.Clauses(clause.OnConflict{DoNothing: true}, clause.Returning{}).Create(&batch).Error)
-		g.wantRows(t, "product.x0.upsert", "product.x2.upsert")
-		for _, p := range batch {
-			g.wantPayload(t, p)
-		}
-	})
-}
-
 // wantPayload requires that an event of a product tells what is in the table.
 func (g *gormEnv) wantPayload(t *testing.T, want gProduct) {
 	t.Helper()
@@ -93,123 +66,6 @@ func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 		if len(batch[0].Recorded()) != 1 {
 			t.Fatal("the event is gone")
 		}
-		g.wantRows(t)
-	})
-}
-
-// With keys of the program's own the database counts what it inserted.
-func TestGORMBatchDoNothingWithOwnKeys(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		coupons := func(codes ...string) (all []*gCoupon) {
-			for _, code := range codes {
-				c := &gCoupon{Code: code}
-				c.Record(fixture.Happened{Name: code})
-				all = append(all, c)
-			}
-			return all
-		}
-		create := func(c []*gCoupon) error {
-			return g.Clauses(clause.OnConflict{DoNothing: true}).Create(&c).Error
-		}
-		if g.db.Dialect == core.MySQL {
-			fixture.WantError(t, create(coupons("A", "B")), gormoutbox.ErrNoAggregateID)
-			g.wantCount(t, "g_coupons", 0)
-			return
-		}
-		fixture.NoError(t, create(coupons("A", "B")))
-		g.wantRows(t, "A", "B")
-		fixture.WantError(t, create(coupons("B", "C")), gormoutbox.ErrNoAggregateID)
-		g.wantCount(t, "g_coupons", 2)
-		fixture.NoError(t, create(coupons("A", "B"))) // none is new
-		g.wantRows(t, "A", "B")
-	})
-}
-
-// The row that an upsert changes can be another than the one with the element's key.
-func TestGORMUpsertOnAnotherColumn(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX one_percent ON g_coupons (percent)").Error)
-		fixture.NoError(t, g.Create(&gCoupon{Code: "OLD", Percent: 5}).Error)
-		c := &gCoupon{Code: "NEW", Percent: 5}
-		c.Record(fixture.Happened{Name: "kept"})
-		err := g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "percent"}}, DoUpdates: clause.AssignmentColumns([]string{"percent"})}).Create(c).Error
-		if g.db.Name == "mysql" { // without RETURNING nobody tells which row it was
-			fixture.WantError(t, err, gormoutbox.ErrNoAggregateID)
-			g.wantRows(t)
-			return
-		}
-		fixture.NoError(t, err)
-		g.wantRows(t, "kept")
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"OLD"})
-	})
-}
-
-func TestGORMUpsertOfBatch(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		all := products(t, g, "a", "b")
-		mapProducts(g)
-		all[1].Stock = 7
-		all = append(all, gProduct{Name: "c"})
-		fixture.NoError(t, g.Save(&all).Error)
-		g.wantRows(t, "product.a.upsert", "product.b.upsert", "product.c.upsert")
-		for _, p := range all {
-			g.wantPayload(t, p)
-		}
-	})
-}
-
-// A slice and a further condition: two of three are changed.
-func TestGORMSliceWithFurtherConditions(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		all := products(t, g, "a", "b", "c")
-		mapProducts(g)
-		fixture.WantError(t, g.Model(&all).Where("name <> ?", "b").Update("stock", 9).Error, gormoutbox.ErrNoAggregateID)
-		fixture.WantError(t, g.Where("name <> ?", "b").Delete(&all).Error, gormoutbox.ErrNoAggregateID)
-		fixture.WantError(t, g.Unscoped().Where("name <> ?", "b").Delete(&all).Error, gormoutbox.ErrNoAggregateID)
-		g.wantRows(t)
-		var untouched int64
-		fixture.NoError(t, g.Model(&gProduct{}).Where("stock = 1").Count(&untouched).Error)
-		if untouched != 3 {
-			t.Fatalf("%d products are as they were, want 3", untouched)
-		}
-		if g.db.Dialect == core.MySQL {
-			return // MariaDB has no UPDATE ... RETURNING
-		}
-		fixture.NoError(t, g.Model(&all).Clauses(clause.Returning{}).Where("name <> ?", "b").Update("stock", 9).Error)
-		g.wantRows(t, "product.a.update", "product.c.update")
-	})
-}
-
-func TestGORMSliceWithFurtherConditionsAndRecorders(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		all := []*gOrder{{Status: "new"}, {Status: "paid"}}
-		fixture.NoError(t, g.Create(&all).Error)
-		for _, o := range all {
-			o.Record(fixture.Happened{Name: "shipped"})
-		}
-		fixture.WantError(t, g.Model(&all).Where("status = ?", "paid").Update("status", "shipped").Error, gormoutbox.ErrNoAggregateID)
-		fixture.WantError(t, g.Where("status = ?", "paid").Delete(&all).Error, gormoutbox.ErrNoAggregateID)
-		g.wantCount(t, "g_orders", 2)
-		fixture.NoError(t, g.Model(&all).Update("status", "shipped").Error)
-		g.wantRows(t, "shipped", "shipped")
-	})
-}
-
-// A row of a slice is not there any more: the count tells, and the transaction must not commit.
-func TestGORMSliceWithAMissingRow(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		all := products(t, g, "a", "b")
-		all = append(all, gProduct{ID: 99, Name: "gone"})
-		mapProducts(g)
-		fixture.WantError(t, g.Model(&all).Update("stock", 9).Error, gormoutbox.ErrNoAggregateID)
-		fixture.WantError(t, g.Unscoped().Delete(&all).Error, gormoutbox.ErrNoAggregateID)
-		g.wantCount(t, "g_products", 2)
 		g.wantRows(t)
 	})
 }
@@ -308,45 +164,6 @@ func (g *gormEnv) wantStock(t *testing.T, typ string, want int) {
 	wantJSON(t, payload, "Stock", float64(want))
 }
 
-// RETURNING * puts other models into a slice: events recorded on those before must not get lost.
-func TestGORMReturningIntoSlice(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		values := make([]gOrder, 2)
-		values[0].Record(fixture.Happened{Name: "a"})
-		values[1].Record(fixture.Happened{Name: "b"})
-		fixture.NoError(t, g.Clauses(clause.Returning{}).Create(&values).Error)
-		pointers := []*gOrder{newOrder("c"), newOrder("d")}
-		fixture.NoError(t, g.Clauses(clause.Returning{}).Create(&pointers).Error)
-		g.wantRows(t, "a", "b", "c", "d")
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1", "2", "3", "4"})
-		if n := len(values[0].Recorded()) + len(pointers[1].Recorded()); n != 0 {
-			t.Fatalf("%d events are left after the commit", n)
-		}
-		pointers[0].Record(fixture.Happened{Name: "e"})
-		if g.db.Dialect != core.MySQL { // MariaDB has no UPDATE ... RETURNING
-			fixture.WantError(t, g.Model(&pointers).Clauses(clause.Returning{}).Update("status", "x").Error, gormoutbox.ErrNoAggregateID)
-		}
-	})
-}
-
-// The rows of a slice come back in any order.
-func TestGORMReturningPartsIntoSlice(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		if g.db.Dialect == core.MySQL {
-			t.Log("MariaDB has no UPDATE ... RETURNING")
-			return
-		}
-		all := products(t, g, "a", "b")
-		mapProducts(g)
-		fixture.WantError(t, g.Model(&all).Clauses(clause.Returning{Columns: []clause.Column{{Name: "stock"}}}).Update("stock", 3).Error, gormoutbox.ErrNoAggregateID)
-		one := &gProduct{} // RETURNING is read for the first row only
-		fixture.WantError(t, g.Model(one).Clauses(clause.Returning{}).Where("stock = 1").Update("stock", 3).Error, gormoutbox.ErrNoAggregateID)
-		g.wantRows(t)
-	})
-}
-
 // A condition of several lines is one condition: GORM's own text would change rows of other keys, and report the model's.
 func TestGORMConditionOfSeveralLines(t *testing.T) {
 	t.Parallel()
@@ -371,39 +188,6 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 		fixture.NoError(t, g.Table("outbox_event").Where("aggregate_id = '3'").Count(&others).Error)
 		if others != 0 {
 			t.Errorf("%d events of a row that nobody changed", others)
-		}
-	})
-}
-
-// The same row twice in a slice is one row, and one event of the function.
-func TestGORMSliceWithTheSameRowTwice(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		products(t, g, "a")
-		mapProducts(g)
-		twice := []*gProduct{{ID: 1}, {ID: 1}}
-		fixture.NoError(t, g.Model(&twice).Update("name", "b").Error)
-		g.wantRows(t, "product.b.update")
-	})
-}
-
-// An upsert that sets some columns shows the function the row as it is, with those that it left alone.
-func TestGORMUpsertOfSomeColumns(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		products(t, g, "a")
-		var seen []gProduct
-		gormoutbox.On(g.ob, func(_ gormoutbox.Op, p *gProduct) []gormoutbox.Event {
-			seen = append(seen, gProduct{ID: p.ID, Name: p.Name, Stock: p.Stock})
-			return []gormoutbox.Event{{Type: "product", Data: p}}
-		})
-		for _, set := range []clause.Set{clause.AssignmentColumns([]string{"name"}), clause.Assignments(map[string]any{"name": "b"})} {
-			p := gProduct{ID: 1, Name: "b", Stock: 777}
-			err := g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoUpdates: set}).Create(&p).Error
-			fixture.NoError(t, err)
-		}
-		if len(seen) != 2 || seen[0].Stock != 1 || seen[1].Stock != 1 || seen[1].Name != "b" {
-			t.Errorf("the function saw %+v, want the stock of the row, 1", seen)
 		}
 	})
 }

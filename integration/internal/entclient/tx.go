@@ -16,6 +16,10 @@ type Tx struct {
 	config
 	// Coupon is the client for interacting with the Coupon builders.
 	Coupon *CouponClient
+	// Document is the client for interacting with the Document builders.
+	Document *DocumentClient
+	// Item is the client for interacting with the Item builders.
+	Item *ItemClient
 	// Line is the client for interacting with the Line builders.
 	Line *LineClient
 	// Order is the client for interacting with the Order builders.
@@ -158,6 +162,8 @@ func (tx *Tx) Client() *Client {
 
 func (tx *Tx) init() {
 	tx.Coupon = NewCouponClient(tx.config)
+	tx.Document = NewDocumentClient(tx.config)
+	tx.Item = NewItemClient(tx.config)
 	tx.Line = NewLineClient(tx.config)
 	tx.Order = NewOrderClient(tx.config)
 	tx.Secret = NewSecretClient(tx.config)

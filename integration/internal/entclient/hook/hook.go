@@ -21,6 +21,30 @@ func (f CouponFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.CouponMutation", m)
 }
 
+// The DocumentFunc type is an adapter to allow the use of ordinary
+// function as Document mutator.
+type DocumentFunc func(context.Context, *entclient.DocumentMutation) (entclient.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f DocumentFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
+	if mv, ok := m.(*entclient.DocumentMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.DocumentMutation", m)
+}
+
+// The ItemFunc type is an adapter to allow the use of ordinary
+// function as Item mutator.
+type ItemFunc func(context.Context, *entclient.ItemMutation) (entclient.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f ItemFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
+	if mv, ok := m.(*entclient.ItemMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.ItemMutation", m)
+}
+
 // The LineFunc type is an adapter to allow the use of ordinary
 // function as Line mutator.
 type LineFunc func(context.Context, *entclient.LineMutation) (entclient.Value, error)

@@ -20,6 +20,32 @@ var (
 		Columns:    ECouponsColumns,
 		PrimaryKey: []*schema.Column{ECouponsColumns[0]},
 	}
+	// CaptureDocumentsColumns holds the columns for the "capture_documents" table.
+	CaptureDocumentsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 64},
+		{Name: "name", Type: field.TypeString, Unique: true, Size: 64},
+		{Name: "note", Type: field.TypeString, Size: 64},
+		{Name: "stock", Type: field.TypeInt64},
+	}
+	// CaptureDocumentsTable holds the schema information for the "capture_documents" table.
+	CaptureDocumentsTable = &schema.Table{
+		Name:       "capture_documents",
+		Columns:    CaptureDocumentsColumns,
+		PrimaryKey: []*schema.Column{CaptureDocumentsColumns[0]},
+	}
+	// CaptureItemsColumns holds the columns for the "capture_items" table.
+	CaptureItemsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "name", Type: field.TypeString, Unique: true, Size: 64},
+		{Name: "note", Type: field.TypeString, Size: 64},
+		{Name: "stock", Type: field.TypeInt64},
+	}
+	// CaptureItemsTable holds the schema information for the "capture_items" table.
+	CaptureItemsTable = &schema.Table{
+		Name:       "capture_items",
+		Columns:    CaptureItemsColumns,
+		PrimaryKey: []*schema.Column{CaptureItemsColumns[0]},
+	}
 	// ELinesColumns holds the columns for the "e_lines" table.
 	ELinesColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt, Increment: true},
@@ -115,6 +141,8 @@ var (
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
 		ECouponsTable,
+		CaptureDocumentsTable,
+		CaptureItemsTable,
 		ELinesTable,
 		EOrdersTable,
 		ESecretsTable,
@@ -127,6 +155,12 @@ var (
 func init() {
 	ECouponsTable.Annotation = &entsql.Annotation{
 		Table: "e_coupons",
+	}
+	CaptureDocumentsTable.Annotation = &entsql.Annotation{
+		Table: "capture_documents",
+	}
+	CaptureItemsTable.Annotation = &entsql.Annotation{
+		Table: "capture_items",
 	}
 	ELinesTable.ForeignKeys[0].RefTable = EOrdersTable
 	ELinesTable.Annotation = &entsql.Annotation{

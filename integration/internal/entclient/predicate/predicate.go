@@ -9,6 +9,12 @@ import (
 // Coupon is the predicate function for coupon builders.
 type Coupon func(*sql.Selector)
 
+// Document is the predicate function for document builders.
+type Document func(*sql.Selector)
+
+// Item is the predicate function for item builders.
+type Item func(*sql.Selector)
+
 // Line is the predicate function for line builders.
 type Line func(*sql.Selector)
 

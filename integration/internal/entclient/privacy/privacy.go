@@ -134,6 +134,54 @@ func (f CouponMutationRuleFunc) EvalMutation(ctx context.Context, m entclient.Mu
 	return Denyf("entclient/privacy: unexpected mutation type %T, expect *entclient.CouponMutation", m)
 }
 
+// The DocumentQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type DocumentQueryRuleFunc func(context.Context, *entclient.DocumentQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f DocumentQueryRuleFunc) EvalQuery(ctx context.Context, q entclient.Query) error {
+	if q, ok := q.(*entclient.DocumentQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("entclient/privacy: unexpected query type %T, expect *entclient.DocumentQuery", q)
+}
+
+// The DocumentMutationRuleFunc type is an adapter to allow the use of ordinary
+// functions as a mutation rule.
+type DocumentMutationRuleFunc func(context.Context, *entclient.DocumentMutation) error
+
+// EvalMutation calls f(ctx, m).
+func (f DocumentMutationRuleFunc) EvalMutation(ctx context.Context, m entclient.Mutation) error {
+	if m, ok := m.(*entclient.DocumentMutation); ok {
+		return f(ctx, m)
+	}
+	return Denyf("entclient/privacy: unexpected mutation type %T, expect *entclient.DocumentMutation", m)
+}
+
+// The ItemQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type ItemQueryRuleFunc func(context.Context, *entclient.ItemQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f ItemQueryRuleFunc) EvalQuery(ctx context.Context, q entclient.Query) error {
+	if q, ok := q.(*entclient.ItemQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("entclient/privacy: unexpected query type %T, expect *entclient.ItemQuery", q)
+}
+
+// The ItemMutationRuleFunc type is an adapter to allow the use of ordinary
+// functions as a mutation rule.
+type ItemMutationRuleFunc func(context.Context, *entclient.ItemMutation) error
+
+// EvalMutation calls f(ctx, m).
+func (f ItemMutationRuleFunc) EvalMutation(ctx context.Context, m entclient.Mutation) error {
+	if m, ok := m.(*entclient.ItemMutation); ok {
+		return f(ctx, m)
+	}
+	return Denyf("entclient/privacy: unexpected mutation type %T, expect *entclient.ItemMutation", m)
+}
+
 // The LineQueryRuleFunc type is an adapter to allow the use of ordinary
 // functions as a query rule.
 type LineQueryRuleFunc func(context.Context, *entclient.LineQuery) error

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/coupon"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/schema"
@@ -32,6 +34,30 @@ func init() {
 	couponDescID := couponFields[0].Descriptor()
 	// coupon.IDValidator is a validator for the "id" field. It is called by the builders before save.
 	coupon.IDValidator = couponDescID.Validators[0].(func(string) error)
+	documentFields := schema.Document{}.Fields()
+	_ = documentFields
+	// documentDescName is the schema descriptor for name field.
+	documentDescName := documentFields[1].Descriptor()
+	// document.NameValidator is a validator for the "name" field. It is called by the builders before save.
+	document.NameValidator = documentDescName.Validators[0].(func(string) error)
+	// documentDescNote is the schema descriptor for note field.
+	documentDescNote := documentFields[2].Descriptor()
+	// document.NoteValidator is a validator for the "note" field. It is called by the builders before save.
+	document.NoteValidator = documentDescNote.Validators[0].(func(string) error)
+	// documentDescID is the schema descriptor for id field.
+	documentDescID := documentFields[0].Descriptor()
+	// document.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	document.IDValidator = documentDescID.Validators[0].(func(string) error)
+	itemFields := schema.Item{}.Fields()
+	_ = itemFields
+	// itemDescName is the schema descriptor for name field.
+	itemDescName := itemFields[0].Descriptor()
+	// item.NameValidator is a validator for the "name" field. It is called by the builders before save.
+	item.NameValidator = itemDescName.Validators[0].(func(string) error)
+	// itemDescNote is the schema descriptor for note field.
+	itemDescNote := itemFields[1].Descriptor()
+	// item.NoteValidator is a validator for the "note" field. It is called by the builders before save.
+	item.NoteValidator = itemDescNote.Validators[0].(func(string) error)
 	lineFields := schema.Line{}.Fields()
 	_ = lineFields
 	// lineDescSku is the schema descriptor for sku field.

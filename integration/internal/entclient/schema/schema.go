@@ -91,6 +91,34 @@ func (Ticket) Fields() []ent.Field {
 	return []ent.Field{field.UUID("id", uuid.UUID{}).Default(uuid.New), field.String("seat").MaxLen(100)}
 }
 
+// Item is a row of the capture suite with an id of the database.
+type Item struct{ ent.Schema }
+
+// Annotations of the type.
+func (Item) Annotations() []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: "capture_items"}}
+}
+
+// Fields of the type.
+func (Item) Fields() []ent.Field { return captureFields() }
+
+// Document is a row of the capture suite with an id of the program.
+type Document struct{ ent.Schema }
+
+// Annotations of the type.
+func (Document) Annotations() []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: "capture_documents"}}
+}
+
+// Fields of the type.
+func (Document) Fields() []ent.Field {
+	return append([]ent.Field{field.String("id").MaxLen(64)}, captureFields()...)
+}
+
+func captureFields() []ent.Field {
+	return []ent.Field{field.String("name").Unique().MaxLen(64), field.String("note").MaxLen(64), field.Int64("stock")}
+}
+
 // Secret has a privacy policy and hooks of its own: names of "thief" are denied, others are written in capitals.
 type Secret struct{ ent.Schema }
 

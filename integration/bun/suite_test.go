@@ -1,0 +1,323 @@
+package bun_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/feature"
+
+	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The capture suite over Bun, PostgreSQL over both drivers.
+func TestCaptureSuiteBun(t *testing.T) {
+	eachBun(t, withConnector, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
+		t.Parallel()
+		outboxtest.TestCapture(t, adapters.CaptureHarness(db, bunRefuses,
+			func(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+				return bunCapture(t, db, tables, way, o)
+			}))
+	})
+}
+
+const bunRefuses = `
+it does not say which rows it changes: ResolveRows
+	Update/a condition
+	Update/a condition on one row
+	Delete/a condition
+	Delete/a condition on one row
+one model holds one row
+	Update/a condition, returning all into one model
+	Delete/a condition, returning all into one model
+the database counts rows, and does not say which
+	Update/a slice and a condition
+	Update/a slice and OR
+	Update/a slice with one that is gone
+	Update/a slice with one of them twice
+	Delete/a slice and a condition
+	Delete/a slice and OR
+	Delete/a slice with one that is gone
+	Delete/a slice with one of them twice
+Bun reads rows over the models in any order
+	Update/a slice and a condition, returning another column
+	Delete/a slice and a condition, returning another column
+a deleted row cannot be read back
+	Delete/a slice and a condition, returning keys/On
+	Delete/a slice and a condition, returning keys/On, own keys
+the key does not come back
+	Create/a batch, returning another column/On
+	Create/a batch, returning another column/recorded
+some are there, and nobody says which
+	Skip/a batch with one that is there/On, own keys
+	Skip/a batch with one that is there/recorded
+	Skip/a batch with one that is there/recorded, own keys
+	Skip/a batch with one that is there, returning another column
+Bun reads rows over models with recorded events, and their keys are new
+	Skip/a batch with one that is there, returning all/recorded
+	Skip/a batch with one that is there, returning keys/recorded
+the row has another key than the model
+	Upsert/of one that is there under another key
+`
+
+type (
+	// BColumns are those of the tables of the suite.
+	BColumns struct {
+		Name  string
+		Note  string
+		Stock int64
+	}
+	bItem struct {
+		bun.BaseModel `bun:"table:capture_items,alias:i"`
+		ID            int64 `bun:",pk,autoincrement"`
+		BColumns
+	}
+	bItemRecorder struct {
+		bun.BaseModel `bun:"table:capture_items,alias:i"`
+		ID            int64 `bun:",pk,autoincrement"`
+		BColumns
+		bunoutbox.Recorder `bun:"-" json:"-"`
+	}
+	bItemBoth struct {
+		bun.BaseModel `bun:"table:capture_items,alias:i"`
+		ID            int64 `bun:",pk,autoincrement"`
+		BColumns
+		bunoutbox.Recorder `bun:"-" json:"-"`
+	}
+	// BFilled has a column that the database can fill.
+	BFilled struct {
+		Name  string
+		Note  string
+		Stock int64 `bun:",nullzero,default:7"`
+	}
+	bDocument struct {
+		bun.BaseModel `bun:"table:capture_documents"`
+		ID            string `bun:",pk"`
+		BFilled
+	}
+	bDocumentRecorder struct {
+		bun.BaseModel `bun:"table:capture_documents"`
+		ID            string `bun:",pk"`
+		BFilled
+		bunoutbox.Recorder `bun:"-" json:"-"`
+	}
+	bDocumentBoth struct {
+		bun.BaseModel `bun:"table:capture_documents"`
+		ID            string `bun:",pk"`
+		BFilled
+		bunoutbox.Recorder `bun:"-" json:"-"`
+	}
+	bItemHidden struct {
+		bun.BaseModel `bun:"table:capture_items"`
+		ID            int64 `bun:",pk,autoincrement"`
+		Name          string
+		Note          string
+		Events        bunoutbox.Recorder `bun:"-"`
+	}
+)
+
+var (
+	bItems = adapters.CaptureKind[bItem]{
+		Fill: func(m *bItem, r outboxtest.CaptureRow) {
+			m.ID, m.BColumns = adapters.Number(r.Key), BColumns{r.Name, r.Note, r.Stock}
+		},
+		Row: func(m *bItem) outboxtest.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
+	}
+	bItemRecorders = adapters.CaptureKind[bItemRecorder]{
+		Fill: func(m *bItemRecorder, r outboxtest.CaptureRow) {
+			m.ID, m.BColumns = adapters.Number(r.Key), BColumns{r.Name, r.Note, r.Stock}
+		},
+		Row:      func(m *bItemRecorder) outboxtest.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
+		Recorder: func(m *bItemRecorder) *core.Recorder { return &m.Recorder },
+	}
+	bItemBoths = adapters.CaptureKind[bItemBoth]{
+		Fill: func(m *bItemBoth, r outboxtest.CaptureRow) {
+			m.ID, m.BColumns = adapters.Number(r.Key), BColumns{r.Name, r.Note, r.Stock}
+		},
+		Row:      func(m *bItemBoth) outboxtest.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
+		Recorder: func(m *bItemBoth) *core.Recorder { return &m.Recorder },
+	}
+	bDocuments = adapters.CaptureKind[bDocument]{
+		Fill: func(m *bDocument, r outboxtest.CaptureRow) { m.ID, m.BFilled = r.Key, BFilled{r.Name, r.Note, r.Stock} },
+		Row:  func(m *bDocument) outboxtest.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
+	}
+	bDocumentRecorders = adapters.CaptureKind[bDocumentRecorder]{
+		Fill: func(m *bDocumentRecorder, r outboxtest.CaptureRow) {
+			m.ID, m.BFilled = r.Key, BFilled{r.Name, r.Note, r.Stock}
+		},
+		Row:      func(m *bDocumentRecorder) outboxtest.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
+		Recorder: func(m *bDocumentRecorder) *core.Recorder { return &m.Recorder },
+	}
+	bDocumentBoths = adapters.CaptureKind[bDocumentBoth]{
+		Fill: func(m *bDocumentBoth, r outboxtest.CaptureRow) {
+			m.ID, m.BFilled = r.Key, BFilled{r.Name, r.Note, r.Stock}
+		},
+		Row:      func(m *bDocumentBoth) outboxtest.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
+		Recorder: func(m *bDocumentBoth) *core.Recorder { return &m.Recorder },
+	}
+)
+
+func bRow(key string, c BColumns) outboxtest.CaptureRow {
+	return outboxtest.CaptureRow{Key: key, Name: c.Name, Note: c.Note, Stock: c.Stock}
+}
+
+func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way adapters.BunWay, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+	t.Helper()
+	ob, err := bunoutbox.New(adapters.OpenBun(t, db, way), bunoutbox.Config{AutoCreate: true})
+	fixture.NoError(t, err)
+	var options []bunoutbox.OnOption
+	if o.Resolve {
+		options = append(options, bunoutbox.ResolveRows())
+	}
+	bunoutbox.On(ob, bItems.On(), options...)
+	bunoutbox.On(ob, bItemBoths.On(), options...)
+	bunoutbox.On(ob, bDocuments.On(), options...)
+	bunoutbox.On(ob, bDocumentBoths.On(), options...)
+	return tables.ORM(outboxtest.CaptureORM{
+		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
+			return ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+				return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx))
+			})
+		},
+		Exec: func(ctx context.Context, s outboxtest.CaptureStatement) (func() []string, error) {
+			tx := ctx.Value(adapters.CaptureTxKey{}).(bun.Tx)
+			switch {
+			case s.Own && s.Mapped && s.Recorder:
+				return bunExec(ctx, tx, s, bDocumentBoths)
+			case s.Own && s.Recorder:
+				return bunExec(ctx, tx, s, bDocumentRecorders)
+			case s.Own:
+				return bunExec(ctx, tx, s, bDocuments)
+			case s.Mapped && s.Recorder:
+				return bunExec(ctx, tx, s, bItemBoths)
+			case s.Recorder:
+				return bunExec(ctx, tx, s, bItemRecorders)
+			default:
+				return bunExec(ctx, tx, s, bItems)
+			}
+		},
+		Hidden: func(ctx context.Context) error {
+			_, err := ctx.Value(adapters.CaptureTxKey{}).(bun.Tx).NewInsert().Model(&bItemHidden{Name: "hidden"}).Exec(ctx)
+			return err
+		},
+	})
+}
+
+// bunExec runs a statement. A mistake in its text, that MariaDB has no such RETURNING say, is no statement of Bun.
+func bunExec[T any](ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatement, kind adapters.CaptureKind[T]) (func() []string, error) {
+	one, slice, recorders := kind.Models(s)
+	var model any = one // which may be nil, and then says what table it is
+	if s.Slice {
+		model = slice
+	} else if one == nil && s.Returning != outboxtest.CaptureReturnsNothing {
+		model = new(T)
+	}
+	var returning string
+	switch s.Returning {
+	case outboxtest.CaptureReturnsAll:
+		returning = "*"
+	case outboxtest.CaptureReturnsKey:
+		returning = "id"
+	case outboxtest.CaptureReturnsNote:
+		returning = "note"
+	}
+	var err error
+	switch s.Do {
+	case outboxtest.CaptureUpdate:
+		err = bunUpdate(ctx, tx, s, model, returning)
+	case outboxtest.CaptureDelete:
+		q := tx.NewDelete().Model(model)
+		if returning != "" {
+			if !tx.Dialect().Features().Has(feature.DeleteReturning) {
+				return nil, adapters.NoStatement("there is no DELETE ... RETURNING")
+			}
+			q = q.Returning(returning)
+		}
+		if s.ByKey {
+			q = q.WherePK()
+		}
+		if s.Where != nil {
+			q = q.Where(s.Where.Text)
+		}
+		_, err = q.Exec(ctx)
+	default:
+		q := bunConflict(s, tx.NewInsert().Model(model), tx.Dialect().Features().Has(feature.InsertOnDuplicateKey))
+		if returning != "" {
+			if !tx.Dialect().Features().Has(feature.InsertReturning) {
+				return nil, adapters.NoStatement("there is no INSERT ... RETURNING")
+			}
+			q = q.Returning(returning)
+		}
+		_, err = q.Exec(ctx)
+	}
+	return adapters.Waiting(recorders), err
+}
+
+func bunUpdate(ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatement, model any, returning string) error {
+	q := tx.NewUpdate().Model(model)
+	if returning != "" {
+		if !tx.Dialect().Features().Has(feature.Returning) {
+			return adapters.NoStatement("there is no UPDATE ... RETURNING")
+		}
+		q = q.Returning(returning)
+	}
+	bulk := s.Set == outboxtest.CaptureSetModel && s.Slice
+	switch {
+	case s.Set == outboxtest.CaptureSetNote:
+		q = q.Set("note = ?", s.Note)
+	case s.Set == outboxtest.CaptureSetStock:
+		q = q.Set("stock = stock + 1")
+	case bulk && !tx.Dialect().Features().Has(feature.WithValues):
+		return adapters.NoStatement("Bun has no bulk update there")
+	case bulk && (s.Where != nil || returning != "" && returning != "*"):
+		return adapters.NoStatement("its columns would be ambiguous in a bulk update")
+	case bulk:
+		q = q.Column("name", "note", "stock").Bulk()
+	}
+	if s.ByKey && !bulk {
+		q = q.WherePK()
+	}
+	if s.Where != nil {
+		q = q.Where(s.Where.Text)
+	}
+	_, err := q.Exec(ctx)
+	return err
+}
+
+// bunConflict says what an insert does with rows that are there.
+func bunConflict(s outboxtest.CaptureStatement, q *bun.InsertQuery, onDuplicateKey bool) *bun.InsertQuery {
+	target := "id"
+	if s.OnName {
+		target = "name"
+	}
+	excluded, own := func(column string) string { return "EXCLUDED." + column }, "?TableAlias."
+	if onDuplicateKey {
+		excluded, own = func(column string) string { return "VALUES(" + column + ")" }, ""
+	}
+	switch {
+	case s.Do == outboxtest.CaptureCreate:
+		return q
+	case s.Do == outboxtest.CaptureSkip && (onDuplicateKey || !s.OnName):
+		return q.Ignore()
+	case s.Do == outboxtest.CaptureSkip:
+		return q.On("CONFLICT (" + target + ") DO NOTHING")
+	case onDuplicateKey:
+		q = q.On("DUPLICATE KEY UPDATE")
+	default:
+		q = q.On("CONFLICT (" + target + ") DO UPDATE")
+	}
+	switch s.Set {
+	case outboxtest.CaptureSetNote:
+		return q.Set("note = " + excluded("note"))
+	case outboxtest.CaptureSetStock:
+		return q.Set("stock = " + own + "stock + 1")
+	default:
+		return q.Set("name = " + excluded("name")).Set("note = " + excluded("note")).Set("stock = " + excluded("stock"))
+	}
+}

@@ -1,0 +1,298 @@
+package ent_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"testing"
+
+	"entgo.io/ent"
+	entsql "entgo.io/ent/dialect/sql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/entoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The capture suite over Ent.
+func TestCaptureSuiteEnt(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		t.Parallel()
+		refused := entRefuses
+		if db.Dialect == core.MySQL {
+			refused += entRefusesOnMariaDB
+		}
+		outboxtest.TestCapture(t, adapters.CaptureHarness(db, refused, entCapture))
+	})
+}
+
+const entRefuses = `
+it does not say which rows it changes: ResolveRows
+	Update/a condition
+	Update/a condition on one row
+	Update/a slice
+	Update/a slice and a condition
+	Update/a slice and OR
+	Update/a slice with one that is gone
+	Update/a slice with one of them twice
+	Delete/a condition
+	Delete/a condition on one row
+	Delete/a slice
+	Delete/a slice and a condition
+	Delete/a slice and OR
+	Delete/a slice with one that is gone
+	Delete/a slice with one of them twice
+	Update/an expression on a slice
+Ent joins the id to a text by AND, which does not bind OR
+	Update/one with OR in its condition
+	Update/one with OR on a line of its own
+	Delete/one with OR in its condition
+	Delete/one with OR on a line of its own
+some may be there, and the database does not say which
+	Skip/a batch of new ones
+	Skip/a batch of which all are there
+	Skip/a batch with one that is there
+`
+
+const entRefusesOnMariaDB = `
+Ent guesses the ids of rows that were there
+	Upsert/a batch/On
+	Upsert/some columns of a batch/On
+the row has another id than the entity
+	Upsert/of one that is there under another key
+`
+
+func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+	t.Helper()
+	ob, err := entoutbox.New(entsql.OpenDB(adapters.EntDialect(db), db.Open(t)), entoutbox.Config{AutoCreate: true})
+	fixture.NoError(t, err)
+	client := entclient.NewClient(entclient.Driver(ob.Driver()))
+	var options []entoutbox.OnOption
+	if o.Resolve {
+		options = append(options, entoutbox.ResolveRows())
+	}
+	event := func(ctx context.Context, row outboxtest.CaptureRow) ([]core.Event, error) {
+		return []core.Event{outboxtest.CaptureEvent(entoutbox.OpOf(ctx), row)}, nil
+	}
+	client.Use(ob.Hook(
+		entoutbox.On(func(ctx context.Context, m *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
+			if i, ok := v.(*entclient.Item); ok {
+				return event(ctx, outboxtest.CaptureRow{Key: strconv.Itoa(i.ID), Name: i.Name, Note: i.Note, Stock: i.Stock})
+			}
+			id, _ := m.ID()
+			return event(ctx, outboxtest.CaptureRow{Key: strconv.Itoa(id)})
+		}, options...),
+		entoutbox.On(func(ctx context.Context, m *entclient.DocumentMutation, v ent.Value) ([]core.Event, error) {
+			if d, ok := v.(*entclient.Document); ok {
+				return event(ctx, outboxtest.CaptureRow{Key: d.ID, Name: d.Name, Note: d.Note, Stock: d.Stock})
+			}
+			id, _ := m.ID()
+			return event(ctx, outboxtest.CaptureRow{Key: id})
+		}, options...),
+	))
+	return tables.ORM(outboxtest.CaptureORM{
+		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
+			return entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, tx *entclient.Tx) error {
+				return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx))
+			})
+		},
+		Exec: func(ctx context.Context, s outboxtest.CaptureStatement) (func() []string, error) {
+			tx := ctx.Value(adapters.CaptureTxKey{}).(*entclient.Tx)
+			var err error
+			switch {
+			case s.Recorder:
+				return nil, adapters.NoStatement("entities are generated, and embed nothing")
+			case s.Values:
+				return nil, adapters.NoStatement("entities are not stored from slices")
+			case s.Returning != outboxtest.CaptureReturnsNothing:
+				return nil, adapters.NoStatement("it is Ent that asks for RETURNING")
+			case s.Do <= outboxtest.CaptureUpsert && s.Own:
+				err = entCreateDocuments(ctx, tx, s)
+			case s.Do <= outboxtest.CaptureUpsert:
+				err = entCreateItems(ctx, tx, s)
+			case len(s.Models) == 0 && s.Slice, !s.ByKey && len(s.Models) > 0 && s.Slice:
+				return nil, adapters.NoStatement("updates and deletes are given no entities")
+			case s.Own:
+				err = entChangeDocuments(ctx, tx, s)
+			default:
+				err = entChangeItems(ctx, tx, s)
+			}
+			if entclient.IsNotFound(err) {
+				err = nil // which the program learns so
+			}
+			return nil, err
+		},
+	})
+}
+
+func entConflict(s outboxtest.CaptureStatement) (options []entsql.ConflictOption) {
+	column := "id"
+	if s.OnName {
+		column = "name"
+	}
+	options = append(options, entsql.ConflictColumns(column))
+	switch {
+	case s.Do == outboxtest.CaptureSkip && !s.OnName:
+		return []entsql.ConflictOption{entsql.DoNothing()}
+	case s.Do == outboxtest.CaptureSkip:
+		return append(options, entsql.DoNothing())
+	case s.Set == outboxtest.CaptureSetModel:
+		return append(options, entsql.ResolveWithNewValues(), entsql.ResolveWith(func(u *entsql.UpdateSet) { u.SetIgnore("id") }))
+	}
+	return append(options, entsql.ResolveWith(func(u *entsql.UpdateSet) {
+		if s.Set == outboxtest.CaptureSetNote {
+			u.SetExcluded("note")
+			return
+		}
+		u.Add("stock", 1)
+	}))
+}
+
+// skipped is what Ent answers when a create skipped its row.
+func skipped(s outboxtest.CaptureStatement, err error) error {
+	if s.Do == outboxtest.CaptureSkip && errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+func entCreateItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureStatement) error {
+	var all []*entclient.ItemCreate
+	for _, m := range s.Models {
+		if m.Key != "" {
+			return adapters.NoStatement("its ids are the database's")
+		}
+		all = append(all, tx.Item.Create().SetName(m.Name).SetNote(m.Note).SetStock(m.Stock))
+	}
+	switch {
+	case s.Do == outboxtest.CaptureCreate && s.Slice:
+		return tx.Item.CreateBulk(all...).Exec(ctx)
+	case s.Do == outboxtest.CaptureCreate:
+		return all[0].Exec(ctx)
+	case s.Slice:
+		return skipped(s, tx.Item.CreateBulk(all...).OnConflict(entConflict(s)...).Exec(ctx))
+	default:
+		return skipped(s, all[0].OnConflict(entConflict(s)...).Exec(ctx))
+	}
+}
+
+func entCreateDocuments(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureStatement) error {
+	var all []*entclient.DocumentCreate
+	for _, m := range s.Models {
+		all = append(all, tx.Document.Create().SetID(m.Key).SetName(m.Name).SetNote(m.Note).SetStock(m.Stock))
+	}
+	switch {
+	case s.Do == outboxtest.CaptureCreate && s.Slice:
+		return tx.Document.CreateBulk(all...).Exec(ctx)
+	case s.Do == outboxtest.CaptureCreate:
+		return all[0].Exec(ctx)
+	case s.Slice:
+		return skipped(s, tx.Document.CreateBulk(all...).OnConflict(entConflict(s)...).Exec(ctx))
+	default:
+		return skipped(s, all[0].OnConflict(entConflict(s)...).Exec(ctx))
+	}
+}
+
+// entWhere returns a predicate of a text, or none.
+func entWhere[P ~func(*entsql.Selector)](s outboxtest.CaptureStatement) []P {
+	if s.Where == nil {
+		return nil
+	}
+	return []P{func(sel *entsql.Selector) { sel.Where(entsql.ExprP(s.Where.Text)) }}
+}
+
+func entChangeItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureStatement) error {
+	one := s.ByKey && !s.Slice
+	var ids []int
+	for _, m := range s.Models {
+		ids = append(ids, int(adapters.Number(m.Key)))
+	}
+	if s.Do == outboxtest.CaptureDelete {
+		if one {
+			return tx.Item.DeleteOneID(ids[0]).Where(entWhere[predicate.Item](s)...).Exec(ctx)
+		}
+		q := tx.Item.Delete().Where(entWhere[predicate.Item](s)...)
+		if s.ByKey {
+			q = q.Where(item.IDIn(ids...))
+		}
+		_, err := q.Exec(ctx)
+		return err
+	}
+	if one {
+		q := tx.Item.UpdateOneID(ids[0]).Where(entWhere[predicate.Item](s)...)
+		switch s.Set {
+		case outboxtest.CaptureSetNote:
+			q.SetNote(s.Note)
+		case outboxtest.CaptureSetStock:
+			q.AddStock(1)
+		default:
+			q.SetName(s.Models[0].Name).SetNote(s.Models[0].Note).SetStock(s.Models[0].Stock)
+		}
+		return q.Exec(ctx)
+	}
+	q := tx.Item.Update().Where(entWhere[predicate.Item](s)...)
+	if s.ByKey {
+		q = q.Where(item.IDIn(ids...))
+	}
+	switch s.Set {
+	case outboxtest.CaptureSetNote:
+		q.SetNote(s.Note)
+	case outboxtest.CaptureSetStock:
+		q.AddStock(1)
+	default:
+		return adapters.NoStatement("an update of many sets the same of all")
+	}
+	return q.Exec(ctx)
+}
+
+func entChangeDocuments(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureStatement) error {
+	one := s.ByKey && !s.Slice
+	var ids []string
+	for _, m := range s.Models {
+		ids = append(ids, m.Key)
+	}
+	if s.Do == outboxtest.CaptureDelete {
+		if one {
+			return tx.Document.DeleteOneID(ids[0]).Where(entWhere[predicate.Document](s)...).Exec(ctx)
+		}
+		q := tx.Document.Delete().Where(entWhere[predicate.Document](s)...)
+		if s.ByKey {
+			q = q.Where(document.IDIn(ids...))
+		}
+		_, err := q.Exec(ctx)
+		return err
+	}
+	if one {
+		q := tx.Document.UpdateOneID(ids[0]).Where(entWhere[predicate.Document](s)...)
+		switch s.Set {
+		case outboxtest.CaptureSetNote:
+			q.SetNote(s.Note)
+		case outboxtest.CaptureSetStock:
+			q.AddStock(1)
+		default:
+			q.SetName(s.Models[0].Name).SetNote(s.Models[0].Note).SetStock(s.Models[0].Stock)
+		}
+		return q.Exec(ctx)
+	}
+	q := tx.Document.Update().Where(entWhere[predicate.Document](s)...)
+	if s.ByKey {
+		q = q.Where(document.IDIn(ids...))
+	}
+	switch s.Set {
+	case outboxtest.CaptureSetNote:
+		q.SetNote(s.Note)
+	case outboxtest.CaptureSetStock:
+		q.AddStock(1)
+	default:
+		return adapters.NoStatement("an update of many sets the same of all")
+	}
+	return q.Exec(ctx)
+}

@@ -1,0 +1,315 @@
+package gorm_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/logger"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The capture suite over GORM, with and without prepared statements.
+func TestCaptureSuiteGORM(t *testing.T) {
+	for name, prepare := range map[string]bool{"plain": false, "prepared": true} {
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				t.Parallel()
+				refused := gormRefuses
+				if db.Dialect == core.MySQL {
+					refused += gormRefusesOnMariaDB
+				}
+				outboxtest.TestCapture(t, adapters.CaptureHarness(db, refused,
+					func(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+						return gormCapture(t, db, tables, prepare, o)
+					}))
+			})
+		})
+	}
+}
+
+const gormRefuses = `
+it does not say which rows it changes: ResolveRows
+	Update/a condition
+	Update/a condition on one row
+	Delete/a condition
+	Delete/a condition on one row
+GORM reads the first row only
+	Update/a condition, returning all into one model
+	Delete/a condition, returning all into one model
+the database counts rows, and does not say which
+	Update/a slice and a condition
+	Update/a slice and OR
+	Update/a slice with one that is gone
+	Delete/a slice and a condition
+	Delete/a slice and OR
+	Delete/a slice with one that is gone
+GORM reads rows over the models in any order
+	Update/a slice and a condition, returning keys
+	Update/a slice and a condition, returning another column
+	Delete/a slice and a condition, returning keys
+	Delete/a slice and a condition, returning another column
+GORM puts other models in place of those with recorded events
+	Update/a slice, returning all/recorded
+	Update/a slice, returning all/recorded, own keys
+	Update/a slice and a condition, returning all/recorded
+	Update/a slice and a condition, returning all/recorded, own keys
+	Delete/a slice, returning all/recorded
+	Delete/a slice, returning all/recorded, own keys
+	Delete/a slice and a condition, returning all/recorded
+	Delete/a slice and a condition, returning all/recorded, own keys
+	Skip/a batch with one that is there, returning all/recorded
+	Skip/a batch with one that is there, returning all/recorded, own keys
+the model does not show the value of an expression: ResolveRows, or RETURNING
+	Update/an expression on one/On
+	Update/an expression on one/On, own keys
+	Update/an expression on a slice/On
+	Update/an expression on a slice/On, own keys
+	Upsert/an expression on one that is there/On
+	Upsert/an expression on one that is there/On, own keys
+GORM reads the generated keys over the first models
+	Skip/a batch of new ones/On
+	Skip/a batch of new ones/recorded
+	Skip/a batch of which all are there/On
+	Skip/a batch of which all are there/recorded
+some are there, and GORM does not say which
+	Skip/a batch with one that is there
+	Skip/a batch with one that is there, returning keys
+	Skip/a batch with one that is there, returning another column
+`
+
+const gormRefusesOnMariaDB = `
+GORM writes ON DUPLICATE KEY UPDATE, and rows that are there count like new ones
+	Skip/one that is new
+	Skip/one that is there
+	Skip/a batch of new ones
+	Skip/a batch of which all are there
+	Skip/a batch with one that is there, returning all
+`
+
+type (
+	// GColumns are those of the tables of the suite.
+	GColumns struct {
+		Name  string
+		Note  string
+		Stock int64
+	}
+	gItem struct {
+		ID int64
+		GColumns
+	}
+	gItemRecorder struct {
+		ID int64
+		GColumns
+		gormoutbox.Recorder `gorm:"-" json:"-"`
+	}
+	gItemBoth struct {
+		ID int64
+		GColumns
+		gormoutbox.Recorder `gorm:"-" json:"-"`
+	}
+	// GFilled has a column that the database can fill.
+	GFilled struct {
+		Name  string
+		Note  string
+		Stock int64 `gorm:"default:7"`
+	}
+	gDocument struct {
+		ID string `gorm:"primaryKey"`
+		GFilled
+	}
+	gDocumentRecorder struct {
+		ID string `gorm:"primaryKey"`
+		GFilled
+		gormoutbox.Recorder `gorm:"-" json:"-"`
+	}
+	gDocumentBoth struct {
+		ID string `gorm:"primaryKey"`
+		GFilled
+		gormoutbox.Recorder `gorm:"-" json:"-"`
+	}
+	gItemHidden struct {
+		ID int64
+		GColumns
+		Events gormoutbox.Recorder `gorm:"-"`
+	}
+)
+
+func (gItem) TableName() string             { return "capture_items" }
+func (gItemRecorder) TableName() string     { return "capture_items" }
+func (gItemBoth) TableName() string         { return "capture_items" }
+func (gItemHidden) TableName() string       { return "capture_items" }
+func (gDocument) TableName() string         { return "capture_documents" }
+func (gDocumentRecorder) TableName() string { return "capture_documents" }
+func (gDocumentBoth) TableName() string     { return "capture_documents" }
+
+var (
+	gItems = adapters.CaptureKind[gItem]{
+		Fill: func(m *gItem, r outboxtest.CaptureRow) {
+			m.ID, m.GColumns = adapters.Number(r.Key), GColumns{r.Name, r.Note, r.Stock}
+		},
+		Row: func(m *gItem) outboxtest.CaptureRow { return gRow(m.ID, m.GColumns) },
+	}
+	gItemRecorders = adapters.CaptureKind[gItemRecorder]{
+		Fill: func(m *gItemRecorder, r outboxtest.CaptureRow) {
+			m.ID, m.GColumns = adapters.Number(r.Key), GColumns{r.Name, r.Note, r.Stock}
+		},
+		Row:      func(m *gItemRecorder) outboxtest.CaptureRow { return gRow(m.ID, m.GColumns) },
+		Recorder: func(m *gItemRecorder) *core.Recorder { return &m.Recorder },
+	}
+	gItemBoths = adapters.CaptureKind[gItemBoth]{
+		Fill: func(m *gItemBoth, r outboxtest.CaptureRow) {
+			m.ID, m.GColumns = adapters.Number(r.Key), GColumns{r.Name, r.Note, r.Stock}
+		},
+		Row:      func(m *gItemBoth) outboxtest.CaptureRow { return gRow(m.ID, m.GColumns) },
+		Recorder: func(m *gItemBoth) *core.Recorder { return &m.Recorder },
+	}
+	gDocuments = adapters.CaptureKind[gDocument]{
+		Fill: func(m *gDocument, r outboxtest.CaptureRow) { m.ID, m.GFilled = r.Key, GFilled{r.Name, r.Note, r.Stock} },
+		Row: func(m *gDocument) outboxtest.CaptureRow {
+			return outboxtest.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
+		},
+	}
+	gDocumentRecorders = adapters.CaptureKind[gDocumentRecorder]{
+		Fill: func(m *gDocumentRecorder, r outboxtest.CaptureRow) {
+			m.ID, m.GFilled = r.Key, GFilled{r.Name, r.Note, r.Stock}
+		},
+		Row: func(m *gDocumentRecorder) outboxtest.CaptureRow {
+			return outboxtest.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
+		},
+		Recorder: func(m *gDocumentRecorder) *core.Recorder { return &m.Recorder },
+	}
+	gDocumentBoths = adapters.CaptureKind[gDocumentBoth]{
+		Fill: func(m *gDocumentBoth, r outboxtest.CaptureRow) {
+			m.ID, m.GFilled = r.Key, GFilled{r.Name, r.Note, r.Stock}
+		},
+		Row: func(m *gDocumentBoth) outboxtest.CaptureRow {
+			return outboxtest.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
+		},
+		Recorder: func(m *gDocumentBoth) *core.Recorder { return &m.Recorder },
+	}
+)
+
+func gRow(id int64, c GColumns) outboxtest.CaptureRow {
+	return outboxtest.CaptureRow{Key: strconv.FormatInt(id, 10), Name: c.Name, Note: c.Note, Stock: c.Stock}
+}
+
+func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, prepare bool, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+	t.Helper()
+	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(t)), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
+	fixture.NoError(t, err)
+	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
+	fixture.NoError(t, gdb.Use(ob))
+	var options []gormoutbox.OnOption
+	if o.Resolve {
+		options = append(options, gormoutbox.ResolveRows())
+	}
+	gormoutbox.On(ob, gItems.On(), options...)
+	gormoutbox.On(ob, gItemBoths.On(), options...)
+	gormoutbox.On(ob, gDocuments.On(), options...)
+	gormoutbox.On(ob, gDocumentBoths.On(), options...)
+	return tables.ORM(outboxtest.CaptureORM{
+		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
+			return gdb.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx)) })
+		},
+		Exec: func(ctx context.Context, s outboxtest.CaptureStatement) (func() []string, error) {
+			tx := ctx.Value(adapters.CaptureTxKey{}).(*gorm.DB)
+			switch {
+			case s.Own && s.Mapped && s.Recorder:
+				return gormExec(tx, s, gDocumentBoths)
+			case s.Own && s.Recorder:
+				return gormExec(tx, s, gDocumentRecorders)
+			case s.Own:
+				return gormExec(tx, s, gDocuments)
+			case s.Mapped && s.Recorder:
+				return gormExec(tx, s, gItemBoths)
+			case s.Recorder:
+				return gormExec(tx, s, gItemRecorders)
+			default:
+				return gormExec(tx, s, gItems)
+			}
+		},
+		Hidden: func(ctx context.Context) error {
+			return ctx.Value(adapters.CaptureTxKey{}).(*gorm.DB).Create(&gItemHidden{GColumns: GColumns{Name: "hidden"}}).Error
+		},
+	})
+}
+
+func gormExec[T any](tx *gorm.DB, s outboxtest.CaptureStatement, kind adapters.CaptureKind[T]) (func() []string, error) {
+	one, slice, recorders := kind.Models(s)
+	var model any = one
+	if s.Slice {
+		model = slice
+	} else if one == nil {
+		model = new(T)
+	}
+	if s.Slice && !s.ByKey && s.Do >= outboxtest.CaptureUpdate && len(s.Models) > 0 {
+		return nil, adapters.NoStatement("models in a slice name rows")
+	}
+	if s.Do == outboxtest.CaptureUpdate && s.Returning != outboxtest.CaptureReturnsNothing && tx.Name() == "mysql" {
+		return nil, adapters.NoStatement("MariaDB has no UPDATE ... RETURNING")
+	}
+	switch s.Returning {
+	case outboxtest.CaptureReturnsAll:
+		tx = tx.Clauses(clause.Returning{})
+	case outboxtest.CaptureReturnsKey:
+		tx = tx.Clauses(clause.Returning{Columns: []clause.Column{{Name: "id"}}})
+	case outboxtest.CaptureReturnsNote:
+		tx = tx.Clauses(clause.Returning{Columns: []clause.Column{{Name: "note"}}})
+	}
+	if s.Where != nil {
+		tx = tx.Where(s.Where.Text)
+	}
+	var err error
+	switch s.Do {
+	case outboxtest.CaptureCreate:
+		err = tx.Create(model).Error
+	case outboxtest.CaptureSkip, outboxtest.CaptureUpsert:
+		err = tx.Clauses(gormConflict(s)).Create(model).Error
+	case outboxtest.CaptureDelete:
+		err = tx.Delete(model).Error
+	case outboxtest.CaptureUpdate:
+		switch {
+		case s.Set == outboxtest.CaptureSetNote:
+			err = tx.Model(model).Update("note", s.Note).Error
+		case s.Set == outboxtest.CaptureSetStock:
+			err = tx.Model(model).Update("stock", gorm.Expr("stock + 1")).Error
+		case s.Where == nil:
+			err = tx.Save(model).Error
+		case s.Slice:
+			return nil, adapters.NoStatement("Save takes no condition")
+		default:
+			err = tx.Model(model).Select("*").Updates(model).Error
+		}
+	}
+	return adapters.Waiting(recorders), err
+}
+
+func gormConflict(s outboxtest.CaptureStatement) clause.OnConflict {
+	c := clause.OnConflict{Columns: []clause.Column{{Name: "id"}}}
+	if s.OnName {
+		c.Columns[0].Name = "name"
+	}
+	table := adapters.CaptureTable(s.Own)
+	switch {
+	case s.Do == outboxtest.CaptureSkip && !s.OnName:
+		return clause.OnConflict{DoNothing: true}
+	case s.Do == outboxtest.CaptureSkip:
+		c.DoNothing = true
+	case s.Set == outboxtest.CaptureSetNote:
+		c.DoUpdates = clause.AssignmentColumns([]string{"note"})
+	case s.Set == outboxtest.CaptureSetStock:
+		c.DoUpdates = clause.Assignments(map[string]any{"stock": gorm.Expr(table + ".stock + 1")})
+	default:
+		c.UpdateAll = true
+	}
+	return c
+}

@@ -19,7 +19,6 @@ import (
 // The capture suite over Bun, PostgreSQL over both drivers.
 func TestCaptureSuiteBun(t *testing.T) {
 	eachBun(t, withConnector, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
-		t.Parallel()
 		outboxtest.TestCapture(t, adapters.CaptureHarness(db, bunRefuses,
 			func(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
 				return bunCapture(t, db, tables, way, o)

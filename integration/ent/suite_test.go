@@ -25,7 +25,6 @@ import (
 // The capture suite over Ent.
 func TestCaptureSuiteEnt(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		t.Parallel()
 		refused := entRefuses
 		if db.Dialect == core.MySQL {
 			refused += entRefusesOnMariaDB

@@ -22,7 +22,6 @@ func TestCaptureSuiteGORM(t *testing.T) {
 	for name, prepare := range map[string]bool{"plain": false, "prepared": true} {
 		t.Run(name, func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				t.Parallel()
 				refused := gormRefuses
 				if db.Dialect == core.MySQL {
 					refused += gormRefusesOnMariaDB

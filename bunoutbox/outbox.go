@@ -12,11 +12,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-var (
-	// ErrNoHook: a model hook of this package was called by a *bun.DB that does not have the hook of an Outbox. WithQueryHook
-	// returns the *bun.DB to work with, and so does DB.
-	ErrNoHook = errors.New("outbox: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of db.WithQueryHook(ob.Hook())")
-)
+// ErrNoHook: a model hook of this package was called by a *bun.DB that does not have the hook of an Outbox. WithQueryHook
+// returns the *bun.DB to work with, and so does DB.
+var ErrNoHook = errors.New("outbox: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of db.WithQueryHook(ob.Hook())")
 
 // Outbox is Bun's side of a core.Outbox. Make it with New, give its Hook to the *bun.DB, and run Run in one goroutine of each process
 // that relays. It is safe for use by several goroutines.

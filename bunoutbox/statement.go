@@ -172,7 +172,7 @@ func (s *statement) decide(event *bun.QueryEvent) {
 			return
 		}
 		s.known = byKeys
-		s.partly = s.slice && !(returning.any && s.returnsKeys()) && len(conjuncts(s.text.where, s.ob.dialect)) > 1
+		s.partly = s.slice && (!returning.any || !s.returnsKeys()) && len(conjuncts(s.text.where, s.ob.dialect)) > 1
 		s.stale = s.staleColumns(event)
 	case returning.any && !returning.odd && s.returnsKeys() && s.empty():
 		s.known = byReturning

@@ -23,7 +23,7 @@ type jsonCodec struct{}
 
 func (jsonCodec) Encode(_ context.Context, data any) ([]byte, string, error) {
 	if isBytes(data) {
-		return nil, "", fmt.Errorf("Data is a %T, which would become base64 text: put bytes that are to be published as they are into Payload, "+
+		return nil, "", fmt.Errorf("event Data is a %T, which would become base64 text: put bytes that are to be published as they are into Payload, "+
 			"or make JSON text a json.RawMessage", data)
 	}
 	b, err := json.Marshal(data)

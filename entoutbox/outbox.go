@@ -15,11 +15,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-var (
-	// ErrNotWrapped: the client that something was asked of does not use Driver, so that nobody can tell whether it is in a
-	// transaction, or it uses the Driver of an outbox in another database. Make it with ent.NewClient(ent.Driver(ob.Driver())).
-	ErrNotWrapped = errors.New("outbox: the Ent client does not use the driver of the outbox: make it with ent.NewClient(ent.Driver(ob.Driver()))")
-)
+// ErrNotWrapped: the client that something was asked of does not use Driver, so that nobody can tell whether it is in a
+// transaction, or it uses the Driver of an outbox in another database. Make it with ent.NewClient(ent.Driver(ob.Driver())).
+var ErrNotWrapped = errors.New("outbox: the Ent client does not use the driver of the outbox: make it with ent.NewClient(ent.Driver(ob.Driver()))")
 
 // Outbox is Ent's side of a core.Outbox. Make it with New, make the client on Driver, and run Run in one goroutine of each process that
 // relays. It is safe for use by several goroutines.

@@ -13,10 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-var (
-	// ErrNotInstalled: the plugin is not in use yet. Call db.Use(ob) first.
-	ErrNotInstalled = errors.New("outbox: plugin is not installed: call db.Use with it first")
-)
+// ErrNotInstalled: the plugin is not in use yet. Call db.Use(ob) first.
+var ErrNotInstalled = errors.New("outbox: plugin is not installed: call db.Use with it first")
 
 // Outbox is the plugin: GORM's side of a core.Outbox. Make it with Plugin, give it to db.Use, and run Run in one goroutine of
 // each process that relays. It is safe for use by several goroutines.

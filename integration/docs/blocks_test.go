@@ -134,7 +134,7 @@ func check(t *testing.T, page string, blocks []block, exports map[string]string)
 	declared := map[string]bool{}
 	add := func(file *ast.File) {
 		world = append(world, file)
-		for name := range file.Scope.Objects { //nolint:staticcheck // the parser resolves within one file, which is enough
+		for name := range file.Scope.Objects { // the parser resolves within one file, which is enough
 			declared[name] = true
 		}
 	}
@@ -157,7 +157,7 @@ func check(t *testing.T, page string, blocks []block, exports map[string]string)
 				continue
 			}
 			conf := types.Config{Importer: imports, Error: report}
-			conf.Check(page, fset, []*ast.File{file}, nil) //nolint:errcheck // reported
+			conf.Check(page, fset, []*ast.File{file}, nil) // its errors are reported
 			continue
 		}
 		if file, err := parser.ParseFile(fset, "", "package page\n"+line+b.code, 0); err == nil {
@@ -176,7 +176,7 @@ func check(t *testing.T, page string, blocks []block, exports map[string]string)
 		world = append(world, withImports(t, fset, file, s.head, s.code+s.tail, declared))
 	}
 	conf := types.Config{Importer: imports, Error: report}
-	conf.Check("page", fset, world, nil) //nolint:errcheck // reported
+	conf.Check("page", fset, world, nil) // its errors are reported
 }
 
 // withImports parses code again below the imports of the packages that it names.

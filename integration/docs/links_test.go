@@ -13,7 +13,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ +(.+?) *$`)
 	code    = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 	blocks  = regexp.MustCompile("(?s)```.*?```")
-	dropped = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // Links between the pages lead to files and headings that are there.

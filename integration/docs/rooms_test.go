@@ -53,7 +53,7 @@ func drawing(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, to := range strings.Fields(string(out)) {
+		for to := range strings.FieldsSeq(string(out)) {
 			if to, ours := strings.CutPrefix(to, module); ours && !strings.Contains(to, "internal/") {
 				arrows[fmt.Sprintf("  %s --> %s\n", node(room), node(to))] = true
 			}

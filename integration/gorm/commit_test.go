@@ -214,7 +214,7 @@ func TestGORMStatementsPreparedByHand(t *testing.T) {
 			g.wantSavepointRefused(t, func(tx *gorm.DB) error {
 				stmt, err := tx.Statement.ConnPool.PrepareContext(t.Context(), "SAVEPOINT q")
 				if err == nil {
-					err = stmt.Close()
+					defer stmt.Close()
 				}
 				return err
 			})

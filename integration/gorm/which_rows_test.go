@@ -34,22 +34,6 @@ func (g *gormEnv) names(t *testing.T) (names []string) {
 	return names
 }
 
-// wantPayload requires that an event of a product tells what is in the table.
-func (g *gormEnv) wantPayload(t *testing.T, want gProduct) {
-	t.Helper()
-	var n int
-	var stored gProduct
-	fixture.NoError(t, g.Unscoped().First(&stored, want.ID).Error)
-	if stored.Name != want.Name {
-		t.Fatalf("product %d is %q, want %q", want.ID, stored.Name, want.Name)
-	}
-	err := g.plain.QueryRowContext(t.Context(), fmt.Sprintf("SELECT COUNT(*) FROM outbox_event WHERE aggregate_id = '%d' AND event_type LIKE 'product.%s.%%'", want.ID, want.Name)).Scan(&n)
-	fixture.NoError(t, err)
-	if n != 1 {
-		t.Fatalf("%d events say that product %d is %q, want 1", n, want.ID, want.Name)
-	}
-}
-
 // Recorded events are refused too, and stay recorded.
 func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 	t.Parallel()

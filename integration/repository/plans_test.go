@@ -234,8 +234,8 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	}
 	question := handlerReads(t, conn)
 	before := handlerReads(t, conn)
-	question = before - question // what it reads itself
-	result, err := conn.QueryContext(t.Context(), c.Query, c.Args...)
+	question = before - question                                      // what it reads itself
+	result, err := conn.QueryContext(t.Context(), c.Query, c.Args...) //nolint:rowserrcheck // EachRow checks
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 
 func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
 	t.Helper()
-	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'") //nolint:rowserrcheck // EachRow checks
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
 
 func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 	t.Helper()
-	rows, err := pool.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.Query, c.Args...)
+	rows, err := pool.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.Query, c.Args...) //nolint:rowserrcheck // EachRow checks
 	if err != nil {
 		t.Fatalf("%v\n%s", err, c.Query)
 	}

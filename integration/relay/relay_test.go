@@ -94,7 +94,7 @@ func TestOverflowGoesToThePoller(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{ // a publish that is blocked stays blocked, however long the rest takes
-			HotEvents: 4, PublishTimeout: 20 * time.Second, HotLease: 30 * time.Second, ClaimLease: 40 * time.Second,
+			HotEvents: 4, PublishTimeout: 2 * time.Minute, HotLease: 3 * time.Minute, ClaimLease: 3 * time.Minute,
 		})
 		p.RunHot()
 		p.Publisher.Block()

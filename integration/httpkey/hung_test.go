@@ -86,7 +86,7 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			pool := behind.Open(t)
 			h := p.server(t, func(c *httpkey.Config) {
 				c.Transactor = sqltx.NewTransactor(pool, db.Dialect)
-				c.Keys.StoreTimeout, c.Keys.Wait = 5*time.Second, -1 // long enough for a busy machine to come to the COMMIT
+				c.Keys.StoreTimeout, c.Keys.Wait = 5*time.Second, 20*time.Second // long enough for a busy machine to come to the COMMIT
 			})
 
 			proxy.CutNext(wireproxy.Silent)

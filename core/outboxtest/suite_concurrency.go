@@ -26,7 +26,7 @@ func concurrencyCases() []repositoryCase {
 // parallel runs fn n times at once and reports the errors.
 func (f *fixture) parallel(n int, fn func(ctx context.Context, worker int) error) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(f.Context(), 6*patience)
 	defer cancel()
 	errs := make([]error, n)
 	var wg sync.WaitGroup

@@ -101,6 +101,12 @@ func Postgres(t *testing.T) DB {
 	return postgres(t, "postgres", Server(t, "OUTBOX_TEST_POSTGRES"))
 }
 
+// PostgresForBenchmark is Postgres for a benchmark.
+func PostgresForBenchmark(b *testing.B) DB {
+	b.Helper()
+	return postgres(b, "postgres", Server(b, "OUTBOX_TEST_POSTGRES"))
+}
+
 // Postgres18 creates a database on the server of OUTBOX_TEST_POSTGRES18.
 func Postgres18(t *testing.T) DB {
 	t.Helper()
@@ -116,7 +122,7 @@ func At(t *testing.T, kind, address string) DB {
 	return mariadb(t, kind, address)
 }
 
-func postgres(t *testing.T, server, admin string) DB {
+func postgres(t testing.TB, server, admin string) DB {
 	t.Helper()
 	u, err := url.Parse(admin)
 	if err != nil {

@@ -50,7 +50,7 @@ NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
 
 .PHONY: test
 test: services-up gotestsum ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=)
-	@echo 'make test: about 8 minutes on two idle cores, and longer the first time, when everything is compiled;' \
+	@echo 'make test: about 14 minutes on two idle cores, and longer the first time, when everything is compiled;' \
 		'packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -short -race -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG))$$' $(TESTFLAGS) work || status=$$?; \
@@ -60,7 +60,7 @@ test: services-up gotestsum ## the tests of every module against real servers, w
 
 .PHONY: test-long
 test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, plans on big tables
-	@echo 'make test-long: about 15 minutes on two idle cores; packages are printed as they end'
+	@echo 'make test-long: about 8 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -race -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -run '^($(LONG)|TestSimulation)$$|$(PROGRAMS)' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
 	exit $$status

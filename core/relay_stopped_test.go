@@ -18,11 +18,14 @@ func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	router := core.NewRouter() // it names its topics
 	router.Handle("a", pub)
 	var failed atomic.Int64
-	enough := make(chan struct{})
+	stopped, enough := make(chan struct{}), make(chan struct{})
 	w := join(t, outboxtest.NewRepository(), pub, core.Config{
 		Publisher: router, Breaker: core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 10 * time.Millisecond},
 		Observer: &core.Observer{ProbeFailed: func(core.ProbeInfo) {
-			if failed.Add(1) == 20 {
+			switch failed.Add(1) {
+			case 1:
+				close(stopped)
+			case 20:
 				close(enough)
 			}
 		}},
@@ -31,11 +34,9 @@ func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- w.ob.Run(ctx) }()
-	for stopped := false; !stopped; { // behind the first of its key
-		w.publish(core.Event{Type: "a", Key: "k"})
-		stopped = failed.Load() > 0
-	}
 	w.publish(core.Event{Type: "a", Key: "k"})
+	<-stopped
+	w.publish(core.Event{Type: "a", Key: "k"}) // behind the first of its key
 	before, probes := core.Rounds(w.ob), failed.Load()
 	<-enough
 	rounds, probes := core.Rounds(w.ob)-before, failed.Load()-probes

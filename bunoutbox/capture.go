@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// after writes the events of a statement that was executed. When that fails, the transaction must not commit.
+// after writes the events of a statement that was executed. When that fails, the transaction must
+// not commit.
 func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 	if s.mappers == nil && len(s.models) == 0 {
 		return
@@ -46,7 +47,8 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 	})
 	if verr != nil {
 		c.settleAll(core.RolledBack)
-		s.ob.cfg.Logger.ErrorContext(ctx, "outbox: the events of a statement could not be written; its transaction will not commit",
+		s.ob.cfg.Logger.ErrorContext(ctx, "outbox: the events of a statement could not be written; its transaction "+
+			"will not commit",
 			"component", "outbox", "table", s.table.Name, "op", s.op.String(), "error", verr)
 	}
 }
@@ -83,7 +85,8 @@ func (c *capture) collect(ctx context.Context, event *bun.QueryEvent) error {
 	return c.recorded(rows)
 }
 
-// lastOfEach leaves out rows that a later one of the same key has overwritten in the same statement.
+// lastOfEach leaves out rows that a later one of the same key has overwritten in the same
+// statement.
 func lastOfEach(rows []row) []row {
 	later := make(map[string]bool, len(rows))
 	last := make([]row, 0, len(rows))
@@ -125,13 +128,16 @@ func (c *capture) changed() ([]row, error) {
 		c.moved = true
 		return rows, nil
 	}
-	return nil, c.doubt(fmt.Sprintf("has %d models and changed %d rows: nobody can tell which (Returning(\"*\") tells, where the database has it)", len(c.models), n))
+	return nil,
+		c.doubt(fmt.Sprintf("has %d models and changed %d rows: nobody can tell which (Returning(\"*\") tells, "+
+			"where the database has it)", len(c.models), n))
 }
 
-// everyRow reports whether the statement stores each of its models, whatever number of rows is counted: MySQL counts 2 for an update and
-// 0 for what is as it was.
+// everyRow reports whether the statement stores each of its models, whatever number of rows is
+// counted: MySQL counts 2 for an update and 0 for what is as it was.
 func (c *capture) everyRow() bool {
-	return c.op == core.OpUpsert && !c.text.rows.skips && c.ob.dialect == core.MySQL && !c.text.returning.any && len(c.stored) == len(c.models)
+	return c.op == core.OpUpsert && !c.text.rows.skips && c.ob.dialect == core.MySQL && !c.text.returning.any &&
+		len(c.stored) == len(c.models)
 }
 
 // changedOne is changed for a statement with one model.
@@ -152,10 +158,12 @@ func (c *capture) changedOne() ([]row, error) {
 }
 
 func (c *capture) doubt(what string) error {
-	return fmt.Errorf("%w: %s of %s %s: use one statement for each model, or call Publish", ErrNoAggregateID, c.op, c.table.Name, what)
+	return fmt.Errorf("%w: %s of %s %s: use one statement for each model, or call Publish", ErrNoAggregateID, c.op,
+		c.table.Name, what)
 }
 
-// needsReading reports whether the models do not show the rows as they are stored, so that they have to be read.
+// needsReading reports whether the models do not show the rows as they are stored, so that they
+// have to be read.
 func (c *capture) needsReading() bool {
 	if c.text.returning.all && c.known != byRows {
 		return false
@@ -180,8 +188,8 @@ func (c *capture) needsReading() bool {
 	}
 }
 
-// unproven reports whether an upsert may have changed another row in place of the one with the key that its model was given: one that is equal
-// in another unique column.
+// unproven reports whether an upsert may have changed another row in place of the one with the key
+// that its model was given: one that is equal in another unique column.
 func (c *capture) unproven() bool {
 	if c.op != core.OpUpsert || c.text.rows.skips || c.returnsKeys() {
 		return false
@@ -204,7 +212,8 @@ func (c *capture) unproven() bool {
 // assignID reads the key that the database generated, where Bun does so only after the query hooks.
 func (c *capture) assignID(event *bun.QueryEvent) error {
 	db := event.DB
-	if c.known != byInsert || event.Result == nil || db.HasFeature(feature.Returning) || db.HasFeature(feature.Output) ||
+	if c.known != byInsert || event.Result == nil || db.HasFeature(feature.Returning) ||
+		db.HasFeature(feature.Output) ||
 		len(c.table.PKs) != 1 || !c.table.PKs[0].AutoIncrement || c.text.returning.any {
 		return nil
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// elements returns a pointer to each struct in the value of a Bun model, which is one or a slice of them.
+// elements returns a pointer to each struct in the value of a Bun model, which is one or a slice of
+// them.
 func elements(value any) []reflect.Value {
 	v := reflect.ValueOf(value)
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
@@ -42,7 +43,8 @@ func elements(value any) []reflect.Value {
 	}
 }
 
-// hasRecorder reports whether models of type t embed a Recorder. One that is where nobody finds it is an error.
+// hasRecorder reports whether models of type t embed a Recorder. One that is where nobody finds it
+// is an error.
 func (o *Outbox) hasRecorder(t reflect.Type) (bool, error) {
 	if known, ok := o.recorders.Load(t); ok {
 		err, _ := known.(error)

@@ -73,7 +73,8 @@ func ExampleOpen() {
 		fmt.Println(d.Type, d.AggregateID)
 		return nil
 	})
-	db, ob, err := bunoutbox.Open(ctx, "pgx", "postgres://...", dialect, bunoutbox.Config{Publisher: publisher, AutoCreate: true})
+	db, ob, err := bunoutbox.Open(ctx, "pgx", "postgres://...", dialect,
+		bunoutbox.Config{Publisher: publisher, AutoCreate: true})
 	if err != nil {
 		panic(err)
 	}

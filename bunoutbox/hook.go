@@ -10,7 +10,8 @@ import (
 // hook captures the events of models around their statements.
 type hook struct{ ob *Outbox }
 
-// BeforeQuery implements bun.QueryHook. A statement that must not be executed gets a context that has ended.
+// BeforeQuery implements bun.QueryHook. A statement that must not be executed gets a context that
+// has ended.
 func (h *hook) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
 	if f, ok := ctx.Value(finderKey{}).(*finder); ok {
 		f.found = append(f.found, h.ob)
@@ -52,8 +53,9 @@ func (h *hook) AfterQuery(ctx context.Context, event *bun.QueryEvent) {
 
 type stashKey struct{ hook *hook }
 
-// refused is the context of a statement that must not be executed. A query hook cannot return an error, but database/sql
-// returns that of a context which has ended, before it sends anything. The deadline is for drivers that look at nothing else.
+// refused is the context of a statement that must not be executed. A query hook cannot return an
+// error, but database/sql returns that of a context which has ended, before it sends anything. The
+// deadline is for drivers that look at nothing else.
 type refused struct {
 	context.Context //nolint:containedctx // it is one
 	err             error

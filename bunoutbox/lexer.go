@@ -6,8 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// token is a part of a statement. What is in parentheses is one token, so that only what stands at the
-// top of a statement can be taken for its clauses.
+// token is a part of a statement. What is in parentheses is one token, so that only what stands at
+// the top of a statement can be taken for its clauses.
 type token struct {
 	kind     tokenKind
 	word     string // in capitals, of a word; the name, of an identifier in quotes; the sign, of an operator
@@ -24,8 +24,8 @@ const (
 	signToken
 )
 
-// lex splits text into tokens. It reports false when it is not sure about one: unbalanced parentheses, quotes
-// that do not end, comments, several statements.
+// lex splits text into tokens. It reports false when it is not sure about one: unbalanced
+// parentheses, quotes that do not end, comments, several statements.
 func lex(text string, d core.Dialect) ([]token, bool) {
 	l := lexer{text: text, dialect: d}
 	return l.run()

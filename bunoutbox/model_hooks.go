@@ -11,12 +11,15 @@ import (
 
 // The functions below are for Bun's hooks of models, one line each:
 //
-//	func (*Order) BeforeInsert(ctx context.Context, q *bun.InsertQuery) error { return bunoutbox.BeforeInsert(ctx, q) }
+//	func (*Order) BeforeInsert(ctx context.Context, q *bun.InsertQuery) error {
+//		return bunoutbox.BeforeInsert(ctx, q)
+//	}
 //	func (*Order) AfterInsert(ctx context.Context, q *bun.InsertQuery) error  { return bunoutbox.AfterInsert(ctx, q) }
 
-// BeforeInsert is for the BeforeInsert hook of a model whose statements must not pass by the outbox. It returns an error
-// wrapping ErrNoHook when the *bun.DB does not have the hook of an Outbox, and one wrapping ErrNoTransaction outside a
-// transaction that is tracked. Bun does not execute the statement then.
+// BeforeInsert is for the BeforeInsert hook of a model whose statements must not pass by the
+// outbox. It returns an error wrapping ErrNoHook when the *bun.DB does not have the hook of an
+// Outbox, and one wrapping ErrNoTransaction outside a transaction that is tracked. Bun does not
+// execute the statement then.
 func BeforeInsert(ctx context.Context, q *bun.InsertQuery) error { return beforeModel(ctx, q) }
 
 // BeforeUpdate is BeforeInsert for updates.
@@ -25,8 +28,9 @@ func BeforeUpdate(ctx context.Context, q *bun.UpdateQuery) error { return before
 // BeforeDelete is BeforeInsert for deletes, soft ones too.
 func BeforeDelete(ctx context.Context, q *bun.DeleteQuery) error { return beforeModel(ctx, q) }
 
-// AfterInsert is for the AfterInsert hook of a model: when the events of the statement could not be written, it makes the statement
-// fail. Without it the statement succeeds, and the COMMIT of its transaction rolls back and returns the error.
+// AfterInsert is for the AfterInsert hook of a model: when the events of the statement could not be
+// written, it makes the statement fail. Without it the statement succeeds, and the COMMIT of its
+// transaction rolls back and returns the error.
 func AfterInsert(ctx context.Context, q *bun.InsertQuery) error { return afterModel(ctx, q) }
 
 // AfterUpdate is AfterInsert for updates.

@@ -16,18 +16,23 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Open opens a pool with the driver of that name, as sql.Open does, and makes a *bun.DB and the outbox of its database. The *bun.DB
-// captures the events of models, and every transaction of its pool is tracked, whoever begins it.
+// Open opens a pool with the driver of that name, as sql.Open does, and makes a *bun.DB and the
+// outbox of its database. The *bun.DB captures the events of models, and every transaction of its
+// pool is tracked, whoever begins it.
 //
-//	db, ob, err := bunoutbox.Open(ctx, "pgx", dsn, pgdialect.New(), bunoutbox.Config{Publisher: publisher, AutoCreate: true})
+//	db, ob, err := bunoutbox.Open(ctx, "pgx", dsn, pgdialect.New(),
+//		bunoutbox.Config{Publisher: publisher, AutoCreate: true})
 //	if err != nil { ... }
 //	defer db.Close()
 //	go ob.Run(ctx)
 //
-// It is short for sqltx.Open, bun.NewDB, New and Outbox.DB. AutoCreate needs the database to be there, and so does mysqldialect,
-// which asks for its version: Open waits for it until ctx ends, at most a minute. A wrong configuration, an unsupported dialect and a
-// failed migration are errors, and nothing is left open then.
-func Open(ctx context.Context, driverName, dsn string, d schema.Dialect, cfg Config, options ...bun.DBOption) (*bun.DB, *Outbox, error) {
+// It is short for sqltx.Open, bun.NewDB, New and Outbox.DB. AutoCreate needs the database to be
+// there, and so does mysqldialect, which asks for its version: Open waits for it until ctx ends, at
+// most a minute. A wrong configuration, an unsupported dialect and a failed migration are errors,
+// and nothing is left open then.
+func Open(ctx context.Context, driverName, dsn string, d schema.Dialect, cfg Config,
+	options ...bun.DBOption,
+) (*bun.DB, *Outbox, error) {
 	own, err := dialectNamed(d)
 	if err != nil {
 		return nil, nil, err
@@ -39,8 +44,11 @@ func Open(ctx context.Context, driverName, dsn string, d schema.Dialect, cfg Con
 	return open(ctx, pool, d, cfg, options)
 }
 
-// OpenConnector is Open for a driver that is configured by code: pgdriver.NewConnector, stdlib.GetConnector of pgx, mysql.NewConnector.
-func OpenConnector(ctx context.Context, c driver.Connector, d schema.Dialect, cfg Config, options ...bun.DBOption) (*bun.DB, *Outbox, error) {
+// OpenConnector is Open for a driver that is configured by code: pgdriver.NewConnector,
+// stdlib.GetConnector of pgx, mysql.NewConnector.
+func OpenConnector(ctx context.Context, c driver.Connector, d schema.Dialect, cfg Config,
+	options ...bun.DBOption,
+) (*bun.DB, *Outbox, error) {
 	own, err := dialectNamed(d)
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +61,9 @@ func OpenConnector(ctx context.Context, c driver.Connector, d schema.Dialect, cf
 
 const openTimeout = time.Minute
 
-func open(ctx context.Context, pool *sql.DB, d schema.Dialect, cfg Config, options []bun.DBOption) (*bun.DB, *Outbox, error) {
+func open(ctx context.Context, pool *sql.DB, d schema.Dialect, cfg Config,
+	options []bun.DBOption,
+) (*bun.DB, *Outbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if err := cfg.Validate(); err != nil {
@@ -74,7 +84,8 @@ func open(ctx context.Context, pool *sql.DB, d schema.Dialect, cfg Config, optio
 // dialectNamed returns what Bun's dialect is called in this library.
 func dialectNamed(d schema.Dialect) (core.Dialect, error) {
 	if d == nil {
-		return "", errors.New("outbox: the dialect of Bun is nil: give pgdialect.New(), mysqldialect.New() or sqlitedialect.New()")
+		return "", errors.New("outbox: the dialect of Bun is nil: give pgdialect.New(), mysqldialect.New() or " +
+			"sqlitedialect.New()")
 	}
 	switch name := d.Name(); name {
 	case dialect.PG:
@@ -84,6 +95,7 @@ func dialectNamed(d schema.Dialect) (core.Dialect, error) {
 	case dialect.SQLite:
 		return core.SQLite, nil
 	default:
-		return "", fmt.Errorf("outbox: Bun dialect %q is not supported: use pgdialect, mysqldialect or sqlitedialect", name)
+		return "", fmt.Errorf("outbox: Bun dialect %q is not supported: use pgdialect, mysqldialect or sqlitedialect",
+			name)
 	}
 }

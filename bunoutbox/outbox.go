@@ -12,12 +12,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// ErrNoHook: a model hook of this package was called by a *bun.DB that does not have the hook of an Outbox. WithQueryHook
-// returns the *bun.DB to work with, and so does DB.
-var ErrNoHook = errors.New("outbox: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of db.WithQueryHook(ob.Hook())")
+// ErrNoHook: a model hook of this package was called by a *bun.DB that does not have the hook of an
+// Outbox. WithQueryHook returns the *bun.DB to work with, and so does DB.
+var ErrNoHook = errors.New("outbox: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of " +
+	"db.WithQueryHook(ob.Hook())")
 
-// Outbox is Bun's side of a core.Outbox. Make it with New, give its Hook to the *bun.DB, and run Run in one goroutine of each process
-// that relays. It is safe for use by several goroutines.
+// Outbox is Bun's side of a core.Outbox. Make it with New, give its Hook to the *bun.DB, and run
+// Run in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
 	cfg     Config
 	core    *core.Outbox
@@ -30,8 +31,8 @@ type Outbox struct {
 	warned    sync.Map // model types whose keyless statements were logged
 }
 
-// New makes an Outbox on the database of db. It reports a wrong configuration, an unsupported database and failed migrations.
-// RunInTx works on db with the query hooks that it has now.
+// New makes an Outbox on the database of db. It reports a wrong configuration, an unsupported
+// database and failed migrations. RunInTx works on db with the query hooks that it has now.
 func New(db *bun.DB, cfg Config) (*Outbox, error) { return newOutbox(context.Background(), db, cfg) }
 
 func newOutbox(ctx context.Context, db *bun.DB, cfg Config) (*Outbox, error) {
@@ -51,7 +52,8 @@ func newOutbox(ctx context.Context, db *bun.DB, cfg Config) (*Outbox, error) {
 			return nil, err
 		}
 	} else if r, ok := o.core.Repository().(interface{ Dialect() core.Dialect }); ok && r.Dialect() != d {
-		return nil, fmt.Errorf("outbox: config: the tables of Outbox are in a %s database, the *bun.DB is %s", r.Dialect(), d)
+		return nil, fmt.Errorf("outbox: config: the tables of Outbox are in a %s database, the *bun.DB is %s",
+			r.Dialect(), d)
 	}
 	o.hook = &hook{ob: o}
 	o.db = db.WithQueryHook(o.hook)
@@ -90,12 +92,13 @@ func dialectOf(db *bun.DB) (core.Dialect, error) {
 	return dialectNamed(db.Dialect())
 }
 
-// DB returns the *bun.DB to work with: that given to New, with the hook that captures the events of models. A *bun.DB without it
-// writes rows and no events.
+// DB returns the *bun.DB to work with: that given to New, with the hook that captures the events of
+// models. A *bun.DB without it writes rows and no events.
 func (o *Outbox) DB() *bun.DB { return o.db }
 
-// Hook returns what captures the events of models, for a *bun.DB other than that of DB. Note that db.WithQueryHook(ob.Hook()) leaves db
-// as it is and returns the one that captures. It is always the same hook. A *bun.DB that has it twice captures once.
+// Hook returns what captures the events of models, for a *bun.DB other than that of DB. Note that
+// db.WithQueryHook(ob.Hook()) leaves db as it is and returns the one that captures. It is always
+// the same hook. A *bun.DB that has it twice captures once.
 func (o *Outbox) Hook() bun.QueryHook { return o.hook }
 
 // Outbox returns the core.Outbox behind it.

@@ -64,10 +64,18 @@ func TestNewReportsMistakes(t *testing.T) {
 		"nil":     {nil, bunoutbox.Config{}, []string{"*bun.DB is nil"}},
 		"dialect": {open(t, bundialect.MSSQL), bunoutbox.Config{}, []string{`"mssql" is not supported`}},
 		"outbox and its settings": {open(t, bundialect.PG), bunoutbox.Config{
-			Outbox: new(core.Outbox), Publisher: core.NewRouter(), Prefix: "x_", Schema: "s", AutoCreate: true, RejectUntracked: true,
-		}, []string{"Publisher and Outbox", "Prefix and Outbox", "Schema and Outbox", "AutoCreate and Outbox", "RejectUntracked and Outbox"}},
-		"prefix":      {open(t, bundialect.PG), bunoutbox.Config{Prefix: "no good"}, []string{"prefix"}},
-		"core":        {open(t, bundialect.SQLite), bunoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }}, []string{"Workers"}},
+			Outbox: new(core.Outbox), Publisher: core.NewRouter(), Prefix: "x_", Schema: "s", AutoCreate: true,
+			RejectUntracked: true,
+		}, []string{
+			"Publisher and Outbox", "Prefix and Outbox", "Schema and Outbox", "AutoCreate and Outbox",
+			"RejectUntracked and Outbox",
+		}},
+		"prefix": {open(t, bundialect.PG), bunoutbox.Config{Prefix: "no good"}, []string{"prefix"}},
+		"core": {
+			open(t, bundialect.SQLite),
+			bunoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }},
+			[]string{"Workers"},
+		},
 		"no database": {open(t, bundialect.MySQL), bunoutbox.Config{AutoCreate: true}, []string{"nowhere"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +113,10 @@ func TestOnReportsMistakes(t *testing.T) {
 		"Publish": ob.Publish(t.Context(), nil),
 		"RunInTx": ob.RunInTx(t.Context(), func(context.Context, bun.Tx) error { return nil }),
 	} {
-		for _, want := range []string{"On[struct {}] was given a nil function", "On[string]: the type must be the model's struct"} {
+		for _, want := range []string{
+			"On[struct {}] was given a nil function",
+			"On[string]: the type must be the model's struct",
+		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q is not in %v", name, want, err)
 			}
@@ -172,8 +183,8 @@ func TestHook(t *testing.T) {
 func TestClassesOfErrors(t *testing.T) {
 	cause := errors.New("cause")
 	for name, err := range map[string]error{
-		"permanent": bunoutbox.Permanent(cause), "transient": bunoutbox.Transient(cause), "unavailable": bunoutbox.Unavailable(cause),
-		"key_unavailable": bunoutbox.UnavailableForKey(cause),
+		"permanent": bunoutbox.Permanent(cause), "transient": bunoutbox.Transient(cause),
+		"unavailable": bunoutbox.Unavailable(cause), "key_unavailable": bunoutbox.UnavailableForKey(cause),
 	} {
 		if class, ok := core.ClassOf(err); !ok || class.String() != name || !errors.Is(err, cause) {
 			t.Errorf("%s is %v", name, class)
@@ -187,12 +198,16 @@ func TestClassesOfErrors(t *testing.T) {
 // What can never begin a transaction is refused where a Transactor is accepted.
 func TestTransactorOfNothing(t *testing.T) {
 	r := bunoutbox.Transactor(nil)
-	for _, err := range []error{core.CheckTransactor(r), r.RunInTx(t.Context(), func(context.Context, core.Tx) error { return nil })} {
+	for _, err := range []error{
+		core.CheckTransactor(r),
+		r.RunInTx(t.Context(), func(context.Context, core.Tx) error { return nil }),
+	} {
 		if err == nil || !strings.Contains(err.Error(), "nil *bun.DB") {
 			t.Errorf("nil: %v", err)
 		}
 	}
-	if err := core.CheckTransactor(bunoutbox.Transactor(open(t, bundialect.Oracle))); err == nil || !strings.Contains(err.Error(), "not supported") {
+	if err := core.CheckTransactor(bunoutbox.Transactor(open(t, bundialect.Oracle))); err == nil ||
+		!strings.Contains(err.Error(), "not supported") {
 		t.Errorf("Oracle: %v", err)
 	}
 	if err := core.CheckTransactor(bunoutbox.Transactor(open(t, bundialect.PG))); err != nil {

@@ -10,9 +10,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Publish records events in the transaction of tx, in one statement where the database allows it. They leave after the commit. A
-// nil tx stands for the one that ctx carries (see RunInTx). Errors are those of core.Outbox.Publish; outside a transaction,
-// as with a *bun.DB, it is ErrNoTransaction and nothing was written. After an error roll the transaction back.
+// Publish records events in the transaction of tx, in one statement where the database allows it.
+// They leave after the commit. A nil tx stands for the one that ctx carries (see RunInTx). Errors
+// are those of core.Outbox.Publish; outside a transaction, as with a *bun.DB, it is
+// ErrNoTransaction and nothing was written. After an error roll the transaction back.
 func (o *Outbox) Publish(ctx context.Context, tx bun.IDB, events ...core.Event) error {
 	if err := o.ready(); err != nil {
 		return err
@@ -28,10 +29,11 @@ func (o *Outbox) Publish(ctx context.Context, tx bun.IDB, events ...core.Event) 
 	return err
 }
 
-// TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages. tx is a bun.Tx, also one of a
-// savepoint, or a bun.Conn on whose connection a transaction is open. Without a transaction TxOf returns an error wrapping
-// ErrNoTransaction. A transaction that was begun neither on a pool of sqltx.Connector nor by RunInTx is not tracked, and
-// costs what sqltx.TxOf says.
+// TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages.
+// tx is a bun.Tx, also one of a savepoint, or a bun.Conn on whose connection a transaction is open.
+// Without a transaction TxOf returns an error wrapping ErrNoTransaction. A transaction that was
+// begun neither on a pool of sqltx.Connector nor by RunInTx is not tracked, and costs what
+// sqltx.TxOf says.
 func TxOf(ctx context.Context, tx bun.IDB) (core.Tx, error) {
 	switch tx := tx.(type) {
 	case bun.Tx:

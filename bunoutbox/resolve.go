@@ -20,20 +20,24 @@ type OnOption func(*onOptions)
 type onOptions struct{ resolve bool }
 
 // ResolveRows lets updates and deletes pass that do not say which rows they change, such as
-// NewDelete().Model((*Order)(nil)).Where(...), or a slice and a further condition: Model(&orders).WherePK().Where(...).
-// The rows that the statement is about to change are read and locked first (SELECT ... FOR UPDATE), and after an update
-// they are read again: the function sees each row as it was stored, or as it was before it was deleted.
-// When the statement then changes another number of rows, because others came to meet its condition, its transaction does not commit:
-// COMMIT returns an error wrapping ErrNoAggregateID, and the transaction can be tried again. On MySQL and MariaDB that is also so for
-// rows that are as they shall be, unless clientFoundRows=true is in the DSN.
+// NewDelete().Model((*Order)(nil)).Where(...), or a slice and a further condition:
+// Model(&orders).WherePK().Where(...). The rows that the statement is about to change are read and
+// locked first (SELECT ... FOR UPDATE), and after an update they are read again: the function sees
+// each row as it was stored, or as it was before it was deleted. When the statement then changes
+// another number of rows, because others came to meet its condition, its transaction does not
+// commit: COMMIT returns an error wrapping ErrNoAggregateID, and the transaction can be tried
+// again. On MySQL and MariaDB that is also so for rows that are as they shall be, unless
+// clientFoundRows=true is in the DSN.
 //
-// That costs one SELECT before such a statement and one after an update, and memory for the rows; Config.MaxResolvedRows bounds
-// them. Statements that say what they change cost what they always do. A condition must select the same rows twice: none with
-// LIMIT, further tables, a WITH, or, except on SQLite, a subquery, whose rows are not locked; these are refused. It holds for all
+// That costs one SELECT before such a statement and one after an update, and memory for the rows;
+// Config.MaxResolvedRows bounds them. Statements that say what they change cost what they always
+// do. A condition must select the same rows twice: none with LIMIT, further tables, a WITH, or,
+// except on SQLite, a subquery, whose rows are not locked; these are refused. It holds for all
 // functions of the type.
 func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
 
-// lockRows reads and locks the rows that an update or a delete is about to change. It leaves known as it is when it cannot.
+// lockRows reads and locks the rows that an update or a delete is about to change. It leaves known
+// as it is when it cannot.
 func (s *statement) lockRows(ctx context.Context) error {
 	t := s.text
 	subquery := strings.Contains(strings.ToUpper(t.where), "SELECT") && s.ob.dialect != core.SQLite
@@ -45,7 +49,8 @@ func (s *statement) lockRows(ctx context.Context) error {
 	}
 	suffix := " FOR UPDATE"
 	if s.ob.dialect == core.SQLite {
-		// A transaction that has read cannot always begin to write. This takes the lock of the one writer, and changes nothing.
+		// A transaction that has read cannot always begin to write. This takes the lock of the one
+		// writer, and changes nothing.
 		if _, err := s.query.NewRaw("?", bun.Safe("DELETE FROM "+t.target+" WHERE 1 = 0")).Exec(ctx); err != nil {
 			return fmt.Errorf("outbox: lock %s: %w", s.table.Name, err)
 		}
@@ -57,7 +62,8 @@ func (s *statement) lockRows(ctx context.Context) error {
 		return err
 	}
 	if len(rows) > limit {
-		return fmt.Errorf("%w: %s of %s would change more than %d rows (Config.MaxResolvedRows)", ErrTooManyRows, s.op, s.table.Name, limit)
+		return fmt.Errorf("%w: %s of %s would change more than %d rows (Config.MaxResolvedRows)", ErrTooManyRows, s.op,
+			s.table.Name, limit)
 	}
 	s.bound = s.known == byKeys
 	s.known, s.resolved = byRows, rows
@@ -74,11 +80,12 @@ func (c *capture) checkResolved() error {
 	if c.ob.dialect == core.MySQL && c.op == core.OpUpdate {
 		hint = " (clientFoundRows=true in the DSN counts those that are as they shall be)"
 	}
-	return fmt.Errorf("%w: %s of %s found %d rows before, and %d were changed%s: try the transaction again", ErrNoAggregateID, c.op, c.table.Name, len(c.resolved), n, hint)
+	return fmt.Errorf("%w: %s of %s found %d rows before, and %d were changed%s: try the transaction again",
+		ErrNoAggregateID, c.op, c.table.Name, len(c.resolved), n, hint)
 }
 
-// boundOnMySQL reports whether rows that were not counted can only be such that are as they shall be: the statement names its rows by
-// their keys.
+// boundOnMySQL reports whether rows that were not counted can only be such that are as they shall
+// be: the statement names its rows by their keys.
 func (c *capture) boundOnMySQL() bool { return c.bound && c.uncounted() }
 
 // read reads whole rows of the table of the statement.
@@ -103,7 +110,8 @@ func (s *statement) read(ctx context.Context, condition string) ([]row, error) {
 	return rows, nil
 }
 
-// readRows reads rows as the statement stored them. Rows that are not there are an error: others were changed in their place.
+// readRows reads rows as the statement stored them. Rows that are not there are an error: others
+// were changed in their place.
 func (c *capture) readRows(ctx context.Context, event *bun.QueryEvent, rows []row) ([]row, error) {
 	if c.op == core.OpDelete {
 		return nil, c.doubt("returned a part of its rows (Returning(\"*\") tells all of them)")

@@ -16,8 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// statement is a captured INSERT, UPDATE or DELETE. It reports events of rows only when the database says which rows it changed: their
-// keys came back in RETURNING, or as many rows were affected as it has models, each named by its key.
+// statement is a captured INSERT, UPDATE or DELETE. It reports events of rows only when the
+// database says which rows it changed: their keys came back in RETURNING, or as many rows were
+// affected as it has models, each named by its key.
 type statement struct {
 	ob      *Outbox
 	query   query
@@ -118,7 +119,8 @@ func (s *statement) anyRecorded() bool {
 func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 	s.text = parse(event.Query, s.ob.dialect)
 	s.decide(event)
-	resolve := s.resolve && s.op != core.OpCreate && s.op != core.OpUpsert && (s.known == unknown || s.partly || s.uncounted())
+	resolve := s.resolve && s.op != core.OpCreate && s.op != core.OpUpsert &&
+		(s.known == unknown || s.partly || s.uncounted())
 	if !resolve {
 		if err := s.refuse(ctx); err != nil {
 			return err
@@ -130,7 +132,8 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 	}
 	err := s.visit(ctx, func(tx *sqltx.VisitedTx) error { return tx.Err() })
 	if errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrUntracked) {
-		return fmt.Errorf("%w: %s causes events: use the tx that RunInTx gives, of the outbox or of a pool opened with sqltx.Connector", err, s.table.Name)
+		return fmt.Errorf("%w: %s causes events: use the tx that RunInTx gives, of the outbox or of a pool opened "+
+			"with sqltx.Connector", err, s.table.Name)
 	}
 	if err != nil || !resolve {
 		return err
@@ -141,8 +144,8 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 	return s.refuse(ctx)
 }
 
-// uncounted reports whether MySQL will not say of some rows of a named update whether they are there: it does not count those that
-// are as they shall be.
+// uncounted reports whether MySQL will not say of some rows of a named update whether they are
+// there: it does not count those that are as they shall be.
 func (s *statement) uncounted() bool {
 	return s.slice && s.op == core.OpUpdate && s.ob.dialect == core.MySQL
 }
@@ -185,7 +188,8 @@ func (s *statement) decideInsert(event *bun.QueryEvent) {
 	switch {
 	case !s.text.rows.values || len(s.models) == 0:
 		s.why = "does not say which rows it inserts"
-	case s.slice && s.op == core.OpUpsert && !s.text.rows.skips && !event.DB.HasFeature(feature.InsertReturning) && slices.Contains(s.keys, ""):
+	case s.slice && s.op == core.OpUpsert && !s.text.rows.skips && !event.DB.HasFeature(feature.InsertReturning) &&
+		slices.Contains(s.keys, ""):
 		s.why = "does not tell the keys of rows that were there already (set them)"
 	default:
 		s.known = byInsert
@@ -247,13 +251,15 @@ func (s *statement) refuse(ctx context.Context) error {
 	return nil
 }
 
-const waysOut = "change loaded models with WherePK, register On with bunoutbox.ResolveRows(), call Publish, or set Config.AllowKeyless"
+const waysOut = "change loaded models with WherePK, register On with bunoutbox.ResolveRows(), call Publish, or set " +
+	"Config.AllowKeyless"
 
 func (s *statement) unknown(why string) error {
 	return fmt.Errorf("%w: %s of %s %s: %s", ErrNoAggregateID, s.op, s.table.Name, why, waysOut)
 }
 
-// selfNamed reports whether the events of r can do without the row: they name their aggregate, and there is one model that they are about.
+// selfNamed reports whether the events of r can do without the row: they name their aggregate, and
+// there is one model that they are about.
 func (s *statement) selfNamed(r *core.Recorder) bool {
 	return !s.slice && !slices.ContainsFunc(r.Recorded(), func(e core.Event) bool { return e.AggregateID == "" })
 }
@@ -274,8 +280,9 @@ func visit(ctx context.Context, q query, fn func(tx *sqltx.VisitedTx) error) err
 	}, fn)
 }
 
-// named reports whether an UPDATE or DELETE changes no rows but those that models name by their primary keys, whatever other conditions
-// it has: WherePK, a bulk update, or a comparison of the key of its one model with what it is.
+// named reports whether an UPDATE or DELETE changes no rows but those that models name by their
+// primary keys, whatever other conditions it has: WherePK, a bulk update, or a comparison of the
+// key of its one model with what it is.
 func (s *statement) named(event *bun.QueryEvent) bool {
 	if len(s.models) == 0 || slices.Contains(s.keys, "") {
 		return false
@@ -359,7 +366,8 @@ func tuple(list string, n int) string {
 	return list
 }
 
-// bulk reports whether the statement takes its values from the models of the slice: WITH _data AS (VALUES ...) of them.
+// bulk reports whether the statement takes its values from the models of the slice: WITH _data AS
+// (VALUES ...) of them.
 func (s *statement) bulk(event *bun.QueryEvent) bool {
 	values := event.DB.NewValues(event.Model.Value())
 	gen := event.DB.QueryGen()

@@ -6,8 +6,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// parsed is what the text of a statement says. Bun does not show how a query was built; what its models and the database
-// do not tell either is read from here. A statement that was not understood is never taken for one that is harmless.
+// parsed is what the text of a statement says. Bun does not show how a query was built; what its
+// models and the database do not tell either is read from here. A statement that was not understood
+// is never taken for one that is harmless.
 type parsed struct {
 	understood bool
 	verb       string // INSERT, REPLACE, UPDATE or DELETE

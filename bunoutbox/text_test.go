@@ -13,16 +13,22 @@ import (
 
 func TestParseInsert(t *testing.T) {
 	for query, want := range map[string]insertRows{
-		`INSERT INTO "t" ("a") VALUES ('x')`:                                                                                              {values: true},
-		`INSERT INTO "t" ("a") VALUES (' ON CONFLICT DO NOTHING') RETURNING "id"`:                                                         {values: true},
-		`INSERT INTO "t" ("a") VALUES ('x') ON CONFLICT DO NOTHING RETURNING "id"`:                                                        {values: true, upsert: true, skips: true},
-		`INSERT INTO "t" ("a") VALUES (1) on conflict (a, "B") do nothing`:                                                                {values: true, upsert: true, skips: true, targets: []string{"a", "B"}},
-		`INSERT INTO "t" ("a") VALUES (1) ON CONFLICT (lower(a)) DO UPDATE SET a = (SELECT 1 WHERE (TRUE)) WHERE "t"."a" = ' DO NOTHING'`: {values: true, upsert: true},
-		"INSERT INTO `t` (`a`) VALUES (1) ON DUPLICATE KEY UPDATE a = 1":                                                                  {values: true, upsert: true},
-		"INSERT IGNORE INTO `t` (`a`) VALUES (1)":                                                                                         {values: true, upsert: true, skips: true},
-		"REPLACE INTO `t` (`a`) VALUES (1)":                                                                                               {values: true, upsert: true},
-		"/* INSERT IGNORE */ INSERT INTO `t` (`a`) VALUES ('REPLACE INTO')":                                                               {values: true},
-		`INSERT INTO "t" ("a") SELECT "a" FROM "u"`:                                                                                       {},
+		`INSERT INTO "t" ("a") VALUES ('x')`:                                      {values: true},
+		`INSERT INTO "t" ("a") VALUES (' ON CONFLICT DO NOTHING') RETURNING "id"`: {values: true},
+		`INSERT INTO "t" ("a") VALUES ('x') ON CONFLICT DO NOTHING RETURNING "id"`: {
+			values: true, upsert: true, skips: true,
+		},
+		`INSERT INTO "t" ("a") VALUES (1) on conflict (a, "B") do nothing`: {
+			values: true, upsert: true, skips: true, targets: []string{"a", "B"},
+		},
+		`INSERT INTO "t" ("a") VALUES (1) ON CONFLICT (lower(a)) DO UPDATE SET a = (SELECT 1 WHERE (TRUE)) WHERE "t"."a" = ' DO NOTHING'`: {
+			values: true, upsert: true,
+		},
+		"INSERT INTO `t` (`a`) VALUES (1) ON DUPLICATE KEY UPDATE a = 1":    {values: true, upsert: true},
+		"INSERT IGNORE INTO `t` (`a`) VALUES (1)":                           {values: true, upsert: true, skips: true},
+		"REPLACE INTO `t` (`a`) VALUES (1)":                                 {values: true, upsert: true},
+		"/* INSERT IGNORE */ INSERT INTO `t` (`a`) VALUES ('REPLACE INTO')": {values: true},
+		`INSERT INTO "t" ("a") SELECT "a" FROM "u"`:                         {},
 	} {
 		p := parse(query, core.Postgres)
 		if !p.understood || !reflect.DeepEqual(p.rows, want) {
@@ -35,7 +41,8 @@ func TestParseChange(t *testing.T) {
 	for query, want := range map[string]parsed{
 		`UPDATE "t" AS "a" SET "x" = 1, y = 'it''s, WHERE' WHERE ("a"."id" = 1) AND (b IN (SELECT 1 FROM u WHERE id = 2)) RETURNING "a"."x", *`: {
 			verb: "UPDATE", target: `"t" AS "a"`, set: []assignment{{"x", "1"}, {"y", "'it''s, WHERE'"}},
-			where: `("a"."id" = 1) AND (b IN (SELECT 1 FROM u WHERE id = 2))`, returning: columns{any: true, all: true, names: map[string]bool{"x": true}},
+			where:     `("a"."id" = 1) AND (b IN (SELECT 1 FROM u WHERE id = 2))`,
+			returning: columns{any: true, all: true, names: map[string]bool{"x": true}},
 		},
 		`WITH "_data" ("id") AS (VALUES (1)) UPDATE "t" AS "a" SET "x" = _data."x" FROM _data WHERE ("a"."id" = _data."id")`: {
 			verb: "UPDATE", with: `WITH "_data" ("id") AS (VALUES (1)) `, target: `"t" AS "a"`, others: true,
@@ -45,7 +52,8 @@ func TestParseChange(t *testing.T) {
 			verb: "UPDATE", target: `"t"`, set: []assignment{{"x", `"x" IS DISTINCT FROM 2`}}, where: "(id = 1)",
 		},
 		`UPDATE "t", "u" SET "t"."x" = 1 WHERE (id = 1) ORDER BY "x" LIMIT 2`: {
-			verb: "UPDATE", target: `"t"`, others: true, set: []assignment{{"x", "1"}}, where: "(id = 1)", limited: true,
+			verb: "UPDATE", target: `"t"`, others: true, set: []assignment{{"x", "1"}}, where: "(id = 1)",
+			limited: true,
 		},
 		`UPDATE "t" SET ("x", "y") = (1, 2) WHERE (id = 1)`: {
 			verb: "UPDATE", target: `"t"`, set: []assignment{{}}, where: "(id = 1)",
@@ -65,10 +73,12 @@ func TestParseChange(t *testing.T) {
 // What could hide something is not understood.
 func TestParseIsSure(t *testing.T) {
 	for _, query := range []string{
-		``, `SELECT 1`, `UPDATE t SET a = 1 WHERE (id = 1`, `UPDATE t SET a = 1 WHERE id = 1)`, `UPDATE t SET a = 'x WHERE (id = 1)`,
-		`UPDATE t SET a = 1 WHERE (id = 1) -- OR TRUE`, `UPDATE t SET a = 1 /* x */ WHERE (id = 1)`, `UPDATE t SET a = 1 WHERE (id = 1); DELETE FROM t`,
-		`/*! x */ UPDATE t SET a = 1 WHERE (id = 1)`, `/* /* x */ UPDATE t SET a = 1 WHERE (id = 1)`, `UPDATE t SET a = $x$ WHERE (id = 1) $x$`,
-		`UPDATE t SET a = 1 WHERE (id = 1) WHERE (b = 1)`, "UPDATE t SET a = 1 WHERE (id = 1)\r", `DELETE t WHERE (id = 1)`,
+		``, `SELECT 1`, `UPDATE t SET a = 1 WHERE (id = 1`, `UPDATE t SET a = 1 WHERE id = 1)`,
+		`UPDATE t SET a = 'x WHERE (id = 1)`, `UPDATE t SET a = 1 WHERE (id = 1) -- OR TRUE`,
+		`UPDATE t SET a = 1 /* x */ WHERE (id = 1)`, `UPDATE t SET a = 1 WHERE (id = 1); DELETE FROM t`,
+		`/*! x */ UPDATE t SET a = 1 WHERE (id = 1)`, `/* /* x */ UPDATE t SET a = 1 WHERE (id = 1)`,
+		`UPDATE t SET a = $x$ WHERE (id = 1) $x$`, `UPDATE t SET a = 1 WHERE (id = 1) WHERE (b = 1)`,
+		"UPDATE t SET a = 1 WHERE (id = 1)\r", `DELETE t WHERE (id = 1)`,
 	} {
 		if p := parse(query, core.Postgres); p.understood {
 			t.Errorf("%s: %+v", query, p)

@@ -12,33 +12,39 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// RunInTx runs fn in a transaction that is tracked, whether or not the pool was opened with sqltx.Connector: it commits when fn
-// returns nil, and rolls back when it returns an error or panics. Whatever fn does to tx is followed, with any context.
-// The context given to fn carries tx: FromContext and Publish with a nil transaction find it. Within such a context RunInTx
-// runs fn in a savepoint. RunInTx returns nil only when the transaction was heard to commit: it does not commit one that the database has
-// rolled back behind fn, because fn ignored a deadlock, say, or a violated constraint on PostgreSQL, and returns an error wrapping
-// ErrTxAborted.
+// RunInTx runs fn in a transaction that is tracked, whether or not the pool was opened with
+// sqltx.Connector: it commits when fn returns nil, and rolls back when it returns an error or
+// panics. Whatever fn does to tx is followed, with any context. The context given to fn carries tx:
+// FromContext and Publish with a nil transaction find it. Within such a context RunInTx runs fn in
+// a savepoint. RunInTx returns nil only when the transaction was heard to commit: it does not
+// commit one that the database has rolled back behind fn, because fn ignored a deadlock, say, or a
+// violated constraint on PostgreSQL, and returns an error wrapping ErrTxAborted.
 func (o *Outbox) RunInTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return o.RunInTxOptions(ctx, nil, fn)
 }
 
 // RunInTxOptions is RunInTx with options for a new transaction. They do not apply to a savepoint.
-func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions, fn func(ctx context.Context, tx bun.Tx) error) error {
+func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions,
+	fn func(ctx context.Context, tx bun.Tx) error,
+) error {
 	if err := o.ready(); err != nil {
 		return err
 	}
 	if fn == nil {
 		return errNilFunction
 	}
-	return runInTx(ctx, o.db, o.dialect, opts, func(ctx context.Context, tx bun.Tx, _ core.Tx) error { return fn(ctx, tx) })
+	return runInTx(ctx, o.db, o.dialect, opts,
+		func(ctx context.Context, tx bun.Tx, _ core.Tx) error { return fn(ctx, tx) })
 }
 
-// Transactor makes a core.Transactor of db, which may have the hook of an Outbox or not. RunInTx does what Outbox.RunInTx
-// does; FromContext returns the bun.Tx to work with. A db that is nil or of an unsupported dialect is reported by what takes the Transactor
-// (core.CheckTransactor), an inbox for example, else by RunInTx.
+// Transactor makes a core.Transactor of db, which may have the hook of an Outbox or not. RunInTx
+// does what Outbox.RunInTx does; FromContext returns the bun.Tx to work with. A db that is nil or
+// of an unsupported dialect is reported by what takes the Transactor (core.CheckTransactor), an
+// inbox for example, else by RunInTx.
 func Transactor(db *bun.DB) core.Transactor { return &transactor{db: db} }
 
-// FromContext returns the transaction that RunInTx put into ctx, else an error wrapping ErrNoTransaction.
+// FromContext returns the transaction that RunInTx put into ctx, else an error wrapping
+// ErrNoTransaction.
 func FromContext(ctx context.Context) (bun.Tx, error) {
 	in, ok := ctx.Value(ctxKey{}).(inTx)
 	if !ok {
@@ -49,7 +55,8 @@ func FromContext(ctx context.Context) (bun.Tx, error) {
 
 type ctxKey struct{}
 
-// inTx is what a context carries: the innermost transaction or savepoint, and the pool it was begun on.
+// inTx is what a context carries: the innermost transaction or savepoint, and the pool it was begun
+// on.
 type inTx struct {
 	tx   bun.Tx
 	pool *sql.DB
@@ -92,7 +99,9 @@ func runInTx(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOption
 }
 
 // beginAndRun runs fn in a new transaction.
-func beginAndRun(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOptions, fn body) (began bool, err error) {
+func beginAndRun(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOptions,
+	fn body,
+) (began bool, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return false, err
@@ -114,7 +123,8 @@ func beginAndRun(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOp
 	return began, err
 }
 
-// nested runs fn in a savepoint. Its context must not be in the way when the savepoint is rolled back: the end of it may be the reason.
+// nested runs fn in a savepoint. Its context must not be in the way when the savepoint is rolled
+// back: the end of it may be the reason.
 func nested(ctx context.Context, outer inTx, fn body) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -7,8 +7,9 @@ import (
 
 const backlogLimit = 100_000
 
-// Backlog says how the table stands: how much is pending and dead, how old the oldest pending event is, how many keys are
-// blocked. Its queries are bounded: a count that equals Backlog.Limit may be larger in truth.
+// Backlog says how the table stands: how much is pending and dead, how old the oldest pending event
+// is, how many keys are blocked. Its queries are bounded: a count that equals Backlog.Limit may be
+// larger in truth.
 func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 	b, err := o.cfg.Repository.Backlog(ctx, backlogLimit)
 	if o.cfg.DeadPolicy == SkipDead {
@@ -17,7 +18,8 @@ func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 	return b, err
 }
 
-// ListDead lists events that were given up, in the order of their row ids. Use DeadQuery.After with the last ID to go on.
+// ListDead lists events that were given up, in the order of their row ids. Use DeadQuery.After with
+// the last ID to go on.
 func (o *Outbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error) {
 	if q.Limit <= 0 {
 		q.Limit = 100
@@ -26,9 +28,10 @@ func (o *Outbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 	return o.cfg.Repository.ListDead(ctx, q)
 }
 
-// Redrive opens dead events again with fresh attempts; each change is recorded with actor and reason. Under policy
-// BlockLane the event keeps its place and its lane goes on with it; under SkipDead it is appended at the end of its lane.
-// It returns how many events changed: what is not dead is left alone.
+// Redrive opens dead events again with fresh attempts; each change is recorded with actor and
+// reason. Under policy BlockLane the event keeps its place and its lane goes on with it; under
+// SkipDead it is appended at the end of its lane. It returns how many events changed: what is not
+// dead is left alone.
 func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, err error) {
 	if req, err = o.admin(req); err != nil {
 		return 0, err
@@ -38,9 +41,9 @@ func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, er
 	return changed, err
 }
 
-// Discard ends dead events, or open ones that nobody holds, without publishing them; each change is recorded with actor
-// and reason. With Force it also ends one that is being published, which may still be published once. It returns how many
-// events changed.
+// Discard ends dead events, or open ones that nobody holds, without publishing them; each change is
+// recorded with actor and reason. With Force it also ends one that is being published, which may
+// still be published once. It returns how many events changed.
 func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (changed int, err error) {
 	if req, err = o.admin(req); err != nil {
 		return 0, err
@@ -50,8 +53,9 @@ func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (changed int, er
 	return changed, err
 }
 
-// ResetKeys is the second step after a failover or a restore that lost commits, before writers resume: the next event of
-// each key is then ordered by what the table says and not by what a process remembers. It returns the number of keys.
+// ResetKeys is the second step after a failover or a restore that lost commits, before writers
+// resume: the next event of each key is then ordered by what the table says and not by what a
+// process remembers. It returns the number of keys.
 func (o *Outbox) ResetKeys(ctx context.Context) (changed int, err error) {
 	return o.cfg.Repository.ResetKeys(ctx)
 }

@@ -25,8 +25,9 @@ func (r *relay) acked(it *item, now time.Time) {
 	r.wakes.poll(now)
 }
 
-// refused notes that the destination refused an event, and says what that means. A publisher that marked the error as a refusal of
-// this event is believed, save that so many different events in a row are an outage nevertheless.
+// refused notes that the destination refused an event, and says what that means. A publisher that
+// marked the error as a refusal of this event is believed, save that so many different events in a
+// row are an outage nevertheless.
 func (r *relay) refused(it *item, cause error) refusalVerdict {
 	d := it.dest
 	if d.open {
@@ -48,7 +49,8 @@ func (r *relay) probeLater(d *destination, now time.Time) {
 	r.wakes.look()
 }
 
-// stopDestination opens the breaker. What is queued for the destination is given back when it comes up.
+// stopDestination opens the breaker. What is queued for the destination is given back when it comes
+// up.
 func (r *relay) stopDestination(d *destination, it *item, cause error) {
 	r.dests.stop(d)
 	d.outage.since, d.outage.probes, d.turn.fresh = time.Now(), 0, true
@@ -70,7 +72,8 @@ func (r *relay) probeFailed(it *item, cause error) {
 	d.probeGap = min(2*d.probeGap, r.cfg.Breaker.MaxProbeInterval)
 	r.probeLater(d, now)
 	info := ProbeInfo{
-		Topic: d.topic, EventID: it.delivery.ID, RowID: it.id, Failures: d.outage.probes, Stopped: now.Sub(d.outage.since), Err: cause,
+		Topic: d.topic, EventID: it.delivery.ID, RowID: it.id, Failures: d.outage.probes,
+		Stopped: now.Sub(d.outage.since), Err: cause,
 	}
 	gap := d.probeGap
 	loud := now.Sub(d.outage.logged) >= min(d.outage.logged.Sub(d.outage.since), maxProbeSilence)
@@ -80,8 +83,10 @@ func (r *relay) probeFailed(it *item, cause error) {
 	r.notices.add(func() {
 		r.o.obs.ProbeFailed(info)
 		if loud {
-			r.cfg.Logger.Warn("outbox: destination is still unavailable", "component", "outbox", "destination", info.Topic, "event_id", info.EventID,
-				"row_id", info.RowID.String(), "failed_probes", info.Failures, "stopped", info.Stopped, "next_probe", gap, "err", errorText(cause))
+			r.cfg.Logger.Warn("outbox: destination is still unavailable", "component", "outbox", "destination",
+				info.Topic, "event_id", info.EventID,
+				"row_id", info.RowID.String(), "failed_probes", info.Failures, "stopped", info.Stopped, "next_probe",
+				gap, "err", errorText(cause))
 		}
 	})
 }

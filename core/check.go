@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// Checker is implemented by a Repository that can compare its tables with those it needs. Run calls it before it works.
+// Checker is implemented by a Repository that can compare its tables with those it needs. Run calls
+// it before it works.
 type Checker interface {
-	// Check returns an error wrapping ErrNoTables when the statements of the Repository cannot work, one wrapping ErrTablesDiffer when
-	// they can, and any other when the database cannot be asked.
+	// Check returns an error wrapping ErrNoTables when the statements of the Repository cannot
+	// work, one wrapping ErrTablesDiffer when they can, and any other when the database cannot be
+	// asked.
 	Check(ctx context.Context) error
 }
 
 // maxCheckWait bounds the pause between two tries to look at the tables.
 const maxCheckWait = 5 * time.Second
 
-// checkTables looks at the tables before Run works: it waits while the database is away, names what differs, and returns an
-// error wrapping ErrNoTables when they are not there.
+// checkTables looks at the tables before Run works: it waits while the database is away, names what
+// differs, and returns an error wrapping ErrNoTables when they are not there.
 func (o *Outbox) checkTables(ctx context.Context) error {
 	c, ok := o.cfg.Repository.(Checker)
 	if !ok {
@@ -27,8 +29,10 @@ func (o *Outbox) checkTables(ctx context.Context) error {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 		err := c.Check(callCtx)
 		if err != nil && !errors.Is(err, ErrNoTables) && !errors.Is(err, ErrTablesDiffer) {
-			if _, backlogErr := o.cfg.Repository.Backlog(callCtx, 1); backlogErr == nil { // the table answers, only its shape cannot be asked for
-				o.cfg.Logger.WarnContext(ctx, "outbox: the tables cannot be checked", "component", "outbox", "err", errorText(err))
+			// the table answers, only its shape cannot be asked for
+			if _, backlogErr := o.cfg.Repository.Backlog(callCtx, 1); backlogErr == nil {
+				o.cfg.Logger.WarnContext(ctx, "outbox: the tables cannot be checked", "component", "outbox", "err",
+					errorText(err))
 				err = nil
 			}
 		}
@@ -39,11 +43,13 @@ func (o *Outbox) checkTables(ctx context.Context) error {
 		case errors.Is(err, ErrNoTables):
 			return err
 		case errors.Is(err, ErrTablesDiffer):
-			o.cfg.Logger.ErrorContext(ctx, "outbox: the tables are not as they should be", "component", "outbox", "err", errorText(err))
+			o.cfg.Logger.ErrorContext(ctx, "outbox: the tables are not as they should be", "component", "outbox", "err",
+				errorText(err))
 			return nil
 		}
 		wait := spread(backoff(100*time.Millisecond, maxCheckWait, failures), o.random())
-		o.cfg.Logger.WarnContext(ctx, "outbox: cannot look at the tables: the relay waits for the database", "component", "outbox", "failures", failures,
+		o.cfg.Logger.WarnContext(ctx, "outbox: cannot look at the tables: the relay waits for the database",
+			"component", "outbox", "failures", failures,
 			"next_try", wait, "err", errorText(err))
 		if !sleep(ctx, wait) {
 			return nil

@@ -72,10 +72,30 @@ func TestRunChecksTables(t *testing.T) {
 		logged  []string
 	}{
 		{"tables are there", nil, nil, nil, nil},
-		{"no tables", []error{missing}, nil, core.ErrNoTables, []string{"level=ERROR", "the relay has ended", "table outbox_event is missing"}},
-		{"an index is missing", []error{differ}, nil, nil, []string{"level=ERROR", "not as they should be", "index x is missing"}},
-		{"the database comes later", []error{away, away, away}, away, nil, []string{"level=WARN", "waits for the database", "connection refused"}},
-		{"the database comes later, without tables", []error{away, away, missing}, away, core.ErrNoTables, []string{"level=ERROR", "table outbox_event is missing"}},
+		{
+			"no tables",
+			[]error{missing},
+			nil, core.ErrNoTables,
+			[]string{"level=ERROR", "the relay has ended", "table outbox_event is missing"},
+		},
+		{
+			"an index is missing",
+			[]error{differ},
+			nil, nil,
+			[]string{"level=ERROR", "not as they should be", "index x is missing"},
+		},
+		{
+			"the database comes later",
+			[]error{away, away, away},
+			away, nil,
+			[]string{"level=WARN", "waits for the database", "connection refused"},
+		},
+		{
+			"the database comes later, without tables",
+			[]error{away, away, missing},
+			away, core.ErrNoTables,
+			[]string{"level=ERROR", "table outbox_event is missing"},
+		},
 		{"the tables cannot be asked for", []error{away}, nil, nil, []string{"level=WARN", "cannot be checked"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,7 +108,10 @@ func TestRunChecksTables(t *testing.T) {
 					}
 					return c.errs[n-1]
 				}}
-				ob, err := core.New(core.Config{Repository: table, Publisher: pub, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				ob, err := core.New(core.Config{
+					Repository: table, Publisher: pub,
+					Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,7 +6,9 @@ import (
 )
 
 // claim runs a claim statement and hands what it returned to the dispatcher.
-func (r *relay) claim(ctx context.Context, ordered bool, fn func(context.Context) ([]Claimed, error)) ([]Claimed, error) {
+func (r *relay) claim(ctx context.Context, ordered bool,
+	fn func(context.Context) ([]Claimed, error),
+) ([]Claimed, error) {
 	start := time.Now()
 	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
@@ -33,7 +35,8 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 			lane, before, broken = c.Lane, RowID{}, false
 		}
 		if it := r.inflight.find(c.ID); it != nil && it.state != itemFailed && it.state != itemReleasing {
-			// This process had it and lost the lease. An acknowledged row is only marked; one in hand goes on under the new claim.
+			// This process had it and lost the lease. An acknowledged row is only marked; one in
+			// hand goes on under the new claim.
 			it.lease.claimNo, it.lease.deadline, it.lease.lost = c.ClaimNo, deadline, false
 			if c.LostClaims >= Suspicious && !it.suspect { // others lost it meanwhile
 				it.suspect = true
@@ -45,7 +48,8 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		it := r.claimedItem(c, deadline, now)
 		it.dest.refusals.claimed(it.id, it.attempts)
 		it.place.head, it.place.after = before.IsZero(), before
-		it.wake = !c.Lane.IsZero() && (i+1 == len(rows) || rows[i+1].Lane != c.Lane) // claims shorten runs: there may be more
+		// claims shorten runs: there may be more
+		it.wake = !c.Lane.IsZero() && (i+1 == len(rows) || rows[i+1].Lane != c.Lane)
 		before = c.ID
 		r.move(it, itemWaiting)
 		switch {
@@ -67,8 +71,11 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 
 func (r *relay) claimedItem(c *Claimed, deadline, now time.Time) *item {
 	return &item{
-		delivery: Delivery{Event: c.Event, RowID: c.ID, KeySeq: c.KeySeq, Attempt: c.Attempts + 1, ReplayOf: c.ReplayOf},
-		id:       c.ID, lane: c.Lane, dest: r.dests.get(c.Event.Topic), path: PathCold,
+		delivery: Delivery{
+			Event: c.Event, RowID: c.ID, KeySeq: c.KeySeq, Attempt: c.Attempts + 1,
+			ReplayOf: c.ReplayOf,
+		},
+		id: c.ID, lane: c.Lane, dest: r.dests.get(c.Event.Topic), path: PathCold,
 		size: int64(len(c.Event.Payload)) + itemOverhead, lease: itemLease{claimNo: c.ClaimNo, deadline: deadline},
 		attempts: c.Attempts, timing: itemTiming{since: now, age: c.Age},
 	}

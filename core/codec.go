@@ -8,22 +8,23 @@ import (
 	"reflect"
 )
 
-// Codec turns Event.Data into the bytes that are inserted and published. Encode is called once per event, before anything is
-// written, by many goroutines at once.
+// Codec turns Event.Data into the bytes that are inserted and published. Encode is called once per
+// event, before anything is written, by many goroutines at once.
 type Codec interface {
 	Encode(ctx context.Context, data any) (payload []byte, contentType string, err error)
 }
 
-// JSON is the default Codec: encoding/json, content type application/json. It refuses bytes, such as a []byte, of which
-// encoding/json would make base64 text: bytes that are to be published as they are belong into
-// Event.Payload, and JSON text may also be a json.RawMessage.
+// JSON is the default Codec: encoding/json, content type application/json. It refuses bytes, such
+// as a []byte, of which encoding/json would make base64 text: bytes that are to be published as
+// they are belong into Event.Payload, and JSON text may also be a json.RawMessage.
 var JSON Codec = jsonCodec{}
 
 type jsonCodec struct{}
 
 func (jsonCodec) Encode(_ context.Context, data any) ([]byte, string, error) {
 	if isBytes(data) {
-		return nil, "", fmt.Errorf("event Data is a %T, which would become base64 text: put bytes that are to be published as they are into Payload, "+
+		return nil, "", fmt.Errorf("event Data is a %T, which would become base64 text: put bytes that are to be "+
+			"published as they are into Payload, "+
 			"or make JSON text a json.RawMessage", data)
 	}
 	b, err := json.Marshal(data)
@@ -36,7 +37,8 @@ func isBytes(data any) bool {
 	for t != nil && t.Kind() == reflect.Pointer && !marshals(t) {
 		t = t.Elem()
 	}
-	return t != nil && t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !marshals(t) && !marshals(reflect.PointerTo(t.Elem()))
+	return t != nil && t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !marshals(t) &&
+		!marshals(reflect.PointerTo(t.Elem()))
 }
 
 var (

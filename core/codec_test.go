@@ -23,7 +23,8 @@ func (ownJSON) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 func (ownText) MarshalText() ([]byte, error) { return []byte("two"), nil }
 func (typedBody) EventType() string          { return "thing.happened" }
 
-// JSON text is inserted as it is when its type says so. Bytes that say nothing would become base64, and are refused before anything is written.
+// JSON text is inserted as it is when its type says so. Bytes that say nothing would become base64,
+// and are refused before anything is written.
 func TestJSONRefusesBytes(t *testing.T) {
 	text := []byte(`{"id":7}`)
 	raw := json.RawMessage(text)
@@ -49,7 +50,8 @@ func TestJSONRefusesBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rows, _, err := publish(t, core.Config{}, core.Event{Type: "thing.happened", Data: tt.data})
 			if tt.want == "" {
-				if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), "Payload") || !strings.Contains(err.Error(), "json.RawMessage") {
+				if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), "Payload") ||
+					!strings.Contains(err.Error(), "json.RawMessage") {
 					t.Errorf("%v", err)
 				}
 				if len(rows) != 0 {

@@ -8,62 +8,73 @@ import (
 	"time"
 )
 
-// Config configures an Outbox. Only Repository is required; the zero value of every other field means the default it documents.
-// An Outbox does not change it and it must not be changed once given to New.
+// Config configures an Outbox. Only Repository is required; the zero value of every other field
+// means the default it documents. An Outbox does not change it and it must not be changed once
+// given to New.
 type Config struct {
 	// Repository is the table. Adapters of ORMs fill it in.
 	Repository Repository
 	// Publisher is where Run sends events. Nil: this process only inserts, and another one relays.
 	Publisher Publisher
-	// Routes names the topics of event types, for events without a Topic: one row is inserted for each topic. It is known
-	// to processes without a Publisher too. An event type that is not in it goes to the topic of its own name.
+	// Routes names the topics of event types, for events without a Topic: one row is inserted for
+	// each topic. It is known to processes without a Publisher too. An event type that is not in it
+	// goes to the topic of its own name.
 	Routes map[string][]string
 	// Codec encodes Event.Data. Default: JSON.
 	Codec Codec
-	// Headers adds headers to every event at Publish: trace context and the like. An event's own headers win.
+	// Headers adds headers to every event at Publish: trace context and the like. An event's own
+	// headers win.
 	Headers func(ctx context.Context) map[string]string
-	// MaxPayload is the largest payload in bytes. Default: 1 MiB. A Publisher that knows the limit of its destination is asked too (see
-	// SizeChecker): Kafka's and RabbitMQ's bridges are. In a process without Publisher this is the only limit.
+	// MaxPayload is the largest payload in bytes. Default: 1 MiB. A Publisher that knows the limit
+	// of its destination is asked too (see SizeChecker): Kafka's and RabbitMQ's bridges are. In a
+	// process without Publisher this is the only limit.
 	MaxPayload int
-	// RejectUntracked makes Publish return ErrUntracked in a transaction whose end cannot be heard. Default: the rows are
-	// inserted and the poller finds them.
+	// RejectUntracked makes Publish return ErrUntracked in a transaction whose end cannot be heard.
+	// Default: the rows are inserted and the poller finds them.
 	RejectUntracked bool
 
-	// Node names this process in claimed_by. Default: host name and process id. A random incarnation is added.
+	// Node names this process in claimed_by. Default: host name and process id. A random
+	// incarnation is added.
 	Node string
 	// Workers is how many events are published at once. Default: 32.
 	Workers int
-	// PublishTimeout ends a publish. A publisher that ignores it is given up after twice that time: the event counts as timed out, and
-	// may be published twice. Default: 5 s.
+	// PublishTimeout ends a publish. A publisher that ignores it is given up after twice that time:
+	// the event counts as timed out, and may be published twice. Default: 5 s.
 	PublishTimeout time.Duration
-	// HotEvents and HotBytes bound the fast path, from Publish to the mark. What does not fit is left to the poller.
-	// Default: 4096 events, 64 MiB.
+	// HotEvents and HotBytes bound the fast path, from Publish to the mark. What does not fit is
+	// left to the poller. Default: 4096 events, 64 MiB.
 	HotEvents int
 	HotBytes  int64
 	// ColdEvents and ColdBytes bound what the poller holds in memory. Default: 1000 events, 64 MiB.
 	ColdEvents int
 	ColdBytes  int64
-	// HotLease is how long a row is leased to its writer: after a crash its events wait this long. Default: 10 s.
+	// HotLease is how long a row is leased to its writer: after a crash its events wait this long.
+	// Default: 10 s.
 	HotLease time.Duration
-	// ClaimLease is how long the poller leases rows. Renewed while they are worked on. Default: 30 s.
+	// ClaimLease is how long the poller leases rows. Renewed while they are worked on. Default: 30
+	// s.
 	ClaimLease time.Duration
-	// LeaseMargin is kept between the end of a publish and the end of its lease, for pauses and clock rates. Default: 1 s.
+	// LeaseMargin is kept between the end of a publish and the end of its lease, for pauses and
+	// clock rates. Default: 1 s.
 	LeaseMargin time.Duration
-	// MaxLease is the longest lease there can be: a longer one in the table comes from a clock that jumped and counts as
-	// over. Default: 15 min.
+	// MaxLease is the longest lease there can be: a longer one in the table comes from a clock that
+	// jumped and counts as over. Default: 15 min.
 	MaxLease time.Duration
-	// PollInterval is the pause between polls that found something not worth another at once; it doubles up to MaxPollInterval
-	// while nothing is found. Both get 20 % jitter. Default: 1 s and 5 s.
+	// PollInterval is the pause between polls that found something not worth another at once; it
+	// doubles up to MaxPollInterval while nothing is found. Both get 20 % jitter. Default: 1 s and
+	// 5 s.
 	PollInterval    time.Duration
 	MaxPollInterval time.Duration
 	// ClaimBatch is how many rows one claim takes. Default: 500.
 	ClaimBatch int
-	// LaneRun is how many rows of one lane one claim takes at most; fewer where more lanes are waiting. Default: 50.
+	// LaneRun is how many rows of one lane one claim takes at most; fewer where more lanes are
+	// waiting. Default: 50.
 	LaneRun int
-	// MarkBatch, MarkDelay and MaxUnmarked shape how outcomes are written: in batches, no later than the delay, and with
-	// publishing held back while MaxUnmarked are unwritten. A crash can repeat at most Workers + MarkBatch + MaxUnmarked events.
-	// A mark that takes long holds publishing back: MaxUnmarked divided by the time of a mark is the most that is published in that time.
-	// Default: 100, 5 ms, and 8 for each of the Workers, at least 256.
+	// MarkBatch, MarkDelay and MaxUnmarked shape how outcomes are written: in batches, no later
+	// than the delay, and with publishing held back while MaxUnmarked are unwritten. A crash can
+	// repeat at most Workers + MarkBatch + MaxUnmarked events. A mark that takes long holds
+	// publishing back: MaxUnmarked divided by the time of a mark is the most that is published in
+	// that time. Default: 100, 5 ms, and 8 for each of the Workers, at least 256.
 	MarkBatch   int
 	MarkDelay   time.Duration
 	MaxUnmarked int
@@ -71,9 +82,10 @@ type Config struct {
 	Retry RetryPolicy
 	// Breaker says when a destination is stopped and how it is probed.
 	Breaker BreakerPolicy
-	// MaxCrashes is how many processes may die while they publish a suspicious event before it is DEAD. An event is suspicious after
-	// three lost leases: from then on it is published beside no other suspicious one, and only deaths during that publish count, which is
-	// written down before it begins. Default: 10.
+	// MaxCrashes is how many processes may die while they publish a suspicious event before it is
+	// DEAD. An event is suspicious after three lost leases: from then on it is published beside no
+	// other suspicious one, and only deaths during that publish count, which is written down before
+	// it begins. Default: 10.
 	MaxCrashes int
 	// DeadPolicy says what a DEAD event means for its lane. Default: BlockLane.
 	DeadPolicy DeadPolicy
@@ -83,12 +95,13 @@ type Config struct {
 	Retention Retention
 	// DisableJanitor leaves retention and the collection of idle key rows to other processes.
 	DisableJanitor bool
-	// ShutdownTimeout is how long Run takes to return at most after its context ended: it publishes what it holds, and gives the rest back
-	// in time. It must be shorter than the time after which the process is killed, 30 s where Kubernetes decides. Default: 20 s.
+	// ShutdownTimeout is how long Run takes to return at most after its context ended: it publishes
+	// what it holds, and gives the rest back in time. It must be shorter than the time after which
+	// the process is killed, 30 s where Kubernetes decides. Default: 20 s.
 	ShutdownTimeout time.Duration
 
-	// Logger is told what somebody has to look at. Default: DefaultLogger, warnings and errors to slog.Default(). To silence it:
-	// slog.New(slog.DiscardHandler).
+	// Logger is told what somebody has to look at. Default: DefaultLogger, warnings and errors to
+	// slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is told what happens, for metrics. Default: none.
 	Observer *Observer
@@ -104,35 +117,40 @@ const (
 	SkipDead
 )
 
-// RetryPolicy says how an event that its destination refused is tried again: after a random time below
-// min(MaxDelay, BaseDelay*2^(n-1)), n being the number of refusals.
+// RetryPolicy says how an event that its destination refused is tried again: after a random time
+// below min(MaxDelay, BaseDelay*2^(n-1)), n being the number of refusals.
 //
-// A destination that refuses everything is out of order, and that is no event's fault: no event becomes DEAD by refusals that nobody
-// marked (see Transient) while its destination has acknowledged nothing since it refused the event first. So an event that is refused
-// alone at a silent destination is tried for ever, at the pace of BreakerPolicy.MaxProbeInterval: the log and Observer.ProbeFailed name
-// it, and Discard ends it.
+// A destination that refuses everything is out of order, and that is no event's fault: no event
+// becomes DEAD by refusals that nobody marked (see Transient) while its destination has
+// acknowledged nothing since it refused the event first. So an event that is refused alone at a
+// silent destination is tried for ever, at the pace of BreakerPolicy.MaxProbeInterval: the log and
+// Observer.ProbeFailed name it, and Discard ends it.
 type RetryPolicy struct {
 	BaseDelay   time.Duration // default 200 ms
 	MaxDelay    time.Duration // default 60 s
 	MaxAttempts int           // refusals that were its own fault after which the event is DEAD; default 10
 }
 
-// BreakerPolicy says when a destination (a topic) is stopped. A stopped destination costs its events no attempts.
+// BreakerPolicy says when a destination (a topic) is stopped. A stopped destination costs its
+// events no attempts.
 type BreakerPolicy struct {
-	// Failures of that many different events in a row, with no acknowledgement between them, open the breaker even when
-	// nobody called them an outage; events that were refused before count only when nothing is acknowledged for MaxProbeInterval. So
-	// do that many refusals of one event, or MaxAttempts if that is less, when nothing was acknowledged since the first. Default: 5.
+	// Failures of that many different events in a row, with no acknowledgement between them, open
+	// the breaker even when nobody called them an outage; events that were refused before count
+	// only when nothing is acknowledged for MaxProbeInterval. So do that many refusals of one
+	// event, or MaxAttempts if that is less, when nothing was acknowledged since the first.
+	// Default: 5.
 	Failures int
-	// ProbeInterval is the first pause before one event is tried; it doubles with each failed probe up to MaxProbeInterval, with 20 %
-	// jitter. So long a destination that is back may wait for its first event. Default: 1 s and 2 s.
+	// ProbeInterval is the first pause before one event is tried; it doubles with each failed probe
+	// up to MaxProbeInterval, with 20 % jitter. So long a destination that is back may wait for its
+	// first event. Default: 1 s and 2 s.
 	ProbeInterval    time.Duration
 	MaxProbeInterval time.Duration
 }
 
 // Retention says what becomes of published rows.
 type Retention struct {
-	// DeleteOnSuccess deletes a row instead of marking it DONE: the fastest, with no replay, and a duplicate event id is
-	// refused only while the row exists.
+	// DeleteOnSuccess deletes a row instead of marking it DONE: the fastest, with no replay, and a
+	// duplicate event id is refused only while the row exists.
 	DeleteOnSuccess bool
 	// Keep is how long DONE and DISCARDED rows stay otherwise. Default: 7 days.
 	Keep time.Duration
@@ -204,15 +222,17 @@ func (c Config) Validate() error {
 		bad("Repository is missing")
 	}
 	for name, n := range map[string]int64{
-		"MaxPayload": int64(c.MaxPayload), "Workers": int64(c.Workers), "HotEvents": int64(c.HotEvents), "HotBytes": c.HotBytes,
-		"ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes, "ClaimBatch": int64(c.ClaimBatch), "LaneRun": int64(c.LaneRun),
-		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked), "Retry.MaxAttempts": int64(c.Retry.MaxAttempts),
-		"Breaker.Failures": int64(c.Breaker.Failures), "MaxCrashes": int64(c.MaxCrashes),
-		"Retention.CleanupBatch": int64(c.Retention.CleanupBatch),
-		"PublishTimeout":         int64(c.PublishTimeout), "HotLease": int64(c.HotLease), "ClaimLease": int64(c.ClaimLease),
+		"MaxPayload": int64(c.MaxPayload), "Workers": int64(c.Workers), "HotEvents": int64(c.HotEvents),
+		"HotBytes": c.HotBytes, "ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes,
+		"ClaimBatch": int64(c.ClaimBatch), "LaneRun": int64(c.LaneRun),
+		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked),
+		"Retry.MaxAttempts": int64(c.Retry.MaxAttempts), "Breaker.Failures": int64(c.Breaker.Failures),
+		"MaxCrashes": int64(c.MaxCrashes), "Retention.CleanupBatch": int64(c.Retention.CleanupBatch),
+		"PublishTimeout": int64(c.PublishTimeout), "HotLease": int64(c.HotLease), "ClaimLease": int64(c.ClaimLease),
 		"LeaseMargin": int64(c.LeaseMargin), "MaxLease": int64(c.MaxLease), "PollInterval": int64(c.PollInterval),
-		"MaxPollInterval": int64(c.MaxPollInterval), "MarkDelay": int64(c.MarkDelay), "Retry.BaseDelay": int64(c.Retry.BaseDelay),
-		"Retry.MaxDelay": int64(c.Retry.MaxDelay), "Breaker.ProbeInterval": int64(c.Breaker.ProbeInterval),
+		"MaxPollInterval": int64(c.MaxPollInterval), "MarkDelay": int64(c.MarkDelay),
+		"Retry.BaseDelay": int64(c.Retry.BaseDelay), "Retry.MaxDelay": int64(c.Retry.MaxDelay),
+		"Breaker.ProbeInterval":    int64(c.Breaker.ProbeInterval),
 		"Breaker.MaxProbeInterval": int64(c.Breaker.MaxProbeInterval), "Retention.Keep": int64(c.Retention.Keep),
 		"Retention.CleanupInterval": int64(c.Retention.CleanupInterval), "ShutdownTimeout": int64(c.ShutdownTimeout),
 	} {
@@ -235,7 +255,8 @@ func (c Config) Validate() error {
 		bad("Retry.MaxDelay %s is shorter than Retry.BaseDelay %s", c.Retry.MaxDelay, c.Retry.BaseDelay)
 	}
 	if c.Breaker.MaxProbeInterval < c.Breaker.ProbeInterval {
-		bad("Breaker.MaxProbeInterval %s is shorter than Breaker.ProbeInterval %s", c.Breaker.MaxProbeInterval, c.Breaker.ProbeInterval)
+		bad("Breaker.MaxProbeInterval %s is shorter than Breaker.ProbeInterval %s", c.Breaker.MaxProbeInterval,
+			c.Breaker.ProbeInterval)
 	}
 	if c.DeadPolicy > SkipDead {
 		bad("DeadPolicy %d is unknown", c.DeadPolicy)

@@ -25,49 +25,55 @@ func TestConfigZeroValue(t *testing.T) {
 func TestConfigEachProblem(t *testing.T) {
 	const s = time.Second
 	for want, change := range map[string]func(*core.Config){
-		"MaxPayload is negative":                 func(c *core.Config) { c.MaxPayload = -1 },
-		"Workers is negative":                    func(c *core.Config) { c.Workers = -1 },
-		"HotEvents is negative":                  func(c *core.Config) { c.HotEvents = -1 },
-		"HotBytes is negative":                   func(c *core.Config) { c.HotBytes = -1 },
-		"ColdEvents is negative":                 func(c *core.Config) { c.ColdEvents = -1 },
-		"ColdBytes is negative":                  func(c *core.Config) { c.ColdBytes = -1 },
-		"ClaimBatch is negative":                 func(c *core.Config) { c.ClaimBatch = -1 },
-		"LaneRun is negative":                    func(c *core.Config) { c.LaneRun = -1 },
-		"MarkBatch is negative":                  func(c *core.Config) { c.MarkBatch = -1 },
-		"MarkDelay is negative":                  func(c *core.Config) { c.MarkDelay = -1 },
-		"MaxUnmarked is negative":                func(c *core.Config) { c.MaxUnmarked = -1 },
-		"Retry.MaxAttempts is negative":          func(c *core.Config) { c.Retry.MaxAttempts = -1 },
-		"Retry.BaseDelay is negative":            func(c *core.Config) { c.Retry.BaseDelay = -1 },
-		"Retry.MaxDelay is negative":             func(c *core.Config) { c.Retry.MaxDelay = -1 },
-		"Breaker.Failures is negative":           func(c *core.Config) { c.Breaker.Failures = -1 },
-		"Breaker.ProbeInterval is negative":      func(c *core.Config) { c.Breaker.ProbeInterval = -1 },
-		"Breaker.MaxProbeInterval is negative":   func(c *core.Config) { c.Breaker.MaxProbeInterval = -1 },
-		"MaxCrashes is negative":                 func(c *core.Config) { c.MaxCrashes = -1 },
-		"Retention.Keep is negative":             func(c *core.Config) { c.Retention.Keep = -1 },
-		"Retention.CleanupInterval is negative":  func(c *core.Config) { c.Retention.CleanupInterval = -1 },
-		"Retention.CleanupBatch is negative":     func(c *core.Config) { c.Retention.CleanupBatch = -1 },
-		"PublishTimeout is negative":             func(c *core.Config) { c.PublishTimeout = -1 },
-		"HotLease is negative":                   func(c *core.Config) { c.HotLease = -1 },
-		"ClaimLease is negative":                 func(c *core.Config) { c.ClaimLease = -1 },
-		"LeaseMargin is negative":                func(c *core.Config) { c.LeaseMargin = -1 },
-		"MaxLease is negative":                   func(c *core.Config) { c.MaxLease = -1 },
-		"PollInterval is negative":               func(c *core.Config) { c.PollInterval = -1 },
-		"MaxPollInterval is negative":            func(c *core.Config) { c.MaxPollInterval = -1 },
-		"ShutdownTimeout is negative":            func(c *core.Config) { c.ShutdownTimeout = -1 },
-		"HotLease 6s must be longer":             func(c *core.Config) { c.HotLease = 6 * s },
-		"ClaimLease 6s must be longer":           func(c *core.Config) { c.ClaimLease = 6 * s },
-		"MaxLease 29s is shorter":                func(c *core.Config) { c.MaxLease = 29 * s },
-		"MaxPollInterval 1s is shorter":          func(c *core.Config) { c.PollInterval, c.MaxPollInterval = 2*s, s },
-		"Retry.MaxDelay 1s is shorter":           func(c *core.Config) { c.Retry.BaseDelay, c.Retry.MaxDelay = 2*s, s },
-		"Breaker.MaxProbeInterval 1s is shorter": func(c *core.Config) { c.Breaker.ProbeInterval, c.Breaker.MaxProbeInterval = 2*s, s },
-		"DeadPolicy 2 is unknown":                func(c *core.Config) { c.DeadPolicy = 2 },
-		"Node has 129 bytes":                     func(c *core.Config) { c.Node = strings.Repeat("n", 129) },
-		`Routes["t"] names no topic`:             func(c *core.Config) { c.Routes = map[string][]string{"t": nil} },
-		`Routes["t"] names topic "a" twice`:      func(c *core.Config) { c.Routes = map[string][]string{"t": {"a", "b", "a"}} },
-		`Routes["t"]: topic is empty`:            func(c *core.Config) { c.Routes = map[string][]string{"t": {""}} },
-		`Routes["t"]: topic has 250 bytes`:       func(c *core.Config) { c.Routes = map[string][]string{"t": {strings.Repeat("x", 250)}} },
-		`Routes["t"]: topic has a control`:       func(c *core.Config) { c.Routes = map[string][]string{"t": {"a\n"}} },
-		"Publisher serves no topic":              func(c *core.Config) { c.Publisher = core.NewRouter() },
+		"MaxPayload is negative":                func(c *core.Config) { c.MaxPayload = -1 },
+		"Workers is negative":                   func(c *core.Config) { c.Workers = -1 },
+		"HotEvents is negative":                 func(c *core.Config) { c.HotEvents = -1 },
+		"HotBytes is negative":                  func(c *core.Config) { c.HotBytes = -1 },
+		"ColdEvents is negative":                func(c *core.Config) { c.ColdEvents = -1 },
+		"ColdBytes is negative":                 func(c *core.Config) { c.ColdBytes = -1 },
+		"ClaimBatch is negative":                func(c *core.Config) { c.ClaimBatch = -1 },
+		"LaneRun is negative":                   func(c *core.Config) { c.LaneRun = -1 },
+		"MarkBatch is negative":                 func(c *core.Config) { c.MarkBatch = -1 },
+		"MarkDelay is negative":                 func(c *core.Config) { c.MarkDelay = -1 },
+		"MaxUnmarked is negative":               func(c *core.Config) { c.MaxUnmarked = -1 },
+		"Retry.MaxAttempts is negative":         func(c *core.Config) { c.Retry.MaxAttempts = -1 },
+		"Retry.BaseDelay is negative":           func(c *core.Config) { c.Retry.BaseDelay = -1 },
+		"Retry.MaxDelay is negative":            func(c *core.Config) { c.Retry.MaxDelay = -1 },
+		"Breaker.Failures is negative":          func(c *core.Config) { c.Breaker.Failures = -1 },
+		"Breaker.ProbeInterval is negative":     func(c *core.Config) { c.Breaker.ProbeInterval = -1 },
+		"Breaker.MaxProbeInterval is negative":  func(c *core.Config) { c.Breaker.MaxProbeInterval = -1 },
+		"MaxCrashes is negative":                func(c *core.Config) { c.MaxCrashes = -1 },
+		"Retention.Keep is negative":            func(c *core.Config) { c.Retention.Keep = -1 },
+		"Retention.CleanupInterval is negative": func(c *core.Config) { c.Retention.CleanupInterval = -1 },
+		"Retention.CleanupBatch is negative":    func(c *core.Config) { c.Retention.CleanupBatch = -1 },
+		"PublishTimeout is negative":            func(c *core.Config) { c.PublishTimeout = -1 },
+		"HotLease is negative":                  func(c *core.Config) { c.HotLease = -1 },
+		"ClaimLease is negative":                func(c *core.Config) { c.ClaimLease = -1 },
+		"LeaseMargin is negative":               func(c *core.Config) { c.LeaseMargin = -1 },
+		"MaxLease is negative":                  func(c *core.Config) { c.MaxLease = -1 },
+		"PollInterval is negative":              func(c *core.Config) { c.PollInterval = -1 },
+		"MaxPollInterval is negative":           func(c *core.Config) { c.MaxPollInterval = -1 },
+		"ShutdownTimeout is negative":           func(c *core.Config) { c.ShutdownTimeout = -1 },
+		"HotLease 6s must be longer":            func(c *core.Config) { c.HotLease = 6 * s },
+		"ClaimLease 6s must be longer":          func(c *core.Config) { c.ClaimLease = 6 * s },
+		"MaxLease 29s is shorter":               func(c *core.Config) { c.MaxLease = 29 * s },
+		"MaxPollInterval 1s is shorter":         func(c *core.Config) { c.PollInterval, c.MaxPollInterval = 2*s, s },
+		"Retry.MaxDelay 1s is shorter":          func(c *core.Config) { c.Retry.BaseDelay, c.Retry.MaxDelay = 2*s, s },
+		"Breaker.MaxProbeInterval 1s is shorter": func(c *core.Config) {
+			c.Breaker.ProbeInterval, c.Breaker.MaxProbeInterval = 2*s, s
+		},
+		"DeadPolicy 2 is unknown":    func(c *core.Config) { c.DeadPolicy = 2 },
+		"Node has 129 bytes":         func(c *core.Config) { c.Node = strings.Repeat("n", 129) },
+		`Routes["t"] names no topic`: func(c *core.Config) { c.Routes = map[string][]string{"t": nil} },
+		`Routes["t"] names topic "a" twice`: func(c *core.Config) {
+			c.Routes = map[string][]string{"t": {"a", "b", "a"}}
+		},
+		`Routes["t"]: topic is empty`: func(c *core.Config) { c.Routes = map[string][]string{"t": {""}} },
+		`Routes["t"]: topic has 250 bytes`: func(c *core.Config) {
+			c.Routes = map[string][]string{"t": {strings.Repeat("x", 250)}}
+		},
+		`Routes["t"]: topic has a control`: func(c *core.Config) { c.Routes = map[string][]string{"t": {"a\n"}} },
+		"Publisher serves no topic":        func(c *core.Config) { c.Publisher = core.NewRouter() },
 	} {
 		c := core.Config{Repository: outboxtest.NewRepository()}
 		change(&c)
@@ -85,8 +91,14 @@ func TestConfigEachProblem(t *testing.T) {
 }
 
 func TestConfigReportsAllAtOnce(t *testing.T) {
-	err := core.Config{Workers: -1, HotLease: time.Second, DeadPolicy: 7, Routes: map[string][]string{"t": {}}}.Validate()
-	for _, want := range []string{"Repository is missing", "Workers is negative", "HotLease 1s", "DeadPolicy 7", `Routes["t"]`} {
+	err := core.Config{
+		Workers: -1, HotLease: time.Second, DeadPolicy: 7,
+		Routes: map[string][]string{"t": {}},
+	}.Validate()
+	for _, want := range []string{
+		"Repository is missing", "Workers is negative", "HotLease 1s", "DeadPolicy 7",
+		`Routes["t"]`,
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q:\n%v", want, err)
 		}

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// destinations are those that this process has seen of late. One in use is never forgotten; one that was forgotten is taken for new, and so
-// for innocent. The zero value is empty; guarded by relay.mu.
+// destinations are those that this process has seen of late. One in use is never forgotten; one
+// that was forgotten is taken for new, and so for innocent. The zero value is empty; guarded by
+// relay.mu.
 type destinations struct {
 	known   generations[string, *destination]
 	stopped map[string]*destination
@@ -54,7 +55,8 @@ func (c *destinations) working(topics map[string]bool) []string {
 	return working
 }
 
-// nextAsk returns when the poller looks for an event to try one of them with; zero: none waits for that.
+// nextAsk returns when the poller looks for an event to try one of them with; zero: none waits for
+// that.
 func (c *destinations) nextAsk() (at time.Time) {
 	for _, d := range c.stopped {
 		if next := d.nextAsk(); d.waitsForProbe() && (at.IsZero() || next.Before(at)) {
@@ -64,8 +66,8 @@ func (c *destinations) nextAsk() (at time.Time) {
 	return at
 }
 
-// destination is what this process knows of one topic: whether it is stopped (its breaker is open) and when it is tried again.
-// Guarded by relay.mu.
+// destination is what this process knows of one topic: whether it is stopped (its breaker is open)
+// and when it is tried again. Guarded by relay.mu.
 type destination struct {
 	topic    string
 	lastAck  time.Time
@@ -96,7 +98,8 @@ type outage struct {
 	logged time.Time // when the log said so last
 }
 
-// maxProbeSilence is how long the log says nothing of failed probes: the pauses between its lines double up to that.
+// maxProbeSilence is how long the log says nothing of failed probes: the pauses between its lines
+// double up to that.
 const maxProbeSilence = time.Minute
 
 // waitsForProbe reports whether an event is wanted to try it with, now or later.
@@ -106,14 +109,14 @@ func (d *destination) mayProbe(now time.Time) bool {
 	return d.waitsForProbe() && !now.Before(d.probeAt)
 }
 
-// mayProbeHot reports whether an event that has just been written may try it. Between two probes with rows of the table, which may all
-// have been refused before, there is one with a fresh event.
+// mayProbeHot reports whether an event that has just been written may try it. Between two probes
+// with rows of the table, which may all have been refused before, there is one with a fresh event.
 func (d *destination) mayProbeHot(now time.Time) bool {
 	return d.mayProbe(now) || d.waitsForProbe() && !d.turn.fresh
 }
 
-// nextAsk is when the poller looks for an event to try it with. It is asked for again and again while the destination is stopped, whatever
-// other reasons for a poll come and go.
+// nextAsk is when the poller looks for an event to try it with. It is asked for again and again
+// while the destination is stopped, whatever other reasons for a poll come and go.
 func (d *destination) nextAsk() time.Time {
 	if again := d.askedAt.Add(d.probeGap); again.After(d.probeAt) {
 		return again
@@ -121,8 +124,9 @@ func (d *destination) nextAsk() time.Time {
 	return d.probeAt
 }
 
-// pause is how long an event waits that failed because of its destination: less than it takes to the next probe, which must not miss it
-// when there is no other. When there are others, they have waited for longer and are tried first.
+// pause is how long an event waits that failed because of its destination: less than it takes to
+// the next probe, which must not miss it when there is no other. When there are others, they have
+// waited for longer and are tried first.
 func (d *destination) pause() time.Duration { return d.probeGap / 2 }
 
 // inUse reports whether what is known of it must not be forgotten.

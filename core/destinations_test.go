@@ -36,7 +36,8 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// A process that publishes to ever new topics for a year remembers the last of them, and those that it works for.
+// A process that publishes to ever new topics for a year remembers the last of them, and those that
+// it works for.
 func TestDestinationsAreForgotten(t *testing.T) {
 	var c destinations
 	stopped, held, stuck := c.get("stopped"), c.get("held"), c.get("stuck")

@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// pick takes the next item to publish, or nil. Publishing is held back while too many marks are not written: that bounds
-// what a crash can repeat.
+// pick takes the next item to publish, or nil. Publishing is held back while too many marks are not
+// written: that bounds what a crash can repeat.
 func (r *relay) pick() *item {
 	for r.phase < phaseStopping && r.marks.held < r.cfg.MaxUnmarked {
 		it := r.queue.pop()
@@ -36,7 +36,8 @@ func (r *relay) pick() *item {
 func (r *relay) worker() {
 	var it *item // with the publisher
 	defer func() {
-		if it != nil && r.end(it, published{err: errGoexit, ended: time.Now()}) { // runtime.Goexit: another goroutine goes on
+		// runtime.Goexit: another goroutine goes on
+		if it != nil && r.end(it, published{err: errGoexit, ended: time.Now()}) {
 			r.life.workers.Go(r.worker)
 		}
 	}()
@@ -66,7 +67,8 @@ func (r *relay) worker() {
 	}
 }
 
-// nextItem waits for an item to publish; nil: the worker is to stop. renew says that its lease has to be renewed first.
+// nextItem waits for an item to publish; nil: the worker is to stop. renew says that its lease has
+// to be renewed first.
 func (r *relay) nextItem() (it *item, renew bool) {
 	r.mu.Lock()
 	defer r.unlock()
@@ -76,7 +78,8 @@ func (r *relay) nextItem() (it *item, renew bool) {
 				return it, false
 			}
 			now := time.Now()
-			if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
+			if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin &&
+				mutant.Active != mutant.StaleLease {
 				return it, true
 			}
 			it.timing.started = now
@@ -268,7 +271,8 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 			}
 			f.Kind, f.Delay = FailUnavailable, it.dest.pause()
 		case refusalSpares:
-			f.Kind, f.Delay = FailUnavailable, min(r.cfg.Retry.delay(it.attempts+1, r.random()), r.cfg.Breaker.MaxProbeInterval)
+			f.Kind, f.Delay = FailUnavailable, min(r.cfg.Retry.delay(it.attempts+1, r.random()),
+				r.cfg.Breaker.MaxProbeInterval)
 		case refusalCounts:
 			it.attempts++
 			if it.attempts >= r.cfg.Retry.MaxAttempts {
@@ -290,8 +294,8 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 	return f, PublishUnavailable
 }
 
-// classify returns the class of the error. A deadline that ended says nothing about the event if the destination
-// acknowledged nothing else meanwhile.
+// classify returns the class of the error. A deadline that ended says nothing about the event if
+// the destination acknowledged nothing else meanwhile.
 func (r *relay) classify(it *item, p published) Class {
 	if class, marked := ClassOf(p.err); marked {
 		return class
@@ -311,7 +315,9 @@ func (r *relay) classify(it *item, p published) Class {
 func (r *relay) noteDead(it *item, f Failure) {
 	d := it.delivery
 	r.notices.add(func() {
-		r.cfg.Logger.Error("outbox: event is dead: redrive or discard it", "component", "outbox", "event_id", d.ID, "event_type", d.Type,
-			"destination", d.Topic, "row_id", d.RowID.String(), "attempt", d.Attempt, "error_code", f.Code, "err", f.Message)
+		r.cfg.Logger.Error("outbox: event is dead: redrive or discard it", "component", "outbox", "event_id", d.ID,
+			"event_type", d.Type,
+			"destination", d.Topic, "row_id", d.RowID.String(), "attempt", d.Attempt, "error_code", f.Code, "err",
+			f.Message)
 	})
 }

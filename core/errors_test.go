@@ -19,7 +19,8 @@ import (
 func TestClasses(t *testing.T) {
 	reason := errors.New("reason")
 	for want, mark := range map[core.Class]func(error) error{
-		core.ClassPermanent: core.Permanent, core.ClassTransient: core.Transient, core.ClassUnavailable: core.Unavailable, core.ClassKeyUnavailable: core.UnavailableForKey,
+		core.ClassPermanent: core.Permanent, core.ClassTransient: core.Transient,
+		core.ClassUnavailable: core.Unavailable, core.ClassKeyUnavailable: core.UnavailableForKey,
 		core.ClassUnroutable: core.Unroutable,
 	} {
 		if mark(nil) != nil {
@@ -57,11 +58,13 @@ func TestClassNames(t *testing.T) {
 func TestDefaultClassifier(t *testing.T) {
 	_, refused := net.DialTimeout("tcp", "127.0.0.1:1", 0)
 	for _, err := range []error{
-		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH, io.EOF, io.ErrUnexpectedEOF,
-		io.ErrClosedPipe, net.ErrClosed, &net.DNSError{}, &net.OpError{Op: "dial", Err: errors.New("x")}, refused,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.EHOSTUNREACH,
+		syscall.ENETUNREACH, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, &net.DNSError{},
+		&net.OpError{Op: "dial", Err: errors.New("x")}, refused,
 		&url.Error{Op: "Post", Err: &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}},
-		syscall.EHOSTDOWN, syscall.ENETDOWN, syscall.ENETRESET, syscall.ENOTCONN, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM,
-		&os.PathError{Op: "open", Path: "/spool", Err: syscall.EMFILE}, &os.PathError{Op: "write", Path: "/spool", Err: syscall.ENOSPC},
+		syscall.EHOSTDOWN, syscall.ENETDOWN, syscall.ENETRESET, syscall.ENOTCONN, syscall.EADDRNOTAVAIL,
+		syscall.ENOBUFS, syscall.ENOMEM, &os.PathError{Op: "open", Path: "/spool", Err: syscall.EMFILE},
+		&os.PathError{Op: "write", Path: "/spool", Err: syscall.ENOSPC},
 		fmt.Errorf("broker: %w", syscall.EPIPE), errors.Join(errors.New("x"), io.EOF),
 		driver.ErrBadConn, sql.ErrConnDone, errors.New("invalid connection"),
 	} {
@@ -69,7 +72,10 @@ func TestDefaultClassifier(t *testing.T) {
 			t.Errorf("%v is %s", err, got)
 		}
 	}
-	for _, err := range []error{errors.New("refused"), context.DeadlineExceeded, context.Canceled, os.ErrNotExist, syscall.ENOENT, os.ErrDeadlineExceeded} {
+	for _, err := range []error{
+		errors.New("refused"), context.DeadlineExceeded, context.Canceled, os.ErrNotExist,
+		syscall.ENOENT, os.ErrDeadlineExceeded,
+	} {
 		if got := core.DefaultClassifier(err); got != core.ClassTransient {
 			t.Errorf("%v is %s", err, got)
 		}
@@ -80,7 +86,10 @@ func TestTxInContext(t *testing.T) {
 	if _, ok := core.TxFromContext(t.Context()); ok {
 		t.Error("a transaction in an empty context")
 	}
-	for o, want := range map[core.Outcome]string{core.Unknown: "unknown", core.Committed: "committed", core.RolledBack: "rolled_back", 7: "outcome(7)"} {
+	for o, want := range map[core.Outcome]string{
+		core.Unknown: "unknown", core.Committed: "committed",
+		core.RolledBack: "rolled_back", 7: "outcome(7)",
+	} {
 		if o.String() != want {
 			t.Errorf("%q, want %q", o, want)
 		}

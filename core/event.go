@@ -9,9 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Event is a fact that the business records. Only Type is required, and one of Data and Payload may carry its content.
+// Event is a fact that the business records. Only Type is required, and one of Data and Payload may
+// carry its content.
 type Event struct {
-	// ID is the identity consumers deduplicate by, for ever: a UUID or a ULID. Empty: a UUIDv7 is assigned.
+	// ID is the identity consumers deduplicate by, for ever: a UUID or a ULID. Empty: a UUIDv7 is
+	// assigned.
 	ID string
 	// Type names what happened, such as "order.placed". At most 128 bytes.
 	Type string
@@ -23,36 +25,43 @@ type Event struct {
 	TenantID string
 	// SchemaVersion is the version of the payload's schema, 0 when there is none.
 	SchemaVersion int
-	// Topic is the destination. Empty: Config.Routes of the type, else the type itself, so that every type has a topic of its own.
-	// Order is kept within a topic only. At most 249 bytes.
+	// Topic is the destination. Empty: Config.Routes of the type, else the type itself, so that
+	// every type has a topic of its own. Order is kept within a topic only. At most 249 bytes.
 	Topic string
-	// Key orders events and chooses the broker's partition: events of one tenant, topic and key are published one after the
-	// other. Empty: AggregateType/AggregateID, or the bare AggregateID without an AggregateType (then two kinds of aggregates
-	// with the same id share a key), or unordered without either. At most 255 bytes.
+	// Key orders events and chooses the broker's partition: events of one tenant, topic and key are
+	// published one after the other. Empty: AggregateType/AggregateID, or the bare AggregateID
+	// without an AggregateType (then two kinds of aggregates with the same id share a key), or
+	// unordered without either. At most 255 bytes.
 	Key string
-	// Unordered keeps the key for the broker and skips the ordering protocol, which saves a row lock and an upsert.
+	// Unordered keeps the key for the broker and skips the ordering protocol, which saves a row
+	// lock and an upsert.
 	Unordered bool
 	// OccurredAt is when it happened. Zero: the time of Publish. Stored in UTC with microseconds.
 	OccurredAt time.Time
-	// Delay holds the event back until this long after it was inserted. Only with Unordered or without a key, because it
-	// would hold up everything behind it.
+	// Delay holds the event back until this long after it was inserted. Only with Unordered or
+	// without a key, because it would hold up everything behind it.
 	Delay time.Duration
-	// ContentType describes Payload. Empty: that of Config.Codec when Data was encoded. At most 127 bytes.
+	// ContentType describes Payload. Empty: that of Config.Codec when Data was encoded. At most 127
+	// bytes.
 	ContentType string
-	// Headers travel with the event. Names are RFC 9110 tokens outside the reserved names (see HeaderReservedPrefix), values
-	// are valid UTF-8 without control characters. At most 64 headers and 16 KiB together.
+	// Headers travel with the event. Names are RFC 9110 tokens outside the reserved names (see
+	// HeaderReservedPrefix), values are valid UTF-8 without control characters. At most 64 headers
+	// and 16 KiB together.
 	Headers map[string]string
-	// Data is encoded by Config.Codec when Payload is nil. The default, JSON, refuses a []byte: see Payload.
+	// Data is encoded by Config.Codec when Payload is nil. The default, JSON, refuses a []byte: see
+	// Payload.
 	Data any
-	// Payload is published byte for byte as it was inserted; ContentType says what it is. At most Config.MaxPayload bytes.
+	// Payload is published byte for byte as it was inserted; ContentType says what it is. At most
+	// Config.MaxPayload bytes.
 	Payload []byte
 
 	ctx context.Context //nolint:containedctx // of WithContext; it ends with Publish
 }
 
-// WithContext returns a copy of e with a context of its own, which Config.Headers and Config.Codec are asked with in place of the
-// context of Publish. One call can then record events of several requests, each with the trace it came from. The statement
-// itself runs with the context of Publish.
+// WithContext returns a copy of e with a context of its own, which Config.Headers and Config.Codec
+// are asked with in place of the context of Publish. One call can then record events of several
+// requests, each with the trace it came from. The statement itself runs with the context of
+// Publish.
 func (e Event) WithContext(ctx context.Context) Event {
 	e.ctx = ctx
 	return e
@@ -64,10 +73,11 @@ type EventTyper interface{ EventType() string }
 // Delivery is an event on its way to one destination: what a Publisher gets.
 type Delivery struct {
 	Event
-	// RowID identifies this row: the same for every attempt, another for a replay. The id to give to a broker that deduplicates.
+	// RowID identifies this row: the same for every attempt, another for a replay. The id to give
+	// to a broker that deduplicates.
 	RowID RowID
-	// KeySeq is the position in the event's lane: it starts at a reading of the clock and is dense while the key lives. 0 for an
-	// unordered event.
+	// KeySeq is the position in the event's lane: it starts at a reading of the clock and is dense
+	// while the key lives. 0 for an unordered event.
 	KeySeq int64
 	// Attempt counts from 1: refusals by the destination so far, plus one.
 	Attempt int
@@ -78,7 +88,8 @@ type Delivery struct {
 // Op says what was done to an entity whose change is mapped to events.
 type Op uint8
 
-// Operations on an entity. An upsert is reported as such, never as a create: some databases do not tell.
+// Operations on an entity. An upsert is reported as such, never as a create: some databases do not
+// tell.
 const (
 	OpCreate Op = iota + 1
 	OpUpdate
@@ -115,8 +126,8 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// prepare fills in what the caller left out, encodes the payload and reports every problem. The result shares no memory
-// with e except Payload bytes it was given, which are copied.
+// prepare fills in what the caller left out, encodes the payload and reports every problem. The
+// result shares no memory with e except Payload bytes it was given, which are copied.
 func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) (Event, error) {
 	e.ctx = nil
 	var problems []error
@@ -196,7 +207,8 @@ func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) 
 		e.Payload = []byte{}
 	}
 	if len(e.Payload) > o.cfg.MaxPayload {
-		bad("payload has %d bytes, more than Config.MaxPayload %d: store it elsewhere and send a reference", len(e.Payload), o.cfg.MaxPayload)
+		bad("payload has %d bytes, more than Config.MaxPayload %d: store it elsewhere and send a reference",
+			len(e.Payload), o.cfg.MaxPayload)
 	}
 	if len(problems) > 0 {
 		return e, fmt.Errorf("%w: type %q: %w", ErrInvalidEvent, clip(e.Type, 64), errors.Join(problems...))

@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// publish records events in a transaction of a fresh outbox and returns the rows that are there afterwards.
+// publish records events in a transaction of a fresh outbox and returns the rows that are there
+// afterwards.
 func publish(t *testing.T, cfg core.Config, events ...core.Event) ([]outboxtest.Row, []string, error) {
 	t.Helper()
 	ob := outboxtest.NewOutbox(t, cfg)
@@ -59,29 +60,101 @@ func TestEventLimits(t *testing.T) {
 		not  core.Event
 		says string // the problem that the error names
 	}{
-		"type":              {core.Event{Type: x(128)}, core.Event{Type: x(129)}, "type has 129 bytes, more than 128"},
-		"aggregate type":    {core.Event{AggregateType: x(64)}, core.Event{AggregateType: x(65)}, "aggregate type has 65 bytes"},
-		"aggregate id":      {core.Event{AggregateID: x(128)}, core.Event{AggregateID: x(129)}, "aggregate id has 129 bytes"},
-		"tenant id":         {core.Event{TenantID: x(64)}, core.Event{TenantID: x(65)}, "tenant id has 65 bytes"},
-		"topic":             {core.Event{Topic: x(249)}, core.Event{Topic: x(250)}, "topic has 250 bytes"},
-		"key":               {core.Event{Key: x(255)}, core.Event{Key: x(256)}, "key has 256 bytes"},
-		"content type":      {core.Event{ContentType: x(127)}, core.Event{ContentType: x(128)}, "content type has 128 bytes"},
-		"header name":       {core.Event{Headers: map[string]string{x(128): ""}}, core.Event{Headers: map[string]string{x(129): ""}}, "is not a token of at most 128 bytes"},
-		"headers":           {core.Event{Headers: headers(64, 1)}, core.Event{Headers: headers(65, 1)}, "65 headers, more than 64"},
-		"header bytes":      {core.Event{Headers: headers(64, 251)}, core.Event{Headers: headers(64, 252)}, "headers have 16448 bytes together, more than 16384"},
-		"payload":           {core.Event{Payload: make([]byte, 1<<20)}, core.Event{Payload: make([]byte, 1<<20+1)}, "payload has 1048577 bytes, more than Config.MaxPayload 1048576"},
-		"data":              {core.Event{Data: x(1<<20 - 2)}, core.Event{Data: x(1<<20 - 1)}, "payload has 1048577 bytes"},
-		"aggregate version": {core.Event{AggregateVersion: 1<<63 - 1}, core.Event{AggregateVersion: -1}, "aggregate version -1 is negative"},
-		"schema version":    {core.Event{SchemaVersion: 1<<31 - 1}, core.Event{SchemaVersion: 1 << 31}, "schema version 2147483648 is out of range"},
-		"lowest schema":     {core.Event{SchemaVersion: 0}, core.Event{SchemaVersion: -1}, "schema version -1 is out of range"},
-		"delay":             {core.Event{Delay: 10 * 365 * 24 * time.Hour}, core.Event{Delay: 10*365*24*time.Hour + 1}, "delay 87600h0m0.000000001s is more than"},
-		"negative delay":    {core.Event{Delay: 0}, core.Event{Delay: -1}, "delay -1ns is negative"},
-		"delay of a key":    {core.Event{Delay: 1, Key: "k", Unordered: true}, core.Event{Delay: 1, Key: "k"}, `delay needs Unordered: it would hold up the key "k"`},
-		"first year":        {core.Event{OccurredAt: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)}, core.Event{OccurredAt: time.Date(0, 12, 31, 23, 59, 59, 0, time.UTC)}, "occurred at is in the year 0"},
-		"last year":         {core.Event{OccurredAt: time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)}, core.Event{OccurredAt: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, "occurred at is in the year 10000"},
-		"id":                {core.Event{ID: "7fffffff-ffff-ffff-ffff-ffffffffffff"}, core.Event{ID: "order-1"}, `event id "order-1" is neither a UUID nor a ULID`},
-		"data and payload":  {core.Event{Data: 1}, core.Event{Data: 1, Payload: []byte{}}, "both Data and Payload are set"},
-		"encodable data":    {core.Event{Data: map[string]any{}}, core.Event{Data: func() {}}, "encode data: json: unsupported type"},
+		"type": {core.Event{Type: x(128)}, core.Event{Type: x(129)}, "type has 129 bytes, more than 128"},
+		"aggregate type": {
+			core.Event{AggregateType: x(64)},
+			core.Event{AggregateType: x(65)},
+			"aggregate type has 65 bytes",
+		},
+		"aggregate id": {
+			core.Event{AggregateID: x(128)},
+			core.Event{AggregateID: x(129)},
+			"aggregate id has 129 bytes",
+		},
+		"tenant id": {core.Event{TenantID: x(64)}, core.Event{TenantID: x(65)}, "tenant id has 65 bytes"},
+		"topic":     {core.Event{Topic: x(249)}, core.Event{Topic: x(250)}, "topic has 250 bytes"},
+		"key":       {core.Event{Key: x(255)}, core.Event{Key: x(256)}, "key has 256 bytes"},
+		"content type": {
+			core.Event{ContentType: x(127)},
+			core.Event{ContentType: x(128)},
+			"content type has 128 bytes",
+		},
+		"header name": {
+			core.Event{Headers: map[string]string{x(128): ""}},
+			core.Event{Headers: map[string]string{x(129): ""}},
+			"is not a token of at most 128 bytes",
+		},
+		"headers": {
+			core.Event{Headers: headers(64, 1)},
+			core.Event{Headers: headers(65, 1)},
+			"65 headers, more than 64",
+		},
+		"header bytes": {
+			core.Event{Headers: headers(64, 251)},
+			core.Event{Headers: headers(64, 252)},
+			"headers have 16448 bytes together, more than 16384",
+		},
+		"payload": {
+			core.Event{Payload: make([]byte, 1<<20)},
+			core.Event{Payload: make([]byte, 1<<20+1)},
+			"payload has 1048577 bytes, more than Config.MaxPayload 1048576",
+		},
+		"data": {
+			core.Event{Data: x(1<<20 - 2)},
+			core.Event{Data: x(1<<20 - 1)},
+			"payload has 1048577 bytes",
+		},
+		"aggregate version": {
+			core.Event{AggregateVersion: 1<<63 - 1},
+			core.Event{AggregateVersion: -1},
+			"aggregate version -1 is negative",
+		},
+		"schema version": {
+			core.Event{SchemaVersion: 1<<31 - 1},
+			core.Event{SchemaVersion: 1 << 31},
+			"schema version 2147483648 is out of range",
+		},
+		"lowest schema": {
+			core.Event{SchemaVersion: 0},
+			core.Event{SchemaVersion: -1},
+			"schema version -1 is out of range",
+		},
+		"delay": {
+			core.Event{Delay: 10 * 365 * 24 * time.Hour},
+			core.Event{Delay: 10*365*24*time.Hour + 1},
+			"delay 87600h0m0.000000001s is more than",
+		},
+		"negative delay": {core.Event{Delay: 0}, core.Event{Delay: -1}, "delay -1ns is negative"},
+		"delay of a key": {
+			core.Event{Delay: 1, Key: "k", Unordered: true},
+			core.Event{Delay: 1, Key: "k"},
+			`delay needs Unordered: it would hold up the key "k"`,
+		},
+		"first year": {
+			core.Event{OccurredAt: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)},
+			core.Event{OccurredAt: time.Date(0, 12, 31, 23, 59, 59, 0, time.UTC)},
+			"occurred at is in the year 0",
+		},
+		"last year": {
+			core.Event{OccurredAt: time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)},
+			core.Event{OccurredAt: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+			"occurred at is in the year 10000",
+		},
+		"id": {
+			core.Event{ID: "7fffffff-ffff-ffff-ffff-ffffffffffff"},
+			core.Event{ID: "order-1"},
+			`event id "order-1" is neither a UUID nor a ULID`,
+		},
+		"data and payload": {
+			core.Event{Data: 1},
+			core.Event{Data: 1, Payload: []byte{}},
+			"both Data and Payload are set",
+		},
+		"encodable data": {
+			core.Event{Data: map[string]any{}},
+			core.Event{Data: func() {}},
+			"encode data: json: unsupported type",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +200,8 @@ func TestEventTexts(t *testing.T) {
 			{"\xed\xa0\x80", "is not valid UTF-8"},
 		} {
 			_, _, err := publish(t, core.Config{}, event(bad.text))
-			if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), bad.says) {
+			if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), field) ||
+				!strings.Contains(err.Error(), bad.says) {
 				t.Errorf("%s %q: %v, want that it %s", field, bad.text, err, bad.says)
 			}
 		}
@@ -137,11 +211,15 @@ func TestEventTexts(t *testing.T) {
 
 func TestEventReportsEveryProblemOfEveryEvent(t *testing.T) {
 	_, _, err := publish(t, core.Config{},
-		core.Event{Topic: "a\x00", Key: strings.Repeat("k", 300), Delay: -1}, core.Event{Type: "fine"}, core.Event{Type: "x", ID: "nonsense"})
+		core.Event{Topic: "a\x00", Key: strings.Repeat("k", 300), Delay: -1}, core.Event{Type: "fine"},
+		core.Event{Type: "x", ID: "nonsense"})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"type is empty", "topic has a control character", "key has 300 bytes", "delay -1ns is negative", `event id "nonsense"`} {
+	for _, want := range []string{
+		"type is empty", "topic has a control character", "key has 300 bytes",
+		"delay -1ns is negative", `event id "nonsense"`,
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q:\n%v", want, err)
 		}
@@ -152,13 +230,16 @@ func TestEventDefaults(t *testing.T) {
 	before := time.Now().Truncate(time.Microsecond)
 	row := publishOne(t, core.Config{}, core.Event{AggregateType: "order", AggregateID: "7", Data: orderPlaced{"7"}})
 	e := row.Event
-	if e.Type != "order.placed" || e.Topic != "order.placed" || e.Key != "order/7" || e.ContentType != "application/json" || string(e.Payload) != `{"order_id":"7"}` {
+	if e.Type != "order.placed" || e.Topic != "order.placed" || e.Key != "order/7" ||
+		e.ContentType != "application/json" || string(e.Payload) != `{"order_id":"7"}` {
 		t.Errorf("stored as %+v", e)
 	}
-	if e.OccurredAt.Before(before) || e.OccurredAt.After(time.Now()) || e.OccurredAt.Location() != time.UTC || e.OccurredAt.Nanosecond()%1000 != 0 {
+	if e.OccurredAt.Before(before) || e.OccurredAt.After(time.Now()) || e.OccurredAt.Location() != time.UTC ||
+		e.OccurredAt.Nanosecond()%1000 != 0 {
 		t.Errorf("occurred at %s", e.OccurredAt)
 	}
-	if want, _ := core.NewRowID(e.ID, e.Topic); row.ID != want || row.Lane != core.NewLane("", "order.placed", "order/7") || row.KeySeq == 0 {
+	if want, _ := core.NewRowID(e.ID, e.Topic); row.ID != want ||
+		row.Lane != core.NewLane("", "order.placed", "order/7") || row.KeySeq == 0 {
 		t.Errorf("stored as row %s, lane %x, key_seq %d", row.ID, row.Lane, row.KeySeq)
 	}
 	if _, err := core.NewRowID(e.ID, "t"); err != nil {
@@ -188,7 +269,8 @@ func TestEventKey(t *testing.T) {
 }
 
 func TestEventPayload(t *testing.T) {
-	if row := publishOne(t, core.Config{}, core.Event{Type: "t"}); len(row.Event.Payload) != 0 || row.Event.ContentType != "" {
+	if row := publishOne(t, core.Config{}, core.Event{Type: "t"}); len(row.Event.Payload) != 0 ||
+		row.Event.ContentType != "" {
 		t.Errorf("an event without content: %+v", row.Event)
 	}
 	payload := []byte("as it is")
@@ -218,26 +300,31 @@ func (c codec) Encode(context.Context, any) ([]byte, string, error) {
 }
 
 func TestEventCodec(t *testing.T) {
-	row := publishOne(t, core.Config{Codec: codec{payload: []byte{1, 2}, contentType: "application/x-two"}}, core.Event{Type: "t", Data: 5})
+	row := publishOne(t, core.Config{Codec: codec{payload: []byte{1, 2}, contentType: "application/x-two"}},
+		core.Event{Type: "t", Data: 5})
 	if !bytes.Equal(row.Event.Payload, []byte{1, 2}) || row.Event.ContentType != "application/x-two" {
 		t.Errorf("stored as %+v", row.Event)
 	}
-	row = publishOne(t, core.Config{Codec: codec{contentType: "application/x-two"}}, core.Event{Type: "t", Data: 5, ContentType: "own"})
+	row = publishOne(t, core.Config{Codec: codec{contentType: "application/x-two"}},
+		core.Event{Type: "t", Data: 5, ContentType: "own"})
 	if row.Event.ContentType != "own" || row.Event.Payload == nil {
 		t.Errorf("stored as %+v", row.Event)
 	}
 	reason := errors.New("reason")
-	if _, _, err := publish(t, core.Config{Codec: codec{err: reason}}, core.Event{Type: "t", Data: 5}); !errors.Is(err, reason) || !errors.Is(err, core.ErrInvalidEvent) {
+	if _, _, err := publish(t, core.Config{Codec: codec{err: reason}}, core.Event{Type: "t", Data: 5}); !errors.Is(err,
+		reason) || !errors.Is(err, core.ErrInvalidEvent) {
 		t.Errorf("a codec that fails: %v", err)
 	}
-	if _, _, err := publish(t, core.Config{Codec: codec{contentType: "a\nb"}}, core.Event{Type: "t", Data: 5}); !errors.Is(err, core.ErrInvalidEvent) {
+	if _, _, err := publish(t, core.Config{Codec: codec{contentType: "a\nb"}},
+		core.Event{Type: "t", Data: 5}); !errors.Is(err, core.ErrInvalidEvent) {
 		t.Errorf("a codec with a bad content type: %v", err)
 	}
 }
 
 func TestEventRoutes(t *testing.T) {
 	cfg := core.Config{Routes: map[string][]string{"t": {"one", "two"}}}
-	rows, ids, err := publish(t, cfg, core.Event{Type: "t", Key: "k"}, core.Event{Type: "t", Topic: "three"}, core.Event{Type: "other"})
+	rows, ids, err := publish(t, cfg, core.Event{Type: "t", Key: "k"}, core.Event{Type: "t", Topic: "three"},
+		core.Event{Type: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +332,8 @@ func TestEventRoutes(t *testing.T) {
 	for _, r := range rows {
 		topics[r.Event.Topic] = r.Event.ID
 	}
-	if len(rows) != 4 || topics["one"] != ids[0] || topics["two"] != ids[0] || topics["three"] != ids[1] || topics["other"] != ids[2] {
+	if len(rows) != 4 || topics["one"] != ids[0] || topics["two"] != ids[0] || topics["three"] != ids[1] ||
+		topics["other"] != ids[2] {
 		t.Errorf("%d rows, topics %v of events %q", len(rows), topics, ids)
 	}
 }
@@ -262,7 +350,10 @@ func TestEventIDIsCanonical(t *testing.T) {
 }
 
 func TestOpString(t *testing.T) {
-	for op, want := range map[core.Op]string{core.OpCreate: "create", core.OpUpdate: "update", core.OpDelete: "delete", core.OpUpsert: "upsert", 0: "op(0)", 9: "op(9)"} {
+	for op, want := range map[core.Op]string{
+		core.OpCreate: "create", core.OpUpdate: "update", core.OpDelete: "delete",
+		core.OpUpsert: "upsert", 0: "op(0)", 9: "op(9)",
+	} {
 		if got := op.String(); got != want {
 			t.Errorf("%d is %q, want %q", op, got, want)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// The examples use a table in memory. With a database, sqloutbox.New gives the Repository, and an adapter the transaction.
+// The examples use a table in memory. With a database, sqloutbox.New gives the Repository, and an
+// adapter the transaction.
 
 func Example() {
 	table := outboxtest.NewRepository()
@@ -107,7 +108,10 @@ func ExampleOutbox_Redrive() {
 	dead, _ := ob.ListDead(ctx, core.DeadQuery{})
 	fmt.Println(dead[0].ErrorCode, dead[0].Error)
 	broken = false
-	n, err := ob.Redrive(ctx, core.AdminRequest{IDs: []core.RowID{dead[0].ID}, Actor: "ada", Reason: "schema registered"})
+	n, err := ob.Redrive(ctx, core.AdminRequest{
+		IDs: []core.RowID{dead[0].ID}, Actor: "ada",
+		Reason: "schema registered",
+	})
 	fmt.Println(n, err)
 	_ = ob.Drain(ctx)
 	// Output:
@@ -118,8 +122,10 @@ func ExampleOutbox_Redrive() {
 
 func ExampleRouter() {
 	r := core.NewRouter()
-	r.HandleFunc("orders", func(_ context.Context, d core.Delivery) error { fmt.Println("to the broker:", d.Type); return nil })
-	r.HandleFunc("search", func(_ context.Context, d core.Delivery) error { fmt.Println("to the index:", d.Type); return nil })
+	r.HandleFunc("orders",
+		func(_ context.Context, d core.Delivery) error { fmt.Println("to the broker:", d.Type); return nil })
+	r.HandleFunc("search",
+		func(_ context.Context, d core.Delivery) error { fmt.Println("to the index:", d.Type); return nil })
 
 	table := outboxtest.NewRepository()
 	ob, _ := core.New(core.Config{

@@ -20,7 +20,8 @@ func (i *Invoice) Pay() {
 	i.Record(core.Event{Type: "invoice.paid", AggregateType: "invoice", AggregateID: i.ID})
 }
 
-// A model records what happens to it. The adapter of an ORM hands that over to the transaction that stores the model.
+// A model records what happens to it. The adapter of an ORM hands that over to the transaction that
+// stores the model.
 func ExampleRecorder() {
 	inv := &Invoice{ID: "7"}
 	inv.Pay()
@@ -30,7 +31,8 @@ func ExampleRecorder() {
 	// Output: invoice.paid 7
 }
 
-// A constructor that returns a value moves it: Adopt says that the events moved too. Without it the value is not stored.
+// A constructor that returns a value moves it: Adopt says that the events moved too. Without it the
+// value is not stored.
 func ExampleRecorder_Adopt() {
 	newInvoice := func() Invoice {
 		var inv Invoice
@@ -46,8 +48,8 @@ func ExampleRecorder_Adopt() {
 	// <nil> 1
 }
 
-// What an adapter does with a Recorder: publish, and settle with what becomes of the transaction. After a rollback the events are there
-// again, under the same ids.
+// What an adapter does with a Recorder: publish, and settle with what becomes of the transaction.
+// After a rollback the events are there again, under the same ids.
 func ExampleRecorder_HandOver() {
 	inv := &Invoice{ID: "7"}
 	inv.Pay()
@@ -82,7 +84,8 @@ func ExamplePermanent() {
 	// Output: permanent the broker takes no more than 1 MiB
 }
 
-// An event has one row for each topic, whose id follows from both; a further row of it gets a fresh id in the same range.
+// An event has one row for each topic, whose id follows from both; a further row of it gets a fresh
+// id in the same range.
 func ExampleNewRowID() {
 	const event = "018f3e2a-7b1c-7def-8123-456789abcdef"
 	orders, _ := core.NewRowID(event, "orders")
@@ -147,7 +150,8 @@ func ExampleContextWithTx() {
 	}
 	_, err = ob.Publish(context.Background(), nil, core.Event{Type: "order.placed"})
 	fmt.Println(errors.Is(err, core.ErrNoTransaction))
-	err = repo.Transactor().RunInTx(context.Background(), func(ctx context.Context, _ core.Tx) error { // ctx carries the transaction
+	// ctx carries the transaction
+	err = repo.Transactor().RunInTx(context.Background(), func(ctx context.Context, _ core.Tx) error {
 		_, err := ob.Publish(ctx, nil, core.Event{Type: "order.placed"})
 		return err
 	})
@@ -157,7 +161,8 @@ func ExampleContextWithTx() {
 	// <nil> 1
 }
 
-// An identity of another kind, such as an order number, becomes an event id that is the same each time.
+// An identity of another kind, such as an order number, becomes an event id that is the same each
+// time.
 func ExampleDeriveEventID() {
 	fmt.Println(core.DeriveEventID("order 42"))
 	// Output:

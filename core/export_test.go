@@ -12,7 +12,8 @@ func init() {
 // SetRandom gives the relays that o starts from now on their source of chance.
 func (o *Outbox) SetRandom(random func() float64) { o.random = random }
 
-// Held counts what the relay of o holds: rows in the tracker, outcomes that are not written, and probes of destinations.
+// Held counts what the relay of o holds: rows in the tracker, outcomes that are not written, and
+// probes of destinations.
 func (o *Outbox) Held() int {
 	r := o.relay.Load()
 	if r == nil {
@@ -26,7 +27,8 @@ func (o *Outbox) Held() int {
 			probes++
 		}
 	}
-	n := len(r.inflight.items) + probes + r.inflight.active() + r.inflight.hot.events + r.inflight.cold.events + r.marks.held
+	n := len(r.inflight.items) + probes + r.inflight.active() + r.inflight.hot.events + r.inflight.cold.events +
+		r.marks.held
 	return n + r.marks.len() + len(r.marks.later.entries)
 }
 

@@ -1,7 +1,8 @@
 package core
 
-// generations remembers values in two generations of limited size: what was not asked for during a whole one is forgotten. A value in use
-// never is: a second one for its key would be wrong. The zero value is empty, with generations of 32768.
+// generations remembers values in two generations of limited size: what was not asked for during a
+// whole one is forgotten. A value in use never is: a second one for its key would be wrong. The
+// zero value is empty, with generations of 32768.
 type generations[K comparable, V interface{ inUse() bool }] struct {
 	young, old map[K]V
 	limit      int // of a generation; 0: 32768

@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Names under which a bridge sends the fields of a Delivery as message metadata and under which an inbox finds them. They are
-// part of the public contract: a log-based relay (Debezium) is configured to send the same names. A user's header must not
-// have one of these names, nor start with HeaderReservedPrefix.
+// Names under which a bridge sends the fields of a Delivery as message metadata and under which an
+// inbox finds them. They are part of the public contract: a log-based relay (Debezium) is
+// configured to send the same names. A user's header must not have one of these names, nor start
+// with HeaderReservedPrefix.
 const (
 	HeaderEventID          = "event_id"
 	HeaderEventType        = "event_type"
@@ -22,21 +23,21 @@ const (
 	HeaderContentType      = "content-type"
 	HeaderAttempt          = "outbox_attempt"
 	HeaderReplayOf         = "outbox_replay_of"
-	// HeaderFirstKeySeq is a header of an event that was redriven to the end of its key under policy SkipDead: the key_seq that it had at first, which says
-	// how old its state is.
+	// HeaderFirstKeySeq is a header of an event that was redriven to the end of its key under
+	// policy SkipDead: the key_seq that it had at first, which says how old its state is.
 	HeaderFirstKeySeq = "outbox_first_key_seq"
 	HeaderRowID       = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
 
-	// HeaderMessage is a header that the Watermill bridge writes: what a message carries and a header cannot, as JSON. It is the
-	// one name with HeaderReservedPrefix that an event may have.
+	// HeaderMessage is a header that the Watermill bridge writes: what a message carries and a
+	// header cannot, as JSON. It is the one name with HeaderReservedPrefix that an event may have.
 	HeaderMessage = "outbox_message"
 
 	// HeaderReservedPrefix starts every further name this project may ever use.
 	HeaderReservedPrefix = "outbox_"
 )
 
-// CheckHeader reports why an event cannot carry a header: its name is no RFC 9110 token of at most 128 bytes or is reserved, or
-// its value is not valid UTF-8 or has control characters. Nil: it can.
+// CheckHeader reports why an event cannot carry a header: its name is no RFC 9110 token of at most
+// 128 bytes or is reserved, or its value is not valid UTF-8 or has control characters. Nil: it can.
 func CheckHeader(name, value string) error {
 	switch {
 	case !token(name):

@@ -11,19 +11,26 @@ import (
 )
 
 func TestHeaderNames(t *testing.T) {
-	for _, name := range []string{"a", "X-Request-Id", "traceparent", "!#$%&'*+-.^_`|~", "0", "event-id", "outboxx", "my_outbox_", "watermill_x", "key", core.HeaderMessage} {
+	for _, name := range []string{
+		"a", "X-Request-Id", "traceparent", "!#$%&'*+-.^_`|~", "0", "event-id", "outboxx",
+		"my_outbox_", "watermill_x", "key", core.HeaderMessage,
+	} {
 		row := publishOne(t, core.Config{}, core.Event{Type: "t", Headers: map[string]string{name: "v"}})
 		if row.Event.Headers[name] != "v" {
 			t.Errorf("%q: stored as %q", name, row.Event.Headers)
 		}
 	}
 	bad := map[string]string{
-		"": "token", " ": "token", "a b": "token", "a:b": "token", "ä": "token", "a\n": "token", "a\x00": "token", "(": "token", "a,b": "token", "a;": "token", "\"": "token", "/": "token", "a=": "token",
-		"OUTBOX_x": "reserved", "Outbox_": "reserved", "outbox_attempt": "reserved", "_watermill_message_uuid": "reserved", "_WATERMILL_": "reserved", "Outbox_message": "reserved", core.HeaderRowID: "reserved",
+		"": "token", " ": "token", "a b": "token", "a:b": "token", "ä": "token", "a\n": "token", "a\x00": "token",
+		"(": "token", "a,b": "token", "a;": "token", "\"": "token", "/": "token", "a=": "token",
+		"OUTBOX_x": "reserved", "Outbox_": "reserved", "outbox_attempt": "reserved",
+		"_watermill_message_uuid": "reserved", "_WATERMILL_": "reserved", "Outbox_message": "reserved",
+		core.HeaderRowID: "reserved",
 	}
 	for _, name := range []string{
-		core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType, core.HeaderAggregateID, core.HeaderAggregateVersion,
-		core.HeaderTenantID, core.HeaderPartitionKey, core.HeaderKeySeq, core.HeaderOccurredAt, core.HeaderContentType, core.HeaderAttempt, core.HeaderReplayOf,
+		core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType,
+		core.HeaderAggregateID, core.HeaderAggregateVersion, core.HeaderTenantID, core.HeaderPartitionKey,
+		core.HeaderKeySeq, core.HeaderOccurredAt, core.HeaderContentType, core.HeaderAttempt, core.HeaderReplayOf,
 	} {
 		bad[name] = "reserved"
 	}
@@ -82,7 +89,8 @@ func FuzzHeaders(f *testing.F) {
 		if len(rows) != 1 || len(rows[0].Event.Headers) != 1 || rows[0].Event.Headers[name] != value {
 			t.Fatalf("stored as %v", rows)
 		}
-		if name == "" || len(name) > 128 || strings.ContainsAny(name, " \t\r\n:;,=\"()[]{}<>@\\/?\x00") || strings.HasPrefix(strings.ToLower(name), "outbox_") {
+		if name == "" || len(name) > 128 || strings.ContainsAny(name, " \t\r\n:;,=\"()[]{}<>@\\/?\x00") ||
+			strings.HasPrefix(strings.ToLower(name), "outbox_") {
 			t.Fatalf("the name %q was let through", name)
 		}
 		if strings.ContainsAny(value, "\r\n\x00") || len(value) > 16<<10 || strings.ToValidUTF8(value, "") != value {

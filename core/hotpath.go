@@ -6,9 +6,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// reserve takes a slot of the fast path for every row that may go hot and enters it in the tracker, before it is inserted:
-// a row is leased to this process only if this process has room for it. The result has nil for the others. All rows of a
-// lane behind one that goes cold go cold too.
+// reserve takes a slot of the fast path for every row that may go hot and enters it in the tracker,
+// before it is inserted: a row is leased to this process only if this process has room for it. The
+// result has nil for the others. All rows of a lane behind one that goes cold go cold too.
 func (r *relay) reserve(rows []NewRow) []*item {
 	r.mu.Lock()
 	defer r.unlock()
@@ -27,7 +27,8 @@ func (r *relay) reserve(rows []NewRow) []*item {
 			continue
 		}
 		size := int64(len(row.Event.Payload)) + itemOverhead
-		if r.inflight.hot.events >= r.cfg.HotEvents || r.inflight.hot.bytes+size > r.cfg.HotBytes || r.inflight.find(row.ID) != nil {
+		if r.inflight.hot.events >= r.cfg.HotEvents || r.inflight.hot.bytes+size > r.cfg.HotBytes ||
+			r.inflight.find(row.ID) != nil {
 			topic := row.Event.Topic
 			r.notices.add(func() { r.o.obs.FellBack(topic, FallbackFull) })
 			if !row.Lane.IsZero() {
@@ -83,8 +84,9 @@ func (r *relay) inserted(items []*item, rows []NewRow, places []Inserted, deadli
 	}
 }
 
-// transactionEnded is called at the end of the transaction: on a known commit the events go to the dispatcher, without a look at
-// the database. It never blocks. What is in doubt is left to the poller.
+// transactionEnded is called at the end of the transaction: on a known commit the events go to the
+// dispatcher, without a look at the database. It never blocks. What is in doubt is left to the
+// poller.
 func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 	r.mu.Lock()
 	defer r.unlock()
@@ -112,7 +114,8 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 			r.forget(it)
 		case out == Unknown:
 			r.giveBack(it, FallbackUnknown, true)
-		case r.phase >= phaseStopping, r.phase >= phaseClosing && r.lanes.busy(it.lane): // shutting down, and past the time to publish, or behind another one
+		case r.phase >= phaseStopping, r.phase >= phaseClosing && r.lanes.busy(it.lane):
+			// shutting down, and past the time to publish, or behind another one
 			r.giveBack(it, FallbackShutdown, false)
 		case it.lease.deadline.Sub(now) < r.cfg.LeaseMargin:
 			r.fellBack(it, FallbackLate)
@@ -145,7 +148,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// giveBack releases a reserved row that may be in the table. Those of its lane that waited for it to come see that it does not.
+// giveBack releases a reserved row that may be in the table. Those of its lane that waited for it
+// to come see that it does not.
 func (r *relay) giveBack(it *item, reason FallbackReason, wake bool) {
 	r.release(it, reason, wake)
 	if mutant.Active != mutant.WaitingLane {

@@ -42,7 +42,8 @@ func TestNewEventIDSortsByTime(t *testing.T) {
 	})
 }
 
-// Events of one call get their ids within a microsecond, and whoever reads them by id finds them in their order.
+// Events of one call get their ids within a microsecond, and whoever reads them by id finds them in
+// their order.
 func TestEventIDsOfOneMicrosecondSort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour) // away from what other tests made at the beginning of their time
@@ -72,7 +73,8 @@ func TestRowIDIsOfEventAndTopic(t *testing.T) {
 	const uuid, ulid = "018f3e2a-7b1c-7def-8123-456789abcdef", "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	for _, event := range []string{uuid, ulid} {
 		a, b := rowID(t, event, "a"), rowID(t, event, "b")
-		if a == b || a != rowID(t, event, "a") || a != rowID(t, strings.ToUpper(event), "a") || a != rowID(t, strings.ToLower(event), "a") {
+		if a == b || a != rowID(t, event, "a") || a != rowID(t, strings.ToUpper(event), "a") ||
+			a != rowID(t, strings.ToLower(event), "a") {
 			t.Errorf("%s: a is %s, b is %s", event, a, b)
 		}
 		if s := a.String(); s[14] != '8' || !strings.ContainsRune("89ab", rune(s[19])) {
@@ -139,9 +141,12 @@ func TestRowIDText(t *testing.T) {
 }
 
 var badIDs = []string{
-	"", "x", "018f3e2a7b1c7def8123456789abcdef", "018f3e2a-7b1c-7def-8123-456789abcde", "018f3e2a-7b1c-7def-8123-456789abcdeff", "018f3e2a-7b1c-7def-8123-456789abcdeg",
-	"018f3e2a-7b1c-7def-8123_456789abcdef", "{18f3e2a-7b1c-7def-8123-456789abcde}", "0-18f3e2a7b1c-7def-8123-456789abcdef", "81ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FA",
-	"01ARZ3NDEKTSV4RRFFQ69G5FAVX", "01ARZ3NDEKTSV4RRFFQ69G5FAI", "01ARZ3NDEKTSV4RRFFQ69G5FAU", "01ARZ3NDEKTSV4RRFFQ69G5FAé", strings.Repeat("x", 1000),
+	"", "x", "018f3e2a7b1c7def8123456789abcdef", "018f3e2a-7b1c-7def-8123-456789abcde",
+	"018f3e2a-7b1c-7def-8123-456789abcdeff", "018f3e2a-7b1c-7def-8123-456789abcdeg",
+	"018f3e2a-7b1c-7def-8123_456789abcdef", "{18f3e2a-7b1c-7def-8123-456789abcde}",
+	"0-18f3e2a7b1c-7def-8123-456789abcdef", "81ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FA",
+	"01ARZ3NDEKTSV4RRFFQ69G5FAVX", "01ARZ3NDEKTSV4RRFFQ69G5FAI", "01ARZ3NDEKTSV4RRFFQ69G5FAU",
+	"01ARZ3NDEKTSV4RRFFQ69G5FAé", strings.Repeat("x", 1000),
 }
 
 func TestBadIDs(t *testing.T) {
@@ -170,9 +175,11 @@ func TestBadIDs(t *testing.T) {
 	}
 }
 
-// FuzzEventID requires that an accepted id has one canonical spelling under which it is stored, and one row id.
+// FuzzEventID requires that an accepted id has one canonical spelling under which it is stored, and
+// one row id.
 func FuzzEventID(f *testing.F) {
-	for _, s := range append(badIDs, core.NewEventID(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "F47AC10B-58CC-4372-A567-0E02B2C3D479") {
+	for _, s := range append(badIDs, core.NewEventID(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+		"F47AC10B-58CC-4372-A567-0E02B2C3D479") {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

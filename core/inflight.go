@@ -2,8 +2,9 @@ package core
 
 import "slices"
 
-// inflight is the in-flight tracker: the items that this process holds, in which state each is, and the memory they take. An item is in it
-// exactly as long as its claim. The zero value is empty; guarded by relay.mu.
+// inflight is the in-flight tracker: the items that this process holds, in which state each is, and
+// the memory they take. An item is in it exactly as long as its claim. The zero value is empty;
+// guarded by relay.mu.
 type inflight struct {
 	items     map[RowID]*item
 	count     [itemStates]int
@@ -36,8 +37,9 @@ func (f *inflight) active() int {
 	return n
 }
 
-// move changes the state of an item, and is the only one that does. A new item gets a slot and one that is gone loses it. The error says that
-// there is no such transition; the state is changed all the same.
+// move changes the state of an item, and is the only one that does. A new item gets a slot and one
+// that is gone loses it. The error says that there is no such transition; the state is changed all
+// the same.
 func (f *inflight) move(it *item, to itemState) error {
 	from := it.state
 	err := checkMove(from, to)
@@ -87,7 +89,8 @@ func (f *inflight) leave(it *item) {
 	}
 }
 
-// idleChan returns a channel that is closed when nothing is held any more, except for open transactions.
+// idleChan returns a channel that is closed when nothing is held any more, except for open
+// transactions.
 func (f *inflight) idleChan() <-chan struct{} {
 	if f.active() == 0 {
 		c := make(chan struct{})
@@ -100,7 +103,8 @@ func (f *inflight) idleChan() <-chan struct{} {
 	return f.idle
 }
 
-// sorted returns the items in the order of their ids, so that nothing depends on the order of a map.
+// sorted returns the items in the order of their ids, so that nothing depends on the order of a
+// map.
 func (f *inflight) sorted() []*item {
 	items := make([]*item, 0, len(f.items))
 	for _, it := range f.items {

@@ -33,14 +33,16 @@ func TestInflight(t *testing.T) {
 	move(hot, itemWaiting, itemReady, itemPublishing)
 	move(cold, itemWaiting)
 	idle := f.idleChan()
-	if f.active() != 2 || d.items != 2 || f.cold != (slots{1, 20}) || f.count[itemPublishing] != 1 || closed(idle) || f.idleChan() != idle {
+	if f.active() != 2 || d.items != 2 || f.cold != (slots{1, 20}) || f.count[itemPublishing] != 1 || closed(idle) ||
+		f.idleChan() != idle {
 		t.Fatalf("%d active, %d of the destination, slots %+v", f.active(), d.items, f.cold)
 	}
 	if got := f.sorted(); len(got) != 2 || got[0] != hot || got[1] != cold {
 		t.Fatalf("sorted: %v", got)
 	}
 
-	// A row that is claimed again while its mark is on its way is another item: the end of the old one does not take it away.
+	// A row that is claimed again while its mark is on its way is another item: the end of the old
+	// one does not take it away.
 	move(cold, itemReleasing)
 	again := &item{id: cold.id, path: PathCold, size: 20, dest: d}
 	move(again, itemWaiting)
@@ -56,7 +58,8 @@ func TestInflight(t *testing.T) {
 	}
 	move(again, itemGone)
 	move(hot, itemAcked, itemGone)
-	if !closed(idle) || f.active() != 0 || len(f.items) != 0 || d.items != 0 || f.hot != (slots{}) || f.cold != (slots{}) || f.count != [itemStates]int{} {
+	if !closed(idle) || f.active() != 0 || len(f.items) != 0 || d.items != 0 || f.hot != (slots{}) ||
+		f.cold != (slots{}) || f.count != [itemStates]int{} {
 		t.Fatalf("not empty at the end: %+v", f)
 	}
 }

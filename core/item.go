@@ -2,8 +2,9 @@ package core
 
 import "time"
 
-// item is one row in the hands of this process, from the moment its slot is reserved or its claim returned until its mark is written or it
-// is left to others. All fields are guarded by relay.mu, except that delivery does not change once the item is queued.
+// item is one row in the hands of this process, from the moment its slot is reserved or its claim
+// returned until its mark is written or it is left to others. All fields are guarded by relay.mu,
+// except that delivery does not change once the item is queued.
 type item struct {
 	delivery Delivery
 	id       RowID

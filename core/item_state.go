@@ -19,7 +19,10 @@ const (
 )
 
 func (s itemState) String() string {
-	return [itemStates]string{"new", "reserved", "waiting", "ready", "publishing", "acked", "failed", "releasing", "gone"}[s]
+	return [itemStates]string{
+		"new", "reserved", "waiting", "ready", "publishing", "acked", "failed", "releasing",
+		"gone",
+	}[s]
 }
 
 // itemTransition is a change of state that there may be.
@@ -28,13 +31,17 @@ type itemTransition struct {
 	when     string
 }
 
-// itemTransitions are all changes of state that there may be. The table in docs/how-it-works.md says the same; a test compares them.
+// itemTransitions are all changes of state that there may be. The table in docs/how-it-works.md
+// says the same; a test compares them.
 var itemTransitions = []itemTransition{
 	{itemNew, itemReserved, "`Publish` takes a slot of the fast path, before it inserts the row"},
 	{itemNew, itemWaiting, "the poller has claimed the row"},
 	{itemNew, itemAcked, "a publish that was given up as stuck has succeeded after all"},
 	{itemReserved, itemWaiting, "the transaction has committed"},
-	{itemReserved, itemReleasing, "nobody knows whether it has committed, the destination is stopped, or the relay ends"},
+	{
+		itemReserved, itemReleasing,
+		"nobody knows whether it has committed, the destination is stopped, or the relay ends",
+	},
 	{itemReserved, itemGone, "it was rolled back, nothing was inserted, or the lease is over or nearly so"},
 	{itemWaiting, itemReady, "it is unordered, or the first of its key and the event before it is known to be out"},
 	{itemWaiting, itemFailed, "the row cannot be read, or its holders ended again and again: it is not published"},
@@ -44,7 +51,8 @@ var itemTransitions = []itemTransition{
 	{itemReady, itemReleasing, "its destination is stopped, no worker is left, or the relay ends"},
 	{itemReady, itemGone, "its lease was lost"},
 	{itemPublishing, itemAcked, "the destination accepted the event"},
-	{itemPublishing, itemFailed, "the destination refused the event, the publish is stuck, or a suspect could not be written down"},
+	{itemPublishing, itemFailed, "the destination refused the event, the publish is stuck, or a suspect could not " +
+		"be written down"},
 	{itemPublishing, itemReleasing, "the relay ends"},
 	{itemPublishing, itemGone, "its lease was lost before the publish began"},
 	{itemAcked, itemGone, "DONE is written"},

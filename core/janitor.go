@@ -8,8 +8,8 @@ import (
 // minKeyIdle is the least time a key row stays unused before it is collected.
 const minKeyIdle = 24 * time.Hour
 
-// clean deletes published rows after their retention and key rows that nobody used for long, in small chunks with pauses. Several
-// processes may do it at once.
+// clean deletes published rows after their retention and key rows that nobody used for long, in
+// small chunks with pauses. Several processes may do it at once.
 func (r *relay) clean(ctx context.Context) {
 	var cursor Lane
 	nextKeys := time.Now().Add(spread(r.cfg.Retention.CleanupInterval, r.random()))
@@ -67,7 +67,8 @@ func (r *relay) collectKeys(ctx context.Context, cursor Lane) Lane {
 
 func (r *relay) cleanupFailed(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
-		r.cfg.Logger.Warn("outbox: cleanup failed, it is tried again later", "component", "outbox", "what", what, "err", errorText(err))
+		r.cfg.Logger.Warn("outbox: cleanup failed, it is tried again later", "component", "outbox", "what", what, "err",
+			errorText(err))
 	}
 }
 

@@ -4,7 +4,8 @@ import "time"
 
 // How items go through their lanes: see laneState.guard for the rule that keeps them in order.
 
-// enqueue hands a waiting item to the dispatcher: at once when it is unordered, else through its lane.
+// enqueue hands a waiting item to the dispatcher: at once when it is unordered, else through its
+// lane.
 func (r *relay) enqueue(it *item) {
 	if it.lane.IsZero() {
 		r.ready(it)
@@ -21,8 +22,9 @@ func (r *relay) ready(it *item) {
 	r.crew.work.Signal()
 }
 
-// advance makes the first item of an idle lane ready if its guard holds. If the row before it is on its way to this lane
-// (its transaction has committed, but its goroutine has not said so yet) the lane waits for it; otherwise the lane stops.
+// advance makes the first item of an idle lane ready if its guard holds. If the row before it is on
+// its way to this lane (its transaction has committed, but its goroutine has not said so yet) the
+// lane waits for it; otherwise the lane stops.
 func (r *relay) advance(id Lane) {
 	ready, waits := r.lanes.next(id)
 	switch {
@@ -54,15 +56,16 @@ func (r *relay) laneAcked(it *item) {
 	r.advance(it.lane)
 }
 
-// stopLane gives back everything that waits in a lane. wake asks the poller to look after the lane once that is written.
+// stopLane gives back everything that waits in a lane. wake asks the poller to look after the lane
+// once that is written.
 func (r *relay) stopLane(id Lane, reason FallbackReason, wake bool) {
 	for i, it := range r.lanes.clear(id) {
 		r.release(it, reason, wake && i == 0)
 	}
 }
 
-// release gives an item's claim back, fenced, and takes it out of its lane. wake: the poller looks after its lane or the table
-// once that is written.
+// release gives an item's claim back, fenced, and takes it out of its lane. wake: the poller looks
+// after its lane or the table once that is written.
 func (r *relay) release(it *item, reason FallbackReason, wake bool) {
 	r.fellBack(it, reason)
 	r.lanes.leave(it)
@@ -81,8 +84,9 @@ func (r *relay) fellBack(it *item, reason FallbackReason) {
 	r.notices.add(func() { r.o.obs.FellBack(topic, reason) })
 }
 
-// askFor asks for a look at a lane, or at the table for an unordered row. While its destination is stopped nothing could be claimed: probes
-// look for rows, and the first that is accepted asks for all.
+// askFor asks for a look at a lane, or at the table for an unordered row. While its destination is
+// stopped nothing could be claimed: probes look for rows, and the first that is accepted asks for
+// all.
 func (r *relay) askFor(d *destination, lane Lane, at time.Time) {
 	switch {
 	case d.open:

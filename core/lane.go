@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// Lane identifies a sequence of events that are published in order: one tenant, topic and key. It is four bytes of a hash of
-// the topic and twelve bytes of a hash of tenant, topic and key: binary, of one size, free of collations, and all lanes of one
-// topic are neighbours, so that a scan can jump over a stopped topic. The zero value means "unordered".
+// Lane identifies a sequence of events that are published in order: one tenant, topic and key. It
+// is four bytes of a hash of the topic and twelve bytes of a hash of tenant, topic and key: binary,
+// of one size, free of collations, and all lanes of one topic are neighbours, so that a scan can
+// jump over a stopped topic. The zero value means "unordered".
 type Lane [16]byte
 
 // IsZero reports whether l is the zero value.
@@ -28,8 +29,8 @@ func NewLane(tenant, topic, key string) Lane {
 	return l
 }
 
-// ReplayLane returns the lane in which replayed events of l travel: ordered among themselves, apart from new events.
-// It stays within the topic of l.
+// ReplayLane returns the lane in which replayed events of l travel: ordered among themselves, apart
+// from new events. It stays within the topic of l.
 func ReplayLane(l Lane) Lane {
 	r := l
 	sum := sha256.Sum256(append([]byte("replay"), l[:]...))

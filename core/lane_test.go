@@ -48,7 +48,8 @@ func TestStoredBytesAreStable(t *testing.T) {
 	if got, want := fmt.Sprintf("%x", core.ReplayLane(l)), "1c168adb62ac6a57acfba64f665a89fe"; got != want {
 		t.Errorf("replay lane %s, want %s", got, want)
 	}
-	if got, want := rowID(t, "018f3e2a-7b1c-7def-8123-456789abcdef", "orders").String(), "018f3e2a-7b1c-8def-8a7a-600d26bce434"; got != want {
+	if got, want := rowID(t, "018f3e2a-7b1c-7def-8123-456789abcdef", "orders").String(),
+		"018f3e2a-7b1c-8def-8a7a-600d26bce434"; got != want {
 		t.Errorf("row id %s, want %s", got, want)
 	}
 }

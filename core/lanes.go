@@ -6,8 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// laneState is what this process knows of one lane: what it saw acknowledged last, and what waits. At most one item of a lane
-// is ready or being published.
+// laneState is what this process knows of one lane: what it saw acknowledged last, and what waits.
+// At most one item of a lane is ready or being published.
 type laneState struct {
 	ackID   RowID
 	ackSeq  int64
@@ -18,22 +18,24 @@ type laneState struct {
 
 func (l *laneState) inUse() bool { return l.busy != nil || len(l.waiting) > 0 }
 
-// guard reports whether an item may be published now: this process saw the acknowledgement of the row before it, or the
-// claim that brought it saw nothing open below it, or it opened its key. Each of these facts, once true, stays true, so a
-// process that was paused can only repeat events, never bring a first copy out of order.
+// guard reports whether an item may be published now: this process saw the acknowledgement of the
+// row before it, or the claim that brought it saw nothing open below it, or it opened its key. Each
+// of these facts, once true, stays true, so a process that was paused can only repeat events, never
+// bring a first copy out of order.
 //
-// The row before is compared by id and number: numbers come back after a failover, ids come back when rows are deleted on
-// success or an insert was refused.
+// The row before is compared by id and number: numbers come back after a failover, ids come back
+// when rows are deleted on success or an insert was refused.
 func (l *laneState) guard(it *item) bool {
 	p := &it.place
 	if it.path == PathHot {
-		return mutant.Active == mutant.UnguardedHot || p.opened || l.hasAck && l.ackID == p.prev && l.ackSeq == it.delivery.KeySeq-1
+		return mutant.Active == mutant.UnguardedHot || p.opened ||
+			l.hasAck && l.ackID == p.prev && l.ackSeq == it.delivery.KeySeq-1
 	}
 	return p.head || l.hasAck && l.ackID == p.after
 }
 
-// lanes are the lanes that this process has seen of late. A lane in use is never forgotten: a second state for it would break its order. The
-// zero value is empty; guarded by relay.mu.
+// lanes are the lanes that this process has seen of late. A lane in use is never forgotten: a
+// second state for it would break its order. The zero value is empty; guarded by relay.mu.
 type lanes struct {
 	known generations[Lane, *laneState]
 }
@@ -74,7 +76,8 @@ func (c *lanes) join(it *item) {
 	l.waiting = slices.Insert(l.waiting, i, it)
 }
 
-// next takes the first item of an idle lane if its guard holds. Else it returns the one that has to wait, if any.
+// next takes the first item of an idle lane if its guard holds. Else it returns the one that has to
+// wait, if any.
 func (c *lanes) next(id Lane) (ready, waits *item) {
 	l := c.find(id)
 	if l == nil || l.busy != nil && mutant.Active != mutant.CrowdedLane || len(l.waiting) == 0 {

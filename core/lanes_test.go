@@ -3,7 +3,10 @@ package core
 import "testing"
 
 func laneItem(seq int64) *item {
-	return &item{id: RowID{byte(seq)}, lane: Lane{1}, path: PathHot, delivery: Delivery{KeySeq: seq}, place: itemPlace{prev: RowID{byte(seq - 1)}}}
+	return &item{
+		id: RowID{byte(seq)}, lane: Lane{1}, path: PathHot, delivery: Delivery{KeySeq: seq},
+		place: itemPlace{prev: RowID{byte(seq - 1)}},
+	}
 }
 
 func TestLanes(t *testing.T) {
@@ -43,7 +46,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// A number that comes back after a failover is not taken for the event that was acknowledged under it.
+// A number that comes back after a failover is not taken for the event that was acknowledged under
+// it.
 func TestLaneGuardComparesIDs(t *testing.T) {
 	var l laneState
 	it := laneItem(5)

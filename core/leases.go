@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// renewLeases looks once in a while for claims whose lease is half over and renews them in one statement, and gives up
-// slots whose transaction outlived its lease.
+// renewLeases looks once in a while for claims whose lease is half over and renews them in one
+// statement, and gives up slots whose transaction outlived its lease.
 func (r *relay) renewLeases() {
 	defer close(r.life.renewDone)
-	// A worker renews by itself what has less left than one publish needs: the batch comes before that.
+	// A worker renews by itself what has less left than one publish needs: the batch comes before
+	// that.
 	half := min(r.cfg.HotLease, r.cfg.ClaimLease) / 2
 	tick := max(half/4, 10*time.Millisecond)
 	half = max(half, r.cfg.PublishTimeout+r.cfg.LeaseMargin+tick)
@@ -43,7 +44,9 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 	for _, it := range items {
 		left := it.lease.deadline.Sub(now)
 		switch it.state {
-		case itemReserved: // the database renews nothing that it does not show; the end of the transaction comes too late
+		case itemReserved:
+			// the database renews nothing that it does not show; the end of the transaction comes
+			// too late
 			if left < 0 {
 				due = append(due, it)
 			}
@@ -66,7 +69,8 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 	return renew
 }
 
-// renew extends leases. What is refused is lost: dropped if it was not sent yet; if it was, its acknowledgement still counts.
+// renew extends leases. What is refused is lost: dropped if it was not sent yet; if it was, its
+// acknowledgement still counts.
 func (r *relay) renew(items []*item) {
 	claims := r.claimRefs(items)
 	start := time.Now()
@@ -75,7 +79,8 @@ func (r *relay) renew(items []*item) {
 	cancel()
 	locked, _ := errors.AsType[*LockedError](err)
 	if err != nil && locked == nil || len(held) != len(claims) {
-		r.cfg.Logger.Warn("outbox: cannot renew leases", "component", "outbox", "rows", len(claims), "err", errorText(err))
+		r.cfg.Logger.Warn("outbox: cannot renew leases", "component", "outbox", "rows", len(claims), "err",
+			errorText(err))
 		r.life.renewFails.Store(true)
 		return // tried again at the next tick; a worker checks before it publishes
 	}
@@ -93,7 +98,8 @@ func (r *relay) renew(items []*item) {
 		switch {
 		case held[i]:
 			it.lease.deadline = start.Add(r.cfg.ClaimLease)
-		case locked != nil && slices.Contains(locked.Rows, it.id): // nobody else can have it either; tried again at the next tick
+		case locked != nil && slices.Contains(locked.Rows, it.id):
+			// nobody else can have it either; tried again at the next tick
 		case it.lease.claimNo != claims[i].ClaimNo: // claimed again by this process meanwhile
 		case it.state == itemPublishing:
 			it.lease.lost = true
@@ -120,7 +126,8 @@ func (r *relay) renewToPublish(it *item) bool {
 	return true
 }
 
-// renewOne renews the lease of an item that is about to be published and reports whether it is held long enough.
+// renewOne renews the lease of an item that is about to be published and reports whether it is held
+// long enough.
 func (r *relay) renewOne(it *item) bool {
 	r.renew([]*item{it})
 	r.mu.Lock()

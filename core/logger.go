@@ -5,8 +5,9 @@ import (
 	"log/slog"
 )
 
-// DefaultLogger returns the logger that every Config.Logger of this project means by default: warnings and errors go to slog.Default(), as it
-// is when they are logged, and everything below is dropped. To silence a component, give it slog.New(slog.DiscardHandler).
+// DefaultLogger returns the logger that every Config.Logger of this project means by default:
+// warnings and errors go to slog.Default(), as it is when they are logged, and everything below is
+// dropped. To silence a component, give it slog.New(slog.DiscardHandler).
 func DefaultLogger() *slog.Logger { return slog.New(warnings{}) }
 
 // warnings passes on to slog's default handler what somebody should see.

@@ -9,7 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// The default logger follows slog's default, whenever that is set, and passes on what somebody should see.
+// The default logger follows slog's default, whenever that is set, and passes on what somebody
+// should see.
 func TestDefaultLogger(t *testing.T) {
 	l := core.DefaultLogger().With("a", 1).WithGroup("g").With("b", 2)
 	before := slog.Default()
@@ -20,7 +21,8 @@ func TestDefaultLogger(t *testing.T) {
 	l.Warn("loud", "c", 3)
 	l.Error("louder")
 	got := out.String()
-	if strings.Contains(got, "quiet") || !strings.Contains(got, "msg=loud a=1 g.b=2 g.c=3") || !strings.Contains(got, "msg=louder") {
+	if strings.Contains(got, "quiet") || !strings.Contains(got, "msg=loud a=1 g.b=2 g.c=3") ||
+		!strings.Contains(got, "msg=louder") {
 		t.Errorf("logged %q", got)
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError})))

@@ -70,10 +70,12 @@ func (m *marks) putBack(items []*item) {
 		list := old.list(it)
 		*list = append(*list, it)
 	}
-	m.done, m.failed, m.released = append(old.done, m.done...), append(old.failed, m.failed...), append(old.released, m.released...)
+	m.done, m.failed, m.released = append(old.done, m.done...), append(old.failed, m.failed...),
+		append(old.released, m.released...)
 }
 
-// ended notes that a mark that was taken is written, given up or about to be postponed. It reports whether it held publishing back until now.
+// ended notes that a mark that was taken is written, given up or about to be postponed. It reports
+// whether it held publishing back until now.
 func (m *marks) ended(it *item) bool {
 	if it.mark.tries > 0 || it.markKind() == markReleased {
 		return false

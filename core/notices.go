@@ -2,8 +2,9 @@ package core
 
 import "sync"
 
-// notices are calls of the user's callbacks, noted under a lock and made without it. One goroutine at a time makes them, for all: else the
-// last that an observer hears of a destination could be how it was before. The zero value is empty.
+// notices are calls of the user's callbacks, noted under a lock and made without it. One goroutine
+// at a time makes them, for all: else the last that an observer hears of a destination could be how
+// it was before. The zero value is empty.
 type notices struct {
 	pending []func()
 	telling bool // somebody makes them

@@ -2,15 +2,17 @@ package core
 
 import "time"
 
-// Observer is told what the outbox does: the seam for metrics and traces, without a dependency. Fields may be nil. They are
-// called by many goroutines, some on the path of a publish or a commit: they must be fast, must not block and must not
-// panic. New fields may be added.
+// Observer is told what the outbox does: the seam for metrics and traces, without a dependency.
+// Fields may be nil. They are called by many goroutines, some on the path of a publish or a commit:
+// they must be fast, must not block and must not panic. New fields may be added.
 type Observer struct {
 	// Inserted: Publish wrote rows of one event to a topic; hot tells whether the fast path has it.
 	Inserted func(topic string, hot bool)
-	// Untracked: rows were inserted in a transaction whose end cannot be heard; the poller will find them.
+	// Untracked: rows were inserted in a transaction whose end cannot be heard; the poller will
+	// find them.
 	Untracked func(rows int)
-	// FellBack: an event that could have been published straight from its commit is left to the poller: it is not lost, and comes a little later.
+	// FellBack: an event that could have been published straight from its commit is left to the
+	// poller: it is not lost, and comes a little later.
 	FellBack func(topic string, reason FallbackReason)
 	// Published: one publish ended.
 	Published func(info PublishInfo)
@@ -18,17 +20,20 @@ type Observer struct {
 	Claimed func(info ClaimInfo)
 	// Marked: a batch of outcomes was written.
 	Marked func(rows int, d time.Duration, err error)
-	// Fenced: a guess (retry, dead, renew, release) changed nothing, because the claim was no longer held.
+	// Fenced: a guess (retry, dead, renew, release) changed nothing, because the claim was no
+	// longer held.
 	Fenced func(transition string, rows int)
 	// LateAcks: rows were acknowledged that were already done, discarded or gone.
 	LateAcks func(rows int)
-	// Stuck: a publish to the topic was given up because its publisher ignores the end of its context, or returned after all. total is
-	// how many publishes of this process are stuck now: more than 0 for long wants a restart.
+	// Stuck: a publish to the topic was given up because its publisher ignores the end of its
+	// context, or returned after all. total is how many publishes of this process are stuck now:
+	// more than 0 for long wants a restart.
 	Stuck func(topic string, total int)
 	// BreakerChanged: a destination was stopped (open) or goes on.
 	BreakerChanged func(topic string, open bool, cause error)
-	// ProbeFailed: a stopped destination was tried with one event, and failed again. An event that is named again and again while others
-	// of its destination are not there, or go out, may be the cause: mend it, or end it with Discard.
+	// ProbeFailed: a stopped destination was tried with one event, and failed again. An event that
+	// is named again and again while others of its destination are not there, or go out, may be the
+	// cause: mend it, or end it with Discard.
 	ProbeFailed func(info ProbeInfo)
 	// Cleaned: the janitor deleted rows or key rows.
 	Cleaned func(table string, rows int)
@@ -83,7 +88,8 @@ type ClaimInfo struct {
 	Err      error
 }
 
-// FallbackReason says why an event of the fast path is left to the poller, of this process or another. It is in the table and is not lost.
+// FallbackReason says why an event of the fast path is left to the poller, of this process or
+// another. It is in the table and is not lost.
 type FallbackReason string
 
 // Reasons why an event is left to the poller.
@@ -97,7 +103,8 @@ const (
 	FallbackLost     FallbackReason = "lost"           // its lease was lost before the publish began
 )
 
-// TeeObserver returns an Observer that calls all of the given ones, in order. Nil observers are skipped.
+// TeeObserver returns an Observer that calls all of the given ones, in order. Nil observers are
+// skipped.
 func TeeObserver(observers ...*Observer) *Observer {
 	var all []Observer
 	for _, o := range observers {

@@ -17,8 +17,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// Outbox records events in transactions and relays them to a publisher. Create it with New. It is safe for use by several
-// goroutines.
+// Outbox records events in transactions and relays them to a publisher. Create it with New. It is
+// safe for use by several goroutines.
 type Outbox struct {
 	cfg    Config
 	obs    Observer
@@ -77,13 +77,15 @@ func (o *Outbox) Node() string { return o.cfg.Node }
 // Repository returns the table this Outbox works on.
 func (o *Outbox) Repository() Repository { return o.cfg.Repository }
 
-// Publish records events in the transaction, one row for each destination, in one statement where the database allows it. A
-// nil tx stands for the one that ctx carries. It returns the ids of the events in their order. Nothing leaves before the
-// commit; after it, the events are published at once by this process if Run is active, else by the process that relays.
+// Publish records events in the transaction, one row for each destination, in one statement where
+// the database allows it. A nil tx stands for the one that ctx carries. It returns the ids of the
+// events in their order. Nothing leaves before the commit; after it, the events are published at
+// once by this process if Run is active, else by the process that relays.
 //
-// Errors: ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrInvalidEvent and ErrNoRoute are returned before anything is
-// written. ErrDuplicateEvent means that an event id exists already for its topic. After any error the caller should roll
-// the transaction back: its state and its events belong together.
+// Errors: ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrInvalidEvent and ErrNoRoute are returned
+// before anything is written. ErrDuplicateEvent means that an event id exists already for its
+// topic. After any error the caller should roll the transaction back: its state and its events
+// belong together.
 func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []string, err error) {
 	if tx == nil {
 		var ok bool
@@ -119,7 +121,8 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	if err != nil {
 		r.unreserve(items)
 		if errors.Is(err, ErrDuplicateEvent) && len(rows) == 1 {
-			return nil, fmt.Errorf("outbox: insert event %s for topic %q: %w", rows[0].Event.ID, rows[0].Event.Topic, err)
+			return nil, fmt.Errorf("outbox: insert event %s for topic %q: %w", rows[0].Event.ID, rows[0].Event.Topic,
+				err)
 		}
 		return nil, fmt.Errorf("outbox: insert: %w", err)
 	}
@@ -129,7 +132,8 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	if !tracked {
 		o.obs.Untracked(len(rows))
 		o.warnOnce.Do(func() {
-			o.cfg.Logger.WarnContext(ctx, "outbox: transactions of this kind cannot be followed; their events wait for the poller",
+			o.cfg.Logger.WarnContext(ctx, "outbox: transactions of this kind cannot be followed; their events wait "+
+				"for the poller",
 				"component", "outbox")
 		})
 		return ids, nil
@@ -150,7 +154,8 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	return ids, nil
 }
 
-// rows prepares the rows of all events, one for each destination, and reports the problems of all of them.
+// rows prepares the rows of all events, one for each destination, and reports the problems of all
+// of them.
 func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, error) {
 	var extra map[string]string // of ctx
 	if o.cfg.Headers != nil {
@@ -181,8 +186,10 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 		}
 		for _, topic := range topics {
 			if o.known != nil && !o.known[topic] {
-				problems = append(problems, fmt.Errorf("%w for topic %q of event type %q: add it to the Router, or to Config.Routes if another process relays it",
-					ErrNoRoute, clip(topic, 64), clip(e.Type, 64)))
+				problems = append(problems,
+					fmt.Errorf("%w for topic %q of event type %q: add it to the Router, or to Config.Routes if "+
+						"another process relays it",
+						ErrNoRoute, clip(topic, 64), clip(e.Type, 64)))
 				continue
 			}
 			row := NewRow{Event: e}
@@ -220,7 +227,8 @@ func (o *Outbox) checkSize(e Event) error {
 	return nil
 }
 
-// distinct refuses the same event for the same topic twice in one call, which no database needs to be asked about.
+// distinct refuses the same event for the same topic twice in one call, which no database needs to
+// be asked about.
 func distinct(rows []NewRow) error {
 	if len(rows) < 2 {
 		return nil
@@ -228,7 +236,8 @@ func distinct(rows []NewRow) error {
 	seen := make(map[RowID]bool, len(rows))
 	for i := range rows {
 		if seen[rows[i].ID] {
-			return fmt.Errorf("%w: %s for topic %q is in the call twice", ErrDuplicateEvent, rows[i].Event.ID, clip(rows[i].Event.Topic, 64))
+			return fmt.Errorf("%w: %s for topic %q is in the call twice", ErrDuplicateEvent, rows[i].Event.ID,
+				clip(rows[i].Event.Topic, 64))
 		}
 		seen[rows[i].ID] = true
 	}

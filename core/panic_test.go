@@ -42,14 +42,16 @@ func TestPanicError(t *testing.T) {
 			t.Error("what a handler panicked with was taken for what it returned")
 		}
 	}
-	if e := caught(func() { explodes(nil) }); e.Value == nil || !strings.HasPrefix(e.Error(), "panic: panic called with nil") {
+	if e := caught(func() { explodes(nil) }); e.Value == nil ||
+		!strings.HasPrefix(e.Error(), "panic: panic called with nil") {
 		t.Errorf("panic(nil): %q", e)
 	}
 	long := caught(func() { explodes(strings.Repeat("ä", 1<<20)) }).Error()
 	if len(long) > 2<<10 || !utf8.ValidString(long) || !strings.HasPrefix(long, "panic: ää") {
 		t.Errorf("%d bytes, %.40q", len(long), long)
 	}
-	if e := caught(runtime.Goexit); e.Value != nil || !strings.Contains(e.Error(), "runtime.Goexit") || strings.Contains(e.Error(), "panic") {
+	if e := caught(runtime.Goexit); e.Value != nil || !strings.Contains(e.Error(), "runtime.Goexit") ||
+		strings.Contains(e.Error(), "panic") {
 		t.Errorf("runtime.Goexit: %q, %v", e, e.Value)
 	}
 }

@@ -23,9 +23,9 @@ type poller struct {
 	drains int // Drain calls: they see everything, so sweeps do not rest
 }
 
-// poll claims what the fast path does not have: after a crash, an overflow, a retry, a delay, or from a foreign producer.
-// It polls again at once after a full batch and sleeps, when there is nothing, until the clock makes something due, it is
-// woken, or the interval is over.
+// poll claims what the fast path does not have: after a crash, an overflow, a retry, a delay, or
+// from a foreign producer. It polls again at once after a full batch and sleeps, when there is
+// nothing, until the clock makes something due, it is woken, or the interval is over.
 func (r *relay) poll(ctx context.Context) {
 	interval, failures := r.cfg.PollInterval, 0
 	var idle idleKinds
@@ -44,7 +44,8 @@ func (r *relay) poll(ctx context.Context) {
 		case err != nil:
 			failures++
 			wait = errorPause(failures, r.random())
-			r.cfg.Logger.Warn("outbox: cannot poll", "component", "outbox", "failures", failures, "next_try", wait, "err", errorText(err))
+			r.cfg.Logger.Warn("outbox: cannot poll", "component", "outbox", "failures", failures, "next_try", wait,
+				"err", errorText(err))
 			switch pause(wait, news, ctx.Done()) { // a wake-up must not turn an outage of the database into a storm
 			case pauseStopped:
 				return
@@ -147,7 +148,8 @@ func (r *relay) nextLaneWake() (at time.Time, ok bool) {
 	return r.wakes.nextLane()
 }
 
-// waitRoom waits until there is room for a claim. Wake-ups do not end it: there is nothing a poll could do.
+// waitRoom waits until there is room for a claim. Wake-ups do not end it: there is nothing a poll
+// could do.
 func (r *relay) waitRoom(ctx context.Context) {
 	timer := time.NewTimer(r.cfg.PollInterval)
 	defer timer.Stop()
@@ -165,13 +167,15 @@ type roundResult struct {
 	noRoom bool // that nothing was asked for because nothing fits
 }
 
-// idleKinds says until when a kind of rows that had none is not asked for, while rounds follow each other for the other kind.
+// idleKinds says until when a kind of rows that had none is not asked for, while rounds follow each
+// other for the other kind.
 type idleKinds struct {
 	unordered, ordered time.Time
 	passed             bool // a kind was passed over
 }
 
-// round claims once what is due: woken lanes, unordered rows, a page of lane heads, and probes of stopped destinations.
+// round claims once what is due: woken lanes, unordered rows, a page of lane heads, and probes of
+// stopped destinations.
 func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, err error) {
 	select {
 	case r.poller.turn <- struct{}{}:
@@ -284,7 +288,8 @@ func (r *relay) claimUnordered(ctx context.Context) (stepResult, error) {
 	for i := range rows {
 		size += int64(len(rows[i].Event.Payload))
 	}
-	return stepResult{asked: err == nil, rows: len(rows), more: len(rows) >= req.Limit || size > 0 && size >= req.MaxBytes/2}, err
+	return stepResult{asked: err == nil, rows: len(rows), more: len(rows) >= req.Limit ||
+		size > 0 && size >= req.MaxBytes/2}, err
 }
 
 func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {

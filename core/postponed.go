@@ -11,12 +11,13 @@ const (
 	postponeMost  = time.Second
 )
 
-// postponeTold: a mark that cannot be written is told to the operator at the try of that number and of each power of it.
+// postponeTold: a mark that cannot be written is told to the operator at the try of that number and
+// of each power of it.
 const postponeTold = 8
 
-// postponed are the items whose mark could not be written while others could: their rows are locked by another transaction, or the
-// database refuses to change them. Nobody waits for them. A fact is tried for as long as it takes: a skipped mark is a second
-// copy. Guarded by relay.mu.
+// postponed are the items whose mark could not be written while others could: their rows are locked
+// by another transaction, or the database refuses to change them. Nobody waits for them. A fact is
+// tried for as long as it takes: a skipped mark is a second copy. Guarded by relay.mu.
 type postponed struct {
 	entries []postponedEntry
 }
@@ -26,7 +27,8 @@ type postponedEntry struct {
 	at time.Time // of the next try
 }
 
-// add postpones the mark of an item, or once more after a try that failed. It reports whether the operator is to hear of it.
+// add postpones the mark of an item, or once more after a try that failed. It reports whether the
+// operator is to hear of it.
 func (p *postponed) add(it *item, now time.Time, random float64) (tell bool) {
 	wait := min(postponeFirst<<min(it.mark.tries, 10), postponeMost)
 	it.mark.tries++

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// maxProbes is how many stopped destinations one round asks for: a probe is a statement or two of its own, and must not keep the
-// others from the table.
+// maxProbes is how many stopped destinations one round asks for: a probe is a statement or two of
+// its own, and must not keep the others from the table.
 const maxProbes = 16
 
-// probesDue returns the stopped destinations whose time has come, those that wait for longest first, at most maxProbes of them.
+// probesDue returns the stopped destinations whose time has come, those that wait for longest
+// first, at most maxProbes of them.
 func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +37,8 @@ func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 	return due, false
 }
 
-// claimProbes takes one row for each stopped destination whose time has come. One that cannot be asked for does not keep the others.
+// claimProbes takes one row for each stopped destination whose time has come. One that cannot be
+// asked for does not keep the others.
 func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
 	due, more := r.probesDue(time.Now())
 	var errs []error
@@ -50,8 +52,9 @@ func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
 	return res, err
 }
 
-// claimProbe takes a row to try the destination with. Unordered rows and keys come first in turn, and keys one after the other, so
-// that events that fail it again and again leave the others their turn.
+// claimProbe takes a row to try the destination with. Unordered rows and keys come first in turn,
+// and keys one after the other, so that events that fail it again and again leave the others their
+// turn.
 func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, error) {
 	req, _ := r.claimRequest() // whatever it says: it is one row
 	req.Only, req.Except, req.Limit, req.Run = []string{d.topic}, nil, 1, 1
@@ -82,7 +85,9 @@ func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, erro
 }
 
 // claimHeadAfter takes the head of a key after the one that was tried last, or of the first.
-func (r *relay) claimHeadAfter(ctx context.Context, req ClaimRequest, d *destination, after Lane) (rows []Claimed, err error) {
+func (r *relay) claimHeadAfter(ctx context.Context, req ClaimRequest, d *destination,
+	after Lane,
+) (rows []Claimed, err error) {
 	var next Lane
 	for wrapped := after.IsZero(); ; {
 		rows, next, err = r.repo().ClaimHeads(ctx, req, after)

@@ -18,13 +18,15 @@ func TestNilPublishersAreRefused(t *testing.T) {
 		return r
 	}
 	for want, p := range map[string]core.Publisher{
-		"nil core.PublisherFunc":             core.PublisherFunc(nil),
-		"nil *core.Router":                   (*core.Router)(nil),
-		`Router.Handle("a") was given nil`:   router(func(r *core.Router) { r.Handle("a", nil) }),
-		`Router.Handle("b"): it is a nil`:    router(func(r *core.Router) { r.HandleFunc("b", nil) }),
-		"Router.HandleOther: it is a nil":    router(func(r *core.Router) { r.HandleOther(core.PublisherFunc(nil)) }),
-		"Publisher serves no topic":          core.NewRouter(),
-		`Router.Handle("in"): Router.Handle`: router(func(r *core.Router) { r.Handle("in", router(func(r *core.Router) { r.Handle("x", nil) })) }),
+		"nil core.PublisherFunc":           core.PublisherFunc(nil),
+		"nil *core.Router":                 (*core.Router)(nil),
+		`Router.Handle("a") was given nil`: router(func(r *core.Router) { r.Handle("a", nil) }),
+		`Router.Handle("b"): it is a nil`:  router(func(r *core.Router) { r.HandleFunc("b", nil) }),
+		"Router.HandleOther: it is a nil":  router(func(r *core.Router) { r.HandleOther(core.PublisherFunc(nil)) }),
+		"Publisher serves no topic":        core.NewRouter(),
+		`Router.Handle("in"): Router.Handle`: router(func(r *core.Router) {
+			r.Handle("in", router(func(r *core.Router) { r.Handle("x", nil) }))
+		}),
 	} {
 		_, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -46,7 +48,8 @@ func TestUntypedDataNamesItsGoType(t *testing.T) {
 		_, err := ob.Publish(ctx, tx, rec.Recorded()...)
 		return err
 	})
-	if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), "core_test.orderPlaced a method EventType() string") {
+	if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(),
+		"core_test.orderPlaced a method EventType() string") {
 		t.Fatalf("%v", err)
 	}
 }
@@ -65,7 +68,8 @@ func TestPublishInAnEndedTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Not ErrTxAborted: its remedy, running the transaction again, would do committed work twice.
-	if _, err := ob.Publish(t.Context(), tx, core.Event{Type: "a"}); !errors.Is(err, core.ErrNoTransaction) || errors.Is(err, core.ErrTxAborted) {
+	if _, err := ob.Publish(t.Context(), tx, core.Event{Type: "a"}); !errors.Is(err, core.ErrNoTransaction) ||
+		errors.Is(err, core.ErrTxAborted) {
 		t.Fatalf("%v, want ErrNoTransaction", err)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// What the publisher of one of an event's topics can never publish is refused before anything is written.
+// What the publisher of one of an event's topics can never publish is refused before anything is
+// written.
 func TestTooLargeForThePublisherIsRefused(t *testing.T) {
 	large := errors.New("it has more than 10 bytes: raise the broker's limit")
 	limited := &outboxtest.Publisher{}
@@ -31,17 +32,31 @@ func TestTooLargeForThePublisherIsRefused(t *testing.T) {
 		event     core.Event
 		refused   string // the topic that the error names
 	}{
-		"fits":                      {router, core.Event{Type: "t", Topic: "small", Payload: make([]byte, 10)}, ""},
-		"payload":                   {router, core.Event{Type: "t", Topic: "small", Payload: make([]byte, 11)}, "small"},
-		"key":                       {router, core.Event{Type: "t", Topic: "small", AggregateID: "seven77", Payload: make([]byte, 4)}, "small"},
-		"headers":                   {router, core.Event{Type: "t", Topic: "small", Headers: map[string]string{"h": "seven77"}, Payload: make([]byte, 4)}, "small"},
-		"another topic":             {router, core.Event{Type: "t", Topic: "any", Payload: make([]byte, 11)}, ""},
-		"one of two topics":         {router, core.Event{Type: "both", Payload: make([]byte, 11)}, "small"},
-		"topic of another process":  {router, core.Event{Type: "elsewhere", Payload: make([]byte, 11)}, ""},
-		"without router":            {limited, core.Event{Type: "t", Payload: make([]byte, 11)}, "t"},
-		"router with one for all":   {only, core.Event{Type: "t", Payload: make([]byte, 11)}, "t"},
-		"no publisher":              {nil, core.Event{Type: "t", Payload: make([]byte, 11)}, ""},
-		"publisher without a limit": {core.PublisherFunc(func(context.Context, core.Delivery) error { return nil }), core.Event{Type: "t", Payload: make([]byte, 11)}, ""},
+		"fits": {router, core.Event{Type: "t", Topic: "small", Payload: make([]byte, 10)}, ""},
+		"payload": {
+			router,
+			core.Event{Type: "t", Topic: "small", Payload: make([]byte, 11)},
+			"small",
+		},
+		"key": {router, core.Event{
+			Type: "t", Topic: "small", AggregateID: "seven77",
+			Payload: make([]byte, 4),
+		}, "small"},
+		"headers": {router, core.Event{
+			Type: "t", Topic: "small",
+			Headers: map[string]string{"h": "seven77"}, Payload: make([]byte, 4),
+		}, "small"},
+		"another topic":            {router, core.Event{Type: "t", Topic: "any", Payload: make([]byte, 11)}, ""},
+		"one of two topics":        {router, core.Event{Type: "both", Payload: make([]byte, 11)}, "small"},
+		"topic of another process": {router, core.Event{Type: "elsewhere", Payload: make([]byte, 11)}, ""},
+		"without router":           {limited, core.Event{Type: "t", Payload: make([]byte, 11)}, "t"},
+		"router with one for all":  {only, core.Event{Type: "t", Payload: make([]byte, 11)}, "t"},
+		"no publisher":             {nil, core.Event{Type: "t", Payload: make([]byte, 11)}, ""},
+		"publisher without a limit": {
+			core.PublisherFunc(func(context.Context, core.Delivery) error { return nil }),
+			core.Event{Type: "t", Payload: make([]byte, 11)},
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := outboxtest.NewRepository()
@@ -59,7 +74,8 @@ func TestTooLargeForThePublisherIsRefused(t *testing.T) {
 			switch {
 			case tc.refused == "" && err != nil:
 				t.Errorf("refused: %v", err)
-			case tc.refused != "" && (!errors.Is(err, core.ErrInvalidEvent) || !errors.Is(err, large) || !strings.Contains(err.Error(), `topic "`+tc.refused+`"`)):
+			case tc.refused != "" && (!errors.Is(err, core.ErrInvalidEvent) || !errors.Is(err, large) ||
+				!strings.Contains(err.Error(), `topic "`+tc.refused+`"`)):
 				t.Errorf("err = %v, want ErrInvalidEvent with what the publisher of topic %q says", err, tc.refused)
 			}
 		})

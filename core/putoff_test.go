@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// An event that its publisher puts off comes back when that said, spends no attempt, and holds up no other of its topic.
+// An event that its publisher puts off comes back when that said, spends no attempt, and holds up
+// no other of its topic.
 func TestPutOff(t *testing.T) {
 	if core.PutOff(nil, time.Second) != nil {
 		t.Error("nil is an error")
@@ -33,22 +34,26 @@ func TestPutOff(t *testing.T) {
 				start := time.Now()
 				n := 0
 				repo := outboxtest.NewRepository()
-				ob, err := core.New(core.Config{Repository: repo, Publisher: core.PublisherFunc(func(_ context.Context, d2 core.Delivery) error {
-					if d2.Type == "other" {
-						others <- struct{}{}
+				ob, err := core.New(core.Config{
+					Repository: repo,
+					Publisher: core.PublisherFunc(func(_ context.Context, d2 core.Delivery) error {
+						if d2.Type == "other" {
+							others <- struct{}{}
+							return nil
+						}
+						tries <- try{time.Since(start), d2.Attempt}
+						if n++; n == 1 {
+							return core.PutOff(core.Unavailable(errors.New("closed on Sundays")), d)
+						}
 						return nil
-					}
-					tries <- try{time.Since(start), d2.Attempt}
-					if n++; n == 1 {
-						return core.PutOff(core.Unavailable(errors.New("closed on Sundays")), d)
-					}
-					return nil
-				})})
+					}),
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				err = repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-					_, err := ob.Publish(ctx, tx, core.Event{Type: "first", Topic: "t", Unordered: true}, core.Event{Type: "other", Topic: "t", Unordered: true})
+					_, err := ob.Publish(ctx, tx, core.Event{Type: "first", Topic: "t", Unordered: true},
+						core.Event{Type: "other", Topic: "t", Unordered: true})
 					return err
 				})
 				if err != nil {

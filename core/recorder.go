@@ -5,19 +5,22 @@ import (
 	"sync"
 )
 
-// Recorder is embedded in a model to record what happened to it; an adapter writes the recorded events in the transaction that
-// stores the model. The zero value is ready for use.
+// Recorder is embedded in a model to record what happened to it; an adapter writes the recorded
+// events in the transaction that stores the model. The zero value is ready for use.
 //
-// An event gets its id when it is recorded and stays recorded until its transaction is known to have committed: a transaction
-// that is run again publishes it again under the same id, and nothing is doubled.
+// An event gets its id when it is recorded and stays recorded until its transaction is known to
+// have committed: a transaction that is run again publishes it again under the same id, and nothing
+// is doubled.
 //
-// A Recorder cannot know whether anybody takes its events: where the outbox was not installed on the database handle that stores
-// the model, the row is written, without them and without an error. outboxtest.RequireNothingRecorded finds that in a test.
+// A Recorder cannot know whether anybody takes its events: where the outbox was not installed on
+// the database handle that stores the model, the row is written, without them and without an error.
+// outboxtest.RequireNothingRecorded finds that in a test.
 //
-// Events belong to the value on which they were recorded, so keep models with recorded events behind a pointer. A copy of such a
-// value (cp := *order, a loop variable, an element that append moved, a constructor that returns a value and no pointer)
-// may be another thing or the same one in another place: storing it while the events wait is refused with ErrRecorderCopied, and
-// Adopt or Forget on the copy says which it is. A copy made when nothing waited starts empty.
+// Events belong to the value on which they were recorded, so keep models with recorded events
+// behind a pointer. A copy of such a value (cp := *order, a loop variable, an element that append
+// moved, a constructor that returns a value and no pointer) may be another thing or the same one in
+// another place: storing it while the events wait is refused with ErrRecorderCopied, and Adopt or
+// Forget on the copy says which it is. A copy made when nothing waited starts empty.
 type Recorder struct {
 	ref **recorded // fmt would follow a pointer to a struct, and print events with the model
 	n   int        // the latest event that this value has seen
@@ -47,9 +50,10 @@ type recordedEvent struct {
 	batch int // the HandOver after which it is in a transaction whose outcome is not known yet; 0: in none
 }
 
-// Record notes that something happened: an Event, or any value with an EventType method, which becomes the Data of an event
-// of that type. A value that is neither is recorded too and refused when the model is stored, so that it cannot be
-// overlooked. Record is not safe for use by several goroutines at once with the first call on a zero Recorder.
+// Record notes that something happened: an Event, or any value with an EventType method, which
+// becomes the Data of an event of that type. A value that is neither is recorded too and refused
+// when the model is stored, so that it cannot be overlooked. Record is not safe for use by several
+// goroutines at once with the first call on a zero Recorder.
 func (r *Recorder) Record(events ...any) {
 	l := r.log()
 	if l == nil || l.writer != r {
@@ -120,8 +124,8 @@ func (r *Recorder) each(fn func(l *recorded, e *recordedEvent)) {
 	}
 }
 
-// Recorded returns the events that are not yet known to have committed, oldest first. Those of a value that r was copied from
-// are among them while they wait to be stored.
+// Recorded returns the events that are not yet known to have committed, oldest first. Those of a
+// value that r was copied from are among them while they wait to be stored.
 func (r *Recorder) Recorded() []Event {
 	if r == nil {
 		return nil
@@ -135,8 +139,8 @@ func (r *Recorder) Recorded() []Event {
 	return events
 }
 
-// Forget drops everything that is recorded and not handed over to a transaction. On a copy it drops what the copy took along; the
-// original keeps its events.
+// Forget drops everything that is recorded and not handed over to a transaction. On a copy it drops
+// what the copy took along; the original keeps its events.
 func (r *Recorder) Forget() {
 	l := r.log()
 	if l == nil {
@@ -163,8 +167,9 @@ func (r *Recorder) Forget() {
 	l.mu.Unlock()
 }
 
-// Adopt makes the events that r took along from the value it was copied from events of r: r is stored in place of that value,
-// which is not to be stored any more. It is for values that were moved, such as a model that a constructor returned by value.
+// Adopt makes the events that r took along from the value it was copied from events of r: r is
+// stored in place of that value, which is not to be stored any more. It is for values that were
+// moved, such as a model that a constructor returned by value.
 func (r *Recorder) Adopt() {
 	r.each(func(_ *recorded, e *recordedEvent) {
 		if e.batch == 0 {
@@ -175,9 +180,10 @@ func (r *Recorder) Adopt() {
 
 func (r *Recorder) outboxRecorder() *Recorder { return r }
 
-// HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx and then calls settle
-// with the outcome that tx reports (Committed for an untracked transaction, RolledBack when Publish failed); settle may be called
-// on any goroutine. The error is that of CheckRecorder; then nothing is taken. For adapters.
+// HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx
+// and then calls settle with the outcome that tx reports (Committed for an untracked transaction,
+// RolledBack when Publish failed); settle may be called on any goroutine. The error is that of
+// CheckRecorder; then nothing is taken. For adapters.
 func (r *Recorder) HandOver() (events []Event, settle func(Outcome), err error) {
 	if err := CheckRecorder(r); err != nil {
 		return nil, func(Outcome) {}, err
@@ -234,8 +240,8 @@ func RecorderOf(model any) (r *Recorder, ok bool) {
 	return r, r != nil
 }
 
-// CheckRecorder returns an error wrapping ErrRecorderCopied when r has events that were recorded on the value it was copied
-// from and still wait. For adapters, before they store the model.
+// CheckRecorder returns an error wrapping ErrRecorderCopied when r has events that were recorded on
+// the value it was copied from and still wait. For adapters, before they store the model.
 func CheckRecorder(r *Recorder) error {
 	if r == nil {
 		return nil
@@ -249,6 +255,7 @@ func CheckRecorder(r *Recorder) error {
 	if foreign == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %q (%s) belongs to the value on which it was recorded: store that one, by its pointer, or call Adopt (it moved here) or Forget (this is another one) on the copy",
+	return fmt.Errorf("%w: %q (%s) belongs to the value on which it was recorded: store that one, by its pointer, "+
+		"or call Adopt (it moved here) or Forget (this is another one) on the copy",
 		ErrRecorderCopied, clip(foreign.Type, 64), foreign.ID)
 }

@@ -214,7 +214,8 @@ func TestCheckModelAsksForAssociations(t *testing.T) {
 		t.Error(err)
 	}
 	embedded := func(reflect.StructField) bool { return false }
-	if err := core.CheckModel(reflect.TypeFor[struct{ Base *base }](), embedded); !errors.Is(err, core.ErrHiddenRecorder) {
+	if err := core.CheckModel(reflect.TypeFor[struct{ Base *base }](), embedded); !errors.Is(err,
+		core.ErrHiddenRecorder) {
 		t.Errorf("%v, want ErrHiddenRecorder", err)
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"reflect"
 )
 
-// CheckModel returns an error wrapping ErrHiddenRecorder when models of the struct type t have a Recorder that RecorderOf does not
-// find, so that its events would never be stored: one in a named field, in a field whose struct is stored as a part of
-// the model, or one of two. apart says of a field with a struct or a pointer to one whether that is a model of its own, such as
-// an association; nil: named pointers are. Slices and maps always are. For adapters, when they meet a type.
+// CheckModel returns an error wrapping ErrHiddenRecorder when models of the struct type t have a
+// Recorder that RecorderOf does not find, so that its events would never be stored: one in a named
+// field, in a field whose struct is stored as a part of the model, or one of two. apart says of a
+// field with a struct or a pointer to one whether that is a model of its own, such as an
+// association; nil: named pointers are. Slices and maps always are. For adapters, when they meet a
+// type.
 func CheckModel(t reflect.Type, apart func(reflect.StructField) bool) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -24,7 +26,8 @@ func CheckModel(t reflect.Type, apart func(reflect.StructField) bool) error {
 	c.walk(t, t.Name(), true)
 	switch {
 	case c.hidden != "":
-		return fmt.Errorf("%w: %s records into nothing: embed Recorder in %s itself, without a name", ErrHiddenRecorder, c.hidden, t)
+		return fmt.Errorf("%w: %s records into nothing: embed Recorder in %s itself, without a name", ErrHiddenRecorder,
+			c.hidden, t)
 	case len(c.embedded) > 1 || len(c.embedded) == 1 && !visible:
 		return fmt.Errorf("%w: %s embeds Recorder in several ways (%q): keep one", ErrHiddenRecorder, t, c.embedded)
 	}

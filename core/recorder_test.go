@@ -42,7 +42,8 @@ func TestRecorderAcceptsEventsAndTypedValues(t *testing.T) {
 	const id = "018f3e2a-7b1c-7def-8123-456789abcdef"
 	o.Record(core.Event{Type: "a"}, &core.Event{Type: "b", ID: id}, orderPlaced{"7"}, (*core.Event)(nil), 42)
 	got := o.Recorded()
-	if len(got) != 5 || got[0].Type != "a" || got[1].ID != id || got[2].Type != "order.placed" || got[2].Data != (orderPlaced{"7"}) {
+	if len(got) != 5 || got[0].Type != "a" || got[1].ID != id || got[2].Type != "order.placed" ||
+		got[2].Data != (orderPlaced{"7"}) {
 		t.Fatalf("recorded %+v", got)
 	}
 	if got[3].Type != "" || got[4].Type != "" || got[4].Data != 42 {
@@ -104,7 +105,8 @@ func TestRecorderKeepsWhatDidNotCommit(t *testing.T) {
 	}
 }
 
-// A closure that is run again records again what its first run recorded, unless it works on a copy made before.
+// A closure that is run again records again what its first run recorded, unless it works on a copy
+// made before.
 func TestRecorderRetriedClosureDoublesNothing(t *testing.T) {
 	o := &order{ID: "7"}
 	o.Record(core.Event{Type: "placed"})

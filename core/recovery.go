@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// The pauses of those who try again after an error of the database: from basePause, doubling, to maxPause, whichever the outage.
+// The pauses of those who try again after an error of the database: from basePause, doubling, to
+// maxPause, whichever the outage.
 const (
 	basePause = 100 * time.Millisecond
 	maxPause  = 2 * time.Second
 )
 
-// recovery lets those who wait for the database hear from each other that it is back. The zero value is ready.
+// recovery lets those who wait for the database hear from each other that it is back. The zero
+// value is ready.
 type recovery struct {
 	mu   sync.Mutex
 	back chan struct{} // closed when somebody succeeds who had failed
 }
 
-// succeeded ends all pauses. Only who had failed before calls it: that others succeed all the time says nothing about an error that
-// somebody has alone.
+// succeeded ends all pauses. Only who had failed before calls it: that others succeed all the time
+// says nothing about an error that somebody has alone.
 func (r *recovery) succeeded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,8 +30,8 @@ func (r *recovery) succeeded() {
 	}
 }
 
-// news returns a channel that is closed when somebody who had failed succeeds from now on. Take it before the try whose failure the
-// pause follows, or the news may come between.
+// news returns a channel that is closed when somebody who had failed succeeds from now on. Take it
+// before the try whose failure the pause follows, or the news may come between.
 func (r *recovery) news() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// After an outage of the database, however long, publishing goes on within two seconds, wherever the outage had come.
+// After an outage of the database, however long, publishing goes on within two seconds, wherever
+// the outage had come.
 func TestDatabaseIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -44,7 +45,8 @@ func TestDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// Whoever hears first that the database is back tells the others: they need not wait until their own pauses are over.
+// Whoever hears first that the database is back tells the others: they need not wait until their
+// own pauses are over.
 func TestSuccessEndsThePausesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu atomic.Int64 // until when the database is away, as it says itself

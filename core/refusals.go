@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// refusals is what this process knows of the events that one destination refused, and so of whose fault that is: an event is
-// known to be at fault only when its destination acknowledged something after it had refused the event for the first time. A process that
-// has just started knows of no acknowledgement and spares the event. The zero value is ready; guarded by relay.mu.
+// refusals is what this process knows of the events that one destination refused, and so of whose
+// fault that is: an event is known to be at fault only when its destination acknowledged something
+// after it had refused the event for the first time. A process that has just started knows of no
+// acknowledgement and spares the event. The zero value is ready; guarded by relay.mu.
 type refusals struct {
 	acks       uint64 // acknowledgements so far
 	young, old map[RowID]refusal
@@ -50,14 +51,16 @@ func (s *refusals) acked(id RowID) {
 	delete(s.old, id)
 }
 
-// claimed notes an event that came from the table. If it was refused before, whoever told the table, that was before now.
+// claimed notes an event that came from the table. If it was refused before, whoever told the
+// table, that was before now.
 func (s *refusals) claimed(id RowID, attempts int) {
 	if attempts > 0 {
 		s.meet(id)
 	}
 }
 
-// knows reports whether the event was refused by this destination before, as far as this process remembers.
+// knows reports whether the event was refused by this destination before, as far as this process
+// remembers.
 func (s *refusals) knows(id RowID) bool {
 	if _, ok := s.young[id]; ok {
 		return true
@@ -92,13 +95,14 @@ func (s *refusals) keep(id RowID, f refusal) {
 	s.young[id] = f
 }
 
-// refused notes that the destination, which is not stopped, refused an event that the table says was refused attempts times
-// before.
+// refused notes that the destination, which is not stopped, refused an event that the table says
+// was refused attempts times before.
 //
-// It is an outage when so many different events in a row were refused for the first time; or when so many different
-// ones were, and nothing was acknowledged for a while (those refused before do not stop a destination that works for others); or
-// when one event was refused so often, and nothing was acknowledged since its first refusal, which is a while ago, unless the
-// publisher says that it is the event.
+// It is an outage when so many different events in a row were refused for the first time; or when
+// so many different ones were, and nothing was acknowledged for a while (those refused before do
+// not stop a destination that works for others); or when one event was refused so often, and
+// nothing was acknowledged since its first refusal, which is a while ago, unless the publisher says
+// that it is the event.
 func (s *refusals) refused(id RowID, attempts int, itsFault bool, now time.Time, limits refusalLimits) refusalVerdict {
 	f, known := s.meet(id)
 	if f.first.IsZero() {
@@ -121,7 +125,8 @@ func (s *refusals) refused(id RowID, attempts int, itsFault bool, now time.Time,
 	often := silent && f.count >= min(limits.failures, limits.attempts)
 	many := len(s.streak) >= limits.failures
 	switch {
-	case s.fresh >= limits.failures, many && now.Sub(s.since) >= limits.quiet, often && now.Sub(f.first) >= limits.quiet:
+	case s.fresh >= limits.failures, many && now.Sub(s.since) >= limits.quiet, often &&
+		now.Sub(f.first) >= limits.quiet:
 		s.streak, s.fresh = s.streak[:0], 0
 		return refusalOutage
 	case many, often, silent && attempts+1 >= limits.attempts:

@@ -27,31 +27,32 @@ func TestRefusals(t *testing.T) {
 			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), refused(3, 0, 0, refusalOutage),
 		},
 		"an acknowledgement between": {
-			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), acked, refused(3, 0, 0, refusalCounts), refused(4, 0, 0, refusalCounts),
-			refused(5, 0, 0, refusalOutage),
+			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), acked, refused(3, 0, 0, refusalCounts),
+			refused(4, 0, 0, refusalCounts), refused(5, 0, 0, refusalOutage),
 		},
 		"one event alone": {
-			refused(1, 0, 0, refusalCounts), refused(1, 1, 0, refusalCounts), refused(1, 2, 1, refusalSpares), refused(1, 2, 2, refusalOutage),
+			refused(1, 0, 0, refusalCounts), refused(1, 1, 0, refusalCounts), refused(1, 2, 1, refusalSpares),
+			refused(1, 2, 2, refusalOutage),
 		},
 		"one event, and the destination works": {
-			refused(1, 0, 0, refusalCounts), acked, refused(1, 1, 1, refusalCounts), refused(1, 2, 2, refusalCounts), refused(1, 3, 3, refusalCounts),
-			refused(1, 4, 4, refusalCounts),
+			refused(1, 0, 0, refusalCounts), acked, refused(1, 1, 1, refusalCounts), refused(1, 2, 2, refusalCounts),
+			refused(1, 3, 3, refusalCounts), refused(1, 4, 4, refusalCounts),
 		},
 		"one event alone, and it is its fault": {
-			marked(refused(1, 0, 0, refusalCounts)), marked(refused(1, 1, 1, refusalCounts)), marked(refused(1, 2, 2, refusalCounts)),
-			marked(refused(1, 4, 3, refusalCounts)),
+			marked(refused(1, 0, 0, refusalCounts)), marked(refused(1, 1, 1, refusalCounts)),
+			marked(refused(1, 2, 2, refusalCounts)), marked(refused(1, 4, 3, refusalCounts)),
 		},
 		"others saw it refused": {
 			refused(1, 4, 0, refusalSpares), refused(1, 4, 1, refusalSpares), acked, refused(1, 4, 2, refusalCounts),
 		},
 		"old acquaintances, at once": {
-			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), acked, refused(3, 0, 0, refusalCounts), acked,
-			refused(1, 1, 1, refusalCounts), refused(2, 1, 1, refusalCounts), refused(3, 1, 1, refusalSpares), refused(4, 0, 1, refusalSpares), acked,
-			refused(1, 1, 9, refusalCounts),
+			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), acked, refused(3, 0, 0, refusalCounts),
+			acked, refused(1, 1, 1, refusalCounts), refused(2, 1, 1, refusalCounts), refused(3, 1, 1, refusalSpares),
+			refused(4, 0, 1, refusalSpares), acked, refused(1, 1, 9, refusalCounts),
 		},
 		"old acquaintances, and a while without an acknowledgement": {
-			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), acked, refused(3, 0, 0, refusalCounts), acked,
-			refused(1, 1, 1, refusalCounts), refused(2, 1, 1, refusalCounts), refused(3, 1, 3, refusalOutage),
+			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), acked, refused(3, 0, 0, refusalCounts),
+			acked, refused(1, 1, 1, refusalCounts), refused(2, 1, 1, refusalCounts), refused(3, 1, 3, refusalOutage),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +70,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// An acknowledgement between the claim of an event that was refused before and its next refusal is enough to know.
+// An acknowledgement between the claim of an event that was refused before and its next refusal is
+// enough to know.
 func TestRefusalsOfClaimedEvent(t *testing.T) {
 	var s refusals
 	limits := refusalLimits{failures: 5, attempts: 10, quiet: time.Second}

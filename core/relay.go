@@ -11,10 +11,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// relay is the background side of an Outbox: dispatcher, poller, janitor. It holds no truth: the table does. What it holds
-// may be dropped at any time, and is found again by the poller of some process.
+// relay is the background side of an Outbox: dispatcher, poller, janitor. It holds no truth: the
+// table does. What it holds may be dropped at any time, and is found again by the poller of some
+// process.
 //
-// One mutex guards the parts of its state, which are types of their own; no I/O and no callback of the user happens under it.
+// One mutex guards the parts of its state, which are types of their own; no I/O and no callback of
+// the user happens under it.
 type relay struct {
 	o   *Outbox
 	cfg *Config
@@ -55,8 +57,8 @@ type lifetime struct {
 	renewFails                    atomic.Bool // the last renewal failed
 }
 
-// shutdownGrace is how much of Config.ShutdownTimeout is left to publishers to notice that their context ended, and to the last
-// marks to be written: at most a quarter of it.
+// shutdownGrace is how much of Config.ShutdownTimeout is left to publishers to notice that their
+// context ended, and to the last marks to be written: at most a quarter of it.
 const shutdownGrace = 5 * time.Second
 
 func newRelay(o *Outbox) *relay {
@@ -66,7 +68,8 @@ func newRelay(o *Outbox) *relay {
 		life:   lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
 	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
-	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background()) //nolint:fatcontext // it is not nested in anything
+	//nolint:fatcontext // it is not nested in anything
+	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background())
 	r.life.writes, r.life.cancelWrites = context.WithCancel(context.Background())
 	return r
 }
@@ -80,14 +83,16 @@ func (r *relay) random() float64 { return r.o.random() }
 // unlock gives the lock up and makes the calls that were noted under it.
 func (r *relay) unlock() { r.notices.unlock(&r.mu) }
 
-// Run relays events until ctx ends, then publishes what it has begun and writes the outcomes, gives the rest back, and returns nil, after
-// Config.ShutdownTimeout at most. It owns its goroutines: none is left when it returns nil. Errors of the database or of
-// the publisher do not end it: before it works it looks at the tables, and waits while the database is away. The fast path exists while Run
-// runs: what was inserted before waits for the poller.
+// Run relays events until ctx ends, then publishes what it has begun and writes the outcomes, gives
+// the rest back, and returns nil, after Config.ShutdownTimeout at most. It owns its goroutines:
+// none is left when it returns nil. Errors of the database or of the publisher do not end it:
+// before it works it looks at the tables, and waits while the database is away. The fast path
+// exists while Run runs: what was inserted before waits for the poller.
 //
-// It returns ErrNoPublisher without a Publisher, ErrRunning when it runs already, an error wrapping ErrNoTables when the tables are
-// missing, and ErrShutdownTimeout when a publisher did not return although its context had ended. What it returns is also logged, so that
-// "go ob.Run(ctx)" does not hide it.
+// It returns ErrNoPublisher without a Publisher, ErrRunning when it runs already, an error wrapping
+// ErrNoTables when the tables are missing, and ErrShutdownTimeout when a publisher did not return
+// although its context had ended. What it returns is also logged, so that "go ob.Run(ctx)" does not
+// hide it.
 func (o *Outbox) Run(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -114,7 +119,8 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 	}
 
 	if foreign := o.foreignTopics(); len(foreign) > 0 {
-		o.cfg.Logger.WarnContext(ctx, "outbox: Routes name topics that this process does not relay: another one has to", "component", "outbox",
+		o.cfg.Logger.WarnContext(ctx, "outbox: Routes name topics that this process does not relay: another one has to",
+			"component", "outbox",
 			"destinations", foreign)
 	}
 	r := o.acquire()
@@ -128,9 +134,10 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 	return o.giveUp(r)
 }
 
-// Drain publishes everything that is due now and returns when it is done and recorded: for tests, scheduled jobs and
-// commands. It may be called with or without Run. What is due later (retries, delays), leased by another process or behind
-// a dead event stays. It returns an error wrapping ErrStopped when a destination is unavailable.
+// Drain publishes everything that is due now and returns when it is done and recorded: for tests,
+// scheduled jobs and commands. It may be called with or without Run. What is due later (retries,
+// delays), leased by another process or behind a dead event stays. It returns an error wrapping
+// ErrStopped when a destination is unavailable.
 func (o *Outbox) Drain(ctx context.Context) (err error) {
 	if o.cfg.Publisher == nil {
 		return ErrNoPublisher
@@ -218,8 +225,8 @@ func (r *relay) start() {
 	go r.renewLeases()
 }
 
-// shutdown ends the relay in phases: no new work, publish what is held, cancel, write marks, give back. All of it takes no longer than
-// Config.ShutdownTimeout.
+// shutdown ends the relay in phases: no new work, publish what is held, cancel, write marks, give
+// back. All of it takes no longer than Config.ShutdownTimeout.
 func (r *relay) shutdown() error {
 	abandon := time.AfterFunc(r.cfg.ShutdownTimeout, func() {
 		close(r.writer.abandon)
@@ -228,7 +235,8 @@ func (r *relay) shutdown() error {
 	defer abandon.Stop()
 	r.mu.Lock()
 	r.phase = phaseClosing
-	for _, it := range r.inflight.sorted() { // what waits for another event of its key may wait for long, and others can have it
+	// what waits for another event of its key may wait for long, and others can have it
+	for _, it := range r.inflight.sorted() {
 		if it.state == itemWaiting {
 			r.release(it, FallbackShutdown, false)
 		}
@@ -257,7 +265,8 @@ func (r *relay) shutdown() error {
 	r.unlock()
 	r.life.cancelPublishes()
 
-	// Publishers were told to stop; marks are written as they come in. What is not written by then is published again.
+	// Publishers were told to stop; marks are written as they come in. What is not written by then
+	// is published again.
 	select {
 	case <-r.idleChan():
 	case <-r.writer.abandon:
@@ -276,7 +285,8 @@ func (r *relay) shutdown() error {
 	return nil
 }
 
-// idleChan returns a channel that is closed when nothing is held any more, except for open transactions.
+// idleChan returns a channel that is closed when nothing is held any more, except for open
+// transactions.
 func (r *relay) idleChan() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -310,7 +320,8 @@ func (r *relay) waitIdle(ctx context.Context) error {
 var reportIllegalMove = func(r *relay, it *item, err error) {
 	id := it.id.String()
 	r.notices.add(func() {
-		r.cfg.Logger.Error("outbox: a defect of the relay: please report it", "component", "outbox", "row_id", id, "err", err)
+		r.cfg.Logger.Error("outbox: a defect of the relay: please report it", "component", "outbox", "row_id", id,
+			"err", err)
 	})
 }
 

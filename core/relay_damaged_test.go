@@ -32,7 +32,9 @@ func (r *damaged) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]
 	return r.look(r.Repository.ClaimUnordered(ctx, req))
 }
 
-func (r *damaged) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) ([]core.Claimed, core.Lane, error) {
+func (r *damaged) ClaimHeads(ctx context.Context, req core.ClaimRequest,
+	after core.Lane,
+) ([]core.Claimed, core.Lane, error) {
 	rows, next, err := r.Repository.ClaimHeads(ctx, req, after)
 	rows, err = r.look(rows, err)
 	return rows, next, err
@@ -52,7 +54,8 @@ func TestUndecodableRow(t *testing.T) {
 				producer := join(t, repo, pub, core.Config{DeadPolicy: policy})
 				w := join(t, repo, pub, core.Config{Repository: table, DeadPolicy: policy})
 				for v := range int64(20) {
-					producer.publish(core.Event{Type: "a", Key: "k", AggregateVersion: v}, core.Event{Type: "a", AggregateVersion: v},
+					producer.publish(core.Event{Type: "a", Key: "k", AggregateVersion: v},
+						core.Event{Type: "a", AggregateVersion: v},
 						core.Event{Type: "a", Key: fmt.Sprint(v)})
 				}
 				w.run()
@@ -62,7 +65,8 @@ func TestUndecodableRow(t *testing.T) {
 					blocked = 0
 				}
 				got := w.statuses()
-				if got[outboxtest.StatusDead] != 2 || got[outboxtest.StatusNew] != blocked || got[outboxtest.StatusDone] != 58-blocked {
+				if got[outboxtest.StatusDead] != 2 || got[outboxtest.StatusNew] != blocked ||
+					got[outboxtest.StatusDone] != 58-blocked {
 					t.Fatalf("rows by status: %v", got)
 				}
 				dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
@@ -77,7 +81,8 @@ func TestUndecodableRow(t *testing.T) {
 					ids = append(ids, d.ID)
 				}
 				table.mended.Store(true)
-				if n, err := w.ob.Redrive(t.Context(), core.AdminRequest{IDs: ids, Actor: "me", Reason: "mended"}); n != 2 || err != nil {
+				if n, err := w.ob.Redrive(t.Context(),
+					core.AdminRequest{IDs: ids, Actor: "me", Reason: "mended"}); n != 2 || err != nil {
 					t.Fatal(n, err)
 				}
 				time.Sleep(10 * time.Second)

@@ -26,16 +26,19 @@ func TestRetryThenDead(t *testing.T) {
 			return nil
 		})
 		for v := range 3 {
-			w.publish(core.Event{Type: "a", Key: "poison", AggregateVersion: int64(v + 1)}, core.Event{Type: "a", Key: fmt.Sprint(v)})
+			w.publish(core.Event{Type: "a", Key: "poison", AggregateVersion: int64(v + 1)},
+				core.Event{Type: "a", Key: fmt.Sprint(v)})
 		}
 		time.Sleep(time.Second)
 		w.publish(core.Event{Type: "a", Key: "witness"}) // its destination works
 		time.Sleep(5 * time.Minute)
-		if got := w.statuses(); got[outboxtest.StatusDead] != 1 || got[outboxtest.StatusDone] != 4 || got[outboxtest.StatusNew] != 2 {
+		if got := w.statuses(); got[outboxtest.StatusDead] != 1 || got[outboxtest.StatusDone] != 4 ||
+			got[outboxtest.StatusNew] != 2 {
 			t.Fatalf("rows by status: %v", got)
 		}
 		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
-		if err != nil || len(dead) != 1 || dead[0].Attempts != 4 || dead[0].ErrorCode != "transient" || dead[0].Error != "refused, password=***" {
+		if err != nil || len(dead) != 1 || dead[0].Attempts != 4 || dead[0].ErrorCode != "transient" ||
+			dead[0].Error != "refused, password=***" {
 			t.Fatalf("ListDead: %+v, %v", dead, err)
 		}
 		backlog, err := w.ob.Backlog(t.Context())
@@ -45,7 +48,10 @@ func TestRetryThenDead(t *testing.T) {
 
 		// A person mends the cause and redrives: the lane goes on in its order.
 		w.pub.FailFor(nil)
-		n, err := w.ob.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{dead[0].ID}, Actor: "me", Reason: "mended"})
+		n, err := w.ob.Redrive(t.Context(), core.AdminRequest{
+			IDs: []core.RowID{dead[0].ID}, Actor: "me",
+			Reason: "mended",
+		})
 		if err != nil || n != 1 {
 			t.Fatalf("Redrive: %d, %v", n, err)
 		}
@@ -72,7 +78,10 @@ func TestSkipDead(t *testing.T) {
 		if len(dead) != 1 {
 			t.Fatalf("%d dead", len(dead))
 		}
-		if n, err := w.ob.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{dead[0].ID}, Actor: "me", Reason: "mended"}); n != 1 || err != nil {
+		if n, err := w.ob.Redrive(t.Context(), core.AdminRequest{
+			IDs: []core.RowID{dead[0].ID}, Actor: "me",
+			Reason: "mended",
+		}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 		time.Sleep(10 * time.Second)
@@ -93,12 +102,19 @@ func TestDiscardUnblocksLane(t *testing.T) {
 		w.publish(core.Event{Type: "a", Key: "k"})
 		time.Sleep(10 * time.Second)
 		dead, _ := w.ob.ListDead(t.Context(), core.DeadQuery{})
-		for _, bad := range []core.AdminRequest{{}, {IDs: []core.RowID{{}}}, {IDs: []core.RowID{dead[0].ID}, Actor: "me"}} {
+		for _, bad := range []core.AdminRequest{
+			{},
+			{IDs: []core.RowID{{}}},
+			{IDs: []core.RowID{dead[0].ID}, Actor: "me"},
+		} {
 			if _, err := w.ob.Discard(t.Context(), bad); !errors.Is(err, core.ErrInvalidRequest) {
 				t.Errorf("Discard(%+v): %v, want ErrInvalidRequest", bad, err)
 			}
 		}
-		if n, err := w.ob.Discard(t.Context(), core.AdminRequest{IDs: []core.RowID{dead[0].ID}, Actor: "me", Reason: "obsolete"}); n != 1 || err != nil {
+		if n, err := w.ob.Discard(t.Context(), core.AdminRequest{
+			IDs: []core.RowID{dead[0].ID}, Actor: "me",
+			Reason: "obsolete",
+		}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 		time.Sleep(10 * time.Second)
@@ -185,7 +201,8 @@ func TestUnavailableStopsOnlyItsDestination(t *testing.T) {
 	})
 }
 
-// A timeout of one event is the event's fault only if its destination acknowledged others meanwhile.
+// A timeout of one event is the event's fault only if its destination acknowledged others
+// meanwhile.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{Retry: core.RetryPolicy{MaxAttempts: 3}})
@@ -243,7 +260,8 @@ func TestPermanentAndPanic(t *testing.T) {
 	})
 }
 
-// A mark that takes three times as long as a publish does not keep workers waiting: the next batch grows meanwhile.
+// A mark that takes three times as long as a publish does not keep workers waiting: the next batch
+// grows meanwhile.
 func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 	for _, workers := range []int{32, 128} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
@@ -254,7 +272,10 @@ func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 				var ended time.Time // of the last publish
 				w := newWorld(t, core.Config{
 					Workers: workers, ClaimBatch: rounds * workers, ColdEvents: rounds * workers,
-					Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { time.Sleep(publish); return nil }),
+					Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+						time.Sleep(publish)
+						return nil
+					}),
 					Observer: &core.Observer{
 						Published: func(core.PublishInfo) { mu.Lock(); defer mu.Unlock(); ended = time.Now() },
 						Marked: func(rows int, _ time.Duration, _ error) {
@@ -279,7 +300,8 @@ func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 				}
 				w.atRest(rounds * workers)
 				if took := ended.Sub(began); took != rounds*publish {
-					t.Errorf("publishing took %s, want %s: that of %d publishes one after the other; rows of the marks: %v",
+					t.Errorf("publishing took %s, want %s: that of %d publishes one after the other; rows of the "+
+						"marks: %v",
 						took, rounds*publish, rounds, batches)
 				}
 			})
@@ -332,27 +354,30 @@ func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
 				}
 				return nil
 			})
-			life, err := core.New(core.Config{Repository: faulty, ShutdownTimeout: time.Nanosecond, Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-				if dead.Load() {
-					return errors.New("dead")
-				}
-				n := inFlight.Add(1)
-				defer inFlight.Add(-1)
-				if d.ID == killer {
-					if d.Attempt != 1 {
-						t.Errorf("a crash was counted as a refusal: attempt %d", d.Attempt)
+			life, err := core.New(core.Config{
+				Repository: faulty, ShutdownTimeout: time.Nanosecond,
+				Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+					if dead.Load() {
+						return errors.New("dead")
 					}
-					if row, _ := repo.Row(d.RowID); row.LostClaims >= 3 && n != 1 {
-						alone = false
+					n := inFlight.Add(1)
+					defer inFlight.Add(-1)
+					if d.ID == killer {
+						if d.Attempt != 1 {
+							t.Errorf("a crash was counted as a refusal: attempt %d", d.Attempt)
+						}
+						if row, _ := repo.Row(d.RowID); row.LostClaims >= 3 && n != 1 {
+							alone = false
+						}
+						dead.Store(true)
+						once.Do(func() { close(died) })
+						<-hang
+						return nil
 					}
-					dead.Store(true)
-					once.Do(func() { close(died) })
-					<-hang
-					return nil
-				}
-				time.Sleep(time.Millisecond)
-				return pub.Publish(ctx, d)
-			})})
+					time.Sleep(time.Millisecond)
+					return pub.Publish(ctx, d)
+				}),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

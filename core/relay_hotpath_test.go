@@ -210,7 +210,8 @@ func TestLateCommitIsLeftToThePoller(t *testing.T) {
 	})
 }
 
-// A transaction that began before Run did is not in the fast path, and committed after the first poll: it need not wait for the next one.
+// A transaction that began before Run did is not in the fast path, and committed after the first
+// poll: it need not wait for the next one.
 func TestCommitAfterRunBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{PollInterval: time.Minute, MaxPollInterval: time.Minute})

@@ -11,8 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// An event may reach its lane before the relay hears how the transaction of the event before it ended: the database gave the lock of
-// the key on as soon as that had committed. If another process then gets the earlier event, the later one must not wait for it for ever.
+// An event may reach its lane before the relay hears how the transaction of the event before it
+// ended: the database gave the lock of the key on as soon as that had committed. If another process
+// then gets the earlier event, the later one must not wait for it for ever.
 func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 	tests := []struct {
 		name   string

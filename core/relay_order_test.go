@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Several processes, faults everywhere, producers on the same keys: nothing lost, nothing invented, first copies in order.
+// Several processes, faults everywhere, producers on the same keys: nothing lost, nothing invented,
+// first copies in order.
 func TestOrderUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -121,13 +122,17 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 	}
 }
 
-// A claim may take less of a lane than is due. The rest is fetched when that is published, not when the poll interval is over.
+// A claim may take less of a lane than is due. The rest is fetched when that is published, not when
+// the poll interval is over.
 func TestLaneGoesOnAfterShortenedRun(t *testing.T) {
 	for _, lanes := range []int{1, 20} { // few are looked at one by one, many together
 		t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const perLane = 12
-				w := newWorld(t, core.Config{ClaimBatch: 10, LaneRun: 50, PollInterval: time.Minute, MaxPollInterval: time.Minute})
+				w := newWorld(t, core.Config{
+					ClaimBatch: 10, LaneRun: 50, PollInterval: time.Minute,
+					MaxPollInterval: time.Minute,
+				})
 				w.pub.FailFor(func(core.Delivery) error {
 					time.Sleep(10 * time.Millisecond)
 					return nil

@@ -15,7 +15,8 @@ import (
 
 var errService = errors.New("503 Service Unavailable") // nobody classifies it
 
-// However few events there are, an outage that nobody classified makes none of them dead, and ends with the first answer.
+// However few events there are, an outage that nobody classified makes none of them dead, and ends
+// with the first answer.
 func TestUnclassifiedOutageOfFewKeys(t *testing.T) {
 	for _, keys := range []int{1, 2, 4, 5, 8} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
@@ -67,8 +68,9 @@ func TestFlappingDestination(t *testing.T) {
 	})
 }
 
-// Nobody can tell an event that is refused alone at a silent destination from an outage. It is tried at the pace of probes and named;
-// when the destination has acknowledged another one, its attempts are over soon.
+// Nobody can tell an event that is refused alone at a silent destination from an outage. It is
+// tried at the pace of probes and named; when the destination has acknowledged another one, its
+// attempts are over soon.
 func TestRefusedAloneAtSilentDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -94,7 +96,8 @@ func TestRefusedAloneAtSilentDestination(t *testing.T) {
 		if len(probes) < 1200 || len(probes) > 2300 {
 			t.Errorf("%d failed probes in an hour, want one each 2 s", len(probes))
 		}
-		if p := probes[len(probes)-1]; p.EventID != poison || p.Topic != "a" || p.Failures != len(probes) || p.Stopped < 59*time.Minute || !errors.Is(p.Err, errService) {
+		if p := probes[len(probes)-1]; p.EventID != poison || p.Topic != "a" || p.Failures != len(probes) ||
+			p.Stopped < 59*time.Minute || !errors.Is(p.Err, errService) {
 			t.Errorf("the last failed probe: %+v", p)
 		}
 		mu.Unlock()
@@ -125,10 +128,14 @@ func TestDiscardEndsAnEventRefusedAlone(t *testing.T) {
 		w.publish(core.Event{Type: "a", Key: "k", AggregateVersion: 1})
 		w.publish(core.Event{Type: "a", Key: "k", AggregateVersion: 2})
 		time.Sleep(time.Minute)
-		id := w.repo.Rows()[slices.IndexFunc(w.repo.Rows(), func(r outboxtest.Row) bool { return r.Event.AggregateVersion == 1 })].ID
+		id := w.repo.Rows()[slices.IndexFunc(w.repo.Rows(),
+			func(r outboxtest.Row) bool { return r.Event.AggregateVersion == 1 })].ID
 		for n := 0; n == 0; { // not while it is out
 			var err error
-			if n, err = w.ob.Discard(t.Context(), core.AdminRequest{IDs: []core.RowID{id}, Actor: "me", Reason: "it is the event"}); err != nil {
+			if n, err = w.ob.Discard(t.Context(), core.AdminRequest{
+				IDs: []core.RowID{id}, Actor: "me",
+				Reason: "it is the event",
+			}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Millisecond)
@@ -141,7 +148,8 @@ func TestDiscardEndsAnEventRefusedAlone(t *testing.T) {
 	})
 }
 
-// A process that has just started knows of no acknowledgement: what others refused before must not die of its first look.
+// A process that has just started knows of no acknowledgement: what others refused before must not
+// die of its first look.
 func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -154,12 +162,18 @@ func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 		producer := join(t, repo, pub, core.Config{})
 		producer.publish(core.Event{Type: "a", Key: "poison"})
 		for range 9 {
-			req := core.ClaimRequest{Node: "other", Lease: time.Minute, MaxLease: time.Hour, Limit: 1, MaxBytes: 1 << 20, Run: 1, Lanes: 10}
+			req := core.ClaimRequest{
+				Node: "other", Lease: time.Minute, MaxLease: time.Hour, Limit: 1,
+				MaxBytes: 1 << 20, Run: 1, Lanes: 10,
+			}
 			rows, _, err := repo.ClaimHeads(t.Context(), req, core.Lane{})
 			if err != nil || len(rows) != 1 {
 				t.Fatalf("claimed %d rows: %v", len(rows), err)
 			}
-			f := core.Failure{ClaimRef: core.ClaimRef{ID: rows[0].ID, ClaimNo: rows[0].ClaimNo}, Kind: core.FailRetry, Code: "transient"}
+			f := core.Failure{
+				ClaimRef: core.ClaimRef{ID: rows[0].ID, ClaimNo: rows[0].ClaimNo}, Kind: core.FailRetry,
+				Code: "transient",
+			}
 			if _, err := repo.MarkFailed(t.Context(), "other", []core.Failure{f}); err != nil {
 				t.Fatal(err)
 			}
@@ -250,7 +264,10 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 // Whatever else the poller was woken for meanwhile, a stopped destination is tried when it is time.
 func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour, Retry: core.RetryPolicy{MaxAttempts: 6}})
+		w := newWorld(t, core.Config{
+			PollInterval: time.Hour, MaxPollInterval: time.Hour,
+			Retry: core.RetryPolicy{MaxAttempts: 6},
+		})
 		w.pub.Outage("down", nil)
 		w.pub.FailFor(func(d core.Delivery) error {
 			if d.Topic == "other" {

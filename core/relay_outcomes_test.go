@@ -91,7 +91,10 @@ func rowOf(t *testing.T, repo *outboxtest.Repository, eventID string) outboxtest
 func TestEachOutcomeIsWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var marked atomic.Int64
-		w := newWorld(t, core.Config{Observer: &core.Observer{Marked: func(rows int, _ time.Duration, _ error) { marked.Add(int64(rows)) }}})
+		w := newWorld(t,
+			core.Config{Observer: &core.Observer{Marked: func(rows int, _ time.Duration, _ error) {
+				marked.Add(int64(rows))
+			}}})
 		w.run()
 		for i := range 300 {
 			w.publish(core.Event{Type: "a"}, core.Event{Type: "b", Key: fmt.Sprint(i % 10)})
@@ -138,7 +141,8 @@ func TestTextThatCannotBeStored(t *testing.T) {
 	})
 }
 
-// A row that the table refuses to change is left apart, whatever became of it; its mark is tried until it succeeds.
+// A row that the table refuses to change is left apart, whatever became of it; its mark is tried
+// until it succeeds.
 func TestRowThatCannotBeMarked(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fails=%t", fails), func(t *testing.T) {
@@ -218,8 +222,9 @@ func TestNothingCanBeMarked(t *testing.T) {
 	})
 }
 
-// Rows that another transaction holds wait alone: a lock on a topic does not stop another one, however long it lasts and
-// however many rows it has. When it ends they are marked, without a second copy.
+// Rows that another transaction holds wait alone: a lock on a topic does not stop another one,
+// however long it lasts and however many rows it has. When it ends they are marked, without a
+// second copy.
 func TestLockedRowsStopNobody(t *testing.T) {
 	for _, n := range []int{1, 400} {
 		t.Run(fmt.Sprintf("%d rows", n), func(t *testing.T) {

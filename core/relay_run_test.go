@@ -96,7 +96,8 @@ func TestShutdown(t *testing.T) {
 					w.publish(core.Event{Type: "a", Key: fmt.Sprint(i)})
 				}
 				w.faulty.Hook(func(ctx context.Context, m outboxtest.Method) error { // the database hangs
-					if m == outboxtest.MethodMarkDone || m == outboxtest.MethodMarkFailed || m == outboxtest.MethodRelease || m == outboxtest.MethodRenew {
+					if m == outboxtest.MethodMarkDone || m == outboxtest.MethodMarkFailed ||
+						m == outboxtest.MethodRelease || m == outboxtest.MethodRenew {
 						<-ctx.Done()
 						return ctx.Err()
 					}
@@ -120,10 +121,13 @@ func TestShutdown(t *testing.T) {
 	t.Run("publisher that does not listen", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			hung := make(chan struct{})
-			w := newWorld(t, core.Config{ShutdownTimeout: time.Second, Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-				<-hung
-				return nil
-			})})
+			w := newWorld(t, core.Config{
+				ShutdownTimeout: time.Second,
+				Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+					<-hung
+					return nil
+				}),
+			})
 			w.run()
 			w.publish(core.Event{Type: "a"})
 			if err := w.stop(); !errors.Is(err, core.ErrShutdownTimeout) {

@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A relay whose destinations are all stopped has nothing to ask for. What commits meanwhile must not make it ask all the same.
+// A relay whose destinations are all stopped has nothing to ask for. What commits meanwhile must
+// not make it ask all the same.
 func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	pub := &outboxtest.Publisher{}
 	pub.Outage("a", nil)
@@ -20,7 +21,10 @@ func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	var failed atomic.Int64
 	stopped, enough := make(chan struct{}), make(chan struct{})
 	w := join(t, outboxtest.NewRepository(), pub, core.Config{
-		Publisher: router, Breaker: core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 10 * time.Millisecond},
+		Publisher: router, Breaker: core.BreakerPolicy{
+			ProbeInterval:    10 * time.Millisecond,
+			MaxProbeInterval: 10 * time.Millisecond,
+		},
 		Observer: &core.Observer{ProbeFailed: func(core.ProbeInfo) {
 			switch failed.Add(1) {
 			case 1:
@@ -50,7 +54,8 @@ func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	}
 }
 
-// A key that waits to be looked at does not keep Drain from telling that its destination is stopped.
+// A key that waits to be looked at does not keep Drain from telling that its destination is
+// stopped.
 func TestDrainEndsWhenEveryDestinationIsStopped(t *testing.T) {
 	good := make(chan struct{})
 	router := core.NewRouter()

@@ -15,7 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// deaf is a publisher that ignores the end of its context for certain events, until it is told to return.
+// deaf is a publisher that ignores the end of its context for certain events, until it is told to
+// return.
 type deaf struct {
 	next  *outboxtest.Publisher
 	hears func(d core.Delivery) bool
@@ -40,19 +41,22 @@ func (d *deaf) Publish(ctx context.Context, e core.Delivery) error {
 	return d.next.Publish(context.WithoutCancel(ctx), e)
 }
 
-// An event whose publisher never returns is given back with what waits behind it: another relay publishes them, in their order, and the other
-// events of the process go on.
+// An event whose publisher never returns is given back with what waits behind it: another relay
+// publishes them, in their order, and the other events of the process go on.
 func TestStuckPublishIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		stuck := map[string]int{}
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
 		p := newDeaf(pub, func(d core.Delivery) bool { return d.Topic != "deaf" })
-		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 4, Observer: &core.Observer{Stuck: func(topic string, total int) {
-			mu.Lock()
-			defer mu.Unlock()
-			stuck[topic] = total
-		}}})
+		w := join(t, repo, pub, core.Config{
+			Publisher: p, Workers: 4,
+			Observer: &core.Observer{Stuck: func(topic string, total int) {
+				mu.Lock()
+				defer mu.Unlock()
+				stuck[topic] = total
+			}},
+		})
 		w.run()
 		for range 20 {
 			w.publish(core.Event{Type: "deaf", Key: "k"})
@@ -117,7 +121,8 @@ func TestStuckPublishSucceedsLate(t *testing.T) {
 	})
 }
 
-// However many publishes hang, a process has no more than twice its workers, and what it cannot publish is free for others.
+// However many publishes hang, a process has no more than twice its workers, and what it cannot
+// publish is free for others.
 func TestStuckPublishesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -154,7 +159,8 @@ func TestStuckPublishesAreBounded(t *testing.T) {
 	})
 }
 
-// A publisher that ends its goroutine, as t.FailNow in a test does, fails one event and costs no worker.
+// A publisher that ends its goroutine, as t.FailNow in a test does, fails one event and costs no
+// worker.
 func TestGoexitInPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -167,7 +173,8 @@ func TestGoexitInPublisher(t *testing.T) {
 		w := join(t, repo, pub, core.Config{Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 3}, Publisher: exits})
 		w.run()
 		for i := range 10 {
-			w.publish(core.Event{Type: "a", Key: fmt.Sprint("exit", i)}, core.Event{Type: "a", Key: fmt.Sprint("good", i)}, core.Event{Type: "a"})
+			w.publish(core.Event{Type: "a", Key: fmt.Sprint("exit", i)},
+				core.Event{Type: "a", Key: fmt.Sprint("good", i)}, core.Event{Type: "a"})
 		}
 		for range 60 { // the destination goes on acknowledging others
 			w.publish(core.Event{Type: "a"})

@@ -10,7 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A relay that starts before the first consumer of a topic gives up nothing, and the age of what waits is seen.
+// A relay that starts before the first consumer of a topic gives up nothing, and the age of what
+// waits is seen.
 func TestUnroutableUntilARouteWasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})

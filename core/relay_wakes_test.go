@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A relay whose every destination is stopped waits for the next probe, whatever is committed meanwhile. It neither spins nor asks the
-// table for keys that it could not publish.
+// A relay whose every destination is stopped waits for the next probe, whatever is committed
+// meanwhile. It neither spins nor asks the table for keys that it could not publish.
 func TestEveryDestinationStopped(t *testing.T) {
 	for _, routed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -139,7 +139,8 @@ func TestClaimedWhenTheLastWorkerIsLost(t *testing.T) {
 	})
 }
 
-// A transaction that outlives the lease of its events is heard all the same: they do not wait for the next poll.
+// A transaction that outlives the lease of its events is heard all the same: they do not wait for
+// the next poll.
 func TestTransactionThatOutlivesItsLease(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -165,15 +166,17 @@ func TestTransactionThatOutlivesItsLease(t *testing.T) {
 	}
 }
 
-// A suspect whose mark has to wait for the lock of its row does not keep the other suspects waiting.
+// A suspect whose mark has to wait for the lock of its row does not keep the other suspects
+// waiting.
 func TestSuspectWhoseRowIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
 		first := make(chan core.RowID, 100)
-		w := join(t, repo, pub, core.Config{Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-			first <- d.RowID
-			return pub.Publish(ctx, d)
-		})})
+		w := join(t, repo, pub,
+			core.Config{Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+				first <- d.RowID
+				return pub.Publish(ctx, d)
+			})})
 		for range 10 {
 			w.publish(core.Event{Type: "a"})
 		}
@@ -213,14 +216,17 @@ func TestObserverHearsInOrder(t *testing.T) {
 		last := -1
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
 		p := newDeaf(pub, func(core.Delivery) bool { return false })
-		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 8, Observer: &core.Observer{Stuck: func(_ string, total int) {
-			if total == 1 {
-				time.Sleep(time.Second)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			last = total
-		}}})
+		w := join(t, repo, pub, core.Config{
+			Publisher: p, Workers: 8,
+			Observer: &core.Observer{Stuck: func(_ string, total int) {
+				if total == 1 {
+					time.Sleep(time.Second)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				last = total
+			}},
+		})
 		w.run()
 		w.publish(core.Event{Type: "a"}, core.Event{Type: "b"})
 		time.Sleep(15 * time.Second)
@@ -270,7 +276,10 @@ func TestSuspectThatCannotBeWrittenDown(t *testing.T) {
 			w.publish(core.Event{Type: "a", Key: key})
 		}
 		loseClaims(t, w, 4)
-		w.faulty.Fail(outboxtest.Fault{Method: outboxtest.MethodBeginSuspect, Times: -1, Err: errors.New("permission denied")})
+		w.faulty.Fail(outboxtest.Fault{
+			Method: outboxtest.MethodBeginSuspect, Times: -1,
+			Err: errors.New("permission denied"),
+		})
 		w.run()
 		time.Sleep(time.Minute)
 		if n := w.faulty.Calls(outboxtest.MethodBeginSuspect); n < 10 || n > 200 {

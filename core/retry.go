@@ -6,8 +6,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
-// delay returns the pause after refusal number n (from 1): full jitter below min(MaxDelay, BaseDelay*2^(n-1)), so that what
-// failed together does not come back together. random is in [0, 1).
+// delay returns the pause after refusal number n (from 1): full jitter below min(MaxDelay,
+// BaseDelay*2^(n-1)), so that what failed together does not come back together. random is in [0,
+// 1).
 func (p RetryPolicy) delay(n int, random float64) time.Duration {
 	return jittered(backoff(p.BaseDelay, p.MaxDelay, n), random)
 }

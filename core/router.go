@@ -8,14 +8,16 @@ import (
 	"slices"
 )
 
-// Router is a Publisher that sends each event to the publisher of its topic: brokers and in-process handlers side by side.
-// The zero value has no routes. Fill it before use; after that it is safe for use by several goroutines.
+// Router is a Publisher that sends each event to the publisher of its topic: brokers and in-process
+// handlers side by side. The zero value has no routes. Fill it before use; after that it is safe
+// for use by several goroutines.
 //
 //	r := core.NewRouter()
 //	r.Handle("orders", kafka)
 //	r.HandleFunc("search-index", updateIndex)
 //
-// Which topics an event goes to is decided when it is inserted: by Event.Topic, else Config.Routes of its type, else its type.
+// Which topics an event goes to is decided when it is inserted: by Event.Topic, else Config.Routes
+// of its type, else its type.
 type Router struct {
 	topics   map[string]Publisher
 	fallback Publisher
@@ -32,13 +34,15 @@ func (r *Router) Handle(topic string, p Publisher) {
 	r.topics[topic] = p
 }
 
-// HandleFunc sends the events of a topic to fn, in this process: the event is DONE when fn returns nil.
+// HandleFunc sends the events of a topic to fn, in this process: the event is DONE when fn returns
+// nil.
 func (r *Router) HandleFunc(topic string, fn func(ctx context.Context, d Delivery) error) {
 	r.Handle(topic, PublisherFunc(fn))
 }
 
-// HandleOther sends the events of all other topics to p, but for those of ServedTopicPrefix, which are left to the process that names
-// them. Without it, a relay leaves all others to other processes.
+// HandleOther sends the events of all other topics to p, but for those of ServedTopicPrefix, which
+// are left to the process that names them. Without it, a relay leaves all others to other
+// processes.
 func (r *Router) HandleOther(p Publisher) { r.fallback = p }
 
 // Topics implements TopicLister.

@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Effects are executed by the process that names their topic, whoever else relays the same table, wherever they were published, and
-// also when they have to be tried again.
+// Effects are executed by the process that names their topic, whoever else relays the same table,
+// wherever they were published, and also when they have to be tried again.
 func TestServedTopicsAreLeftToThoseWhoNameThem(t *testing.T) {
 	for name, serving := range map[string]func(r *core.Router, other core.Publisher){
 		"a router alone":             func(*core.Router, core.Publisher) {},
@@ -64,7 +64,8 @@ func TestServedTopicsAreLeftToThoseWhoNameThem(t *testing.T) {
 				synctest.Wait()
 				for range mails {
 					err := repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
-						_, err := plain.Publish(ctx, tx, core.Event{Type: "t", Topic: topic, Unordered: true}, core.Event{Type: "order.placed"})
+						_, err := plain.Publish(ctx, tx, core.Event{Type: "t", Topic: topic, Unordered: true},
+							core.Event{Type: "order.placed"})
 						return err
 					})
 					if err != nil {

@@ -26,7 +26,8 @@ func (s *simulation) proceed() {
 		s.pass(d, true)
 		return
 	}
-	if expired := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.ctx.Err() == nil }); len(expired) > 0 {
+	if expired := slices.DeleteFunc(slices.Clone(calls),
+		func(c *call) bool { return c.ctx.Err() == nil }); len(expired) > 0 {
 		calls = expired
 	} else if d := s.elapse(calls); d > 0 {
 		s.pass(d, false)
@@ -53,10 +54,12 @@ func (s *simulation) hanging(c *call) bool {
 
 // reluctant reports whether a call mostly has to wait for others in this schedule.
 func (s *simulation) reluctant(c *call) bool {
-	return c.kind == s.profile.reluctant && (c.kind != callHear || strings.Contains(c.name, "producer 0")) // others overtake it
+	// others overtake it
+	return c.kind == s.profile.reluctant && (c.kind != callHear || strings.Contains(c.name, "producer 0"))
 }
 
-// elapse says how much time passes although calls wait; 0: none. Without faults only publishes may take time, and less than they have.
+// elapse says how much time passes although calls wait; 0: none. Without faults only publishes may
+// take time, and less than they have.
 func (s *simulation) elapse(calls []*call) time.Duration {
 	switch {
 	case s.calm:

@@ -12,7 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// process is one place where the application runs: one incarnation after the other, with its producers.
+// process is one place where the application runs: one incarnation after the other, with its
+// producers.
 type process struct {
 	sim       *simulation
 	index     int
@@ -86,7 +87,8 @@ func (i *incarnation) run() {
 	go func() { stopped <- i.ob.Run(ctx) }()
 }
 
-// kill ends a life at once: nothing it does from here on has an effect. One call after the other learns of it.
+// kill ends a life at once: nothing it does from here on has an effect. One call after the other
+// learns of it.
 func (p *process) kill() {
 	s, inc := p.sim, p.inc
 	p.inc = nil
@@ -107,7 +109,8 @@ func (p *process) kill() {
 	s.ghosts = append(s.ghosts, inc)
 }
 
-// producer is a goroutine of the application: it writes and publishes in one transaction after the other.
+// producer is a goroutine of the application: it writes and publishes in one transaction after the
+// other.
 type producer struct {
 	sim   *simulation
 	name  string
@@ -163,7 +166,10 @@ func (p *producer) transaction(inc *incarnation, plan plan) error {
 	tx.OnOutcome(func(core.Outcome) { s.truth.ended(rows) })
 	for i, st := range plan.statements {
 		tx.OnOutcome(func(core.Outcome) { // called before the relay hears of these events
-			s.park(&call{name: fmt.Sprintf("%s %s hears of the end of %d", inc.name(), p.name, i), kind: callHear, inc: inc, ctx: inc.ctx})
+			s.park(&call{
+				name: fmt.Sprintf("%s %s hears of the end of %d", inc.name(), p.name, i), kind: callHear,
+				inc: inc, ctx: inc.ctx,
+			})
 		})
 		for _, e := range st.events {
 			id, err := core.NewRowID(e.ID, e.Topic)

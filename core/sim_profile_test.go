@@ -13,7 +13,8 @@ const (
 	simKillerLosses   = 3 + 2
 )
 
-// profile says what a schedule is made of. Each seed draws its own, so that some schedules have much of one kind of trouble.
+// profile says what a schedule is made of. Each seed draws its own, so that some schedules have
+// much of one kind of trouble.
 type profile struct {
 	faultless bool
 	config    core.Config
@@ -34,18 +35,25 @@ type profile struct {
 
 func drawProfile(s *scheduler, seed uint64) profile {
 	p := profile{
-		faultless: seed%10 == 0, processes: 1 + s.rng.IntN(3), producers: 1 + s.rng.IntN(2), chaos: 150 + s.rng.IntN(200),
-		budget: 1 + s.rng.IntN(8), time: 0.1 * s.rng.Float64(),
+		faultless: seed%10 == 0, processes: 1 + s.rng.IntN(3), producers: 1 + s.rng.IntN(2),
+		chaos: 150 + s.rng.IntN(200), budget: 1 + s.rng.IntN(8), time: 0.1 * s.rng.Float64(),
 	}
 	p.config = core.Config{
 		Workers: 1 + s.rng.IntN(3), PublishTimeout: simPublishTimeout, LeaseMargin: 500 * time.Millisecond,
-		HotEvents: 1 + s.rng.IntN(6), ColdEvents: 2 + s.rng.IntN(6), HotLease: 3 * time.Second, ClaimLease: 4 * time.Second,
-		MaxLease: 8 * time.Second, PollInterval: 500 * time.Millisecond, MaxPollInterval: 2 * time.Second,
-		ClaimBatch: 2 + s.rng.IntN(3), LaneRun: 1 + s.rng.IntN(3), MarkBatch: 1 + s.rng.IntN(3), MaxUnmarked: 1 + s.rng.IntN(4),
-		Retry:      core.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: simAttempts},
-		Breaker:    core.BreakerPolicy{Failures: 3, ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
+		HotEvents: 1 + s.rng.IntN(6), ColdEvents: 2 + s.rng.IntN(6), HotLease: 3 * time.Second,
+		ClaimLease: 4 * time.Second, MaxLease: 8 * time.Second, PollInterval: 500 * time.Millisecond,
+		MaxPollInterval: 2 * time.Second, ClaimBatch: 2 + s.rng.IntN(3), LaneRun: 1 + s.rng.IntN(3),
+		MarkBatch: 1 + s.rng.IntN(3), MaxUnmarked: 1 + s.rng.IntN(4),
+		Retry: core.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: simAttempts},
+		Breaker: core.BreakerPolicy{
+			Failures: 3, ProbeInterval: 200 * time.Millisecond,
+			MaxProbeInterval: time.Second,
+		},
 		MaxCrashes: simKillerLosses - 3, ShutdownTimeout: 2 * time.Second, DisableJanitor: s.chance(0.7),
-		Retention: core.Retention{DeleteOnSuccess: s.chance(0.2), Keep: 5 * time.Second, CleanupInterval: 2 * time.Second, CleanupBatch: 2},
+		Retention: core.Retention{
+			DeleteOnSuccess: s.chance(0.2), Keep: 5 * time.Second,
+			CleanupInterval: 2 * time.Second, CleanupBatch: 2,
+		},
 	}
 	if s.chance(0.3) {
 		p.config.DeadPolicy = core.SkipDead
@@ -83,14 +91,18 @@ func (sim *simulation) drawPlans() {
 	made := 0
 	event := func(beside []core.Event) core.Event {
 		made++
-		e := core.Event{ID: fmt.Sprintf("%08x-0000-7000-8000-%012x", made, sim.seed), Type: "t", Topic: pickOne(sim.scheduler, []string{"a", "a", "b"})}
+		e := core.Event{
+			ID: fmt.Sprintf("%08x-0000-7000-8000-%012x", made, sim.seed), Type: "t",
+			Topic: pickOne(sim.scheduler, []string{"a", "a", "b"}),
+		}
 		switch k := sim.rng.IntN(4 * keys); {
 		case k < 3*keys:
 			e.Key = fmt.Sprintf("k%d", k%keys)
 		case sim.chance(0.3):
 			e.Delay = time.Duration(1+sim.rng.IntN(1000)) * time.Millisecond
 		}
-		// A statement that waits for the locks of two keys would go on to the second without the token.
+		// A statement that waits for the locks of two keys would go on to the second without the
+		// token.
 		if len(beside) > 0 && beside[0].Key != "" && e.Key != "" && sim.profile.processes*sim.profile.producers > 1 {
 			e.Topic, e.Key = beside[0].Topic, beside[0].Key
 		}

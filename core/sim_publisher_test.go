@@ -105,7 +105,8 @@ type flight struct{ start time.Time }
 // stuck: the relay may have given it up.
 func (f *flight) stuck() bool { return time.Since(f.start) >= 2*simPublishTimeout }
 
-// enter counts the publishes of a lane: there is never more than one in a process, but for those that do not return.
+// enter counts the publishes of a lane: there is never more than one in a process, but for those
+// that do not return.
 func (p *simPublisher) enter(f *fact) (leave func()) {
 	t := p.sim.truth
 	t.mu.Lock()

@@ -15,7 +15,8 @@ import (
 
 var errLost = errors.New("connection lost")
 
-// simRepository is the table as one process sees it: every statement parks before its effect, and some before their answer.
+// simRepository is the table as one process sees it: every statement parks before its effect, and
+// some before their answer.
 type simRepository struct {
 	core.Repository // the table itself
 
@@ -25,8 +26,11 @@ type simRepository struct {
 
 var _ core.Repository = (*simRepository)(nil)
 
-// do runs a statement. dead: the process has crashed meanwhile; whatever it does now, it must not have an effect.
-func (r *simRepository) do(ctx context.Context, kind callKind, method, rows string, effect func(context.Context) (uint64, error)) (dead bool, err error) {
+// do runs a statement. dead: the process has crashed meanwhile; whatever it does now, it must not
+// have an effect.
+func (r *simRepository) do(ctx context.Context, kind callKind, method, rows string,
+	effect func(context.Context) (uint64, error),
+) (dead bool, err error) {
 	name := r.inc.name() + " " + method + rows
 	c := &call{name: name, kind: kind, inc: r.inc, ctx: ctx}
 	v := r.sim.park(c)
@@ -61,7 +65,8 @@ func (r *simRepository) do(ctx context.Context, kind callKind, method, rows stri
 // someLocked marks a statement that finds some of its rows locked by another transaction.
 type someLocked struct{}
 
-// unlocked divides the rows of a statement in those it can have and those that another transaction holds: every second one, or the only one.
+// unlocked divides the rows of a statement in those it can have and those that another transaction
+// holds: every second one, or the only one.
 func unlocked[T any](ctx context.Context, rows []T, id func(T) core.RowID) (free []T, err error) {
 	if ctx.Value(someLocked{}) == nil {
 		return rows, nil
@@ -108,7 +113,9 @@ func (r *simRepository) refs(claims []core.ClaimRef) string {
 	return r.names(len(claims), func(i int) core.RowID { return claims[i].ID })
 }
 
-func (r *simRepository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) (places []core.Inserted, err error) {
+func (r *simRepository) Insert(ctx context.Context, tx core.Tx,
+	req core.InsertRequest,
+) (places []core.Inserted, err error) {
 	rows := r.names(len(req.Rows), func(i int) core.RowID { return req.Rows[i].ID })
 	_, err = r.do(ctx, callInsert, "Insert", rows, func(ctx context.Context) (uint64, error) {
 		places, err = r.Repository.Insert(ctx, tx, req)
@@ -121,7 +128,9 @@ func (r *simRepository) Insert(ctx context.Context, tx core.Tx, req core.InsertR
 }
 
 // claimed is a claim statement: what it returned, unless its answer was lost.
-func (r *simRepository) claimed(ctx context.Context, method string, req core.ClaimRequest, claim func(context.Context) ([]core.Claimed, error)) (rows []core.Claimed, err error) {
+func (r *simRepository) claimed(ctx context.Context, method string, req core.ClaimRequest,
+	claim func(context.Context) ([]core.Claimed, error),
+) (rows []core.Claimed, err error) {
 	var step *call
 	dead, err := r.do(ctx, callDB, method, "", func(effectCtx context.Context) (uint64, error) {
 		rows, err = claim(r.stepped(effectCtx, ctx, method, &step))
@@ -144,14 +153,18 @@ func (r *simRepository) claimed(ctx context.Context, method string, req core.Cla
 	return rows, nil
 }
 
-// stepped lets others act before each further statement of a claim. callCtx is the context of the call.
+// stepped lets others act before each further statement of a claim. callCtx is the context of the
+// call.
 func (r *simRepository) stepped(ctx, callCtx context.Context, method string, last **call) context.Context {
 	statements := 0
 	return outboxtest.ContextWithPause(ctx, func() error {
 		if statements++; statements == 1 {
 			return nil
 		}
-		c := &call{name: fmt.Sprintf("%s %s, statement %d", r.inc.name(), method, statements), kind: callStep, inc: r.inc, ctx: callCtx}
+		c := &call{
+			name: fmt.Sprintf("%s %s, statement %d", r.inc.name(), method, statements), kind: callStep,
+			inc: r.inc, ctx: callCtx,
+		}
 		*last = c
 		switch r.sim.park(c) {
 		case goOn, slow:
@@ -168,7 +181,9 @@ func (r *simRepository) ClaimUnordered(ctx context.Context, req core.ClaimReques
 	})
 }
 
-func (r *simRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) (rows []core.Claimed, next core.Lane, err error) {
+func (r *simRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
+	after core.Lane,
+) (rows []core.Claimed, next core.Lane, err error) {
 	rows, err = r.claimed(ctx, "ClaimHeads", req, func(ctx context.Context) (rows []core.Claimed, err error) {
 		rows, next, err = r.Repository.ClaimHeads(ctx, req, after)
 		return rows, err
@@ -180,9 +195,10 @@ func (r *simRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest, a
 }
 
 func (r *simRepository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
-	return r.claimed(ctx, "ClaimLane "+fmt.Sprintf("%x", lane[:6]), req, func(ctx context.Context) ([]core.Claimed, error) {
-		return r.Repository.ClaimLane(ctx, req, lane)
-	})
+	return r.claimed(ctx, "ClaimLane "+fmt.Sprintf("%x", lane[:6]), req,
+		func(ctx context.Context) ([]core.Claimed, error) {
+			return r.Repository.ClaimLane(ctx, req, lane)
+		})
 }
 
 func (r *simRepository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
@@ -201,7 +217,9 @@ func (r *simRepository) MarkDone(ctx context.Context, done []core.Done, deleteRo
 	return changed, errors.Join(err, held)
 }
 
-func (r *simRepository) MarkFailed(ctx context.Context, node string, failures []core.Failure) (changed []bool, err error) {
+func (r *simRepository) MarkFailed(ctx context.Context, node string,
+	failures []core.Failure,
+) (changed []bool, err error) {
 	rows := r.names(len(failures), func(i int) core.RowID { return failures[i].ID })
 	var held error
 	dead, err := r.do(ctx, callDB, "MarkFailed", rows, func(ctx context.Context) (uint64, error) {
@@ -218,7 +236,9 @@ func (r *simRepository) MarkFailed(ctx context.Context, node string, failures []
 	return changed, errors.Join(err, held)
 }
 
-func (r *simRepository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (held []bool, err error) {
+func (r *simRepository) BeginSuspect(ctx context.Context, node string,
+	claims []core.ClaimRef,
+) (held []bool, err error) {
 	dead, err := r.do(ctx, callDB, "BeginSuspect", r.refs(claims), func(ctx context.Context) (uint64, error) {
 		held, err = r.Repository.BeginSuspect(ctx, node, claims)
 		r.sim.truth.suspectBegun(node, claims, held)
@@ -230,7 +250,9 @@ func (r *simRepository) BeginSuspect(ctx context.Context, node string, claims []
 	return held, err
 }
 
-func (r *simRepository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) (held []bool, err error) {
+func (r *simRepository) Renew(ctx context.Context, node string, lease time.Duration,
+	claims []core.ClaimRef,
+) (held []bool, err error) {
 	var others error
 	dead, err := r.do(ctx, callDB, renewer(), r.refs(claims), func(ctx context.Context) (uint64, error) {
 		var free []core.ClaimRef
@@ -246,7 +268,8 @@ func (r *simRepository) Renew(ctx context.Context, node string, lease time.Durat
 	return held, errors.Join(err, others)
 }
 
-// renewer names the caller of Renew: a worker and the goroutine that renews batches may ask for the same row at once.
+// renewer names the caller of Renew: a worker and the goroutine that renews batches may ask for the
+// same row at once.
 func renewer() string {
 	var stack [16]uintptr
 	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack[:])])
@@ -294,7 +317,9 @@ func (r *simRepository) Cleanup(ctx context.Context, keep time.Duration, limit i
 	return deleted, err
 }
 
-func (r *simRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane, limit int) (deleted int, next core.Lane, err error) {
+func (r *simRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane,
+	limit int,
+) (deleted int, next core.Lane, err error) {
 	_, err = r.do(ctx, callDB, "CollectKeys", "", func(ctx context.Context) (uint64, error) {
 		deleted, next, err = r.Repository.CollectKeys(ctx, idle, after, limit)
 		return uint64(deleted), err

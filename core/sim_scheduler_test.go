@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// scheduler holds the token of a simulation. Whoever wants to touch the world (the table, the destination, a transaction) parks here;
-// once everybody is blocked, the scheduler lets exactly one go on, chosen by the seed among the parked calls sorted by name.
-// A bubble of synctest alone does not do that: there, goroutines that wake at the same instant run in any order.
+// scheduler holds the token of a simulation. Whoever wants to touch the world (the table, the
+// destination, a transaction) parks here; once everybody is blocked, the scheduler lets exactly one
+// go on, chosen by the seed among the parked calls sorted by name. A bubble of synctest alone does
+// not do that: there, goroutines that wake at the same instant run in any order.
 type scheduler struct {
 	rng   *rand.Rand
 	start time.Time
@@ -77,7 +78,8 @@ const (
 )
 
 var verdictNames = [...]string{
-	"", "slow", "no effect", "answer lost", "timed out", "late", "refused", "forbidden", "unavailable", "key unavailable", "cut off", "locked", "died", "died after",
+	"", "slow", "no effect", "answer lost", "timed out", "late", "refused", "forbidden", "unavailable",
+	"key unavailable", "cut off", "locked", "died", "died after",
 }
 
 // moment is an entry of the history.
@@ -98,7 +100,10 @@ func (m moment) String() string {
 }
 
 func newScheduler(seed uint64) *scheduler {
-	return &scheduler{rng: rand.New(rand.NewPCG(seed, 0x6f7574626f78)), start: time.Now(), arrived: make(chan struct{}, 1)}
+	return &scheduler{
+		rng: rand.New(rand.NewPCG(seed, 0x6f7574626f78)), start: time.Now(),
+		arrived: make(chan struct{}, 1),
+	}
 }
 
 // park waits for the token. A call of a dead process gets no further.
@@ -132,7 +137,8 @@ func (s *scheduler) waiting(keep func(*call) bool) []*call {
 	return calls
 }
 
-// release lets a call go on and returns when everybody is blocked again. Calls that cannot be told apart go together.
+// release lets a call go on and returns when everybody is blocked again. Calls that cannot be told
+// apart go together.
 func (s *scheduler) release(c *call, v verdict) {
 	var twins []*call
 	s.mu.Lock()

@@ -167,7 +167,8 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 		}
 		f.suspicious, f.suspectClaim = rows[i].LostClaims >= core.Suspicious, 0
 		if lost := rows[i].LostClaims - core.Suspicious; lost > f.suspectLosses {
-			t.wrong("I7", "%s has lost %d claims, but %d of them in publishes of a suspect", f.name, rows[i].LostClaims, f.suspectLosses)
+			t.wrong("I7", "%s has lost %d claims, but %d of them in publishes of a suspect", f.name, rows[i].LostClaims,
+				f.suspectLosses)
 		}
 		f.holder, f.claimNo, f.lease = req.Node, rows[i].ClaimNo, now.Add(req.Lease)
 		f.claims++
@@ -211,7 +212,8 @@ func (t *truth) failed(node string, failures []core.Failure, changed []bool) {
 			continue
 		}
 		if f.holder != node || f.claimNo != failure.ClaimNo {
-			t.wrong("I7", "%s: a failure of claim %d of %s was written, but claim %d of %s holds", f.name, failure.ClaimNo, node, f.claimNo, f.holder)
+			t.wrong("I7", "%s: a failure of claim %d of %s was written, but claim %d of %s holds", f.name,
+				failure.ClaimNo, node, f.claimNo, f.holder)
 		}
 		f.lease = time.Time{}
 		row, _ := t.repo.Row(f.id)
@@ -236,7 +238,8 @@ func (t *truth) suspectBegun(node string, claims []core.ClaimRef, held []bool) {
 	for i, c := range claims {
 		if f := t.facts[c.ID]; i < len(held) && held[i] {
 			if f.holder != node || f.claimNo != c.ClaimNo {
-				t.wrong("I6", "%s: a publish of the suspect under claim %d of %s was begun, but claim %d of %s holds", f.name, c.ClaimNo, node, f.claimNo, f.holder)
+				t.wrong("I6", "%s: a publish of the suspect under claim %d of %s was begun, but claim %d of %s holds",
+					f.name, c.ClaimNo, node, f.claimNo, f.holder)
 			}
 			f.suspectClaim = c.ClaimNo
 		}
@@ -249,7 +252,8 @@ func (t *truth) renewed(node string, lease time.Duration, claims []core.ClaimRef
 	for i, c := range claims {
 		if f := t.facts[c.ID]; i < len(held) && held[i] {
 			if f.holder != node || f.claimNo != c.ClaimNo {
-				t.wrong("I6", "%s: claim %d of %s was renewed, but claim %d of %s holds", f.name, c.ClaimNo, node, f.claimNo, f.holder)
+				t.wrong("I6", "%s: claim %d of %s was renewed, but claim %d of %s holds", f.name, c.ClaimNo, node,
+					f.claimNo, f.holder)
 			}
 			f.lease = t.now().Add(lease)
 		}
@@ -313,14 +317,15 @@ func (t *truth) answered(f *fact, ack bool) {
 	}
 }
 
-// judgeLiveness checks, once the trouble is over and nobody waits for anything but time, that what may be claimed is asked for within the
-// limit.
+// judgeLiveness checks, once the trouble is over and nobody waits for anything but time, that what
+// may be claimed is asked for within the limit.
 func (t *truth) judgeLiveness(limit time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	i := slices.IndexFunc(t.repo.Rows(), func(r outboxtest.Row) bool {
-		return (r.Status == outboxtest.StatusNew || r.Status == outboxtest.StatusRetry) && !r.AvailableAt.After(now) && !r.LeaseUntil.After(now) && t.head(r)
+		return (r.Status == outboxtest.StatusNew || r.Status == outboxtest.StatusRetry) && !r.AvailableAt.After(now) &&
+			!r.LeaseUntil.After(now) && t.head(r)
 	})
 	switch {
 	case i < 0:
@@ -335,12 +340,14 @@ func (t *truth) judgeLiveness(limit time.Duration) {
 // head reports whether nothing of its lane is open, or blocks it, before the row.
 func (t *truth) head(row outboxtest.Row) bool {
 	return row.Lane.IsZero() || !slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
-		open := o.Status == outboxtest.StatusNew || o.Status == outboxtest.StatusRetry || o.Status == outboxtest.StatusDead && t.policy == core.BlockLane
+		open := o.Status == outboxtest.StatusNew || o.Status == outboxtest.StatusRetry ||
+			o.Status == outboxtest.StatusDead && t.policy == core.BlockLane
 		return open && o.Lane == row.Lane && o.KeySeq < row.KeySeq
 	})
 }
 
-// passed reports whether the order of its lane may have gone by without f: a person ended it, or DEAD events are skipped.
+// passed reports whether the order of its lane may have gone by without f: a person ended it, or
+// DEAD events are skipped.
 func (t *truth) passed(f *fact) bool {
 	return f.discarded || t.policy == core.SkipDead && f.wasDead
 }
@@ -362,7 +369,8 @@ func (t *truth) judgeOrder(f *fact) {
 	}
 }
 
-// resting reports whether nothing is left to be done, whatever the time: all rows are done, discarded, dead, or behind a dead one.
+// resting reports whether nothing is left to be done, whatever the time: all rows are done,
+// discarded, dead, or behind a dead one.
 func (t *truth) resting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -386,7 +394,8 @@ func (t *truth) unfinished() string {
 	var rows []string
 	for _, row := range t.repo.Rows() {
 		if (row.Status == outboxtest.StatusNew || row.Status == outboxtest.StatusRetry) && !t.blocked(row) {
-			rows = append(rows, fmt.Sprintf("%s is %s, due in %s, leased to %s for %s", t.name(row.ID), row.Status, row.AvailableAt.Sub(t.now()),
+			rows = append(rows, fmt.Sprintf("%s is %s, due in %s, leased to %s for %s", t.name(row.ID), row.Status,
+				row.AvailableAt.Sub(t.now()),
 				row.ClaimedBy, row.LeaseUntil.Sub(t.now())))
 		}
 	}
@@ -395,9 +404,10 @@ func (t *truth) unfinished() string {
 
 // blocked reports whether the row waits behind a dead one.
 func (t *truth) blocked(row outboxtest.Row) bool {
-	return t.policy == core.BlockLane && !row.Lane.IsZero() && slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
-		return o.Lane == row.Lane && o.KeySeq < row.KeySeq && o.Status == outboxtest.StatusDead
-	})
+	return t.policy == core.BlockLane && !row.Lane.IsZero() &&
+		slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
+			return o.Lane == row.Lane && o.KeySeq < row.KeySeq && o.Status == outboxtest.StatusDead
+		})
 }
 
 // judgeEnd checks what must hold when everything is at rest.

@@ -20,8 +20,9 @@ var (
 	simFirst = flag.Uint64("sim.first", 0, "seed of the first of them")
 )
 
-// TestSimulation runs the relay of several processes on one table through thousands of schedules: who goes on when, which call fails and
-// how, who crashes or stops, how time passes. Everything is drawn from the seed of the schedule, so a failure can be run again.
+// TestSimulation runs the relay of several processes on one table through thousands of schedules:
+// who goes on when, which call fails and how, who crashes or stops, how time passes. Everything is
+// drawn from the seed of the schedule, so a failure can be run again.
 func TestSimulation(t *testing.T) {
 	if *simSeed >= 0 {
 		synctest.Test(t, func(t *testing.T) {
@@ -54,7 +55,8 @@ func TestSimulation(t *testing.T) {
 						r := simulate(seed)
 						steps.Add(r.steps)
 						if r.err != nil && failed.CompareAndSwap(false, true) {
-							t.Errorf("seed %d, schedule %d: %v\n%s\nall of it: go test ./core -run 'TestSimulation$' -v -sim.seed=%d",
+							t.Errorf("seed %d, schedule %d: %v\n%s\nall of it: go test ./core -run "+
+								"'TestSimulation$' -v -sim.seed=%d",
 								seed, n+1, r.err, lines(r.moments[max(0, len(r.moments)-60):]), seed)
 						}
 					})
@@ -67,10 +69,12 @@ func TestSimulation(t *testing.T) {
 		t.Errorf("%d of %d schedules were run", done.Load(), count)
 	}
 	d := time.Since(start)
-	t.Logf("%d schedules of %d steps on average, %.0f schedules/s", done.Load(), steps.Load()/max(done.Load(), 1), float64(done.Load())/d.Seconds())
+	t.Logf("%d schedules of %d steps on average, %.0f schedules/s", done.Load(), steps.Load()/max(done.Load(), 1),
+		float64(done.Load())/d.Seconds())
 }
 
-// The same seed is the same history, however many processors there are: else no failure could be looked at twice.
+// The same seed is the same history, however many processors there are: else no failure could be
+// looked at twice.
 func TestSimulationReplays(t *testing.T) {
 	run := func(seed uint64) (r simResult) {
 		synctest.Test(t, func(t *testing.T) { r = simulate(seed) })
@@ -131,7 +135,10 @@ const (
 var errStuck = errors.New("I1: the schedule does not come to rest")
 
 func simulate(seed uint64) simResult {
-	sim := &simulation{scheduler: newScheduler(seed), seed: seed, outage: map[string]uint64{}, repo: outboxtest.NewRepository()}
+	sim := &simulation{
+		scheduler: newScheduler(seed), seed: seed, outage: map[string]uint64{},
+		repo: outboxtest.NewRepository(),
+	}
 	sim.profile = drawProfile(sim.scheduler, seed)
 	sim.truth = newTruth(sim.repo, sim.profile.config.DeadPolicy)
 	sim.drawPlans()
@@ -212,7 +219,8 @@ func (s *simulation) atRest() bool {
 	return true
 }
 
-// simLate is how late a relay may be that knows what is to be done: a pause after an error of the database, and some jitter.
+// simLate is how late a relay may be that knows what is to be done: a pause after an error of the
+// database, and some jitter.
 const simLate = 3 * time.Second
 
 // judgeLiveness checks that what can be done is done in time, now that nothing is in the way.

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// A publish that has not returned one more PublishTimeout after its context ended is stuck: its publisher ignores the context. Nobody can
-// end it, so the relay goes on without it: the event counts as timed out, what waits behind it is given back, and another worker takes the
-// place of the one that is lost. If the publish succeeds in the end, that is a fact like any other: the row is marked, and there may be a
-// second copy. Its key went on only after an acknowledgement that somebody saw, so no first copy is out of order.
+// A publish that has not returned one more PublishTimeout after its context ended is stuck: its
+// publisher ignores the context. Nobody can end it, so the relay goes on without it: the event
+// counts as timed out, what waits behind it is given back, and another worker takes the place of
+// the one that is lost. If the publish succeeds in the end, that is a fact like any other: the row
+// is marked, and there may be a second copy. Its key went on only after an acknowledgement that
+// somebody saw, so no first copy is out of order.
 
 // errStuck is the failure of a publish that was given up.
 var errStuck = errors.New("outbox: publisher ignores the end of its context: the publish has not returned")
@@ -17,8 +19,8 @@ var errStuck = errors.New("outbox: publisher ignores the end of its context: the
 // errGoexit is the failure of a publish whose publisher ended its goroutine.
 var errGoexit = errors.New("outbox: publisher called runtime.Goexit")
 
-// crew counts workers. Lost ones are replaced, but only as many as there are workers, so that a publisher that never returns
-// does not cost a goroutine more for every event.
+// crew counts workers. Lost ones are replaced, but only as many as there are workers, so that a
+// publisher that never returns does not cost a goroutine more for every event.
 type crew struct {
 	size  int // Config.Workers
 	alive int // that can take an event
@@ -48,13 +50,14 @@ func (c *crew) back() (needed bool) {
 	return true
 }
 
-// stuckMost is how many publishes of one destination may be stuck before it gets no more: a destination that never answers must
-// not take the workers of the others.
+// stuckMost is how many publishes of one destination may be stuck before it gets no more: a
+// destination that never answers must not take the workers of the others.
 func (c *crew) stuckMost() int { return max(1, c.size/4) }
 
 // isStuck reports whether the publish of an item has been going on for too long.
 func (r *relay) isStuck(it *item, now time.Time) bool {
-	return it.state == itemPublishing && !it.timing.started.IsZero() && now.Sub(it.timing.started) >= 2*r.cfg.PublishTimeout
+	return it.state == itemPublishing && !it.timing.started.IsZero() &&
+		now.Sub(it.timing.started) >= 2*r.cfg.PublishTimeout
 }
 
 // abandonPublish goes on without a publish that is stuck.
@@ -75,8 +78,10 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 			r.o.obs.Published(info)
 		}
 		r.o.obs.Stuck(d.topic, total)
-		r.cfg.Logger.Error("outbox: publisher ignores the end of its context; the event is given up and may be published twice", "component", "outbox",
-			"destination", d.topic, "event_id", eventID, "after", after, "stuck", total, "destination_gets_no_more", clogged)
+		r.cfg.Logger.Error("outbox: publisher ignores the end of its context; the event is given up and may be "+
+			"published twice", "component", "outbox",
+			"destination", d.topic, "event_id", eventID, "after", after, "stuck", total, "destination_gets_no_more",
+			clogged)
 	})
 	if replace {
 		r.life.workers.Go(r.worker)
@@ -95,11 +100,13 @@ func (r *relay) standStill() {
 		}
 	}
 	r.notices.add(func() {
-		r.cfg.Logger.Error("outbox: every publish of this process is stuck: it relays nothing until one returns; restart it", "component", "outbox")
+		r.cfg.Logger.Error("outbox: every publish of this process is stuck: it relays nothing until one returns; "+
+			"restart it", "component", "outbox")
 	})
 }
 
-// returned is called, with the lock, when a publish that was given up has returned after all. It reports whether its worker goes on.
+// returned is called, with the lock, when a publish that was given up has returned after all. It
+// reports whether its worker goes on.
 func (r *relay) returned(it *item, p published) (goOn bool) {
 	d := it.dest
 	d.stuck--
@@ -111,7 +118,8 @@ func (r *relay) returned(it *item, p published) (goOn bool) {
 	r.wakes.poll(time.Now())
 	if p.err == nil && r.phase < phaseClosed {
 		late := &item{
-			delivery: it.delivery, id: it.id, dest: d, path: PathCold, size: it.size, mark: itemMark{receipt: clip(p.receipt, 250)},
+			delivery: it.delivery, id: it.id, dest: d, path: PathCold, size: it.size,
+			mark: itemMark{receipt: clip(p.receipt, 250)},
 		}
 		r.move(late, itemAcked)
 		r.writeSoon(late)

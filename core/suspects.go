@@ -10,17 +10,19 @@ import (
 const (
 	// maxSuspects is how many suspects are held at a time: the rest of the room is for the others.
 	maxSuspects = 64
-	// A suspect that finds no place comes back after suspectTurn for each that was sent back since one was let in, so that many
-	// innocent ones, such as all that a process held when it was killed again and again, are through in no time.
+	// A suspect that finds no place comes back after suspectTurn for each that was sent back since
+	// one was let in, so that many innocent ones, such as all that a process held when it was
+	// killed again and again, are through in no time.
 	suspectTurn    = 10 * time.Millisecond
 	maxSuspectWait = 5 * time.Second
 	// unsentPause is how long a suspect waits whose publish could not be written down.
 	unsentPause = time.Second
 )
 
-// suspects are the rows in hand whose holders vanished again and again (Suspicious times). They are published beside the others but one at
-// a time, and each of these publishes is written down before it begins: only deaths during it count against the row. So a
-// process that ends for another reason accuses at most one of them, and a killer takes no other suspect with it. Guarded by relay.mu.
+// suspects are the rows in hand whose holders vanished again and again (Suspicious times). They are
+// published beside the others but one at a time, and each of these publishes is written down before
+// it begins: only deaths during it count against the row. So a process that ends for another reason
+// accuses at most one of them, and a killer takes no other suspect with it. Guarded by relay.mu.
 type suspects struct {
 	queue    queue[*item]
 	held     int   // in hand, queued or not
@@ -39,11 +41,15 @@ func (s *suspects) next(others int) (it *item, ok bool) {
 	return s.queue.pop()
 }
 
-// suspect deals with a claimed row that was lost so often. It reports whether the row is to be published.
+// suspect deals with a claimed row that was lost so often. It reports whether the row is to be
+// published.
 func (r *relay) suspect(it *item, c *Claimed) bool {
 	s := &r.queue.suspects
 	if c.LostClaims >= Suspicious+r.cfg.MaxCrashes {
-		r.giveUp(it, Failure{Code: codeLostClaims, Message: "the process ended again and again while it published this event"})
+		r.giveUp(it, Failure{
+			Code:    codeLostClaims,
+			Message: "the process ended again and again while it published this event",
+		})
 		return false
 	}
 	if s.held >= min(maxSuspects, (r.cfg.ColdEvents+1)/2) {
@@ -72,7 +78,8 @@ func (r *relay) suspectDone(it *item) {
 // codeLostClaims is the error code of a row whose holders vanished.
 const codeLostClaims = "lost_claims"
 
-// prepareSuspect makes a suspect ready to be published. renew says that its lease has to be renewed before that.
+// prepareSuspect makes a suspect ready to be published. renew says that its lease has to be renewed
+// before that.
 func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
 	if mutant.Active != mutant.UnwrittenSuspect && !r.beginSuspect(it) {
 		return false, false
@@ -87,7 +94,8 @@ func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
 	return true, false
 }
 
-// beginSuspect writes down that the publish of a suspect begins. If it cannot be written it must not begin.
+// beginSuspect writes down that the publish of a suspect begins. If it cannot be written it must
+// not begin.
 func (r *relay) beginSuspect(it *item) bool {
 	r.mu.Lock()
 	ref := ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}
@@ -96,7 +104,8 @@ func (r *relay) beginSuspect(it *item) bool {
 	defer cancel()
 	held, err := r.repo().BeginSuspect(ctx, r.cfg.Node, []ClaimRef{ref})
 	if err != nil {
-		r.cfg.Logger.Warn("outbox: cannot write down that a suspect is published", "component", "outbox", "event_id", it.delivery.ID,
+		r.cfg.Logger.Warn("outbox: cannot write down that a suspect is published", "component", "outbox", "event_id",
+			it.delivery.ID,
 			"err", errorText(err))
 	}
 	return err == nil && len(held) == 1 && held[0]

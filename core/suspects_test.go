@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A process that was killed three times makes suspects of all it held. They go one at a time, and must not wait for seconds each.
+// A process that was killed three times makes suspects of all it held. They go one at a time, and
+// must not wait for seconds each.
 func TestInnocentSuspectsAreSoonThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -19,7 +20,10 @@ func TestInnocentSuspectsAreSoonThrough(t *testing.T) {
 			w.publish(core.Event{Type: "a", AggregateID: fmt.Sprint(i % 10)}, core.Event{Type: "b"})
 		}
 		for range 4 { // the first claim finds no lost lease
-			req := core.ClaimRequest{Node: "gone", Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 500, MaxBytes: 1 << 20, Run: 50, Lanes: 1000}
+			req := core.ClaimRequest{
+				Node: "gone", Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 500,
+				MaxBytes: 1 << 20, Run: 50, Lanes: 1000,
+			}
 			if rows, err := w.repo.ClaimUnordered(t.Context(), req); err != nil || len(rows) != 50 {
 				t.Fatalf("claimed %d unordered rows, err %v; want 50", len(rows), err)
 			}
@@ -47,7 +51,8 @@ func loseClaims(t *testing.T, w *world, times int) {
 	t.Helper()
 	for n := range times {
 		req := core.ClaimRequest{
-			Node: fmt.Sprint("gone", n), Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30, Run: 5000, Lanes: 5000,
+			Node: fmt.Sprint("gone", n), Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30,
+			Run: 5000, Lanes: 5000,
 		}
 		if _, err := w.repo.ClaimUnordered(t.Context(), req); err != nil {
 			t.Fatal(err)
@@ -59,7 +64,8 @@ func loseClaims(t *testing.T, w *world, times int) {
 	}
 }
 
-// However often a process was killed for another reason: the events it held are not accused, and are through soon.
+// However often a process was killed for another reason: the events it held are not accused, and
+// are through soon.
 func TestCrashLoopAccusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})

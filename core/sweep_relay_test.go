@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Thousands of blocked keys are not looked at again and again: neither while nothing happens, nor for each event of another key.
+// Thousands of blocked keys are not looked at again and again: neither while nothing happens, nor
+// for each event of another key.
 func TestBlockedKeysAreLeftAlone(t *testing.T) {
 	const keys = 5500 // six pages
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +65,10 @@ func TestBlockedKeysAreLeftAlone(t *testing.T) {
 		for i, d := range dead {
 			ids[i] = d.ID
 		}
-		if n, err := w.ob.Redrive(t.Context(), core.AdminRequest{IDs: ids, Actor: "me", Reason: "mended"}); n != len(ids) || err != nil {
+		if n, err := w.ob.Redrive(t.Context(), core.AdminRequest{
+			IDs: ids, Actor: "me",
+			Reason: "mended",
+		}); n != len(ids) || err != nil {
 			t.Fatal(n, err)
 		}
 		time.Sleep(30 * time.Second)

@@ -10,8 +10,8 @@ const (
 	laneTries    = 8    // looks at one lane while its head is out elsewhere, at 2, 4, 8 ... ms
 )
 
-// wakeups are the reasons for which the poller does not sleep until its pause is over. The zero value has none and wakes nobody; guarded by
-// relay.mu but for the channels.
+// wakeups are the reasons for which the poller does not sleep until its pause is over. The zero
+// value has none and wakes nobody; guarded by relay.mu but for the channels.
 type wakeups struct {
 	at       time.Time // a poll is wanted then; zero: not asked for
 	lanes    []laneWake
@@ -20,7 +20,8 @@ type wakeups struct {
 	roomKick chan struct{} // there is room
 }
 
-// laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it may have more.
+// laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it
+// may have more.
 type laneWake struct {
 	lane  Lane
 	at    time.Time
@@ -84,13 +85,15 @@ func (w *wakeups) takeLanes(now time.Time, most int) (due []laneWake) {
 // putBack asks again for lanes that were taken, unless they have asked meanwhile.
 func (w *wakeups) putBack(lanes ...laneWake) {
 	for _, l := range lanes {
-		if len(w.lanes) < maxLaneWakes && !slices.ContainsFunc(w.lanes, func(o laneWake) bool { return o.lane == l.lane }) {
+		if len(w.lanes) < maxLaneWakes && !slices.ContainsFunc(w.lanes,
+			func(o laneWake) bool { return o.lane == l.lane }) {
 			w.lanes = append(w.lanes, l)
 		}
 	}
 }
 
-// tryAgain asks again for a lane that had nothing to claim, a little later, unless it was tried often enough.
+// tryAgain asks again for a lane that had nothing to claim, a little later, unless it was tried
+// often enough.
 func (w *wakeups) tryAgain(l laneWake, now time.Time) {
 	if l.tries++; l.tries < laneTries {
 		l.at = now.Add(time.Millisecond << l.tries)

@@ -8,8 +8,8 @@ type workQueue struct {
 	picks     uint
 }
 
-// coldShare: of that many picks one prefers the cold queue and one what was refused before, so that a busy fast path never starves
-// them.
+// coldShare: of that many picks one prefers the cold queue and one what was refused before, so that
+// a busy fast path never starves them.
 const coldShare = 8
 
 // len is how many wait, but for suspects.
@@ -29,8 +29,8 @@ func (q *workQueue) push(it *item) {
 	}
 }
 
-// pop takes the first of the queued items that is still ready: a suspect if one may go, else mostly fast path before table before what was
-// refused before.
+// pop takes the first of the queued items that is still ready: a suspect if one may go, else mostly
+// fast path before table before what was refused before.
 func (q *workQueue) pop() *item {
 	for {
 		if it, ok := q.suspects.next(q.len()); ok {

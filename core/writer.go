@@ -2,7 +2,8 @@ package core
 
 import "time"
 
-// dbTimeout bounds each statement that the relay sends. A lock wait or a dead connection must not hold it for ever.
+// dbTimeout bounds each statement that the relay sends. A lock wait or a dead connection must not
+// hold it for ever.
 const dbTimeout = 15 * time.Second
 
 // maxDoneWakes is how many lanes whose claimed run is done are looked at one by one.
@@ -31,15 +32,16 @@ func (w *writer) abandoned() bool {
 	}
 }
 
-// writeSoon queues a mark that need not be written alone: the writer hears when a batch begins and when it is full.
+// writeSoon queues a mark that need not be written alone: the writer hears when a batch begins and
+// when it is full.
 func (r *relay) writeSoon(it *item) {
 	if n := r.marks.add(it); n == 1 || n == r.cfg.MarkBatch {
 		r.writer.wake()
 	}
 }
 
-// writeMarks is the only goroutine that writes marks, in batches: when MarkBatch of them wait, or after MarkDelay. What
-// cannot be written is tried again: a lost mark is a publish repeated.
+// writeMarks is the only goroutine that writes marks, in batches: when MarkBatch of them wait, or
+// after MarkDelay. What cannot be written is tried again: a lost mark is a publish repeated.
 func (r *relay) writeMarks() {
 	var due time.Time        // when what waits is written; zero: nothing waits
 	var news <-chan struct{} // after a failure: somebody heard that the database is back

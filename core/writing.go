@@ -22,7 +22,8 @@ type batchResult struct {
 	away    bool    // the database is away: nothing else needs to be tried
 }
 
-// writeBatch writes what waits. It returns an error when something has to be tried again and holds up what comes.
+// writeBatch writes what waits. It returns an error when something has to be tried again and holds
+// up what comes.
 func (r *relay) writeBatch(last bool) error {
 	r.mu.Lock()
 	items := r.marks.take()
@@ -70,8 +71,8 @@ func (r *relay) writePostponed(last bool) {
 	r.postpone(b.refused, b.err, true)
 }
 
-// postpone lets the others go on without these, which are tried apart. A guess that the database refuses again is given up:
-// its lease will end.
+// postpone lets the others go on without these, which are tried apart. A guess that the database
+// refuses again is given up: its lease will end.
 func (r *relay) postpone(items []*item, cause error, refused bool) {
 	now := time.Now()
 	for _, it := range items {
@@ -81,7 +82,8 @@ func (r *relay) postpone(items []*item, cause error, refused bool) {
 		if refused && it.markKind() != markDone && it.mark.tries > 0 {
 			r.forget(it)
 			r.notices.add(func() {
-				r.cfg.Logger.Error("outbox: the database refuses to change a row: its event is tried again when its lease ends",
+				r.cfg.Logger.Error("outbox: the database refuses to change a row: its event is tried again when its "+
+					"lease ends",
 					"component", "outbox", "row_id", id.String(), "destination", topic, "err", errorText(cause))
 			})
 			continue
@@ -89,7 +91,8 @@ func (r *relay) postpone(items []*item, cause error, refused bool) {
 		if r.marks.later.add(it, now, r.random()) {
 			tries := it.mark.tries
 			r.notices.add(func() {
-				r.cfg.Logger.Warn("outbox: the outcome of an event cannot be written yet, others are: is its row locked for long?", "component", "outbox",
+				r.cfg.Logger.Warn("outbox: the outcome of an event cannot be written yet, others are: is its row "+
+					"locked for long?", "component", "outbox",
 					"row_id", id.String(), "destination", topic, "failures", tries, "err", errorText(cause))
 			})
 		}
@@ -103,8 +106,8 @@ func (r *relay) written(it *item) {
 	}
 }
 
-// write writes marks and finds out which of them cannot be: first all of a kind at once, then without the texts for people,
-// then in smaller and smaller parts.
+// write writes marks and finds out which of them cannot be: first all of a kind at once, then
+// without the texts for people, then in smaller and smaller parts.
 func (r *relay) write(items []*item) (b batchResult) {
 	parts := map[markKind][]*item{} // before anything is written: an item that is gone has no mark any more
 	for _, it := range items {
@@ -128,7 +131,8 @@ func (r *relay) writeKind(kind markKind, items []*item, b *batchResult) {
 	texts := true
 	if err != nil && !databaseAway(err) && hasTexts(items) {
 		if err = r.attempt(kind, items, false); err == nil {
-			r.cfg.Logger.Warn("outbox: error texts or receipts could not be stored", "component", "outbox", "rows", len(items))
+			r.cfg.Logger.Warn("outbox: error texts or receipts could not be stored", "component", "outbox", "rows",
+				len(items))
 		}
 		texts = false
 	}
@@ -169,13 +173,15 @@ func hasTexts(items []*item) bool {
 
 // databaseAway reports whether an error is about the database and not about the rows.
 func databaseAway(err error) bool {
-	if isTimeout(err) || errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrBadConn) || DefaultClassifier(err) == ClassUnavailable {
+	if isTimeout(err) || errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrBadConn) ||
+		DefaultClassifier(err) == ClassUnavailable {
 		return true
 	}
 	return sqlerr.Away(err)
 }
 
-// attempt writes marks of one kind in one call and ends those that are written. Rows that other transactions hold are postponed.
+// attempt writes marks of one kind in one call and ends those that are written. Rows that other
+// transactions hold are postponed.
 func (r *relay) attempt(kind markKind, items []*item, texts bool) error {
 	slices.SortFunc(items, byID) // one lock order for all batches
 	start := time.Now()

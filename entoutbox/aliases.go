@@ -71,11 +71,14 @@ func Permanent(err error) error { return core.Permanent(err) }
 // Transient marks an error of a publisher: this one event was refused and is tried again.
 func Transient(err error) error { return core.Transient(err) }
 
-// Unavailable marks an error of a publisher: the destination is out of order, which costs its events no attempt.
+// Unavailable marks an error of a publisher: the destination is out of order, which costs its
+// events no attempt.
 func Unavailable(err error) error { return core.Unavailable(err) }
 
-// UnavailableForKey marks an error of a publisher: a part of the destination is out of order, which costs this event no attempt.
+// UnavailableForKey marks an error of a publisher: a part of the destination is out of order, which
+// costs this event no attempt.
 func UnavailableForKey(err error) error { return core.UnavailableForKey(err) }
 
-// Unroutable marks an error of a publisher: nobody wants events of this topic, which is an outage until one was accepted.
+// Unroutable marks an error of a publisher: nobody wants events of this topic, which is an outage
+// until one was accepted.
 func Unroutable(err error) error { return core.Unroutable(err) }

@@ -13,7 +13,10 @@ import (
 func BenchmarkHook(b *testing.B) {
 	w := newWorld(b)
 	none := entoutbox.On(func(context.Context, *fakeMutation, ent.Value) ([]entoutbox.Event, error) { return nil, nil })
-	for name, hooks := range map[string][]ent.Hook{"without": nil, "taken": {w.ob.Hook(none)}, "other type": {w.ob.Hook(ofEdges)}} {
+	for name, hooks := range map[string][]ent.Hook{
+		"without": nil, "taken": {w.ob.Hook(none)},
+		"other type": {w.ob.Hook(ofEdges)},
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			ctx := b.Context()

@@ -83,9 +83,9 @@ func (c *call) begin(t *tx) {
 	t.open = append(t.open, c)
 }
 
-// end gives the place up, and publishes the events of all creates that one INSERT stored, when this is
-// the last of them to end. An error of the mutation or of its capture whose row may be there fails the
-// transaction: nobody else would notice that the row has no event.
+// end gives the place up, and publishes the events of all creates that one INSERT stored, when this
+// is the last of them to end. An error of the mutation or of its capture whose row may be there
+// fails the transaction: nobody else would notice that the row has no event.
 func (c *call) end(ctx context.Context, err error) error {
 	failed := err != nil && c.stored()
 	if failed {
@@ -125,7 +125,8 @@ func (c *call) stored() bool {
 	return executed && c.changed() != 0
 }
 
-// executed reports whether the mutation itself was executed, and not answered by a hook in its place.
+// executed reports whether the mutation itself was executed, and not answered by a hook in its
+// place.
 func (c *call) executed() bool {
 	if done, told := doneOf(c.mutation); told && !c.wasDone {
 		return done
@@ -172,8 +173,8 @@ func (c *call) publish(ctx context.Context, events []core.Event) error {
 
 var errContextLost = errors.New("outbox: a hook did not pass its context on")
 
-// changes reports whether the database said that the row of the mutation was changed. It decides what
-// the operation was.
+// changes reports whether the database said that the row of the mutation was changed. It decides
+// what the operation was.
 func (c *call) changes() (bool, error) {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
@@ -209,7 +210,8 @@ func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
 		for _, e := range events {
 			if e.AggregateID == "" {
 				if e.AggregateID = id; id == "" && c.hasID {
-					return nil, fmt.Errorf("%w: upserts of %s in bulk do not tell the ids on %s: set AggregateID of event %q",
+					return nil, fmt.Errorf("%w: upserts of %s in bulk do not tell the ids on %s: set AggregateID of "+
+						"event %q",
 						ErrNoAggregateID, c.mutation.Type(), c.tx.driver.Dialect(), e.Type)
 				}
 			}
@@ -244,8 +246,8 @@ func (c *call) many() bool {
 	return c.group != nil && c.group.insert.rows > 1
 }
 
-// reload reads the entity of an upsert, which Ent returns as it was given to it: the row that was there
-// may have kept, or computed, other values. It also proves that the id is that of the row.
+// reload reads the entity of an upsert, which Ent returns as it was given to it: the row that was
+// there may have kept, or computed, other values. It also proves that the id is that of the row.
 func (c *call) reload(ctx context.Context, v ent.Value) (ent.Value, error) {
 	if c.guessedID() {
 		return v, nil
@@ -256,7 +258,8 @@ func (c *call) reload(ctx context.Context, v ent.Value) (ent.Value, error) {
 	}
 	stored, ok, err := entityOf(c.context(ctx), c.mutation, id)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the upsert of %s %s cannot be read back: another row may have been changed in its place, or an interceptor hides it: %w",
+		return nil, fmt.Errorf("%w: the upsert of %s %s cannot be read back: another row may have been changed in "+
+			"its place, or an interceptor hides it: %w",
 			ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
 	}
 	if !ok {

@@ -7,27 +7,32 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// bound returns an error when a statement of an update or a delete of one entity may change others: conditions that the program gave as
-// text may have an OR that the id, which Ent joins to them by AND, does not bind.
+// bound returns an error when a statement of an update or a delete of one entity may change others:
+// conditions that the program gave as text may have an OR that the id, which Ent joins to them by
+// AND, does not bind.
 func (c *call) bound(query string) error {
-	if c.tx == nil || c.byKeys || c.id == "" || !strings.HasPrefix(query, "UPDATE ") && !strings.HasPrefix(query, "DELETE ") {
+	if c.tx == nil || c.byKeys || c.id == "" || !strings.HasPrefix(query, "UPDATE ") && !strings.HasPrefix(query,
+		"DELETE ") {
 		return nil
 	}
 	if !openOr(query, c.tx.driver.dialect) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s of %s has a condition with OR outside of parentheses, or one that is not understood, so that it may change other rows: use sql.Or, or parentheses",
+	return fmt.Errorf("%w: %s of %s has a condition with OR outside of parentheses, or one that is not understood, "+
+		"so that it may change other rows: use sql.Or, or parentheses",
 		ErrNoAggregateID, c.mutation.Op(), c.mutation.Type())
 }
 
-// openOr reports whether OR, or an operator that binds like it, stands beside AND outside of parentheses, or may do so: comments and quotes
-// that do not end are not looked into. Ent writes an OR of its own without an AND, or in parentheses.
+// openOr reports whether OR, or an operator that binds like it, stands beside AND outside of
+// parentheses, or may do so: comments and quotes that do not end are not looked into. Ent writes an
+// OR of its own without an AND, or in parentheses.
 func openOr(query string, d core.Dialect) bool {
 	depth, and, or := 0, false, false
 	for i := 0; i < len(query); i++ {
 		switch c := query[i]; {
 		case c == '\'' || c == '"' || c == '`':
-			end := endOfQuoted(query[i:], d == core.MySQL || d == core.Postgres && i > 0 && (query[i-1] == 'E' || query[i-1] == 'e'))
+			end := endOfQuoted(query[i:], d == core.MySQL ||
+				d == core.Postgres && i > 0 && (query[i-1] == 'E' || query[i-1] == 'e'))
 			if end < 0 {
 				return true
 			}
@@ -38,8 +43,8 @@ func openOr(query string, d core.Dialect) bool {
 			if depth--; depth < 0 {
 				return true
 			}
-		case c == '$' && (i+1 == len(query) || query[i+1] < '0' || query[i+1] > '9'), c == '#' && d == core.MySQL, c == ';',
-			strings.HasPrefix(query[i:], "--"), strings.HasPrefix(query[i:], "/*"):
+		case c == '$' && (i+1 == len(query) || query[i+1] < '0' || query[i+1] > '9'), c == '#' && d == core.MySQL,
+			c == ';', strings.HasPrefix(query[i:], "--"), strings.HasPrefix(query[i:], "/*"):
 			return true
 		case d == core.MySQL && depth == 0 && strings.HasPrefix(query[i:], "||"):
 			or = true
@@ -57,7 +62,8 @@ func openOr(query string, d core.Dialect) bool {
 	return depth != 0 || and && or
 }
 
-// endOfQuoted returns where the text in quotes ends with which s begins, negative when it does not. A doubled quote leaves and enters again.
+// endOfQuoted returns where the text in quotes ends with which s begins, negative when it does not.
+// A doubled quote leaves and enters again.
 func endOfQuoted(s string, escapes bool) int {
 	for i := 1; i < len(s); i++ {
 		switch {

@@ -12,14 +12,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// driver stands in for a driver of Ent and begins transactions that are followed. It is below the generated code, whose hooks on commits
-// can fail after the COMMIT: what happens here is what the database heard.
+// driver stands in for a driver of Ent and begins transactions that are followed. It is below the
+// generated code, whose hooks on commits can fail after the COMMIT: what happens here is what the
+// database heard.
 type driver struct {
 	dialect.Driver
 	dialect core.Dialect
 }
 
-// wrap returns drv as a driver that follows transactions; one that does so already is returned as it is.
+// wrap returns drv as a driver that follows transactions; one that does so already is returned as
+// it is.
 func wrap(drv dialect.Driver) (*driver, error) {
 	if d, ok := drv.(*driver); ok {
 		return d, nil
@@ -40,13 +42,15 @@ func dialectOf(name string) (core.Dialect, error) {
 	case dialect.SQLite:
 		return core.SQLite, nil
 	}
-	return "", fmt.Errorf("outbox: Ent dialect %q is not supported: use dialect.Postgres, dialect.MySQL or dialect.SQLite", name)
+	return "", fmt.Errorf("outbox: Ent dialect %q is not supported: use dialect.Postgres, dialect.MySQL or "+
+		"dialect.SQLite", name)
 }
 
 // DB returns the pool below, nil when the driver has none.
 func (d *driver) DB() *sql.DB { return poolOf(d.Driver) }
 
-// Tx begins a transaction that is followed. Generated code calls it for client.Tx, and for mutations of several statements.
+// Tx begins a transaction that is followed. Generated code calls it for client.Tx, and for
+// mutations of several statements.
 func (d *driver) Tx(ctx context.Context) (dialect.Tx, error) { return d.begin(ctx, d.Driver.Tx) }
 
 // BeginTx is Tx with options. Generated code expects every driver to have it.
@@ -81,7 +85,8 @@ func (d *driver) begin(ctx context.Context, begin func(context.Context) (dialect
 	return t, nil
 }
 
-// ExecContext runs a statement outside of transactions. Clients generated with the feature sql/execquery use it.
+// ExecContext runs a statement outside of transactions. Clients generated with the feature
+// sql/execquery use it.
 func (d *driver) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if answer(ctx, query, nil) {
 		return driverResult{}, nil

@@ -23,14 +23,18 @@ type Mapper struct {
 //
 //	entoutbox.On(func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) { ... })
 //
-// fn runs in the transaction of the mutation, after it was executed: once for each entity of a bulk, and not when nothing was
-// changed. v is what the mutation returned: the stored entity (*ent.Order) with its generated id after a create or the
-// update of one, the number of rows after the delete of one. With ResolveRows it is the entity for updates and deletes of many too:
-// as it is after the update, as it was before the delete. OpOf(ctx) tells creates, updates, deletes and upserts apart. m.Client() reads in the
-// same transaction. An error of fn becomes the error of the mutation; roll the transaction back then.
+// fn runs in the transaction of the mutation, after it was executed: once for each entity of a
+// bulk, and not when nothing was changed. v is what the mutation returned: the stored entity
+// (*ent.Order) with its generated id after a create or the update of one, the number of rows after
+// the delete of one. With ResolveRows it is the entity for updates and deletes of many too: as it
+// is after the update, as it was before the delete. OpOf(ctx) tells creates, updates, deletes and
+// upserts apart. m.Client() reads in the same transaction. An error of fn becomes the error of the
+// mutation; roll the transaction back then.
 //
 // With the interface ent.Mutation in place of a type, fn sees the mutations of all types.
-func On[M ent.Mutation](fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error), options ...OnOption) Mapper {
+func On[M ent.Mutation](fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error),
+	options ...OnOption,
+) Mapper {
 	if fn == nil {
 		return Mapper{err: fmt.Errorf("outbox: On[%s] was given a nil function", reflect.TypeFor[M]())}
 	}
@@ -43,8 +47,8 @@ func On[M ent.Mutation](fn func(ctx context.Context, m M, v ent.Value) ([]core.E
 	}
 }
 
-// OpOf says what the mutation did that an On function is called for: ctx is what it was given. An upsert (OnConflict) is OpUpsert, never
-// OpCreate. Elsewhere OpOf returns 0.
+// OpOf says what the mutation did that an On function is called for: ctx is what it was given. An
+// upsert (OnConflict) is OpUpsert, never OpCreate. Elsewhere OpOf returns 0.
 func OpOf(ctx context.Context) core.Op {
 	op, _ := ctx.Value(opKey{}).(core.Op)
 	return op
@@ -52,12 +56,14 @@ func OpOf(ctx context.Context) core.Op {
 
 type opKey struct{}
 
-// Hook returns a hook for client.Use (or client.Order.Use) that records the events that the mappers make of mutations, in the transaction
-// of the mutation. A mutation that a mapper is for and that is in no transaction is refused with ErrNoTransaction before it is
-// executed, and so is, with ErrNoAggregateID, one that does not say which rows it changes (see ResolveRows). Other mutations pass.
+// Hook returns a hook for client.Use (or client.Order.Use) that records the events that the mappers
+// make of mutations, in the transaction of the mutation. A mutation that a mapper is for and that
+// is in no transaction is refused with ErrNoTransaction before it is executed, and so is, with
+// ErrNoAggregateID, one that does not say which rows it changes (see ResolveRows). Other mutations
+// pass.
 //
-// An event without an AggregateID gets the id of its entity. What is wrong with a mapper (a nil function) is reported by every mutation,
-// and by Publish and Run.
+// An event without an AggregateID gets the id of its entity. What is wrong with a mapper (a nil
+// function) is reported by every mutation, and by Publish and Run.
 func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	h := &hook{ob: o, mappers: mappers}
 	for _, m := range mappers {
@@ -129,9 +135,11 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 	return c.run(ctx, t, func(ctx context.Context) (ent.Value, error) { return next.Mutate(ctx, m) })
 }
 
-// run executes the mutation and captures it. A mutation that fails, or panics, after it has changed a row
-// fails the transaction.
-func (c *call) run(ctx context.Context, t *tx, execute func(context.Context) (ent.Value, error)) (v ent.Value, err error) {
+// run executes the mutation and captures it. A mutation that fails, or panics, after it has changed
+// a row fails the transaction.
+func (c *call) run(ctx context.Context, t *tx,
+	execute func(context.Context) (ent.Value, error),
+) (v ent.Value, err error) {
 	c.begin(t)
 	returned := false
 	defer func() {
@@ -153,7 +161,8 @@ var errPanicked = errors.New("outbox: a hook of a mutation panicked, after its s
 // keyless decides about a mutation that mappers want to see and that does not say what it changes.
 func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error {
 	if !o.cfg.AllowKeyless {
-		return fmt.Errorf("%w: %s of %s %s, and On functions are registered for them: change entities one by one, register On with entoutbox.ResolveRows(), call Publish, or set Config.AllowKeyless",
+		return fmt.Errorf("%w: %s of %s %s, and On functions are registered for them: change entities one by one, "+
+			"register On with entoutbox.ResolveRows(), call Publish, or set Config.AllowKeyless",
 			ErrNoAggregateID, m.Op(), m.Type(), why)
 	}
 	if _, logged := o.warned.LoadOrStore(m.Type(), true); !logged {

@@ -37,7 +37,8 @@ func (t *fakeTx) Exec(_ context.Context, query string, _, _ any) error {
 func (*fakeTx) Commit() error   { return nil }
 func (*fakeTx) Rollback() error { return nil }
 
-// world is an outbox whose table keeps "type aggregate_id" of each event, and one of its transactions.
+// world is an outbox whose table keeps "type aggregate_id" of each event, and one of its
+// transactions.
 type world struct {
 	testing.TB
 	ob   *entoutbox.Outbox
@@ -133,8 +134,12 @@ func (w *world) create(name string, id any) *fakeMutation {
 }
 
 // mutate runs a mutation through hooks, the first outermost. do stands for what it does itself.
-func mutate(ctx context.Context, m ent.Mutation, hooks []ent.Hook, do func(ctx context.Context) (ent.Value, error)) error {
-	var mutator ent.Mutator = ent.MutateFunc(func(ctx context.Context, _ ent.Mutation) (ent.Value, error) { return do(ctx) })
+func mutate(ctx context.Context, m ent.Mutation, hooks []ent.Hook,
+	do func(ctx context.Context) (ent.Value, error),
+) error {
+	var mutator ent.Mutator = ent.MutateFunc(func(ctx context.Context, _ ent.Mutation) (ent.Value, error) {
+		return do(ctx)
+	})
 	for _, h := range slices.Backward(hooks) {
 		mutator = h(mutator)
 	}
@@ -149,7 +154,8 @@ func (w *world) statement(query string) func(context.Context) (ent.Value, error)
 	}
 }
 
-// bulk runs creates as Ent does: each within the one before, with the context of the whole, and one statement for all.
+// bulk runs creates as Ent does: each within the one before, with the context of the whole, and one
+// statement for all.
 func (w *world) bulk(ctx context.Context, hooks []ent.Hook, query string, creates ...*fakeMutation) error {
 	var run func(i int) error
 	run = func(i int) error {
@@ -180,7 +186,8 @@ var ofEdges = entoutbox.On(func(context.Context, *keylessMutation, ent.Value) ([
 
 var errBroken = errors.New("broken")
 
-const insert, upsert, skip = "INSERT INTO t (n) VALUES (1)", "INSERT INTO t (n) VALUES (1) ON CONFLICT (n) DO UPDATE SET n = 1", "INSERT INTO t (n) VALUES (1) ON CONFLICT DO NOTHING"
+const insert, upsert, skip = "INSERT INTO t (n) VALUES (1)", "INSERT INTO t (n) VALUES (1) ON CONFLICT (n) DO " +
+	"UPDATE SET n = 1", "INSERT INTO t (n) VALUES (1) ON CONFLICT DO NOTHING"
 
 func TestHookBulk(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -191,7 +198,8 @@ func TestHookBulk(t *testing.T) {
 			w := newWorld(t)
 			// Two of them, each with its own events, and one for other types.
 			hooks := []ent.Hook{w.ob.Hook(byName), w.ob.Hook(byName), w.ob.Hook(ofEdges)}
-			w.check(w.bulk(t.Context(), hooks, tc.query, w.create("a", 1), w.create("b", 2), w.create("", 3), w.create("c", 4)))
+			w.check(w.bulk(t.Context(), hooks, tc.query, w.create("a", 1), w.create("b", 2), w.create("", 3),
+				w.create("c", 4)))
 			all := []string{"a." + tc.op + " 1", "b." + tc.op + " 2", "c." + tc.op + " 4"}
 			w.want(append(all, all...)...)
 			if w.repo.calls != 2 {
@@ -210,7 +218,8 @@ func TestHookBulkWithDoNothing(t *testing.T) {
 	w := newWorld(t)
 	hooks := []ent.Hook{w.ob.Hook(byName)}
 	hooks = append(hooks, w.ob.Hook(ofEdges))
-	if err := w.bulk(t.Context(), hooks, skip, w.create("a", 1), w.create("b", 2)); !errors.Is(err, entoutbox.ErrNoAggregateID) {
+	if err := w.bulk(t.Context(), hooks, skip, w.create("a", 1), w.create("b", 2)); !errors.Is(err,
+		entoutbox.ErrNoAggregateID) {
 		t.Fatalf("%v, want ErrNoAggregateID", err)
 	}
 	w.check(w.bulk(t.Context(), hooks, skip, w.create("alone", 3)))
@@ -224,7 +233,8 @@ func TestHookBulkWithDoNothing(t *testing.T) {
 func TestHookBulkThatFails(t *testing.T) {
 	w := newWorld(t)
 	hooks := []ent.Hook{w.ob.Hook(byName)}
-	if err := w.bulk(t.Context(), hooks, insert, w.create("a", 1), w.create("broken", 2), w.create("c", 3)); !errors.Is(err, errBroken) {
+	if err := w.bulk(t.Context(), hooks, insert, w.create("a", 1), w.create("broken", 2),
+		w.create("c", 3)); !errors.Is(err, errBroken) {
 		t.Fatalf("%v, want the error of the On function", err)
 	}
 	func() {
@@ -236,7 +246,8 @@ func TestHookBulkThatFails(t *testing.T) {
 	w.want("d.create 5")
 }
 
-// A create that a hook causes is no part of the bulk around it, with the context of the bulk or without.
+// A create that a hook causes is no part of the bulk around it, with the context of the bulk or
+// without.
 func TestHookNestedCreate(t *testing.T) {
 	for name, detached := range map[string]bool{"its context": false, "another context": true} {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +271,8 @@ func TestHookNestedCreate(t *testing.T) {
 	}
 }
 
-// Several goroutines may create in one transaction, one statement at a time as database/sql has it: nothing is lost.
+// Several goroutines may create in one transaction, one statement at a time as database/sql has it:
+// nothing is lost.
 func TestHookConcurrentCreates(t *testing.T) {
 	w := newWorld(t)
 	hooks := []ent.Hook{w.ob.Hook(byName)}
@@ -298,7 +310,8 @@ func TestHookConcurrentCreates(t *testing.T) {
 
 func TestHookOps(t *testing.T) {
 	for op, want := range map[ent.Op]string{
-		ent.OpCreate: "create", ent.OpUpdate: "update", ent.OpUpdateOne: "update", ent.OpDelete: "delete", ent.OpDeleteOne: "delete",
+		ent.OpCreate: "create", ent.OpUpdate: "update", ent.OpUpdateOne: "update", ent.OpDelete: "delete",
+		ent.OpDeleteOne: "delete",
 	} {
 		t.Run(op.String(), func(t *testing.T) {
 			w := newWorld(t)
@@ -318,7 +331,8 @@ func TestHookOfNothingChanged(t *testing.T) {
 	w := newWorld(t)
 	m := w.create("a", 7)
 	m.op = ent.OpDeleteOne
-	w.check(mutate(t.Context(), m, []ent.Hook{w.ob.Hook(byName)}, func(context.Context) (ent.Value, error) { return 0, nil }))
+	w.check(mutate(t.Context(), m, []ent.Hook{w.ob.Hook(byName)},
+		func(context.Context) (ent.Value, error) { return 0, nil }))
 	w.want()
 }
 
@@ -332,8 +346,11 @@ func (n named) String() string { return n.s }
 
 func TestHookIDs(t *testing.T) {
 	for want, id := range map[string]any{
-		"7": 7, "8": uint64(8), "text": "text", "abcd": []byte{0xab, 0xcd}, "0102": [2]byte{1, 2}, "9": valued{9}, "stringer": named{"stringer"},
-		"0198c5a4-0000-7000-8000-000000000000": core.RowID{0x01, 0x98, 0xc5, 0xa4, 0, 0, 0x70, 0, 0x80},
+		"7": 7, "8": uint64(8), "text": "text", "abcd": []byte{0xab, 0xcd}, "0102": [2]byte{1, 2}, "9": valued{9},
+		"stringer": named{"stringer"}, "0198c5a4-0000-7000-8000-000000000000": core.RowID{
+			0x01, 0x98, 0xc5, 0xa4, 0, 0,
+			0x70, 0, 0x80,
+		},
 	} {
 		w := newWorld(t)
 		w.check(mutate(t.Context(), w.create("a", id), []ent.Hook{w.ob.Hook(byName)}, w.statement(insert)))
@@ -358,7 +375,8 @@ func TestHookTypedIDs(t *testing.T) {
 	known, unknown := &intMutation{*w.create("a", nil)}, &textMutation{*w.create("b", nil)}
 	known.op, unknown.op = ent.OpUpdateOne, ent.OpUpdate
 	w.check(mutate(t.Context(), known, []ent.Hook{hook}, w.statement("UPDATE t SET n = 1")))
-	if err := mutate(t.Context(), unknown, []ent.Hook{hook}, w.statement("UPDATE t SET n = 1")); !errors.Is(err, entoutbox.ErrNoAggregateID) {
+	if err := mutate(t.Context(), unknown, []ent.Hook{hook}, w.statement("UPDATE t SET n = 1")); !errors.Is(err,
+		entoutbox.ErrNoAggregateID) {
 		t.Errorf("%v, want ErrNoAggregateID", err)
 	}
 	w.want("any 12")
@@ -372,7 +390,8 @@ func TestHookWithoutID(t *testing.T) {
 	w.check(mutate(t.Context(), m, []ent.Hook{hook}, w.statement(insert)))
 	w.want("edge ")
 	m.op = ent.OpDelete
-	if err := mutate(t.Context(), m, []ent.Hook{hook}, w.statement("DELETE FROM t")); !errors.Is(err, entoutbox.ErrNoAggregateID) {
+	if err := mutate(t.Context(), m, []ent.Hook{hook}, w.statement("DELETE FROM t")); !errors.Is(err,
+		entoutbox.ErrNoAggregateID) {
 		t.Fatalf("%v, want ErrNoAggregateID", err)
 	}
 }
@@ -421,7 +440,8 @@ func ExampleOpOf() {
 
 func ExampleResolveRows() {
 	mapper := entoutbox.On(func(ctx context.Context, m ent.Mutation, v ent.Value) ([]entoutbox.Event, error) {
-		return []entoutbox.Event{{Type: m.Type() + "." + entoutbox.OpOf(ctx).String(), Data: v}}, nil // once for each entity
+		// once for each entity
+		return []entoutbox.Event{{Type: m.Type() + "." + entoutbox.OpOf(ctx).String(), Data: v}}, nil
 	}, entoutbox.ResolveRows())
 	_ = mapper // for Hook; then: tx.Order.Update().Where(order.Status("placed")).SetStatus("expired").Save(ctx)
 }
@@ -433,7 +453,8 @@ func ExampleOpen() {
 		fmt.Println(d.Type, d.AggregateID)
 		return nil
 	})
-	drv, ob, err := entoutbox.Open(ctx, "pgx", "postgres://...", entoutbox.Config{Publisher: publisher, AutoCreate: true})
+	drv, ob, err := entoutbox.Open(ctx, "pgx", "postgres://...",
+		entoutbox.Config{Publisher: publisher, AutoCreate: true})
 	if err != nil {
 		panic(err)
 	}

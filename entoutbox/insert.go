@@ -35,8 +35,8 @@ type insert struct {
 	undone   atomic.Bool  // rolled back to a savepoint
 }
 
-// readInsert returns what is said about an INSERT in its text, nil for another statement. Generated code
-// writes placeholders in place of data.
+// readInsert returns what is said about an INSERT in its text, nil for another statement. Generated
+// code writes placeholders in place of data.
 func readInsert(query string) *insert {
 	const begin = "INSERT INTO "
 	if !strings.HasPrefix(query, begin) {
@@ -54,8 +54,8 @@ func readInsert(query string) *insert {
 	return in
 }
 
-// setsItself reports whether an INSERT sets columns to themselves in rows that are there, which is how DoNothing of Ent is written for
-// MySQL and MariaDB.
+// setsItself reports whether an INSERT sets columns to themselves in rows that are there, which is
+// how DoNothing of Ent is written for MySQL and MariaDB.
 func setsItself(query string) bool {
 	_, assignments, ok := strings.Cut(query, " ON DUPLICATE KEY UPDATE ")
 	if !ok {
@@ -99,9 +99,9 @@ func rowsOf(query string) int {
 }
 
 // group are the calls of one hook whose entities one INSERT stores. Ent passes the entities of a
-// CreateBulk through the hooks one within the other, so that the last one is done first, and executes
-// the INSERT in the context of the last one. Their events are recorded in the order of the builders, in
-// one statement, when all of them are done.
+// CreateBulk through the hooks one within the other, so that the last one is done first, and
+// executes the INSERT in the context of the last one. Their events are recorded in the order of the
+// builders, in one statement, when all of them are done.
 type group struct {
 	insert *insert
 	calls  []*call // the last one is that whose context the INSERT had
@@ -111,8 +111,8 @@ type group struct {
 	failed bool         // one of them failed: the transaction will not commit what was stored
 }
 
-// begins decides about a statement before it is executed. It returns what is known of an INSERT of c. tells says whether generated code
-// wants to know what comes of it.
+// begins decides about a statement before it is executed. It returns what is known of an INSERT of
+// c. tells says whether generated code wants to know what comes of it.
 func (c *call) begins(ctx context.Context, query string, tells bool) (*insert, error) {
 	if c == nil {
 		return nil, nil
@@ -132,7 +132,8 @@ func (c *call) begins(ctx context.Context, query string, tells bool) (*insert, e
 		if !w.looksOwn(in) { // it is of edges, which are skipped when they are there
 			continue
 		}
-		if err := w.hook.ob.keyless(ctx, w.mutation, "in bulk with DoNothing does not say which rows were there already"); err != nil {
+		if err := w.hook.ob.keyless(ctx, w.mutation,
+			"in bulk with DoNothing does not say which rows were there already"); err != nil {
 			return nil, err
 		}
 	}
@@ -150,8 +151,8 @@ func (c *call) same() func(func(*call) bool) {
 	}
 }
 
-// executes notes a statement that was executed in the context of c. changed is negative when the driver
-// did not tell.
+// executes notes a statement that was executed in the context of c. changed is negative when the
+// driver did not tell.
 func (c *call) executes(in *insert, res sql.Result) {
 	if c == nil {
 		return
@@ -190,8 +191,8 @@ type effect struct {
 	undone  atomic.Bool
 }
 
-// changed is how many rows the statements of the mutation changed that were not rolled back to a savepoint. It is negative when
-// a driver did not tell. tx.mu is held.
+// changed is how many rows the statements of the mutation changed that were not rolled back to a
+// savepoint. It is negative when a driver did not tell. tx.mu is held.
 func (c *call) changed() (rows int64) {
 	for _, e := range c.did {
 		switch {
@@ -219,7 +220,8 @@ func (c *call) reads(in *insert) {
 	}
 }
 
-// note takes a statement for one of the mutation, unless it reports false: the mutation was done before.
+// note takes a statement for one of the mutation, unless it reports false: the mutation was done
+// before.
 func (c *call) note(in *insert, did *effect) bool {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
@@ -258,8 +260,9 @@ func (c *call) join(in *insert) {
 	}
 }
 
-// prefers reports whether of two INSERTs into different tables, executed in the context of a create, the later one is its own. Either the
-// earlier one was something else that a hook within did on its way, or the later one is that of an edge.
+// prefers reports whether of two INSERTs into different tables, executed in the context of a
+// create, the later one is its own. Either the earlier one was something else that a hook within
+// did on its way, or the later one is that of an edge.
 func (c *call) prefers(later, earlier *insert) bool {
 	if l, e := c.looksOwn(later), c.looksOwn(earlier); l != e {
 		return l
@@ -267,7 +270,8 @@ func (c *call) prefers(later, earlier *insert) bool {
 	return later.tells || len(c.mutation.AddedEdges()) == 0 // generated code does not ask what came of edges
 }
 
-// looksOwn reports whether an INSERT is of the kind that generated code makes for an entity like that of c.
+// looksOwn reports whether an INSERT is of the kind that generated code makes for an entity like
+// that of c.
 func (c *call) looksOwn(in *insert) bool {
 	switch {
 	case !c.hasID:
@@ -284,8 +288,8 @@ func (c *call) awaits(in *insert) bool {
 	return g == nil || len(g.calls) == 1 && g.insert.table != in.table && c.prefers(in, g.insert)
 }
 
-// bulk returns the calls whose entities an INSERT stores that was executed in the
-// context of c: c is the last one, and those before are the innermost that are still waiting for theirs.
+// bulk returns the calls whose entities an INSERT stores that was executed in the context of c: c
+// is the last one, and those before are the innermost that are still waiting for theirs.
 func (c *call) bulk(in *insert) []*call {
 	calls := []*call{c}
 	at := slices.Index(c.tx.open, c)
@@ -293,7 +297,8 @@ func (c *call) bulk(in *insert) []*call {
 		if len(calls) == in.rows {
 			break
 		}
-		if o.hook == c.hook && o.op == core.OpCreate && o.awaits(in) && o.mutation != c.mutation && o.mutation.Type() == c.mutation.Type() {
+		if o.hook == c.hook && o.op == core.OpCreate && o.awaits(in) && o.mutation != c.mutation &&
+			o.mutation.Type() == c.mutation.Type() {
 			calls = append(calls, o)
 		}
 	}
@@ -312,7 +317,8 @@ func (g *group) drop(c *call) []core.Event {
 	return g.complete()
 }
 
-// keep holds the events of a call back until all of its bulk are done. It reports false for a bulk of one.
+// keep holds the events of a call back until all of its bulk are done. It reports false for a bulk
+// of one.
 func (c *call) keep(events []core.Event) bool {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
@@ -364,8 +370,8 @@ func (g *group) last() map[string]*call {
 	return last
 }
 
-// changes reports whether the INSERT stored the row of c, and makes an upsert of it when it may have been
-// there already.
+// changes reports whether the INSERT stored the row of c, and makes an upsert of it when it may
+// have been there already.
 func (in *insert) changes(c *call) (bool, error) {
 	if in.onCollide != collisionFails {
 		c.op = core.OpUpsert

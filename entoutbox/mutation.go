@@ -14,8 +14,9 @@ import (
 	"entgo.io/ent/privacy"
 )
 
-// idOf returns the id of the entity that a mutation is about as text, "" when it is not known yet. ok is false when the type has none.
-// Generated mutations have a method ID() (T, bool) with a T of their own, which the interface ent.Mutation cannot name.
+// idOf returns the id of the entity that a mutation is about as text, "" when it is not known yet.
+// ok is false when the type has none. Generated mutations have a method ID() (T, bool) with a T of
+// their own, which the interface ent.Mutation cannot name.
 func idOf(m ent.Mutation) (id string, ok bool) {
 	switch m := m.(type) { // the usual ones, which need no reflection
 	case interface{ ID() (int, bool) }:
@@ -102,7 +103,8 @@ func idMethod(t reflect.Type) int {
 		return known.(int)
 	}
 	i := -1
-	if m, ok := t.MethodByName("ID"); ok && m.Type.NumIn() == 1 && m.Type.NumOut() == 2 && m.Type.Out(1).Kind() == reflect.Bool {
+	if m, ok := t.MethodByName("ID"); ok && m.Type.NumIn() == 1 && m.Type.NumOut() == 2 &&
+		m.Type.Out(1).Kind() == reflect.Bool {
 		i = m.Index
 	}
 	idMethods.Store(t, i)
@@ -140,14 +142,16 @@ func (o *Outbox) txOfMutation(ctx context.Context, m ent.Mutation) (*tx, error) 
 	}
 	s := scopeOf(ctx)
 	if s == nil {
-		return nil, fmt.Errorf("%w: use WithTx, or generate the client with the feature sql/execquery", ErrNoTransaction)
+		return nil, fmt.Errorf("%w: use WithTx, or generate the client with the feature sql/execquery",
+			ErrNoTransaction)
 	}
 	in, ok := generatedTx(m)
 	if !ok {
 		return nil, fmt.Errorf("%w: it is not in the one of WithTx: use the tx that WithTx gives", ErrNoTransaction)
 	}
 	if there, here := driverIn(in), driverIn(reflect.ValueOf(s.user)); there != here && there != 0 && here != 0 {
-		return nil, fmt.Errorf("%w: it is in another one than that of WithTx: use the tx that WithTx gives", ErrNoTransaction)
+		return nil, fmt.Errorf("%w: it is in another one than that of WithTx: use the tx that WithTx gives",
+			ErrNoTransaction)
 	}
 	return s.tx, o.owns(s.tx)
 }
@@ -162,7 +166,8 @@ func generatedTx(m ent.Mutation) (reflect.Value, bool) {
 	return out[0], out[1].IsNil()
 }
 
-// driverIn returns where the driver is that a generated transaction works on, which all of its clients share. It returns 0 when it cannot tell.
+// driverIn returns where the driver is that a generated transaction works on, which all of its
+// clients share. It returns 0 when it cannot tell.
 func driverIn(generated reflect.Value) uintptr {
 	if generated.Kind() != reflect.Pointer || generated.Elem().Kind() != reflect.Struct {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its database, with the driver of Ent that
-// clients are made with. The dialect is told by the driver.
+// Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its
+// database, with the driver of Ent that clients are made with. The dialect is told by the driver.
 //
 //	drv, ob, err := entoutbox.Open(ctx, "pgx", dsn, entoutbox.Config{Publisher: publisher, AutoCreate: true})
 //	if err != nil { ... }
@@ -25,9 +25,10 @@ import (
 //	client.Use(ob.Hook(entoutbox.On(...)))
 //	go ob.Run(ctx)
 //
-// It is short for sqltx.Open, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs the database to be there: Open waits
-// for it until ctx ends, at most a minute. A wrong configuration, a driver whose dialect cannot be told, and a failed migration
-// are errors, and nothing is left open then. On SQLite the DSN must switch foreign keys on, as Ent requires it.
+// It is short for sqltx.Open, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs the
+// database to be there: Open waits for it until ctx ends, at most a minute. A wrong configuration,
+// a driver whose dialect cannot be told, and a failed migration are errors, and nothing is left
+// open then. On SQLite the DSN must switch foreign keys on, as Ent requires it.
 func Open(ctx context.Context, driverName, dsn string, cfg Config) (dialect.Driver, *Outbox, error) {
 	pool, err := sqltx.Open(driverName, dsn, "")
 	if err != nil {
@@ -36,7 +37,8 @@ func Open(ctx context.Context, driverName, dsn string, cfg Config) (dialect.Driv
 	return open(ctx, pool, cfg)
 }
 
-// OpenConnector is Open for a driver that is configured by code: stdlib.GetConnector of pgx, mysql.NewConnector.
+// OpenConnector is Open for a driver that is configured by code: stdlib.GetConnector of pgx,
+// mysql.NewConnector.
 func OpenConnector(ctx context.Context, c sqldriver.Connector, cfg Config) (dialect.Driver, *Outbox, error) {
 	if c == nil {
 		return nil, nil, errors.New("outbox: OpenConnector was given a nil connector")

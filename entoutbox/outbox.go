@@ -15,12 +15,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// ErrNotWrapped: the client that something was asked of does not use Driver, so that nobody can tell whether it is in a
-// transaction, or it uses the Driver of an outbox in another database. Make it with ent.NewClient(ent.Driver(ob.Driver())).
-var ErrNotWrapped = errors.New("outbox: the Ent client does not use the driver of the outbox: make it with ent.NewClient(ent.Driver(ob.Driver()))")
+// ErrNotWrapped: the client that something was asked of does not use Driver, so that nobody can
+// tell whether it is in a transaction, or it uses the Driver of an outbox in another database. Make
+// it with ent.NewClient(ent.Driver(ob.Driver())).
+var ErrNotWrapped = errors.New("outbox: the Ent client does not use the driver of the outbox: make it with " +
+	"ent.NewClient(ent.Driver(ob.Driver()))")
 
-// Outbox is Ent's side of a core.Outbox. Make it with New, make the client on Driver, and run Run in one goroutine of each process that
-// relays. It is safe for use by several goroutines.
+// Outbox is Ent's side of a core.Outbox. Make it with New, make the client on Driver, and run Run
+// in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
 	cfg    Config
 	core   *core.Outbox
@@ -31,9 +33,11 @@ type Outbox struct {
 	mistakes error // of Hook
 }
 
-// New returns the outbox of the database that drv leads to. drv is what entsql.Open or entsql.OpenDB returned, or a driver around
-// one (dialect.Debug, or any with a method DB() *sql.DB); another dialect.Driver needs Config.Outbox. It reports a wrong configuration, an
-// unsupported dialect and failed migrations. With AutoCreate it waits for the database, at most a minute.
+// New returns the outbox of the database that drv leads to. drv is what entsql.Open or
+// entsql.OpenDB returned, or a driver around one (dialect.Debug, or any with a method DB()
+// *sql.DB); another dialect.Driver needs Config.Outbox. It reports a wrong configuration, an
+// unsupported dialect and failed migrations. With AutoCreate it waits for the database, at most a
+// minute.
 func New(drv dialect.Driver, cfg Config) (*Outbox, error) {
 	return newOutbox(context.Background(), drv, cfg)
 }
@@ -58,7 +62,8 @@ func newOutbox(ctx context.Context, drv dialect.Driver, cfg Config) (*Outbox, er
 			return nil, err
 		}
 	} else if r, ok := o.core.Repository().(interface{ Dialect() core.Dialect }); ok && r.Dialect() != d.dialect {
-		return nil, fmt.Errorf("outbox: config: the tables of Outbox are in a %s database, the driver is for %s", r.Dialect(), d.dialect)
+		return nil, fmt.Errorf("outbox: config: the tables of Outbox are in a %s database, the driver is for %s",
+			r.Dialect(), d.dialect)
 	}
 	return o, nil
 }
@@ -69,14 +74,16 @@ const migrateTimeout = time.Minute
 func (c Config) build(ctx context.Context, d *driver) (*core.Outbox, error) {
 	pool := poolOf(d.Driver)
 	if pool == nil {
-		return nil, fmt.Errorf("outbox: the driver %T has no *sql.DB: give New the driver below it, or set Config.Outbox", d.Driver)
+		return nil, fmt.Errorf("outbox: the driver %T has no *sql.DB: give New the driver below it, or set "+
+			"Config.Outbox", d.Driver)
 	}
 	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: d.dialect, Schema: c.Schema, Prefix: c.Prefix})
 	if err != nil {
 		return nil, err
 	}
 	cfg := core.Config{
-		Repository: repo, Publisher: c.Publisher, Routes: c.Routes, Headers: c.Headers, Logger: c.Logger, Observer: c.Observer,
+		Repository: repo, Publisher: c.Publisher, Routes: c.Routes, Headers: c.Headers, Logger: c.Logger,
+		Observer: c.Observer,
 	}
 	if c.Configure != nil {
 		c.Configure(&cfg)
@@ -121,9 +128,10 @@ func (o *Outbox) problem() error {
 	return o.mistakes
 }
 
-// Driver returns the driver that clients are made with: ent.NewClient(ent.Driver(ob.Driver())). It does what the driver given to New
-// does, and hears how transactions end: of Tx and BeginTx, of Debug clients, with hooks on commits or without. Closing the client closes the
-// driver that was given to New.
+// Driver returns the driver that clients are made with: ent.NewClient(ent.Driver(ob.Driver())). It
+// does what the driver given to New does, and hears how transactions end: of Tx and BeginTx, of
+// Debug clients, with hooks on commits or without. Closing the client closes the driver that was
+// given to New.
 func (o *Outbox) Driver() dialect.Driver { return o.driver }
 
 // Outbox returns the core.Outbox.

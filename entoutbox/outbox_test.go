@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 )
 
-// What needs a database or a generated client is tested in the module "integration", on PostgreSQL, MariaDB and SQLite.
+// What needs a database or a generated client is tested in the module "integration", on PostgreSQL,
+// MariaDB and SQLite.
 
 var errDown = errors.New("the database is down")
 
@@ -47,14 +48,26 @@ func TestNewReportsMistakes(t *testing.T) {
 		cfg  entoutbox.Config
 		want []string
 	}{
-		"nil driver":   {nil, entoutbox.Config{}, []string{"nil driver"}},
-		"dialect":      {downDriver(dialect.Gremlin), entoutbox.Config{}, []string{`"gremlin" is not supported`}},
-		"no pool":      {&fakeDriver{}, entoutbox.Config{}, []string{"has no *sql.DB", "set Config.Outbox"}},
-		"no *sql.DB":   {entsql.NewDriver(dialect.Postgres, entsql.Conn{}), entoutbox.Config{}, []string{"has no *sql.DB"}},
-		"no database":  {downDriver(dialect.Postgres), entoutbox.Config{AutoCreate: true}, []string{errDown.Error()}},
-		"prefix":       {downDriver(dialect.SQLite), entoutbox.Config{Prefix: "a b"}, []string{"Prefix"}},
-		"core.Config":  {downDriver(dialect.MySQL), entoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }}, []string{"Workers"}},
-		"other tables": {downDriver(dialect.MySQL), entoutbox.Config{Outbox: shared(core.Postgres)}, []string{"postgres database", "mysql"}},
+		"nil driver": {nil, entoutbox.Config{}, []string{"nil driver"}},
+		"dialect":    {downDriver(dialect.Gremlin), entoutbox.Config{}, []string{`"gremlin" is not supported`}},
+		"no pool":    {&fakeDriver{}, entoutbox.Config{}, []string{"has no *sql.DB", "set Config.Outbox"}},
+		"no *sql.DB": {
+			entsql.NewDriver(dialect.Postgres, entsql.Conn{}),
+			entoutbox.Config{},
+			[]string{"has no *sql.DB"},
+		},
+		"no database": {downDriver(dialect.Postgres), entoutbox.Config{AutoCreate: true}, []string{errDown.Error()}},
+		"prefix":      {downDriver(dialect.SQLite), entoutbox.Config{Prefix: "a b"}, []string{"Prefix"}},
+		"core.Config": {
+			downDriver(dialect.MySQL),
+			entoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }},
+			[]string{"Workers"},
+		},
+		"other tables": {
+			downDriver(dialect.MySQL),
+			entoutbox.Config{Outbox: shared(core.Postgres)},
+			[]string{"postgres database", "mysql"},
+		},
 		"outbox and its settings": {downDriver(dialect.MySQL), entoutbox.Config{
 			Outbox: shared(core.MySQL), Publisher: core.NewRouter(), Prefix: "x_", Schema: "s", AutoCreate: true,
 		}, []string{"Publisher and Outbox", "Prefix and Outbox", "Schema and Outbox", "AutoCreate and Outbox"}},
@@ -80,7 +93,8 @@ func TestNewFindsThePool(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, drv := range map[string]dialect.Driver{
-		"debug": dialect.Debug(base), "debug of debug": dialect.Debug(dialect.Debug(base)), "ours": first.Driver(), "debug of ours": dialect.Debug(first.Driver()),
+		"debug": dialect.Debug(base), "debug of debug": dialect.Debug(dialect.Debug(base)), "ours": first.Driver(),
+		"debug of ours": dialect.Debug(first.Driver()),
 	} {
 		if _, err := entoutbox.New(drv, entoutbox.Config{}); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -108,7 +122,8 @@ func TestWithoutTransaction(t *testing.T) {
 		}
 	}
 	// What executes the question instead of answering it is not ours.
-	if _, err := entoutbox.TxOf(t.Context(), sql.OpenDB(down{errDown})); !errors.Is(err, entoutbox.ErrNotWrapped) || !errors.Is(err, errDown) {
+	if _, err := entoutbox.TxOf(t.Context(), sql.OpenDB(down{errDown})); !errors.Is(err, entoutbox.ErrNotWrapped) ||
+		!errors.Is(err, errDown) {
 		t.Errorf("TxOf: %v, want ErrNotWrapped and the reason", err)
 	}
 	if err := ob.Run(t.Context()); !errors.Is(err, entoutbox.ErrNoPublisher) {
@@ -141,12 +156,17 @@ func (entTx) Rollback() error { return nil }
 // What can never begin a transaction is refused where a Transactor is accepted.
 func TestTransactorOfNothing(t *testing.T) {
 	r := entoutbox.Transactor[entTx](nil)
-	for _, err := range []error{core.CheckTransactor(r), r.RunInTx(t.Context(), func(context.Context, core.Tx) error { return nil })} {
+	for _, err := range []error{
+		core.CheckTransactor(r),
+		r.RunInTx(t.Context(), func(context.Context, core.Tx) error { return nil }),
+	} {
 		if err == nil || !strings.Contains(err.Error(), "give it client.Tx") {
 			t.Errorf("nil: %v", err)
 		}
 	}
-	if err := core.CheckTransactor(entoutbox.Transactor(func(context.Context) (entTx, error) { return entTx{}, nil })); err != nil {
+	if err := core.CheckTransactor(entoutbox.Transactor(func(context.Context) (entTx, error) {
+		return entTx{}, nil
+	})); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,16 +12,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Conn is what is bound to a transaction, or is not, in code generated with the feature sql/execquery: *ent.Tx, its Client(), every
-// mutation, and their Debug versions.
+// Conn is what is bound to a transaction, or is not, in code generated with the feature
+// sql/execquery: *ent.Tx, its Client(), every mutation, and their Debug versions.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// TxOf returns the transaction that conn is in, for use with core.Outbox.Publish and other packages, without a round trip to the database. The
-// error wraps ErrNoTransaction when conn is in none, and ErrNotWrapped when its client was not made with Driver.
+// TxOf returns the transaction that conn is in, for use with core.Outbox.Publish and other
+// packages, without a round trip to the database. The error wraps ErrNoTransaction when conn is in
+// none, and ErrNotWrapped when its client was not made with Driver.
 //
-// Clients generated without sql/execquery have no method ExecContext: use WithTx, and core.TxFromContext.
+// Clients generated without sql/execquery have no method ExecContext: use WithTx, and
+// core.TxFromContext.
 func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
 	t, err := find(ctx, conn)
 	if err != nil {
@@ -30,7 +32,8 @@ func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
 	return t.core, nil
 }
 
-// probe travels in a context through the generated code to the driver, which writes its answer into it.
+// probe travels in a context through the generated code to the driver, which writes its answer into
+// it.
 type probe struct {
 	seen bool
 	tx   *tx
@@ -40,7 +43,8 @@ type probeKey struct{}
 
 const (
 	probeMark = "outbox:in_transaction"
-	// driver and tx answer without executing it; other drivers do execute it, so it must be harmless everywhere.
+	// driver and tx answer without executing it; other drivers do execute it, so it must be
+	// harmless everywhere.
 	probeQuery = "SELECT 1 /* " + probeMark + " */"
 )
 
@@ -53,7 +57,8 @@ func (o *Outbox) find(ctx context.Context, conn Conn) (*tx, error) {
 	return t, err
 }
 
-// owns refuses a transaction of another database, where it can tell: the events would be in the tables there, and be published from here.
+// owns refuses a transaction of another database, where it can tell: the events would be in the
+// tables there, and be published from here.
 func (o *Outbox) owns(t *tx) error {
 	if t.driver == o.driver {
 		return nil
@@ -61,7 +66,8 @@ func (o *Outbox) owns(t *tx) error {
 	if here, there := poolOf(o.driver.Driver), poolOf(t.driver.Driver); here == there || here == nil || there == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: it uses that of another one: take the Hook and the Publish of the outbox whose Driver the client has", ErrNotWrapped)
+	return fmt.Errorf("%w: it uses that of another one: take the Hook and the Publish of the outbox whose Driver "+
+		"the client has", ErrNotWrapped)
 }
 
 func find(ctx context.Context, conn Conn) (*tx, error) {
@@ -74,7 +80,8 @@ func find(ctx context.Context, conn Conn) (*tx, error) {
 	case p.tx != nil:
 		return p.tx, nil
 	case p.seen:
-		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you", ErrNoTransaction, conn)
+		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
+			ErrNoTransaction, conn)
 	case errors.Is(err, sql.ErrTxDone):
 		return nil, fmt.Errorf("%w: %w", ErrNoTransaction, err)
 	case err != nil:
@@ -83,7 +90,8 @@ func find(ctx context.Context, conn Conn) (*tx, error) {
 	return nil, ErrNotWrapped
 }
 
-// answer recognises a probe, to which drivers in between may have added comments, and tells it the transaction, nil for none.
+// answer recognises a probe, to which drivers in between may have added comments, and tells it the
+// transaction, nil for none.
 func answer(ctx context.Context, query string, t *tx) bool {
 	if !strings.Contains(query, probeMark) {
 		return false

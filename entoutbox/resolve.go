@@ -28,17 +28,21 @@ func optionsOf(options []OnOption) (o onOptions) {
 	return o
 }
 
-// ResolveRows lets updates and deletes of many pass, such as client.Order.Update().Where(...). The entities that the mutation is
-// about to change are found and locked first (SELECT ... FOR UPDATE, past privacy policies), the mutation is bound to their ids, and
-// On functions are called for each of them, with the entity as it is after the update, or as it was before it was deleted.
+// ResolveRows lets updates and deletes of many pass, such as client.Order.Update().Where(...). The
+// entities that the mutation is about to change are found and locked first (SELECT ... FOR UPDATE,
+// past privacy policies), the mutation is bound to their ids, and On functions are called for each
+// of them, with the entity as it is after the update, or as it was before it was deleted.
 //
-// That costs one SELECT of the ids and one for each entity, two on MySQL and MariaDB, which do not say which rows they changed;
-// Config.MaxResolvedRows bounds them. Other mutations cost what they always do. Conditions that look at other rows, such as those on edges, are refused everywhere but on SQLite: what they find is not
-// locked. It holds for all functions of a Hook that see the mutation.
+// That costs one SELECT of the ids and one for each entity, two on MySQL and MariaDB, which do not
+// say which rows they changed; Config.MaxResolvedRows bounds them. Other mutations cost what they
+// always do. Conditions that look at other rows, such as those on edges, are refused everywhere but
+// on SQLite: what they find is not locked. It holds for all functions of a Hook that see the
+// mutation.
 //
-// Interceptors see the SELECT of the ids: rows that they hide are not changed either. Conditions that a hook or a policy adds after this hook must
-// not leave out any of the rows that were found; if they do, the mutation fails with ErrNoAggregateID. Only on MySQL and MariaDB, where
-// the entities are compared, those that are as they were cause no event.
+// Interceptors see the SELECT of the ids: rows that they hide are not changed either. Conditions
+// that a hook or a policy adds after this hook must not leave out any of the rows that were found;
+// if they do, the mutation fails with ErrNoAggregateID. Only on MySQL and MariaDB, where the
+// entities are compared, those that are as they were cause no event.
 func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
 
 const defaultMaxResolvedRows = 1000
@@ -107,7 +111,8 @@ func changedOf(ids []reflect.Value, before, after []ent.Value) (changed []reflec
 	return changed, entities
 }
 
-// sameEntity compares what two generated structs say of a row: their fields, and the foreign keys that are not exported.
+// sameEntity compares what two generated structs say of a row: their fields, and the foreign keys
+// that are not exported.
 func sameEntity(a, b reflect.Value) bool {
 	if a.Type() != b.Type() || a.Kind() != reflect.Pointer || a.Elem().Kind() != reflect.Struct {
 		return false
@@ -132,7 +137,8 @@ func sameEntity(a, b reflect.Value) bool {
 	return true
 }
 
-// lock is in the context of the SELECT that finds the ids. It learns from its text what the column is called.
+// lock is in the context of the SELECT that finds the ids. It learns from its text what the column
+// is called.
 type lock struct {
 	call   *call
 	column string
@@ -163,10 +169,12 @@ func (c *call) bind(ctx context.Context) ([]reflect.Value, error) {
 		values[i] = ids[i].Interface()
 	}
 	if limit := c.hook.ob.maxResolved(); len(ids) > limit {
-		return nil, fmt.Errorf("%w: %s of %s would change more than %d (Config.MaxResolvedRows)", ErrTooManyRows, c.mutation.Op(), c.mutation.Type(), limit)
+		return nil, fmt.Errorf("%w: %s of %s would change more than %d (Config.MaxResolvedRows)", ErrTooManyRows,
+			c.mutation.Op(), c.mutation.Type(), limit)
 	}
 	if l.column == "" {
-		return nil, fmt.Errorf("%w: the ids of %s of %s were not read in its transaction", ErrNoAggregateID, c.mutation.Op(), c.mutation.Type())
+		return nil, fmt.Errorf("%w: the ids of %s of %s were not read in its transaction", ErrNoAggregateID,
+			c.mutation.Op(), c.mutation.Type())
 	}
 	bindable.WhereP(func(s *entsql.Selector) { s.Where(entsql.In(s.C(l.column), values...)) })
 	return ids, nil
@@ -189,7 +197,8 @@ func (c *call) load(ctx context.Context, ids []reflect.Value, into []ent.Value) 
 	return nil
 }
 
-// locking makes the SELECT that finds ids lock what it finds: SELECT "orders"."id" FROM "orders" WHERE ...
+// locking makes the SELECT that finds ids lock what it finds: SELECT "orders"."id" FROM "orders"
+// WHERE ...
 func (t *tx) locking(ctx context.Context, query string) (string, error) {
 	l, ok := ctx.Value(lockKey{}).(*lock)
 	if !ok || l.column != "" {
@@ -203,7 +212,8 @@ func (t *tx) locking(ctx context.Context, query string) (string, error) {
 	m := l.call.mutation
 	l.column = strings.Trim(list[strings.LastIndexByte(list, '.')+1:], "\"`")
 	if t.driver.dialect == core.SQLite {
-		// A transaction that has read cannot always begin to write. This takes the lock of the one writer, and changes nothing.
+		// A transaction that has read cannot always begin to write. This takes the lock of the one
+		// writer, and changes nothing.
 		table, _, _ := strings.Cut(rest, " ")
 		if err := t.Exec(context.WithoutCancel(ctx), "DELETE FROM "+table+" WHERE 1 = 0", []any{}, nil); err != nil {
 			return "", fmt.Errorf("lock %s: %w", table, err)
@@ -211,7 +221,8 @@ func (t *tx) locking(ctx context.Context, query string) (string, error) {
 		return fmt.Sprintf("%s LIMIT %d", query, l.call.hook.ob.maxResolved()+1), nil
 	}
 	if strings.Contains(rest, "SELECT ") {
-		return "", fmt.Errorf("%w: the condition of %s of %s looks at other rows, which are not locked: change entities one by one",
+		return "", fmt.Errorf("%w: the condition of %s of %s looks at other rows, which are not locked: change "+
+			"entities one by one",
 			ErrNoAggregateID, m.Op(), m.Type())
 	}
 	return fmt.Sprintf("%s LIMIT %d FOR UPDATE", query, l.call.hook.ob.maxResolved()+1), nil

@@ -15,16 +15,23 @@ type Tx interface {
 	Rollback() error
 }
 
-// WithTx runs fn in a transaction that begin begins: client.Tx, or a function that calls client.BeginTx. It commits when fn returns nil,
-// and rolls back when fn returns an error or panics. The context given to fn carries the transaction: Publish finds it there, and mutations of
-// tx with that context are captured even when the client was generated without the feature sql/execquery.
+// WithTx runs fn in a transaction that begin begins: client.Tx, or a function that calls
+// client.BeginTx. It commits when fn returns nil, and rolls back when fn returns an error or
+// panics. The context given to fn carries the transaction: Publish finds it there, and mutations of
+// tx with that context are captured even when the client was generated without the feature
+// sql/execquery.
 //
-// Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction. To find out whether it is the same, begin is called
-// with a context in which nothing can be begun: it should pass errors on at once.
+// Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction.
+// To find out whether it is the same, begin is called with a context in which nothing can be begun:
+// it should pass errors on at once.
 //
-// WithTx returns nil only when the transaction was heard to commit. It does not commit one that the database has rolled back behind fn, because fn
-// ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping ErrTxAborted. A client that was not made with Driver is refused with ErrNotWrapped.
-func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error), fn func(ctx context.Context, tx T) error) error {
+// WithTx returns nil only when the transaction was heard to commit. It does not commit one that the
+// database has rolled back behind fn, because fn ignored a deadlock, say, or a violated constraint
+// on PostgreSQL: it returns an error wrapping ErrTxAborted. A client that was not made with Driver
+// is refused with ErrNotWrapped.
+func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
+	fn func(ctx context.Context, tx T) error,
+) error {
 	if begin == nil || fn == nil {
 		return errors.New("outbox: WithTx was given a nil function")
 	}
@@ -61,8 +68,10 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error), f
 	return tx.Commit()
 }
 
-// Transactor makes a core.Transactor of begin, as the inbox needs it: RunInTx runs its function in WithTx. FromContext returns
-// the transaction to work with. A nil begin is reported by what takes the Transactor (core.CheckTransactor), an inbox for example, else by RunInTx. The result is safe for use by several goroutines.
+// Transactor makes a core.Transactor of begin, as the inbox needs it: RunInTx runs its function in
+// WithTx. FromContext returns the transaction to work with. A nil begin is reported by what takes
+// the Transactor (core.CheckTransactor), an inbox for example, else by RunInTx. The result is safe
+// for use by several goroutines.
 func Transactor[T Tx](begin func(context.Context) (T, error)) core.Transactor {
 	return transactor[T]{begin}
 }
@@ -89,7 +98,8 @@ func (r transactor[T]) RunInTx(ctx context.Context, fn func(context.Context, cor
 	return WithTx(ctx, r.begin, func(ctx context.Context, _ T) error { return fn(ctx, scopeOf(ctx).tx.core) })
 }
 
-// FromContext returns the transaction that WithTx, or RunInTx of a Transactor, put into ctx, else an error wrapping ErrNoTransaction:
+// FromContext returns the transaction that WithTx, or RunInTx of a Transactor, put into ctx, else
+// an error wrapping ErrNoTransaction:
 //
 //	tx, err := entoutbox.FromContext[*ent.Tx](ctx)
 func FromContext[T Tx](ctx context.Context) (T, error) {
@@ -132,7 +142,8 @@ func arrive(ctx context.Context, t *tx) {
 
 var errWho = errors.New("outbox: no transaction was to be begun")
 
-// driverOf finds the driver that begin ends in, without beginning a transaction; nil when it is not ours.
+// driverOf finds the driver that begin ends in, without beginning a transaction; nil when it is not
+// ours.
 func driverOf[T Tx](ctx context.Context, begin func(context.Context) (T, error)) *driver {
 	var who *driver
 	if tx, err := begin(context.WithValue(ctx, whoKey{}, &who)); err == nil { // it did not pass the context on
@@ -186,7 +197,8 @@ func (s *scope) nested(ctx context.Context, fn func(context.Context) error) erro
 	return err
 }
 
-// withRollback adds a failed rollback to the error that asked for it, unless the transaction had already ended.
+// withRollback adds a failed rollback to the error that asked for it, unless the transaction had
+// already ended.
 func withRollback(err, rollback error) error {
 	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// tx is a transaction of driver. Generated code runs its statements through Exec and Query; clients generated with sql/execquery run
-// those of the application through ExecContext and QueryContext.
+// tx is a transaction of driver. Generated code runs its statements through Exec and Query; clients
+// generated with sql/execquery run those of the application through ExecContext and QueryContext.
 type tx struct {
 	dialect.Tx // what executes
 	driver     *driver
@@ -92,7 +92,8 @@ func (t *tx) Query(ctx context.Context, query string, args, v any) error {
 	return err
 }
 
-// ExecContext runs a statement of the application. It also answers the question in whose transaction something is.
+// ExecContext runs a statement of the application. It also answers the question in whose
+// transaction something is.
 func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if answer(ctx, query, t) {
 		return driverResult{}, nil
@@ -129,7 +130,8 @@ func (t *tx) Commit() error { return t.followed.Commit() }
 // Rollback rolls back.
 func (t *tx) Rollback() error { return t.followed.Rollback() }
 
-// connOf returns what runs the outbox's own statements in a transaction of Ent. They go around loggers; its end does not.
+// connOf returns what runs the outbox's own statements in a transaction of Ent. They go around
+// loggers; its end does not.
 func connOf(below dialect.Tx) sqltx.TxConn {
 	for inner := below; ; {
 		switch t := inner.(type) {
@@ -181,7 +183,8 @@ func (f foreign) QueryContext(ctx context.Context, query string, args ...any) (*
 	}
 	r, ok := rows.ColumnScanner.(*sql.Rows)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("outbox: the transaction %T returned rows of type %T", f.Tx, rows.ColumnScanner), rows.Close())
+		return nil, errors.Join(fmt.Errorf("outbox: the transaction %T returned rows of type %T", f.Tx,
+			rows.ColumnScanner), rows.Close())
 	}
 	return r, nil
 }

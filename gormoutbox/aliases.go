@@ -8,7 +8,8 @@ type (
 	Event = core.Event
 	// EventTyper is implemented by values that know the type of the event they describe.
 	EventTyper = core.EventTyper
-	// Recorder is embedded in a model, with `gorm:"-"`, to record what happened to it. Only a *gorm.DB that uses the plugin takes its events.
+	// Recorder is embedded in a model, with `gorm:"-"`, to record what happened to it. Only a
+	// *gorm.DB that uses the plugin takes its events.
 	Recorder = core.Recorder
 	// Op says what a statement did to a model.
 	Op = core.Op
@@ -75,11 +76,14 @@ func Permanent(err error) error { return core.Permanent(err) }
 // Transient marks an error of a publisher: this one event was refused and is tried again.
 func Transient(err error) error { return core.Transient(err) }
 
-// Unavailable marks an error of a publisher: the destination is out of order, which costs its events no attempt.
+// Unavailable marks an error of a publisher: the destination is out of order, which costs its
+// events no attempt.
 func Unavailable(err error) error { return core.Unavailable(err) }
 
-// UnavailableForKey marks an error of a publisher: a part of the destination is out of order, which costs this event no attempt.
+// UnavailableForKey marks an error of a publisher: a part of the destination is out of order, which
+// costs this event no attempt.
 func UnavailableForKey(err error) error { return core.UnavailableForKey(err) }
 
-// Unroutable marks an error of a publisher: nobody wants events of this topic, which is an outage until one was accepted.
+// Unroutable marks an error of a publisher: nobody wants events of this topic, which is an outage
+// until one was accepted.
 func Unroutable(err error) error { return core.Unroutable(err) }

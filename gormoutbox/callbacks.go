@@ -15,8 +15,9 @@ type processor interface {
 	Get(name string) func(*gorm.DB)
 }
 
-// registerCallbacks hooks the plugin into the statements of db. Anchors are chosen among those that exist: GORM sorts a
-// callback before a missing anchor to the very end, and without default transactions two of its own are missing.
+// registerCallbacks hooks the plugin into the statements of db. Anchors are chosen among those that
+// exist: GORM sorts a callback before a missing anchor to the very end, and without default
+// transactions two of its own are missing.
 func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	cb := db.Callback()
 	name := func(what string) string { return o.Name() + ":" + what }
@@ -45,9 +46,12 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	add(remove.Register(name("capture"), o.capture))
 
 	// Just before the statement: after hooks and associations that come first.
-	add(cb.Create().After("gorm:save_before_associations").Before("gorm:create").Register(name("prepare"), o.prepareCreate))
-	add(cb.Update().After("gorm:save_before_associations").Before("gorm:update").Register(name("prepare"), o.prepareUpdate))
-	add(cb.Delete().After("gorm:delete_before_associations").Before("gorm:delete").Register(name("prepare"), o.prepareDelete))
+	add(cb.Create().After("gorm:save_before_associations").Before("gorm:create").Register(name("prepare"),
+		o.prepareCreate))
+	add(cb.Update().After("gorm:save_before_associations").Before("gorm:update").Register(name("prepare"),
+		o.prepareUpdate))
+	add(cb.Delete().After("gorm:delete_before_associations").Before("gorm:delete").Register(name("prepare"),
+		o.prepareDelete))
 
 	add(cb.Query().After("*").Register(name("observe"), o.observe))
 	add(cb.Row().After("*").Register(name("observe"), o.observe))
@@ -58,14 +62,16 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	return nil
 }
 
-// wrapStatement makes the transaction that GORM is about to begin for a statement one that is followed.
+// wrapStatement makes the transaction that GORM is about to begin for a statement one that is
+// followed.
 func (o *Outbox) wrapStatement(db *gorm.DB) {
 	if db.Error == nil && !db.DryRun {
 		db.Statement.ConnPool = o.wrap(db.Statement.ConnPool)
 	}
 }
 
-// observe shows the statement to its transaction when it ran as a prepared statement: then it did not pass through txPool.
+// observe shows the statement to its transaction when it ran as a prepared statement: then it did
+// not pass through txPool.
 func (o *Outbox) observe(db *gorm.DB) {
 	conn, prepared := unprepared(db.Statement.ConnPool)
 	tx, ok := conn.(*txPool)
@@ -92,13 +98,15 @@ func (o *Outbox) observe(db *gorm.DB) {
 	tx.seen()
 }
 
-// translatedConstraint recognises what Config.TranslateError makes of a violated constraint, after which transactions go on
-// everywhere but on PostgreSQL.
+// translatedConstraint recognises what Config.TranslateError makes of a violated constraint, after
+// which transactions go on everywhere but on PostgreSQL.
 func translatedConstraint(err error) bool {
-	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrForeignKeyViolated) || errors.Is(err, gorm.ErrCheckConstraintViolated)
+	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrForeignKeyViolated) ||
+		errors.Is(err, gorm.ErrCheckConstraintViolated)
 }
 
-// unprepared returns the transaction behind the statement caches of GORM, of which there can be one in another.
+// unprepared returns the transaction behind the statement caches of GORM, of which there can be one
+// in another.
 func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
 	for {
 		ps, ok := conn.(*gorm.PreparedStmtTX)
@@ -109,8 +117,8 @@ func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
 	}
 }
 
-// requireTransaction refuses a statement that would have to write events and has no transaction to write them in, before it
-// is executed.
+// requireTransaction refuses a statement that would have to write events and has no transaction to
+// write them in, before it is executed.
 func (o *Outbox) requireTransaction(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error != nil || db.DryRun || stmt.Schema == nil {
@@ -133,12 +141,14 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 		return
 	}
 	if o.mappers.of(stmt.Schema.ModelType) != nil || (has && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
-		_ = db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off", ErrNoTransaction, stmt.Schema.Table))
+		_ = db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off",
+			ErrNoTransaction, stmt.Schema.Table))
 	}
 }
 
-// ended returns why the transaction of a statement that may cause events is over, or nil. A text such as TRUNCATE ends it on MySQL
-// and MariaDB, and COMMIT or ROLLBACK everywhere: what follows would be stored by itself, and its event refused.
+// ended returns why the transaction of a statement that may cause events is over, or nil. A text
+// such as TRUNCATE ends it on MySQL and MariaDB, and COMMIT or ROLLBACK everywhere: what follows
+// would be stored by itself, and its event refused.
 func (o *Outbox) ended(db *gorm.DB, hooks bool) error {
 	stmt := db.Statement
 	conn, _ := unprepared(stmt.ConnPool)
@@ -158,7 +168,8 @@ func inTransaction(p gorm.ConnPool) bool {
 	return ok
 }
 
-// hooksMayRecord reports whether the model's own hooks run around the statement: what they record is not known yet.
+// hooksMayRecord reports whether the model's own hooks run around the statement: what they record
+// is not known yet.
 func hooksMayRecord(stmt *gorm.Statement) bool {
 	s := stmt.Schema
 	return !stmt.SkipHooks && (s.BeforeSave || s.BeforeCreate || s.BeforeUpdate || s.BeforeDelete ||

@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// capture writes the events of a statement that was executed. It does not matter whether the statement skips hooks: GORM's
-// Save does so for the insert it ends in.
+// capture writes the events of a statement that was executed. It does not matter whether the
+// statement skips hooks: GORM's Save does so for the insert it ends in.
 func (o *Outbox) capture(db *gorm.DB) {
 	o.observe(db)
 	v, ok := db.Statement.Settings.LoadAndDelete(statementKey{o, db.Statement})
@@ -19,7 +19,8 @@ func (o *Outbox) capture(db *gorm.DB) {
 	}
 	s := v.(*statement)
 	if db.Error != nil {
-		if db.RowsAffected > 0 && (s.concerned() || s.dest != nil) { // a hook of the model failed after the row was stored
+		// a hook of the model failed after the row was stored
+		if db.RowsAffected > 0 && (s.concerned() || s.dest != nil) {
 			s.refuseCommit(db.Error)
 		}
 		return
@@ -30,7 +31,8 @@ func (o *Outbox) capture(db *gorm.DB) {
 	}
 }
 
-// refuseCommit keeps the transaction from committing rows without their events when the program ignores the error of the statement.
+// refuseCommit keeps the transaction from committing rows without their events when the program
+// ignores the error of the statement.
 func (s *statement) refuseCommit(err error) {
 	tx, terr := TxOf(s.db)
 	if terr != nil {
@@ -87,8 +89,9 @@ func (s *statement) capture() (err error) {
 	return s.publish()
 }
 
-// foundUnchanged is asked about an update that changed nothing. MySQL and MariaDB count the rows that had other values before, the
-// other databases those that were found: when the row is there, the update of one model by its key counts everywhere.
+// foundUnchanged is asked about an update that changed nothing. MySQL and MariaDB count the rows
+// that had other values before, the other databases those that were found: when the row is there,
+// the update of one model by its key counts everywhere.
 func (s *statement) foundUnchanged() (bool, error) {
 	if s.rows != nil {
 		return s.expect < 0 && len(s.rows.models) > 0, nil // they are locked: the statement found them

@@ -15,7 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// eachElement calls fn with a pointer to each struct in v, which is what a statement stores: one or a slice of them.
+// eachElement calls fn with a pointer to each struct in v, which is what a statement stores: one or
+// a slice of them.
 func eachElement(v reflect.Value, fn func(model reflect.Value)) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {
@@ -48,7 +49,8 @@ func isSlice(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice || v.Kind() == reflect.Array
 }
 
-// hasRecorder reports whether models of schema s embed a Recorder. An error says that they have one where nobody finds it.
+// hasRecorder reports whether models of schema s embed a Recorder. An error says that they have one
+// where nobody finds it.
 func (o *Outbox) hasRecorder(s *schema.Schema) (bool, error) {
 	t := s.ModelType
 	if t == nil || t.Kind() != reflect.Struct {
@@ -62,7 +64,8 @@ func (o *Outbox) hasRecorder(s *schema.Schema) (bool, error) {
 				return false
 			}
 			_, relation := s.Relationships.Relations[f.Name]
-			return relation || f.Type.Kind() == reflect.Pointer && !strings.Contains(strings.ToLower(f.Tag.Get("gorm")), "embedded")
+			return relation || f.Type.Kind() == reflect.Pointer && !strings.Contains(strings.ToLower(f.Tag.Get("gorm")),
+				"embedded")
 		})
 		known, _ = o.recorders.LoadOrStore(t, found)
 	}
@@ -89,8 +92,9 @@ func recorderOf(model reflect.Value) (*core.Recorder, bool) {
 	return core.RecorderOf(model.Interface())
 }
 
-// destRecorder finds the recorder of a model that updates another: db.Model(&stored).Updates(&changed). When it has nothing there
-// is none. Of a value, it is that of a copy.
+// destRecorder finds the recorder of a model that updates another:
+// db.Model(&stored).Updates(&changed). When it has nothing there is none. Of a value, it is that of
+// a copy.
 func destRecorder(stmt *gorm.Statement) (*core.Recorder, bool) {
 	d := reflect.ValueOf(stmt.Dest)
 	m := reflect.ValueOf(stmt.Model)
@@ -110,7 +114,8 @@ func destRecorder(stmt *gorm.Statement) (*core.Recorder, bool) {
 	return r, ok && len(r.Recorded()) > 0
 }
 
-// keyOf returns the primary key of a model as text, "" when a part of it is unset. ok is false when the model has no key.
+// keyOf returns the primary key of a model as text, "" when a part of it is unset. ok is false when
+// the model has no key.
 func keyOf(ctx context.Context, s *schema.Schema, model reflect.Value) (key string, ok bool, err error) {
 	if len(s.PrimaryFields) == 0 || model.Type().Elem() != s.ModelType {
 		return "", false, nil

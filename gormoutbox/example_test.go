@@ -163,7 +163,8 @@ func ExampleTransactor() {
 	}
 }
 
-// What finds a transaction in a context, such as an event bus of Watermill on the outbox, joins that of GORM.
+// What finds a transaction in a context, such as an event bus of Watermill on the outbox, joins
+// that of GORM.
 func ExampleContext() {
 	publish := func(ctx context.Context, event any) error { // bus.Publish, say
 		_, ok := core.TxFromContext(ctx)

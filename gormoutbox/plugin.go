@@ -16,8 +16,8 @@ import (
 // ErrNotInstalled: the plugin is not in use yet. Call db.Use(ob) first.
 var ErrNotInstalled = errors.New("outbox: plugin is not installed: call db.Use with it first")
 
-// Outbox is the plugin: GORM's side of a core.Outbox. Make it with Plugin, give it to db.Use, and run Run in one goroutine of
-// each process that relays. It is safe for use by several goroutines.
+// Outbox is the plugin: GORM's side of a core.Outbox. Make it with Plugin, give it to db.Use, and
+// run Run in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
 	cfg  Config
 	core atomic.Pointer[core.Outbox] // nil until installed
@@ -47,8 +47,8 @@ func Plugin(cfg Config) *Outbox {
 // Name implements gorm.Plugin.
 func (o *Outbox) Name() string { return o.cfg.Name }
 
-// Initialize implements gorm.Plugin; db.Use calls it. It reports a wrong configuration, an unsupported database and failed migrations.
-// dbresolver calls it again for the databases it opens.
+// Initialize implements gorm.Plugin; db.Use calls it. It reports a wrong configuration, an
+// unsupported database and failed migrations. dbresolver calls it again for the databases it opens.
 func (o *Outbox) Initialize(db *gorm.DB) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +79,8 @@ func (o *Outbox) install(db *gorm.DB) error {
 			return err
 		}
 	} else if r, ok := ob.Repository().(interface{ Dialect() core.Dialect }); ok && r.Dialect() != d {
-		return fmt.Errorf("outbox: config: the tables of Outbox are in a %s database, the *gorm.DB is %s", r.Dialect(), d)
+		return fmt.Errorf("outbox: config: the tables of Outbox are in a %s database, the *gorm.DB is %s", r.Dialect(),
+			d)
 	}
 	o.dialect = d
 	o.core.Store(ob)

@@ -45,10 +45,20 @@ func TestUseReportsMistakes(t *testing.T) {
 		"dialect": {"sqlserver", gormoutbox.Plugin(gormoutbox.Config{}), []string{`"sqlserver" is not supported`}},
 		"no pool": {"sqlite", gormoutbox.Plugin(gormoutbox.Config{}), []string{"no *sql.DB"}},
 		"outbox and its settings": {"sqlite", gormoutbox.Plugin(gormoutbox.Config{
-			Outbox: new(core.Outbox), Publisher: core.NewRouter(), Prefix: "x_", Schema: "s", AutoCreate: true, RejectUntracked: true,
-		}), []string{"Publisher and Outbox", "Prefix and Outbox", "Schema and Outbox", "AutoCreate and Outbox", "RejectUntracked and Outbox"}},
-		"bound": {"sqlite", gormoutbox.Plugin(gormoutbox.Config{MaxResolvedRows: -1}), []string{"MaxResolvedRows is negative"}},
-		"on":    {"sqlite", on, []string{"On[struct {}] was given a nil function", "On[string]: the type must be the model's struct"}},
+			Outbox: new(core.Outbox), Publisher: core.NewRouter(), Prefix: "x_", Schema: "s", AutoCreate: true,
+			RejectUntracked: true,
+		}), []string{
+			"Publisher and Outbox", "Prefix and Outbox", "Schema and Outbox", "AutoCreate and Outbox",
+			"RejectUntracked and Outbox",
+		}},
+		"bound": {
+			"sqlite", gormoutbox.Plugin(gormoutbox.Config{MaxResolvedRows: -1}),
+			[]string{"MaxResolvedRows is negative"},
+		},
+		"on": {"sqlite", on, []string{
+			"On[struct {}] was given a nil function",
+			"On[string]: the type must be the model's struct",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := open(t, tc.dialect).Use(tc.plugin)
@@ -84,7 +94,8 @@ func TestPublishWithoutPlugin(t *testing.T) {
 func TestClassesOfErrors(t *testing.T) {
 	cause := errors.New("cause")
 	for name, err := range map[string]error{
-		"permanent": gormoutbox.Permanent(cause), "transient": gormoutbox.Transient(cause), "unavailable": gormoutbox.Unavailable(cause),
+		"permanent": gormoutbox.Permanent(cause), "transient": gormoutbox.Transient(cause),
+		"unavailable": gormoutbox.Unavailable(cause),
 	} {
 		if class, ok := core.ClassOf(err); !ok || class.String() != name || !errors.Is(err, cause) {
 			t.Errorf("%s is %v", name, class)

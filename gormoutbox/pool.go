@@ -12,8 +12,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// pool stands in for a pool of GORM and begins transactions that can be followed. It is always used by pointer, because GORM and
-// dbresolver compare pools, and it begins only as a gorm.ConnPoolBeginner: GORM would take the other way first.
+// pool stands in for a pool of GORM and begins transactions that can be followed. It is always used
+// by pointer, because GORM and dbresolver compare pools, and it begins only as a
+// gorm.ConnPoolBeginner: GORM would take the other way first.
 type pool struct {
 	gorm.ConnPool
 	dialect core.Dialect
@@ -27,8 +28,8 @@ var (
 	_ gorm.GetDBConnector   = (*txPool)(nil)
 )
 
-// wrapPools puts a pool in place of the one that db uses. A PreparedStmtDB stays outermost, because GORM looks for it
-// when it sets savepoints.
+// wrapPools puts a pool in place of the one that db uses. A PreparedStmtDB stays outermost, because
+// GORM looks for it when it sets savepoints.
 func (o *Outbox) wrapPools(db *gorm.DB) {
 	if ps, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
 		ps.ConnPool = o.wrap(ps.ConnPool)
@@ -140,7 +141,8 @@ func (p *pool) SetConnMaxIdleTime(d time.Duration) {
 	}
 }
 
-// txPool is a transaction of pool. It is used by pointer: GORM asks whether it is nil by reflection.
+// txPool is a transaction of pool. It is used by pointer: GORM asks whether it is nil by
+// reflection.
 type txPool struct {
 	*sqltx.Tx
 	pool *pool
@@ -170,7 +172,8 @@ func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 	return stmt, nil
 }
 
-// StmtContext implements gorm.Tx. What is executed through its result passes by t; the callbacks report it.
+// StmtContext implements gorm.Tx. What is executed through its result passes by t; the callbacks
+// report it.
 func (t *txPool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	if err := t.Before(ctx, ""); err != nil {
 		ctx = sqltx.ContextWithError(ctx, err)
@@ -189,7 +192,8 @@ func (t *txPool) seen() {
 	t.mu.Unlock()
 }
 
-// Commit commits. Prepared statements that somebody executed outside GORM's callbacks may have done anything.
+// Commit commits. Prepared statements that somebody executed outside GORM's callbacks may have done
+// anything.
 func (t *txPool) Commit() error {
 	t.mu.Lock()
 	doubt := t.unseen > 0 || len(t.prepared) > 0

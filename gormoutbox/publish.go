@@ -12,10 +12,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Publish records events in the transaction of tx, in one statement where the database allows it. They leave after the commit. tx
-// must have this plugin, and only one under any name; with several, call the method of the one you mean.
-// Errors are those of core.Outbox.Publish; outside a transaction it is ErrNoTransaction and nothing was written. After an error
-// roll the transaction back.
+// Publish records events in the transaction of tx, in one statement where the database allows it.
+// They leave after the commit. tx must have this plugin, and only one under any name; with several,
+// call the method of the one you mean. Errors are those of core.Outbox.Publish; outside a
+// transaction it is ErrNoTransaction and nothing was written. After an error roll the transaction
+// back.
 func Publish(tx *gorm.DB, events ...core.Event) error {
 	ob, err := pluginOf(tx)
 	if err != nil {
@@ -39,10 +40,11 @@ func (o *Outbox) Publish(tx *gorm.DB, events ...core.Event) error {
 	return o.publish(contextOf(tx), ctx, events)
 }
 
-// AfterCommit runs fn after the commit of tx, and never when it, or the savepoint around this call, is rolled back or nobody knows; see
-// sqltx.AfterCommit for what fn may do. tx may be that of a model's own hook. Outside a transaction the error is
-// ErrNoTransaction, in one whose commit cannot be heard ErrUntracked; then fn never runs. It works without the plugin too where
-// the pool was opened with sqltx.Connector.
+// AfterCommit runs fn after the commit of tx, and never when it, or the savepoint around this call,
+// is rolled back or nobody knows; see sqltx.AfterCommit for what fn may do. tx may be that of a
+// model's own hook. Outside a transaction the error is ErrNoTransaction, in one whose commit cannot
+// be heard ErrUntracked; then fn never runs. It works without the plugin too where the pool was
+// opened with sqltx.Connector.
 func AfterCommit(tx *gorm.DB, fn func()) error {
 	if tx != nil && tx.Error != nil {
 		return tx.Error
@@ -82,9 +84,10 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 	return found, nil
 }
 
-// TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages. Without one it returns an error
-// wrapping ErrNoTransaction. It works with and without the plugin; a transaction that neither the plugin nor sqltx.Connector
-// has begun is not tracked, and costs what sqltx.TxOf says.
+// TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages.
+// Without one it returns an error wrapping ErrNoTransaction. It works with and without the plugin;
+// a transaction that neither the plugin nor sqltx.Connector has begun is not tracked, and costs
+// what sqltx.TxOf says.
 func TxOf(tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil", ErrNoTransaction)

@@ -18,13 +18,16 @@ type OnOption func(*onOptions)
 
 type onOptions struct{ resolve bool }
 
-// ResolveRows lets statements pass that do not say which rows they change, as Delete(&Order{}, id), Where(...).Delete(&Order{}),
-// Model(&Order{}).Where(...).Update, Update with gorm.Expr and every update and delete of gorm.G[Order]. The rows that the
-// statement is about to change are read and locked first (SELECT ... FOR UPDATE), the statement is bound to their keys, and after an
-// update they are read again: the function sees each row as it was stored, or as it was before it was deleted.
+// ResolveRows lets statements pass that do not say which rows they change, as Delete(&Order{}, id),
+// Where(...).Delete(&Order{}), Model(&Order{}).Where(...).Update, Update with gorm.Expr and every
+// update and delete of gorm.G[Order]. The rows that the statement is about to change are read and
+// locked first (SELECT ... FOR UPDATE), the statement is bound to their keys, and after an update
+// they are read again: the function sees each row as it was stored, or as it was before it was
+// deleted.
 //
-// That costs one SELECT before such a statement and one after an update, and memory for the rows; Config.MaxResolvedRows bounds
-// them. Statements that say what they change cost what they always do. It holds for all functions of the type.
+// That costs one SELECT before such a statement and one after an update, and memory for the rows;
+// Config.MaxResolvedRows bounds them. Statements that say what they change cost what they always
+// do. It holds for all functions of the type.
 func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
 
 // resolvedRows are rows that were read, in the order of reading.
@@ -33,7 +36,8 @@ type resolvedRows struct {
 	byKey  map[string]reflect.Value
 }
 
-// resolve reads and locks the rows that an update or a delete is about to change, and binds it to them.
+// resolve reads and locks the rows that an update or a delete is about to change, and binds it to
+// them.
 func (s *statement) resolve() error {
 	stmt := s.db.Statement
 	if len(stmt.Schema.PrimaryFields) == 0 || stmt.Clauses["LIMIT"].Expression != nil {
@@ -58,7 +62,8 @@ func (s *statement) resolve() error {
 		return err
 	}
 	if len(rows.models) > limit {
-		return fmt.Errorf("%w: %s of %s would change more than %d rows (Config.MaxResolvedRows)", ErrTooManyRows, s.op, stmt.Schema.Table, limit)
+		return fmt.Errorf("%w: %s of %s would change more than %d rows (Config.MaxResolvedRows)", ErrTooManyRows, s.op,
+			stmt.Schema.Table, limit)
 	}
 	delete(stmt.Clauses, "WHERE")
 	bound := append(conditions, s.keyCondition(rows.models))
@@ -99,7 +104,8 @@ func (s *statement) keyCondition(models []reflect.Value) clause.Expression {
 	return clause.IN{Column: column, Values: in}
 }
 
-// lockRows reads the rows that a condition selects, and keeps others from changing them until the transaction ends.
+// lockRows reads the rows that a condition selects, and keeps others from changing them until the
+// transaction ends.
 func (s *statement) lockRows(condition clause.Expression, limit int) (*resolvedRows, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -107,7 +113,8 @@ func (s *statement) lockRows(condition clause.Expression, limit int) (*resolvedR
 	stmt := s.db.Statement
 	query := s.model()
 	if s.ob.dialect == core.SQLite {
-		// A transaction that has read cannot always begin to write. This takes the lock of the one writer, and changes nothing.
+		// A transaction that has read cannot always begin to write. This takes the lock of the one
+		// writer, and changes nothing.
 		if err := s.session.Exec("DELETE FROM ? WHERE 1 = 0", clause.Table{Name: stmt.Table}).Error; err != nil {
 			return nil, fmt.Errorf("outbox: lock %s: %w", stmt.Schema.Table, err)
 		}
@@ -158,7 +165,9 @@ func (s *statement) readAgain() error {
 	if len(s.rows.models) == 0 {
 		return nil
 	}
-	rows, err := s.read(s.model().Unscoped().Clauses(clause.Where{Exprs: []clause.Expression{s.keyCondition(s.rows.models)}}))
+	rows, err := s.read(s.model().Unscoped().Clauses(
+		clause.Where{Exprs: []clause.Expression{s.keyCondition(s.rows.models)}},
+	))
 	if err != nil {
 		return err
 	}

@@ -11,10 +11,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// statement is one statement on a captured type, from just before it is executed until its events are written.
+// statement is one statement on a captured type, from just before it is executed until its events
+// are written.
 //
-// It reports events for rows only when the database says which rows it changed: their keys came back in RETURNING, or as
-// many rows were affected as there are elements. What cannot be told is known before the statement more often than not.
+// It reports events for rows only when the database says which rows it changed: their keys came
+// back in RETURNING, or as many rows were affected as there are elements. What cannot be told is
+// known before the statement more often than not.
 type statement struct {
 	ob       *Outbox
 	db       *gorm.DB
@@ -64,7 +66,8 @@ type associationKey struct {
 	stmt *gorm.Statement
 }
 
-// notes whether GORM saves an association: before the statement saves associations of its own, which leaves the same mark.
+// notes whether GORM saves an association: before the statement saves associations of its own,
+// which leaves the same mark.
 func (o *Outbox) noteAssociation(stmt *gorm.Statement) {
 	if _, ok := stmt.Settings.Load("gorm:saved_association_map"); ok {
 		stmt.Settings.Store(associationKey{o, stmt}, true)
@@ -75,7 +78,8 @@ func (o *Outbox) prepareCreate(db *gorm.DB) { o.prepare(db, core.OpCreate) }
 func (o *Outbox) prepareUpdate(db *gorm.DB) { o.prepare(db, core.OpUpdate) }
 func (o *Outbox) prepareDelete(db *gorm.DB) { o.prepare(db, core.OpDelete) }
 
-// prepare looks at a statement just before it is executed, and refuses what could not be reported afterwards.
+// prepare looks at a statement just before it is executed, and refuses what could not be reported
+// afterwards.
 func (o *Outbox) prepare(db *gorm.DB, op core.Op) {
 	stmt := db.Statement
 	if db.Error != nil || db.DryRun || stmt.Schema == nil {
@@ -179,7 +183,8 @@ func (s *statement) refuse() error {
 	return nil
 }
 
-// selfNamed reports whether events can do without the row: they name their aggregate, and there is one model that they are about.
+// selfNamed reports whether events can do without the row: they name their aggregate, and there is
+// one model that they are about.
 func (s *statement) selfNamed(events []core.Event) bool {
 	return !s.slice && !slices.ContainsFunc(events, func(e core.Event) bool { return e.AggregateID == "" })
 }
@@ -189,7 +194,8 @@ func (s *statement) giveUp() {
 	s.mappers = nil
 	stmt := s.db.Statement
 	if _, logged := s.ob.warned.LoadOrStore(stmt.Schema.ModelType, true); !logged {
-		s.ob.cfg.Logger.WarnContext(stmt.Context, "outbox: a statement does not say which rows it changed and causes no events",
+		s.ob.cfg.Logger.WarnContext(stmt.Context, "outbox: a statement does not say which rows it changed and "+
+			"causes no events",
 			"component", "outbox", "table", stmt.Schema.Table, "op", s.op.String())
 	}
 }
@@ -200,7 +206,8 @@ func (s *statement) unknown(why string) error {
 	if s.op == core.OpCreate || s.op == core.OpUpsert {
 		waysOut = "insert models one by one"
 	}
-	return fmt.Errorf("%w: %s of %s %s: %s, call Publish, or set Config.AllowKeyless", ErrNoAggregateID, s.op, s.db.Statement.Schema.Table, why, waysOut)
+	return fmt.Errorf("%w: %s of %s %s: %s, call Publish, or set Config.AllowKeyless", ErrNoAggregateID, s.op,
+		s.db.Statement.Schema.Table, why, waysOut)
 }
 
 // planChange decides what an update or a delete will tell.
@@ -210,7 +217,8 @@ func (s *statement) planChange() {
 	full, partial := s.returning()
 	s.moved = s.slice && (full || partial)
 	conditions := stmt.Clauses["WHERE"].Expression != nil || stmt.Clauses["LIMIT"].Expression != nil
-	unkeyed := slices.ContainsFunc(s.elements, func(e element) bool { return e.key == "" || s.op == core.OpUpdate && s.partialKey(e.model) })
+	unkeyed := slices.ContainsFunc(s.elements,
+		func(e element) bool { return e.key == "" || s.op == core.OpUpdate && s.partialKey(e.model) })
 	keyed := slices.ContainsFunc(s.elements, func(e element) bool { return e.key != "" })
 	switch {
 	case !conditions && !keyed && !s.db.AllowGlobalUpdate:
@@ -231,7 +239,8 @@ func (s *statement) planChange() {
 	case s.slice && partial:
 		s.doubt = s.unknown("reads RETURNING over models in any order (ask for all columns, clause.Returning{})")
 	case s.slice && conditions:
-		s.doubt = s.unknown("has further conditions, so that it may change some of its models only (clause.Returning{} tells which, where the database has it)")
+		s.doubt = s.unknown("has further conditions, so that it may change some of its models only " +
+			"(clause.Returning{} tells which, where the database has it)")
 	case hasOr(stmt):
 		s.doubt = s.unknown("has OR among its conditions, so that it may change other rows")
 	case s.slice && s.ob.dialect == core.MySQL && s.op == core.OpUpdate && s.ob.mappers.resolves(stmt.Schema.ModelType):
@@ -255,7 +264,8 @@ func (s *statement) lastOfEach() {
 	}
 }
 
-// distinct counts the rows that the elements stand for, and marks those whose row is that of an earlier one.
+// distinct counts the rows that the elements stand for, and marks those whose row is that of an
+// earlier one.
 func (s *statement) distinct() int {
 	if len(s.elements) == 1 {
 		return 1
@@ -269,9 +279,9 @@ func (s *statement) distinct() int {
 	return len(keys)
 }
 
-// bindConditions puts parentheses round the conditions that are given as text. GORM does so only where OR stands between two blanks;
-// where it stands on a line of its own, say, the key binds the last part of the condition alone, and the statement changes
-// rows of other keys.
+// bindConditions puts parentheses round the conditions that are given as text. GORM does so only
+// where OR stands between two blanks; where it stands on a line of its own, say, the key binds the
+// last part of the condition alone, and the statement changes rows of other keys.
 func (s *statement) bindConditions() {
 	stmt := s.db.Statement
 	c, ok := stmt.Clauses["WHERE"]
@@ -304,7 +314,8 @@ func inParentheses(exprs []clause.Expression) []clause.Expression {
 	return bound
 }
 
-// partialKey reports whether a part of a composite key is zero: GORM leaves it out of an update's conditions.
+// partialKey reports whether a part of a composite key is zero: GORM leaves it out of an update's
+// conditions.
 func (s *statement) partialKey(model reflect.Value) bool {
 	for _, f := range s.db.Statement.Schema.PrimaryFields {
 		if _, zero := f.ValueOf(s.db.Statement.Context, model.Elem()); zero {
@@ -326,7 +337,8 @@ func (s *statement) returning() (full, partial bool) {
 	return full, !full
 }
 
-// hasOr reports whether conditions are joined by OR at the top, where the key does not bind all of them.
+// hasOr reports whether conditions are joined by OR at the top, where the key does not bind all of
+// them.
 func hasOr(stmt *gorm.Statement) bool {
 	where, ok := stmt.Clauses["WHERE"].Expression.(clause.Where)
 	return ok && slices.ContainsFunc(where.Exprs, func(e clause.Expression) bool {
@@ -335,15 +347,16 @@ func hasOr(stmt *gorm.Statement) bool {
 	})
 }
 
-// staleModels returns why On functions would see values that are not those in the table: the database computes them, or the model
-// cannot be changed.
+// staleModels returns why On functions would see values that are not those in the table: the
+// database computes them, or the model cannot be changed.
 func (s *statement) staleModels(full bool) error {
 	stmt := s.db.Statement
 	if full {
 		return nil
 	}
 	covered := map[string]bool{}
-	if r, ok := stmt.Clauses["RETURNING"].Expression.(clause.Returning); ok && slices.Contains(stmt.BuildClauses, "RETURNING") {
+	if r, ok := stmt.Clauses["RETURNING"].Expression.(clause.Returning); ok &&
+		slices.Contains(stmt.BuildClauses, "RETURNING") {
 		for _, c := range r.Columns {
 			covered[c.Name] = true
 		}
@@ -374,7 +387,8 @@ func (s *statement) staleModels(full bool) error {
 			continue
 		}
 		if computed(v) {
-			return s.unknown(fmt.Sprintf("sets %q to an expression, of which the model does not show the value (clause.Returning{} does, where the database has it)", name))
+			return s.unknown(fmt.Sprintf("sets %q to an expression, of which the model does not show the value "+
+				"(clause.Returning{} does, where the database has it)", name))
 		}
 	}
 	if len(changes) > 0 && !stmt.ReflectValue.CanAddr() {
@@ -383,8 +397,8 @@ func (s *statement) staleModels(full bool) error {
 	return nil
 }
 
-// leavesOut reports whether an update may store less than its model shows: without fields that are zero, or that Select and Omit
-// leave out.
+// leavesOut reports whether an update may store less than its model shows: without fields that are
+// zero, or that Select and Omit leave out.
 func (s *statement) leavesOut() bool {
 	stmt := s.db.Statement
 	model, dest := reflect.ValueOf(stmt.Model), reflect.ValueOf(stmt.Dest)

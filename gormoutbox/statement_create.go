@@ -57,11 +57,12 @@ func (s *statement) setOp(op core.Op) {
 // concerned reports whether events depend on the statement, as far as is known before it.
 func (s *statement) concerned() bool {
 	hooks := hooksMayRecord(s.db.Statement)
-	return s.mappers != nil || slices.ContainsFunc(s.elements, func(e element) bool { return e.pending || hooks && e.recorder != nil })
+	return s.mappers != nil || slices.ContainsFunc(s.elements,
+		func(e element) bool { return e.pending || hooks && e.recorder != nil })
 }
 
-// nameColumns makes RETURNING * a list of columns: then GORM reads the rows into the models, in their order, and not into others in
-// their place, which would have no recorders.
+// nameColumns makes RETURNING * a list of columns: then GORM reads the rows into the models, in
+// their order, and not into others in their place, which would have no recorders.
 func (s *statement) nameColumns() {
 	var columns []clause.Column
 	for _, name := range s.db.Statement.Schema.DBNames {
@@ -100,7 +101,8 @@ func (s *statement) planDoNothing(full bool) error {
 			s.expect = n // a key that the database generates cannot be there already
 			return nil
 		}
-		s.doubt = s.unknown("with OnConflict{DoNothing: true} does not say which rows were there already, on MariaDB and MySQL")
+		s.doubt = s.unknown("with OnConflict{DoNothing: true} does not say which rows were there already, on " +
+			"MariaDB and MySQL")
 	case n == 1 && (!s.slice || !full):
 		s.expect = 1
 	case s.slice && full:
@@ -109,22 +111,24 @@ func (s *statement) planDoNothing(full bool) error {
 			s.doubt = s.unknown("with RETURNING * puts other models in place of those with recorded events")
 		}
 	case s.generated() > 0 || s.returnsDefaults():
-		s.doubt = s.unknown("with OnConflict{DoNothing: true} does not say which models were there already (with clause.Returning{}, the slice is left with those that were made)")
+		s.doubt = s.unknown("with OnConflict{DoNothing: true} does not say which models were there already (with " +
+			"clause.Returning{}, the slice is left with those that were made)")
 	default:
 		s.expect = n
 	}
 	return nil
 }
 
-// returnsDefaults reports whether GORM asks for columns with a default in RETURNING. It counts wrongly then.
+// returnsDefaults reports whether GORM asks for columns with a default in RETURNING. It counts
+// wrongly then.
 func (s *statement) returnsDefaults() bool {
 	stmt := s.db.Statement
 	_, asked := stmt.Clauses["RETURNING"]
 	return slices.Contains(stmt.BuildClauses, "RETURNING") && (asked || len(stmt.Schema.FieldsWithDefaultDBValue) > 0)
 }
 
-// planUpsert is about ON CONFLICT DO UPDATE. The row that it changes may be one with another key, when it was another column that was
-// there already, so that the keys are asked for.
+// planUpsert is about ON CONFLICT DO UPDATE. The row that it changes may be one with another key,
+// when it was another column that was there already, so that the keys are asked for.
 func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	stmt := s.db.Statement
 	s.expect = len(s.elements)
@@ -135,7 +139,8 @@ func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	}
 	for _, a := range conflict.DoUpdates {
 		if s.mappers != nil && !full && computed(a.Value) {
-			s.stale = s.unknown(fmt.Sprintf("sets %q to an expression, of which the model does not show the value (clause.Returning{} does)", a.Column.Name))
+			s.stale = s.unknown(fmt.Sprintf("sets %q to an expression, of which the model does not show the value "+
+				"(clause.Returning{} does)", a.Column.Name))
 		}
 	}
 	if slices.Contains(stmt.BuildClauses, "RETURNING") {
@@ -153,14 +158,17 @@ func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	case alone: // on MySQL, which has no RETURNING
 		s.expect = -1 // each new row is counted once, each changed one twice and each that was the same not at all
 		s.stored = true
-		s.reread = s.mappers != nil && s.generated() < len(s.elements) // a row that was there keeps what the statement does not set
+		// a row that was there keeps what the statement does not set
+		s.reread = s.mappers != nil && s.generated() < len(s.elements)
 	default:
-		s.doubt = s.unknown("with ON DUPLICATE KEY UPDATE does not say which rows it changed, because the table has other unique keys")
+		s.doubt = s.unknown("with ON DUPLICATE KEY UPDATE does not say which rows it changed, because the table has " +
+			"other unique keys")
 	}
 	return nil
 }
 
-// targetsKey reports whether it is the primary key of which the statement expects that it may be there.
+// targetsKey reports whether it is the primary key of which the statement expects that it may be
+// there.
 func (s *statement) targetsKey(conflict clause.OnConflict) bool {
 	if conflict.OnConstraint != "" {
 		return false
@@ -197,9 +205,10 @@ func (s *statement) returnKeys() {
 	s.setReturning(columns)
 }
 
-// planAssociation is about children that GORM saves along with a parent, with a conflict clause of its own: those that are there
-// keep their columns but for the foreign key (all get stored with FullSaveAssociations). Rows that were there are looked at first,
-// because they are nobody's news when they stay as they are.
+// planAssociation is about children that GORM saves along with a parent, with a conflict clause of
+// its own: those that are there keep their columns but for the foreign key (all get stored with
+// FullSaveAssociations). Rows that were there are looked at first, because they are nobody's news
+// when they stay as they are.
 func (s *statement) planAssociation(conflict clause.OnConflict) error {
 	generated := s.generated()
 	alone := true
@@ -223,7 +232,8 @@ func (s *statement) planAssociation(conflict clause.OnConflict) error {
 	}
 	switch {
 	case !alone && generated+missing > 0:
-		s.doubt = s.unknown("along with its parent does not say which rows were there, because the table has other unique keys: save them first")
+		s.doubt = s.unknown("along with its parent does not say which rows were there, because the table has other " +
+			"unique keys: save them first")
 	case s.ob.dialect == core.MySQL:
 	case !conflict.DoNothing:
 		s.expect = len(s.elements)
@@ -237,7 +247,8 @@ func (s *statement) planAssociation(conflict clause.OnConflict) error {
 	return nil
 }
 
-// compareStored marks the elements whose rows are there and stay as they are, and counts those that have a key and no row.
+// compareStored marks the elements whose rows are there and stay as they are, and counts those that
+// have a key and no row.
 func (s *statement) compareStored(conflict clause.OnConflict) (missing int, err error) {
 	keyed := make([]reflect.Value, 0, len(s.elements))
 	for _, e := range s.elements {
@@ -248,11 +259,14 @@ func (s *statement) compareStored(conflict clause.OnConflict) (missing int, err 
 	if len(keyed) == 0 {
 		return 0, nil
 	}
-	if s.ob.dialect == core.MySQL { // locking a row that is not there locks the gap, and two inserts into it are a deadlock
+	// locking a row that is not there locks the gap, and two inserts into it are a deadlock
+	if s.ob.dialect == core.MySQL {
 		if err := s.begin(); err != nil {
 			return 0, err
 		}
-		there, err := s.read(s.model().Unscoped().Clauses(clause.Where{Exprs: []clause.Expression{s.keyCondition(keyed)}}))
+		there, err := s.read(s.model().Unscoped().Clauses(
+			clause.Where{Exprs: []clause.Expression{s.keyCondition(keyed)}},
+		))
 		if err != nil {
 			return 0, err
 		}
@@ -282,7 +296,8 @@ func (s *statement) compareStored(conflict clause.OnConflict) (missing int, err 
 	return missing, nil
 }
 
-// differs reports whether storing model changes row in a column that the statement sets. Timestamps that GORM sets do not count.
+// differs reports whether storing model changes row in a column that the statement sets. Timestamps
+// that GORM sets do not count.
 func (s *statement) differs(row, model reflect.Value, conflict clause.OnConflict) bool {
 	stmt := s.db.Statement
 	var names []string
@@ -314,8 +329,9 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// aloneKey reports whether the table has no unique key beside the primary one. Only then does a row whose key the database generated,
-// or that was not there under its own, have to be new on MariaDB and MySQL, which say nothing about it.
+// aloneKey reports whether the table has no unique key beside the primary one. Only then does a row
+// whose key the database generated, or that was not there under its own, have to be new on MariaDB
+// and MySQL, which say nothing about it.
 func (s *statement) aloneKey() (bool, error) {
 	table := s.db.Statement.Table
 	if v, ok := s.ob.alone.Load(table); ok && time.Since(v.(aloneKey).at) < time.Minute {
@@ -325,7 +341,8 @@ func (s *statement) aloneKey() (bool, error) {
 		return false, err
 	}
 	var n int64
-	err := s.session.Raw("SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ? AND non_unique = 0 AND index_name <> 'PRIMARY'",
+	err := s.session.Raw("SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = DATABASE() AND "+
+		"table_name = ? AND non_unique = 0 AND index_name <> 'PRIMARY'",
 		table).Scan(&n).Error
 	if err != nil {
 		return false, fmt.Errorf("outbox: read the indexes of %s: %w", table, err)

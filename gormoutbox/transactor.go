@@ -11,19 +11,23 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Transactor makes a core.Transactor of db, with or without the plugin. RunInTx runs its function in db.Transaction: FromContext returns
-// the transaction to work with. Within a transaction of the same database it runs in a savepoint.
+// Transactor makes a core.Transactor of db, with or without the plugin. RunInTx runs its function
+// in db.Transaction: FromContext returns the transaction to work with. Within a transaction of the
+// same database it runs in a savepoint.
 //
-// RunInTx returns nil only when the transaction was heard to commit. It does not commit one that the database has rolled back behind the
-// function, because that ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping ErrTxAborted, and
-// no further statement of the transaction reached the database. For that it follows the transaction, with or without the plugin; without
-// plugin and sqltx.Connector, statements are not prepared in it (PrepareStmt), because they could not be seen. A pool
-// whose transactions cannot be followed is refused with ErrUntracked. A db that is nil, not open, or of an unsupported dialect is reported by
-// what takes the Transactor (core.CheckTransactor), an inbox for example, else by RunInTx.
+// RunInTx returns nil only when the transaction was heard to commit. It does not commit one that
+// the database has rolled back behind the function, because that ignored a deadlock, say, or a
+// violated constraint on PostgreSQL: it returns an error wrapping ErrTxAborted, and no further
+// statement of the transaction reached the database. For that it follows the transaction, with or
+// without the plugin; without plugin and sqltx.Connector, statements are not prepared in it
+// (PrepareStmt), because they could not be seen. A pool whose transactions cannot be followed is
+// refused with ErrUntracked. A db that is nil, not open, or of an unsupported dialect is reported
+// by what takes the Transactor (core.CheckTransactor), an inbox for example, else by RunInTx.
 func Transactor(db *gorm.DB) core.Transactor { return &transactor{db: db} }
 
-// FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx, else an error wrapping
-// ErrNoTransaction. In an OnContext function it is the transaction of the statement.
+// FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx, else
+// an error wrapping ErrNoTransaction. In an OnContext function it is the transaction of the
+// statement.
 func FromContext(ctx context.Context) (*gorm.DB, error) {
 	tx, ok := ctx.Value(ctxKey{}).(*gorm.DB)
 	if !ok {
@@ -32,9 +36,11 @@ func FromContext(ctx context.Context) (*gorm.DB, error) {
 	return tx.Session(&gorm.Session{NewDB: true, Context: ctx}), nil
 }
 
-// Context returns the context of tx with its transaction in it, for what finds the transaction there: a Watermill bus or publisher
-// on the outbox, a Transactor. The context of tx in a model's own hooks (tx.Statement.Context) has it already, where the plugin is in
-// use. Outside a transaction it is the plain context of tx, so that a publisher of an outbox answers ErrNoTransaction.
+// Context returns the context of tx with its transaction in it, for what finds the transaction
+// there: a Watermill bus or publisher on the outbox, a Transactor. The context of tx in a model's
+// own hooks (tx.Statement.Context) has it already, where the plugin is in use. Outside a
+// transaction it is the plain context of tx, so that a publisher of an outbox answers
+// ErrNoTransaction.
 //
 //	err := db.Transaction(func(tx *gorm.DB) error {
 //		...
@@ -91,7 +97,8 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 			return err
 		}
 		if !tx.Tracked() {
-			return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard", ErrUntracked, r.db.ConnPool)
+			return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
+				ErrUntracked, r.db.ConnPool)
 		}
 		tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
 		if err := fn(contextWith(ctx, gtx, tx), tx); err != nil {
@@ -111,7 +118,8 @@ func (r *transactor) follow(db *gorm.DB) error {
 	return nil
 }
 
-// visible returns a session of the transaction whose statements pass through its txPool, where no callback would report prepared ones.
+// visible returns a session of the transaction whose statements pass through its txPool, where no
+// callback would report prepared ones.
 func visible(gtx *gorm.DB) *gorm.DB {
 	conn, prepared := unprepared(gtx.Statement.ConnPool)
 	tx, ok := conn.(*txPool)

@@ -19,7 +19,10 @@ type ParkedQuery struct {
 
 // ListParked returns the parked events of this consumer, those first that were received first.
 func (in *Inbox) ListParked(ctx context.Context, q ParkedQuery) ([]Parked, error) {
-	return in.cfg.Store.ListParked(ctx, sqlonce.InboxQuery{Consumer: in.cfg.Consumer, Handler: q.Handler, Limit: q.Limit, After: q.After})
+	return in.cfg.Store.ListParked(ctx, sqlonce.InboxQuery{
+		Consumer: in.cfg.Consumer, Handler: q.Handler,
+		Limit: q.Limit, After: q.After,
+	})
 }
 
 // ReleaseRequest names parked events that a person lets go on.
@@ -29,13 +32,15 @@ type ReleaseRequest struct {
 	Reason string // why; required
 }
 
-// Release lets parked events be processed, with fresh attempts, when their messages are delivered again: from the poison queue, or by a replay. It delivers
-// nothing itself. The row keeps actor and reason until then. It returns how many changed: the others were not parked, or are of another consumer.
-// An incomplete request is refused with an error wrapping core.ErrInvalidRequest.
+// Release lets parked events be processed, with fresh attempts, when their messages are delivered
+// again: from the poison queue, or by a replay. It delivers nothing itself. The row keeps actor and
+// reason until then. It returns how many changed: the others were not parked, or are of another
+// consumer. An incomplete request is refused with an error wrapping core.ErrInvalidRequest.
 func (in *Inbox) Release(ctx context.Context, req ReleaseRequest) (changed int, err error) {
 	for _, k := range req.Keys {
 		if k.Consumer != in.cfg.Consumer {
-			return 0, fmt.Errorf("%w: key of consumer %q, this is %q", core.ErrInvalidRequest, k.Consumer, in.cfg.Consumer)
+			return 0, fmt.Errorf("%w: key of consumer %q, this is %q", core.ErrInvalidRequest, k.Consumer,
+				in.cfg.Consumer)
 		}
 	}
 	return in.cfg.Store.Release(ctx, req.Keys, req.Actor, req.Reason)
@@ -46,13 +51,17 @@ const cleanupChunk = 1000
 // errForever: there is nothing to clean up.
 var errForever = errors.New("inbox: Config.Retention is not set: everything is kept for ever")
 
-// Cleanup deletes the processed events, and the keys of OnlyNewer, of this consumer that are older than Config.Retention, in chunks. It returns how
-// many. What failed or is parked stays. Any number of processes may call it at once.
+// Cleanup deletes the processed events, and the keys of OnlyNewer, of this consumer that are older
+// than Config.Retention, in chunks. It returns how many. What failed or is parked stays. Any number
+// of processes may call it at once.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	if in.cfg.Retention == 0 {
 		return 0, errForever
 	}
-	for _, clean := range []func(context.Context, string, time.Duration, int) (int, error){in.cfg.Store.Cleanup, in.cfg.Store.CleanupKeys} {
+	for _, clean := range []func(context.Context, string, time.Duration, int) (int, error){
+		in.cfg.Store.Cleanup,
+		in.cfg.Store.CleanupKeys,
+	} {
 		for {
 			n, err := clean(ctx, in.cfg.Consumer, in.cfg.Retention, cleanupChunk)
 			deleted += n
@@ -68,8 +77,9 @@ func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	return deleted, nil
 }
 
-// Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. An error is told to the Observer and the Logger, and
-// tried again. Without Config.Retention it returns an error at once.
+// Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. An
+// error is told to the Observer and the Logger, and tried again. Without Config.Retention it
+// returns an error at once.
 func (in *Inbox) Run(ctx context.Context) error {
 	if in.cfg.Retention == 0 {
 		return errForever

@@ -13,10 +13,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// AtLeastOnce deduplicates messages without a transaction, by a lease of package once: in Redis (module inbox/redisonce), or in a database that
-// is not that of the effects. Copies are not processed at the same time, nor after the first was marked as done. But the effects of a
-// handler and its mark are two things: a crash between them, a lease that is lost, a store that forgets run the handler again. Use an Inbox
-// where the effects are in its database.
+// AtLeastOnce deduplicates messages without a transaction, by a lease of package once: in Redis
+// (module inbox/redisonce), or in a database that is not that of the effects. Copies are not
+// processed at the same time, nor after the first was marked as done. But the effects of a handler
+// and its mark are two things: a crash between them, a lease that is lost, a store that forgets run
+// the handler again. Use an Inbox where the effects are in its database.
 //
 // Make one with NewAtLeastOnce; it is safe for use by several goroutines.
 type AtLeastOnce struct {
@@ -24,13 +25,15 @@ type AtLeastOnce struct {
 	runner *once.Runner
 }
 
-// AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. The fields that Config has too mean the same.
+// AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. The fields that
+// Config has too mean the same.
 type AtLeastOnceConfig struct {
 	Consumer string
 	// Runner holds the lease. Its Config.TTL must be longer than the broker can deliver a message.
 	Runner *once.Runner
-	// Publisher takes the messages that a handler returns, before its event is marked as done: the broker's own will do, and they are
-	// published again when the handler runs again. Nil: such a handler fails with ErrProducedNeedsOutbox.
+	// Publisher takes the messages that a handler returns, before its event is marked as done: the
+	// broker's own will do, and they are published again when the handler runs again. Nil: such a
+	// handler fails with ErrProducedNeedsOutbox.
 	Publisher message.Publisher
 
 	Handler  func(msg *message.Message) string
@@ -39,13 +42,15 @@ type AtLeastOnceConfig struct {
 	Observer *Observer
 	Logger   *slog.Logger
 
-	// MaxAttempts and MinAge say when a message is given up, as in Config: it has been run so often, and the first time so long ago. Then Middleware returns
-	// ErrParked, for the poison queue of Chain, and nothing is kept: a message that is delivered again has fresh attempts. A run that ended with the process
-	// counts; one that only waited for another copy never does. Negative: without limit, at any age.
+	// MaxAttempts and MinAge say when a message is given up, as in Config: it has been run so
+	// often, and the first time so long ago. Then Middleware returns ErrParked, for the poison
+	// queue of Chain, and nothing is kept: a message that is delivered again has fresh attempts. A
+	// run that ended with the process counts; one that only waited for another copy never does.
+	// Negative: without limit, at any age.
 	MaxAttempts int
 	MinAge      time.Duration
-	// Classifier, RetryPause and MaxRetryPause are those of Config. A message that another copy holds is held for as long as its lease lasts, at most
-	// MaxRetryPause, before it is rejected.
+	// Classifier, RetryPause and MaxRetryPause are those of Config. A message that another copy
+	// holds is held for as long as its lease lasts, at most MaxRetryPause, before it is rejected.
 	Classifier    func(error) core.Class
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
@@ -67,9 +72,10 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 		return nil, err
 	}
 	c := Config{
-		Consumer: cfg.Consumer, Publisher: cfg.Publisher, Handler: cfg.Handler, EventID: cfg.EventID, Tenant: cfg.Tenant,
-		Observer: cfg.Observer, Logger: cfg.Logger,
-		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier, RetryPause: cfg.RetryPause, MaxRetryPause: cfg.MaxRetryPause,
+		Consumer: cfg.Consumer, Publisher: cfg.Publisher, Handler: cfg.Handler, EventID: cfg.EventID,
+		Tenant: cfg.Tenant, Observer: cfg.Observer, Logger: cfg.Logger,
+		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier, RetryPause: cfg.RetryPause,
+		MaxRetryPause: cfg.MaxRetryPause,
 	}
 	if err := c.checkPauses("AtLeastOnceConfig"); err != nil {
 		return nil, err
@@ -78,11 +84,14 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 	return &AtLeastOnce{in: newInbox(c), runner: cfg.Runner}, nil
 }
 
-// Middleware runs the handler of a message unless its event is done. Put it where Chain puts an Inbox. The context of the message ends when the lease
-// is lost (the cause is once.ErrLeaseLost): the handler should stop then. After a failure it pauses before it returns, as that of an Inbox does.
+// Middleware runs the handler of a message unless its event is done. Put it where Chain puts an
+// Inbox. The context of the message ends when the lease is lost (the cause is once.ErrLeaseLost):
+// the handler should stop then. After a failure it pauses before it returns, as that of an Inbox
+// does.
 //
-// Errors: those of the handler; ErrParked when it has failed too often, or with core.Permanent; ErrInvalidMessage; ErrInProgress, which wraps once.ErrInProgress,
-// while another copy is being processed; and once.ErrStore when the store cannot be asked, and the handler was not run.
+// Errors: those of the handler; ErrParked when it has failed too often, or with core.Permanent;
+// ErrInvalidMessage; ErrInProgress, which wraps once.ErrInProgress, while another copy is being
+// processed; and once.ErrStore when the store cannot be asked, and the handler was not run.
 func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
@@ -105,7 +114,9 @@ func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-func (a *AtLeastOnce) run(ctx context.Context, d delivery, fn func(context.Context) error) (wait time.Duration, err error) {
+func (a *AtLeastOnce) run(ctx context.Context, d delivery,
+	fn func(context.Context) error,
+) (wait time.Duration, err error) {
 	e := d.info.Event
 	key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
 	attempt, ran, returned := 0, false, false
@@ -123,7 +134,8 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery, fn func(context.Conte
 	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
 		this := once.AttemptOf(ctx)
 		attempt, ran = this.Number, true
-		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) { // each of them panicked, or died
+		// each of them panicked, or died
+		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) {
 			this.Reset()
 			return once.Result{}, fmt.Errorf("%w: it was begun %d times and never ended", ErrParked, this.Number-1)
 		}
@@ -139,23 +151,29 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery, fn func(context.Conte
 
 func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
 
-// failedAttempt says what a failure of the handler means for the attempts that count, and for the message.
+// failedAttempt says what a failure of the handler means for the attempts that count, and for the
+// message.
 func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) error {
 	limit := a.in.cfg.MaxAttempts
 	switch class := a.in.judge(err); {
-	case class == core.ClassPermanent, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 && t.Number >= limit && a.oldEnough(t):
+	case class == core.ClassPermanent, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
+		t.Number >= limit && a.oldEnough(t):
 		t.Reset()
 		return fmt.Errorf("%w (attempts: %d): %w", ErrParked, t.Number, err)
-	case class == core.ClassUnavailable, errors.Is(ctx.Err(), context.Canceled): // it was cut short, or is not the event's fault
+	case class == core.ClassUnavailable, errors.Is(ctx.Err(), context.Canceled):
+		// it was cut short, or is not the event's fault
 		t.Refund()
 	}
 	return err
 }
 
-func (a *AtLeastOnce) settle(ctx context.Context, d delivery, attempt int, ran, replayed bool, err error) (time.Duration, error) {
+func (a *AtLeastOnce) settle(ctx context.Context, d delivery, attempt int, ran, replayed bool,
+	err error,
+) (time.Duration, error) {
 	pauses := &a.in.pauses
 	switch {
-	case err == nil && replayed, errors.Is(err, once.ErrAlreadyDone): // by another copy, perhaps when this one had lost its lease
+	case err == nil && replayed, errors.Is(err, once.ErrAlreadyDone):
+		// by another copy, perhaps when this one had lost its lease
 		pauses.reset()
 		a.in.obs.Duplicate(d.told(0, nil))
 		return 0, nil

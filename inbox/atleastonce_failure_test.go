@@ -34,7 +34,10 @@ func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
 	hear := func(name string) func(inbox.Info) { return func(inbox.Info) { l.heard[name]++ } }
 	a := newAtLeastOnce(t, append([]func(*inbox.AtLeastOnceConfig){func(c *inbox.AtLeastOnceConfig) {
 		c.Runner, c.RetryPause = runner, 0
-		c.Observer = &inbox.Observer{Failed: hear("failed"), Parked: hear("parked"), InProgress: hear("in progress"), Processed: hear("processed")}
+		c.Observer = &inbox.Observer{
+			Failed: hear("failed"), Parked: hear("parked"), InProgress: hear("in progress"),
+			Processed: hear("processed"),
+		}
 	}}, set...)...)
 	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: a}); err == nil {
 		t.Error("a chain that delivers what is given up for ever was accepted")
@@ -55,7 +58,8 @@ func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
 	return l
 }
 
-// redeliver delivers a message until it is acknowledged, as a broker does: at once. A panic of the handler is a rejection.
+// redeliver delivers a message until it is acknowledged, as a broker does: at once. A panic of the
+// handler is a rejection.
 func (l *leased) redeliver(h message.HandlerFunc, id string) (deliveries int) {
 	l.t.Helper()
 	for acked := false; !acked; {
@@ -69,12 +73,16 @@ func (l *leased) redeliver(h message.HandlerFunc, id string) (deliveries int) {
 	return deliveries
 }
 
-// Redeliveries of what a process held that died do not spin, do not count, and run it when the lease has ended.
+// Redeliveries of what a process held that died do not spin, do not count, and run it when the
+// lease has ended.
 func TestAtLeastOnceAfterACrashedHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
 		key := once.Key{Scope: once.Scope("inbox", "search", "index"), ID: "e"}
-		if _, err := l.store.Acquire(t.Context(), once.Request{Key: key, Owner: "dead", Lease: 30 * time.Second, TTL: time.Hour}); err != nil {
+		if _, err := l.store.Acquire(t.Context(), once.Request{
+			Key: key, Owner: "dead", Lease: 30 * time.Second,
+			TTL: time.Hour,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		start, runs := time.Now(), 0
@@ -88,24 +96,29 @@ func TestAtLeastOnceAfterACrashedHolder(t *testing.T) {
 	})
 }
 
-// What keeps failing is handed to the poison queue when it was run MaxAttempts times and is MinAge old, and begins anew when it comes back.
+// What keeps failing is handed to the poison queue when it was run MaxAttempts times and is MinAge
+// old, and begins anew when it comes back.
 func TestAtLeastOnceGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t)
 		for range 2 {
 			start, runs := time.Now(), 0
 			l.redeliver(func(*message.Message) ([]*message.Message, error) { runs++; return nil, errHandler }, "e")
-			if took := time.Since(start); took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+inbox.DefaultMaxRetryPause || runs < inbox.DefaultMaxAttempts || runs > 75 {
+			if took := time.Since(start); took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+
+				inbox.DefaultMaxRetryPause || runs < inbox.DefaultMaxAttempts || runs > 75 {
 				t.Errorf("%d runs in %s", runs, took)
 			}
 		}
 		if len(l.poison) != 2 || l.heard["parked"] != 2 {
 			t.Errorf("poison queue %v, heard %v", l.poison, l.heard)
 		}
-		if n := l.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errHandler) }, "permanent"); n != 1 || len(l.poison) != 3 {
+		if n := l.redeliver(func(*message.Message) ([]*message.Message, error) {
+			return nil, core.Permanent(errHandler)
+		}, "permanent"); n != 1 || len(l.poison) != 3 {
 			t.Errorf("permanent: %d deliveries, poison queue %v", n, l.poison)
 		}
-		if n := l.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, nil }, "e"); n != 1 || l.heard["processed"] != 1 {
+		if n := l.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, nil }, "e"); n != 1 ||
+			l.heard["processed"] != 1 {
 			t.Errorf("mended: %d deliveries, heard %v", n, l.heard)
 		}
 	})
@@ -134,7 +147,10 @@ func TestAtLeastOnceOutage(t *testing.T) {
 		for range 5 { // shutting down
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			_, err := l.h(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, errHandler })(event(ctx, "f"))
+			_, err := l.h(func(*message.Message) ([]*message.Message, error) {
+				cancel()
+				return nil, errHandler
+			})(event(ctx, "f"))
 			if !errors.Is(err, errHandler) && !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}
@@ -145,7 +161,8 @@ func TestAtLeastOnceOutage(t *testing.T) {
 	})
 }
 
-// A panic is told, counts, and does not spin; what always panics is given up before it is run once more.
+// A panic is told, counts, and does not spin; what always panics is given up before it is run once
+// more.
 func TestAtLeastOncePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 3, -1 })

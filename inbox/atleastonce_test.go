@@ -21,7 +21,10 @@ func newAtLeastOnce(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *inbox.
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := inbox.AtLeastOnceConfig{Consumer: "search", Runner: runner, Handler: func(*message.Message) string { return "index" }, RetryPause: -1}
+	cfg := inbox.AtLeastOnceConfig{
+		Consumer: "search", Runner: runner,
+		Handler: func(*message.Message) string { return "index" }, RetryPause: -1,
+	}
 	for _, fn := range set {
 		fn(&cfg)
 	}
@@ -46,7 +49,8 @@ func TestAtLeastOnce(t *testing.T) {
 		if calls++; calls == 1 {
 			return nil, errHandler
 		}
-		if _, err := h(event(t.Context(), "e")); !errors.Is(err, inbox.ErrInProgress) || !errors.Is(err, once.ErrInProgress) {
+		if _, err := h(event(t.Context(), "e")); !errors.Is(err, inbox.ErrInProgress) ||
+			!errors.Is(err, once.ErrInProgress) {
 			t.Errorf("a copy at the same time: %v", err)
 		}
 		return nil, nil
@@ -76,14 +80,15 @@ func TestAtLeastOncePublishesBeforeItMarks(t *testing.T) {
 	calls := 0
 	ps := routed(t, func(r *message.Router, ps *gochannel.GoChannel) {
 		r.AddMiddleware(a.Middleware)
-		r.AddHandler("h", "orders", ps, "invoices", countingPublisher{&router}, func(*message.Message) ([]*message.Message, error) {
-			if calls++; calls == 2 {
-				out.mu.Lock()
-				out.err = nil
-				out.mu.Unlock()
-			}
-			return message.Messages{event(t.Context(), "i")}, nil
-		})
+		r.AddHandler("h", "orders", ps, "invoices", countingPublisher{&router},
+			func(*message.Message) ([]*message.Message, error) {
+				if calls++; calls == 2 {
+					out.mu.Lock()
+					out.err = nil
+					out.mu.Unlock()
+				}
+				return message.Messages{event(t.Context(), "i")}, nil
+			})
 	})
 	for range 2 {
 		if err := ps.Publish("orders", event(t.Context(), "e")); err != nil {

@@ -14,16 +14,22 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
-// ProcessBatch runs fn once, in one transaction, with those messages that were not processed before, in their order; not at all when there are none.
-// Their contexts and ctx carry the transaction. All messages must be for one handler (Config.Handler).
+// ProcessBatch runs fn once, in one transaction, with those messages that were not processed
+// before, in their order; not at all when there are none. Their contexts and ctx carry the
+// transaction. All messages must be for one handler (Config.Handler).
 //
-// When fn or the commit fails, nothing is left of the batch, and each message is processed by itself, by fn with one message: so one bad
-// message does not hold up the others, and only its own attempts are counted.
+// When fn or the commit fails, nothing is left of the batch, and each message is processed by
+// itself, by fn with one message: so one bad message does not hold up the others, and only its own
+// attempts are counted.
 //
-// A panic of fn is an error of its messages, ErrPanicked, and counts as a failed attempt of the one that panics by itself.
+// A panic of fn is an error of its messages, ErrPanicked, and counts as a failed attempt of the one
+// that panics by itself.
 //
-// errs has an entry for each message, as Middleware would return it: acknowledge the messages whose entry is nil, and no other.
-func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message, fn func(ctx context.Context, fresh []*message.Message) error) (errs []error) {
+// errs has an entry for each message, as Middleware would return it: acknowledge the messages whose
+// entry is nil, and no other.
+func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message,
+	fn func(ctx context.Context, fresh []*message.Message) error,
+) (errs []error) {
 	b := &batch{in: in, ctx: ctx, fn: fn, errs: make([]error, len(msgs))}
 	for n, msg := range msgs {
 		e, err := in.Event(msg)
@@ -133,7 +139,8 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
 	return b.call(ctx, fresh)
 }
 
-// call runs fn with messages that carry the transaction as long as it takes. A panic is an error of theirs: the other messages of the batch go on, and it counts.
+// call runs fn with messages that carry the transaction as long as it takes. A panic is an error of
+// theirs: the other messages of the batch go on, and it counts.
 func (b *batch) call(ctx context.Context, fresh []*message.Message) (err error) {
 	returned := false
 	defer func() {
@@ -141,7 +148,8 @@ func (b *batch) call(ctx context.Context, fresh []*message.Message) (err error) 
 			return
 		}
 		p := core.NewPanicError(recover())
-		b.in.cfg.Logger.Error("inbox: the function of a batch did not return", "consumer", b.in.cfg.Consumer, "messages", len(fresh),
+		b.in.cfg.Logger.Error("inbox: the function of a batch did not return", "consumer", b.in.cfg.Consumer,
+			"messages", len(fresh),
 			"error", p, "stack", string(p.Stack))
 		err = fmt.Errorf("%w: %w", ErrPanicked, p) // nobody gets it after runtime.Goexit
 	}()

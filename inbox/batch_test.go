@@ -86,12 +86,14 @@ func TestBatchFallsBackToSingles(t *testing.T) {
 		b.w.effect(id, n)
 	}
 	b.calls = nil
-	if errs := b.run("bad", "c"); !errors.Is(errs[0], inbox.ErrParked) || errs[1] != nil || fmt.Sprint(b.calls) != "[[c]]" {
+	if errs := b.run("bad", "c"); !errors.Is(errs[0], inbox.ErrParked) || errs[1] != nil ||
+		fmt.Sprint(b.calls) != "[[c]]" {
 		t.Errorf("with a parked one: %v, called with %v", errs, b.calls)
 	}
 }
 
-// One message makes the function panic: the others are processed, and it is parked after MaxAttempts.
+// One message makes the function panic: the others are processed, and it is parked after
+// MaxAttempts.
 func TestBatchPanicsAreCounted(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 2 })
 	fn := func(ctx context.Context, fresh []*message.Message) error {
@@ -107,8 +109,12 @@ func TestBatchPanicsAreCounted(t *testing.T) {
 		return nil
 	}
 	for n := range 3 {
-		errs := w.in.ProcessBatch(t.Context(), []*message.Message{event(t.Context(), "a"), event(t.Context(), "bad"), event(t.Context(), "b")}, fn)
-		if errs[0] != nil || errs[2] != nil || errs[1] == nil || errors.Is(errs[1], inbox.ErrParked) != (n >= 1) || n < 2 && (!errors.Is(errs[1], inbox.ErrPanicked) || !strings.Contains(errs[1].Error(), "boom")) {
+		errs := w.in.ProcessBatch(t.Context(), []*message.Message{
+			event(t.Context(), "a"), event(t.Context(), "bad"),
+			event(t.Context(), "b"),
+		}, fn)
+		if errs[0] != nil || errs[2] != nil || errs[1] == nil || errors.Is(errs[1], inbox.ErrParked) != (n >= 1) ||
+			n < 2 && (!errors.Is(errs[1], inbox.ErrPanicked) || !strings.Contains(errs[1].Error(), "boom")) {
 			t.Errorf("batch %d: %v", n, errs)
 		}
 	}
@@ -137,7 +143,8 @@ func TestBatchAnswersEachMessage(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, err := range w.in.ProcessBatch(ctx, []*message.Message{event(t.Context(), "a"), event(t.Context(), "b")}, b.fn) {
+	for _, err := range w.in.ProcessBatch(ctx, []*message.Message{event(t.Context(), "a"), event(t.Context(), "b")},
+		b.fn) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("canceled: %v", err)
 		}

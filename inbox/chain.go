@@ -8,12 +8,14 @@ import (
 
 // ChainConfig names the links of a Chain by their place.
 type ChainConfig struct {
-	// Poison is outermost: it takes the messages that can never be processed out of the way, with their payload. Give it Final as its filter,
-	// so that an outage of the database does not fill it:
+	// Poison is outermost: it takes the messages that can never be processed out of the way, with
+	// their payload. Give it Final as its filter, so that an outage of the database does not fill
+	// it:
 	//
 	//	poison, err := middleware.PoisonQueueWithFilter(pub, "billing_poison", inbox.Final)
 	//
-	// Nil: none. Then Inbox must be an *Inbox whose Config.Park is ParkAndAck, because a broker would deliver a parked message for ever.
+	// Nil: none. Then Inbox must be an *Inbox whose Config.Park is ParkAndAck, because a broker
+	// would deliver a parked message for ever.
 	Poison message.HandlerMiddleware
 	// Retry comes next, and sees each transaction as a whole:
 	//
@@ -44,14 +46,16 @@ var (
 // takesNoParked is for Chain.
 func (in *Inbox) takesNoParked() bool { return in.cfg.Park == ParkAndReturn }
 
-// Chain returns Poison(Retry(Inbox(handler))) as one middleware, because no other order works. Middleware that is added to the Router after
-// it runs inside of the transaction: it must neither repeat the handler nor hide its errors.
+// Chain returns Poison(Retry(Inbox(handler))) as one middleware, because no other order works.
+// Middleware that is added to the Router after it runs inside of the transaction: it must neither
+// repeat the handler nor hide its errors.
 func Chain(c ChainConfig) (message.HandlerMiddleware, error) {
 	if isNil(c.Inbox) {
 		return nil, errors.New("inbox: ChainConfig.Inbox is nil")
 	}
 	if c.Poison == nil && c.Inbox.takesNoParked() {
-		return nil, errors.New("inbox: ChainConfig.Poison is nil, so nobody takes parked messages from the broker: set it, or Config.Park of an Inbox to ParkAndAck")
+		return nil, errors.New("inbox: ChainConfig.Poison is nil, so nobody takes parked messages from the broker: " +
+			"set it, or Config.Park of an Inbox to ParkAndAck")
 	}
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		h = c.Inbox.Middleware(h)

@@ -25,7 +25,8 @@ func TestChainOrder(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]inbox.ChainConfig{
-		"all": {Poison: link("poison"), Retry: link("retry"), Inbox: w.in}, "no poison": {Retry: link("retry"), Inbox: w.in}, "none": {Inbox: w.in},
+		"all":       {Poison: link("poison"), Retry: link("retry"), Inbox: w.in},
+		"no poison": {Retry: link("retry"), Inbox: w.in}, "none": {Inbox: w.in},
 	} {
 		order = nil
 		chain, err := inbox.Chain(c)

@@ -17,11 +17,13 @@ import (
 type ParkMode uint8
 
 const (
-	// ParkAndReturn returns an error wrapping ErrParked, so that a poison queue outside of the inbox takes the message with its payload. Without
-	// one the broker delivers it again and again: it is not processed, and holds up what is behind it.
+	// ParkAndReturn returns an error wrapping ErrParked, so that a poison queue outside of the
+	// inbox takes the message with its payload. Without one the broker delivers it again and again:
+	// it is not processed, and holds up what is behind it.
 	ParkAndReturn ParkMode = iota
-	// ParkAndAck acknowledges the message. The table keeps its id and where it was, not its payload: use it where the broker
-	// keeps messages (Kafka), so that a released event can be read again.
+	// ParkAndAck acknowledges the message. The table keeps its id and where it was, not its
+	// payload: use it where the broker keeps messages (Kafka), so that a released event can be read
+	// again.
 	ParkAndAck
 )
 
@@ -36,73 +38,89 @@ const (
 
 // Config configures an Inbox. Consumer, Transactor and Store are required.
 type Config struct {
-	// Consumer names this consumer in the table, at most 128 bytes. Choose it once: a consumer with another name has processed nothing yet.
+	// Consumer names this consumer in the table, at most 128 bytes. Choose it once: a consumer with
+	// another name has processed nothing yet.
 	Consumer string
 	// Transactor opens the transaction of each message: that of the ORM the handlers use.
 	Transactor core.Transactor
 	// Store is the table, in the same database: Inbox() of a sqlonce.Store.
 	Store Store
-	// Publisher writes the messages that a handler returns to the outbox, in the transaction of their context: a watermillbridge.OutboxPublisher.
-	// Nil: a handler that returns messages fails with ErrProducedNeedsOutbox.
+	// Publisher writes the messages that a handler returns to the outbox, in the transaction of
+	// their context: a watermillbridge.OutboxPublisher. Nil: a handler that returns messages fails
+	// with ErrProducedNeedsOutbox.
 	Publisher message.Publisher
 
-	// Handler names the handler of a message, at most 128 bytes. Default: the name in the Router. Needed outside of a Router.
+	// Handler names the handler of a message, at most 128 bytes. Default: the name in the Router.
+	// Needed outside of a Router.
 	Handler func(msg *message.Message) string
-	// EventID returns the identity of the event. Default: metadata event_id; else that of CloudEvents, which is ce_source and ce_id
-	// (also written ce-id and cloudEvents:id) joined by a blank; else the message's UUID. Note that some subscribers make up a UUID for a
-	// message that came without, and then no two deliveries are the same.
+	// EventID returns the identity of the event. Default: metadata event_id; else that of
+	// CloudEvents, which is ce_source and ce_id (also written ce-id and cloudEvents:id) joined by a
+	// blank; else the message's UUID. Note that some subscribers make up a UUID for a message that
+	// came without, and then no two deliveries are the same.
 	EventID func(msg *message.Message) (string, error)
 	// Tenant returns the tenant. Default: metadata tenant_id.
 	Tenant func(msg *message.Message) string
-	// Source returns where the message came from, for the table. Default: the topic of the Router, without partition and offset, which
-	// each Pub/Sub keeps elsewhere. For Kafka:
+	// Source returns where the message came from, for the table. Default: the topic of the Router,
+	// without partition and offset, which each Pub/Sub keeps elsewhere. For Kafka:
 	//
 	//	func(msg *message.Message) inbox.Source {
 	//		p, ok := kafka.MessagePartitionFromCtx(msg.Context())
 	//		o, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
-	//		return inbox.Source{Topic: message.SubscribeTopicFromCtx(msg.Context()), Partition: p, Offset: o, Located: ok}
+	//		topic := message.SubscribeTopicFromCtx(msg.Context())
+	//		return inbox.Source{Topic: topic, Partition: p, Offset: o, Located: ok}
 	//	}
 	Source func(msg *message.Message) Source
 
-	// MaxAttempts is how often a handler may fail with an event, and MinAge how long ago its first failure must be, before the event is parked:
-	// both have to be over, so that a short disturbance parks nothing. Failures that say nothing about the event spend no attempt: core.Retryable,
-	// core.Unavailable and what Classifier calls so, a commit without an answer, a canceled context. Defaults: 10, 5 minutes; negative: without limit,
-	// at any age. An error that is core.Permanent parks at once.
+	// MaxAttempts is how often a handler may fail with an event, and MinAge how long ago its first
+	// failure must be, before the event is parked: both have to be over, so that a short
+	// disturbance parks nothing. Failures that say nothing about the event spend no attempt:
+	// core.Retryable, core.Unavailable and what Classifier calls so, a commit without an answer, a
+	// canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An error that
+	// is core.Permanent parks at once.
 	MaxAttempts int
 	MinAge      time.Duration
-	// Classifier judges errors of handlers that do not say what they are. ClassUnavailable is an outage of the database or of another service, which spends
-	// no attempt; ClassPermanent parks. Default: core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns too, spend attempts unless they
-	// came from an HTTP request.
+	// Classifier judges errors of handlers that do not say what they are. ClassUnavailable is an
+	// outage of the database or of another service, which spends no attempt; ClassPermanent parks.
+	// Default: core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns
+	// too, spend attempts unless they came from an HTTP request.
 	Classifier func(error) core.Class
-	// RetryPause is how long Middleware and ProcessBatch hold a message after its first failure before they return, because most brokers deliver a
-	// rejected message again at once. It doubles with each further failure up to MaxRetryPause, less up to half at random, and ends with the
-	// message's context. Defaults: 100 ms, 10 s. Negative: no pause. MaxRetryPause must be shorter than the broker waits for an acknowledgement.
+	// RetryPause is how long Middleware and ProcessBatch hold a message after its first failure
+	// before they return, because most brokers deliver a rejected message again at once. It doubles
+	// with each further failure up to MaxRetryPause, less up to half at random, and ends with the
+	// message's context. Defaults: 100 ms, 10 s. Negative: no pause. MaxRetryPause must be shorter
+	// than the broker waits for an acknowledgement.
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
 	// Park says what becomes of the message. Default: ParkAndReturn.
 	Park ParkMode
-	// OnlyNewer names handlers that want no event that is older than one they have processed of the same tenant, topic and key, because
-	// each event has the whole state. Such an event is skipped for good, also one that was never processed: because it failed, say, and a newer
-	// one was faster. It takes the metadata partition_key and key_seq of a watermillbridge; events without are processed. An event
-	// that the outbox published late, because a person redrove it under policy SkipDead, counts by the key_seq that it had at first.
+	// OnlyNewer names handlers that want no event that is older than one they have processed of the
+	// same tenant, topic and key, because each event has the whole state. Such an event is skipped
+	// for good, also one that was never processed: because it failed, say, and a newer one was
+	// faster. It takes the metadata partition_key and key_seq of a watermillbridge; events without
+	// are processed. An event that the outbox published late, because a person redrove it under
+	// policy SkipDead, counts by the key_seq that it had at first.
 	OnlyNewer []string
 	// Cache in front of the table. Default: none.
 	Cache Cache
 
-	// Retention is how long processed events are remembered. 0: for ever. It must be longer than BrokerRetention and ReplayWindow: a message
-	// that is delivered after its id was deleted is processed again.
+	// Retention is how long processed events are remembered. 0: for ever. It must be longer than
+	// BrokerRetention and ReplayWindow: a message that is delivered after its id was deleted is
+	// processed again.
 	Retention time.Duration
-	// BrokerRetention is how long the broker, its dead-letter and poison queues included, can deliver a message. Required with Retention.
+	// BrokerRetention is how long the broker, its dead-letter and poison queues included, can
+	// deliver a message. Required with Retention.
 	BrokerRetention time.Duration
-	// ReplayWindow is how far back anybody replays events, from the outbox or by resetting a consumer group. Default: BrokerRetention.
+	// ReplayWindow is how far back anybody replays events, from the outbox or by resetting a
+	// consumer group. Default: BrokerRetention.
 	ReplayWindow time.Duration
 	// CleanupInterval is how often Run deletes what is older than Retention. Default 10 minutes.
 	CleanupInterval time.Duration
 
 	// Observer hears what happens. Default: nobody.
 	Observer *Observer
-	// Logger gets a line for each failed and each parked event, at level Debug where the message's context was canceled because the consumer stops. Default: core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
-	// slog.New(slog.DiscardHandler).
+	// Logger gets a line for each failed and each parked event, at level Debug where the message's
+	// context was canceled because the consumer stops. Default: core.DefaultLogger, warnings and
+	// errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
@@ -141,7 +159,8 @@ func (c Config) Validate() error {
 		bad("OnlyNewer has an empty name")
 	}
 	for name, d := range map[string]time.Duration{
-		"Retention": c.Retention, "BrokerRetention": c.BrokerRetention, "ReplayWindow": c.ReplayWindow, "CleanupInterval": c.CleanupInterval,
+		"Retention": c.Retention, "BrokerRetention": c.BrokerRetention, "ReplayWindow": c.ReplayWindow,
+		"CleanupInterval": c.CleanupInterval,
 	} {
 		if d < 0 {
 			bad("%s %s is negative", name, d)
@@ -155,7 +174,8 @@ func (c Config) Validate() error {
 	case c.BrokerRetention <= 0:
 		bad("BrokerRetention is needed with Retention: how long can the broker deliver a message?")
 	case c.Retention <= max(c.BrokerRetention, c.ReplayWindow):
-		bad("Retention %s is not longer than BrokerRetention %s and ReplayWindow %s: a message would be processed again after its id was deleted",
+		bad("Retention %s is not longer than BrokerRetention %s and ReplayWindow %s: a message would be processed "+
+			"again after its id was deleted",
 			c.Retention, c.BrokerRetention, c.ReplayWindow)
 	}
 	return errors.Join(problems...)
@@ -164,9 +184,11 @@ func (c Config) Validate() error {
 func (c Config) checkPauses(name string) error {
 	switch {
 	case c.MaxRetryPause < 0:
-		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", name, c.MaxRetryPause)
+		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", name,
+			c.MaxRetryPause)
 	case c.RetryPause > c.MaxRetryPause && c.MaxRetryPause > 0:
-		return fmt.Errorf("inbox: %s.RetryPause %s is longer than MaxRetryPause %s", name, c.RetryPause, c.MaxRetryPause)
+		return fmt.Errorf("inbox: %s.RetryPause %s is longer than MaxRetryPause %s", name, c.RetryPause,
+			c.MaxRetryPause)
 	}
 	return nil
 }
@@ -203,7 +225,9 @@ func (c Config) withDefaults() Config {
 		c.Tenant = func(msg *message.Message) string { return msg.Metadata[core.HeaderTenantID] }
 	}
 	if c.Source == nil {
-		c.Source = func(msg *message.Message) Source { return Source{Topic: message.SubscribeTopicFromCtx(msg.Context())} }
+		c.Source = func(msg *message.Message) Source {
+			return Source{Topic: message.SubscribeTopicFromCtx(msg.Context())}
+		}
 	}
 	if c.Logger == nil {
 		c.Logger = core.DefaultLogger()

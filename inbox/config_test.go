@@ -16,7 +16,10 @@ func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, part := range []string{"Consumer is empty", "Config.Transactor: the Transactor is nil", "Store is nil", "OnlyNewer", "Park is 7", "Retention -1ns is negative"} {
+	for _, part := range []string{
+		"Consumer is empty", "Config.Transactor: the Transactor is nil", "Store is nil",
+		"OnlyNewer", "Park is 7", "Retention -1ns is negative",
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
 		}

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// copies lets one copy of an event at a time begin a transaction in this process. The others wait here, and not in transactions of their own, each
-// of which would take a connection from the pool until the first has ended. Its zero value is ready for use.
+// copies lets one copy of an event at a time begin a transaction in this process. The others wait
+// here, and not in transactions of their own, each of which would take a connection from the pool
+// until the first has ended. Its zero value is ready for use.
 type copies struct {
 	mu   sync.Mutex
 	held map[Key]*copyTurn
@@ -18,8 +19,9 @@ type copyTurn struct {
 	processed bool
 }
 
-// enter waits for the turn of a copy, or the end of ctx. When another copy has processed the event meanwhile there is nothing to do, and no turn. Else leave ends the
-// turn, and says whether the event is processed now; only its first call counts.
+// enter waits for the turn of a copy, or the end of ctx. When another copy has processed the event
+// meanwhile there is nothing to do, and no turn. Else leave ends the turn, and says whether the
+// event is processed now; only its first call counts.
 func (c *copies) enter(ctx context.Context, k Key) (leave func(processed bool), processed bool, err error) {
 	for {
 		c.mu.Lock()

@@ -22,7 +22,8 @@ func TestConcurrentCopies(t *testing.T) {
 	}
 	wg.Wait()
 	w.effect("e", 1)
-	// When another copy has succeeded before the failure was recorded, the one that failed is a duplicate.
+	// When another copy has succeeded before the failure was recorded, the one that failed is a
+	// duplicate.
 	if calls.Load() != 2 || failures.Load() > 1 {
 		t.Errorf("%d calls and %d failures, want 2 and at most 1", calls.Load(), failures.Load())
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Event returns the event of a message as this inbox knows it, with its key. The error wraps ErrInvalidMessage.
+// Event returns the event of a message as this inbox knows it, with its key. The error wraps
+// ErrInvalidMessage.
 func (in *Inbox) Event(msg *message.Message) (Event, error) {
 	if msg == nil {
 		return Event{}, fmt.Errorf("%w: it is nil", ErrInvalidMessage)
@@ -47,7 +48,8 @@ func (in *Inbox) Event(msg *message.Message) (Event, error) {
 	return e, nil
 }
 
-var errNoID = errors.New("there is none in metadata event_id, nor one of CloudEvents, nor has the message a UUID: set Config.EventID")
+var errNoID = errors.New("there is none in metadata event_id, nor one of CloudEvents, nor has the message a UUID: " +
+	"set Config.EventID")
 
 // eventID is the default of Config.EventID.
 func eventID(msg *message.Message) (string, error) {
@@ -55,9 +57,11 @@ func eventID(msg *message.Message) (string, error) {
 	if id := md[core.HeaderEventID]; id != "" {
 		return id, nil
 	}
-	// CloudEvents in binary mode, as its bindings of Kafka, HTTP and AMQP write it. An id is unique within its source only.
+	// CloudEvents in binary mode, as its bindings of Kafka, HTTP and AMQP write it. An id is unique
+	// within its source only.
 	if id := first(md, "ce_id", "ce-id", "Ce-Id", "cloudEvents:id", "cloudEvents_id"); id != "" {
-		if src := first(md, "ce_source", "ce-source", "Ce-Source", "cloudEvents:source", "cloudEvents_source"); src != "" {
+		if src := first(md, "ce_source", "ce-source", "Ce-Source", "cloudEvents:source",
+			"cloudEvents_source"); src != "" {
 			return src + " " + id, nil
 		}
 		return id, nil

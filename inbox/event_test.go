@@ -17,10 +17,13 @@ func TestEventID(t *testing.T) {
 		metadata message.Metadata
 		want     string // empty: ErrInvalidMessage
 	}{
-		"our header first":               {"u", message.Metadata{"event_id": "e", "ce_id": "c"}, "e"},
-		"CloudEvents over Kafka":         {"u", message.Metadata{"ce_id": "1", "ce_source": "/orders"}, "/orders 1"},
-		"CloudEvents over HTTP":          {"u", message.Metadata{"ce-id": "1", "ce-source": "/orders"}, "/orders 1"},
-		"CloudEvents over AMQP":          {"u", message.Metadata{"cloudEvents:id": "1", "cloudEvents:source": "/orders"}, "/orders 1"},
+		"our header first":       {"u", message.Metadata{"event_id": "e", "ce_id": "c"}, "e"},
+		"CloudEvents over Kafka": {"u", message.Metadata{"ce_id": "1", "ce_source": "/orders"}, "/orders 1"},
+		"CloudEvents over HTTP":  {"u", message.Metadata{"ce-id": "1", "ce-source": "/orders"}, "/orders 1"},
+		"CloudEvents over AMQP": {"u", message.Metadata{
+			"cloudEvents:id":     "1",
+			"cloudEvents:source": "/orders",
+		}, "/orders 1"},
 		"CloudEvents without a source":   {"u", message.Metadata{"ce_id": "1"}, "1"},
 		"the UUID at last":               {"u", message.Metadata{"name": "x"}, "u"},
 		"none":                           {"", nil, ""},
@@ -40,7 +43,8 @@ func TestEventID(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || e.EventID != tt.want || e.Consumer != "billing" || e.Handler != "handler" || e.KeySeq != 0 || e.Version != 0 {
+			if err != nil || e.EventID != tt.want || e.Consumer != "billing" || e.Handler != "handler" ||
+				e.KeySeq != 0 || e.Version != 0 {
 				t.Errorf("%+v, %v, want %q", e, err, tt.want)
 			}
 		})
@@ -56,11 +60,13 @@ func TestEventHasWhatTheBridgeSends(t *testing.T) {
 			return inbox.Source{Topic: "orders", Partition: 3, Offset: 0, Located: true}
 		}
 	})
-	got, err := w.in.Event(event(t.Context(), "e", "event_type", "order.placed", "schema_version", "2", "aggregate_type", "order", "aggregate_id", "7",
+	got, err := w.in.Event(event(t.Context(), "e", "event_type", "order.placed", "schema_version", "2",
+		"aggregate_type", "order", "aggregate_id", "7",
 		"tenant_id", "acme", "partition_key", "order/7", "key_seq", "42"))
 	want := inbox.Event{
-		InboxKey: inbox.Key{Consumer: "billing", Handler: "handler", Tenant: "acme", EventID: "e"}, Type: "order.placed", Version: 2,
-		AggregateType: "order", AggregateID: "7", PartitionKey: "order/7", KeySeq: 42, Topic: "orders", Partition: 3, Located: true,
+		InboxKey: inbox.Key{Consumer: "billing", Handler: "handler", Tenant: "acme", EventID: "e"},
+		Type:     "order.placed", Version: 2, AggregateType: "order", AggregateID: "7", PartitionKey: "order/7",
+		KeySeq: 42, Topic: "orders", Partition: 3, Located: true,
 	}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)

@@ -18,7 +18,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
 )
 
-// newInbox returns an inbox in memory. A program uses the Transactor of its ORM and the Inbox() of a sqlonce.Store.
+// newInbox returns an inbox in memory. A program uses the Transactor of its ORM and the Inbox() of
+// a sqlonce.Store.
 func newInbox(set ...func(*inbox.Config)) *inbox.Inbox {
 	cfg := inbox.Config{
 		Consumer:   "billing",

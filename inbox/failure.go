@@ -13,13 +13,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
-// recordTimeout bounds the transaction that records a failure. When the message's context has ended, the caller is answered late already.
+// recordTimeout bounds the transaction that records a failure. When the message's context has
+// ended, the caller is answered late already.
 const (
 	recordTimeout     = 5 * time.Second
 	lateRecordTimeout = time.Second
 )
 
-// recording returns a context in which a failure can be written although that of the message has ended.
+// recording returns a context in which a failure can be written although that of the message has
+// ended.
 func recording(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := recordTimeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -28,8 +30,9 @@ func recording(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-// judge says what kind of failure err is: what it says about itself, else what the classifier says. What failed because of other
-// transactions only, and what went wrong with the database or the network, is ClassUnavailable: it says nothing about the event.
+// judge says what kind of failure err is: what it says about itself, else what the classifier says.
+// What failed because of other transactions only, and what went wrong with the database or the
+// network, is ClassUnavailable: it says nothing about the event.
 func (in *Inbox) judge(err error) core.Class {
 	class, ok := core.ClassOf(err)
 	switch {
@@ -41,8 +44,9 @@ func (in *Inbox) judge(err error) core.Class {
 	return in.cfg.Classifier(err)
 }
 
-// becauseOfOthers is core.Retryable without a transaction that is merely known to have been aborted: a handler that hides errors of its own statements does that
-// each time, and must not go on for ever.
+// becauseOfOthers is core.Retryable without a transaction that is merely known to have been
+// aborted: a handler that hides errors of its own statements does that each time, and must not go
+// on for ever.
 func becauseOfOthers(err error) bool {
 	if !errors.Is(err, core.ErrTxAborted) {
 		return core.Retryable(err)
@@ -56,18 +60,22 @@ func becauseOfOthers(err error) bool {
 	return false
 }
 
-// classify is the default of Config.Classifier. The end of an input that core.DefaultClassifier takes for a lost connection is, in a handler, as likely that of a
-// message which was cut off: it spends attempts, unless it came from a request.
+// classify is the default of Config.Classifier. The end of an input that core.DefaultClassifier
+// takes for a lost connection is, in a handler, as likely that of a message which was cut off: it
+// spends attempts, unless it came from a request.
 func classify(err error) core.Class {
-	if _, request := errors.AsType[*url.Error](err); !request && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+	if _, request := errors.AsType[*url.Error](err); !request &&
+		(errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return core.ClassTransient
 	}
 	return core.DefaultClassifier(err)
 }
 
-// fail records that the handler failed, and returns what the message is answered with, and how long to wait before.
+// fail records that the handler failed, and returns what the message is answered with, and how long
+// to wait before.
 func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wait time.Duration, _ error) {
-	if errors.Is(err, core.ErrCommitUnknown) || errors.Is(ctx.Err(), context.Canceled) { // it may be processed; it was cut short
+	// it may be processed; it was cut short
+	if errors.Is(err, core.ErrCommitUnknown) || errors.Is(ctx.Err(), context.Canceled) {
 		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
 	}
 	class := in.judge(err)

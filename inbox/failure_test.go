@@ -29,7 +29,8 @@ func (w *world) redeliver(h message.HandlerFunc, id string) (deliveries int, err
 	}
 }
 
-// A service that refuses connections for ten minutes parks nothing, and is not asked as fast as messages can be delivered.
+// A service that refuses connections for ten minutes parks nothing, and is not asked as fast as
+// messages can be delivered.
 func TestAnOutageParksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, production)
@@ -57,7 +58,8 @@ func TestAnOutageParksNothing(t *testing.T) {
 	})
 }
 
-// What is broken for a while, with an error that nobody knows, parks nothing; what stays broken is parked, after MinAge and MaxAttempts.
+// What is broken for a while, with an error that nobody knows, parks nothing; what stays broken is
+// parked, after MinAge and MaxAttempts.
 func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, production)
@@ -72,9 +74,11 @@ func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
 			t.Errorf("broken for a while: %v after %d deliveries", err, deliveries)
 		}
 		start = time.Now()
-		deliveries, err := w.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler }, "for good")
+		deliveries, err := w.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
+			"for good")
 		took := time.Since(start)
-		if !errors.Is(err, inbox.ErrParked) || took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+inbox.DefaultMaxRetryPause {
+		if !errors.Is(err, inbox.ErrParked) || took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+
+			inbox.DefaultMaxRetryPause {
 			t.Errorf("broken for good: %v after %s", err, took)
 		}
 		if deliveries < 35 || deliveries > 75 { // 300 s, with pauses of 5 s to 10 s
@@ -84,7 +88,8 @@ func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
 		// The attempts have to be spent too, however old the event is.
 		slow := newWorld(t, production, func(c *inbox.Config) { c.MaxAttempts = 5 })
 		for n := 1; n <= 5; n++ {
-			err := slow.deliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler }, event(t.Context(), "e"))
+			err := slow.deliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
+				event(t.Context(), "e"))
 			if errors.Is(err, inbox.ErrParked) != (n == 5) {
 				t.Errorf("attempt %d: %v", n, err)
 			}
@@ -95,20 +100,26 @@ func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
-		if _, err := slow.in.Release(t.Context(), inbox.ReleaseRequest{Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada", Reason: "fixed"}); err != nil {
+		if _, err := slow.in.Release(t.Context(), inbox.ReleaseRequest{
+			Keys:  []inbox.Key{list[0].InboxKey},
+			Actor: "ada", Reason: "fixed",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		released := time.Now()
-		if _, err := slow.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler }, "e"); !errors.Is(err, inbox.ErrParked) || time.Since(released) < inbox.DefaultMinAge {
+		if _, err := slow.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
+			"e"); !errors.Is(err, inbox.ErrParked) || time.Since(released) < inbox.DefaultMinAge {
 			t.Errorf("released: %v after %s", err, time.Since(released))
 		}
 	})
 }
 
-// The pause doubles with the attempts of an event, ends with the message's context, and a parked event that keeps coming does not spin.
+// The pause doubles with the attempts of an event, ends with the message's context, and a parked
+// event that keeps coming does not spin.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(c *inbox.Config) { c.RetryPause, c.MaxRetryPause, c.MaxAttempts = time.Second, 5*time.Second, 6 })
+		w := newWorld(t,
+			func(c *inbox.Config) { c.RetryPause, c.MaxRetryPause, c.MaxAttempts = time.Second, 5*time.Second, 6 })
 		fails := func(*message.Message) ([]*message.Message, error) { return nil, errHandler }
 		pause := func(ctx context.Context, h message.HandlerFunc, id string) time.Duration {
 			start := time.Now()
@@ -121,7 +132,10 @@ func TestPauses(t *testing.T) {
 				t.Errorf("%s: %s, want %s less up to half", what, got, most)
 			}
 		}
-		for n, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
+		for n, most := range []time.Duration{
+			time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second,
+			5 * time.Second,
+		} {
 			within(fmt.Sprintf("attempt %d", n+1), pause(t.Context(), fails, "e"), most)
 		}
 		if got := pause(t.Context(), fails, "e"); got != 0 {
@@ -145,7 +159,10 @@ func TestPauses(t *testing.T) {
 		}
 		batch := func(context.Context, []*message.Message) error { return errHandler }
 		start := time.Now()
-		w.in.ProcessBatch(t.Context(), []*message.Message{event(t.Context(), "x"), event(t.Context(), "y"), event(t.Context(), "z")}, batch)
+		w.in.ProcessBatch(t.Context(), []*message.Message{
+			event(t.Context(), "x"), event(t.Context(), "y"),
+			event(t.Context(), "z"),
+		}, batch)
 		within("a batch", time.Since(start), time.Second)
 	})
 }
@@ -159,7 +176,8 @@ func TestAPanicPauses(t *testing.T) {
 		for time.Since(start) < time.Minute {
 			func() {
 				defer func() { _ = recover() }()
-				_ = w.deliver(func(*message.Message) ([]*message.Message, error) { calls.Add(1); panic("boom") }, event(t.Context(), "e"))
+				_ = w.deliver(func(*message.Message) ([]*message.Message, error) { calls.Add(1); panic("boom") },
+					event(t.Context(), "e"))
 			}()
 		}
 		if calls.Load() > 25 {

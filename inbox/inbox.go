@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
-// Inbox processes each event once. Make one with New; it is safe for use by several goroutines, and its zero value is not usable.
+// Inbox processes each event once. Make one with New; it is safe for use by several goroutines, and
+// its zero value is not usable.
 type Inbox struct {
 	cfg    Config
 	obs    Observer
@@ -35,12 +36,17 @@ func New(cfg Config) (*Inbox, error) {
 
 // newInbox takes a Config that is complete.
 func newInbox(cfg Config) *Inbox {
-	return &Inbox{cfg: cfg, obs: cfg.Observer.withDefaults(), pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause}}
+	return &Inbox{
+		cfg: cfg, obs: cfg.Observer.withDefaults(),
+		pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause},
+	}
 }
 
-// Process runs fn in a transaction unless e was processed before, for consumers without Watermill; see Middleware for what happens then. e.Consumer is
-// that of the Config, and e.Handler required. fn may run more than once: what it did in a transaction that failed is gone.
-// Nil means that the event is done with: now, before, or because it is stale or, with ParkAndAck, parked. It does not pause after a failure (Config.RetryPause): that is for the caller, who tries again.
+// Process runs fn in a transaction unless e was processed before, for consumers without Watermill;
+// see Middleware for what happens then. e.Consumer is that of the Config, and e.Handler required.
+// fn may run more than once: what it did in a transaction that failed is gone. Nil means that the
+// event is done with: now, before, or because it is stale or, with ParkAndAck, parked. It does not
+// pause after a failure (Config.RetryPause): that is for the caller, who tries again.
 func (in *Inbox) Process(ctx context.Context, e Event, fn func(ctx context.Context, tx core.Tx) error) error {
 	e.Consumer = in.cfg.Consumer
 	if err := e.Validate(); err != nil {
@@ -76,7 +82,8 @@ type outcome struct {
 // end is how a transaction ended, as far as was heard.
 type end struct{ heard atomic.Int32 }
 
-// endOf listens for the end of tx. Who waits for the outcome is also told when the answer to COMMIT was lost.
+// endOf listens for the end of tx. Who waits for the outcome is also told when the answer to COMMIT
+// was lost.
 func endOf(tx core.Tx) *end {
 	e := &end{}
 	tx.OnOutcome(func(o core.Outcome) { e.heard.Store(1 + int32(o)) })
@@ -89,14 +96,19 @@ func (e *end) rolledBack() bool {
 	return heard == 0 || heard == 1+int32(core.RolledBack)
 }
 
-// maybeKept reports whether what a transaction wrote that failed may be there all the same, the row that says processed too: the handler ended it.
+// maybeKept reports whether what a transaction wrote that failed may be there all the same, the row
+// that says processed too: the handler ended it.
 func (o outcome) maybeKept() bool { return o.kept || o.ran && o.end != nil && !o.end.rolledBack() }
 
-// errSeen rolls back a transaction in which there was nothing to do, which is cheaper than to commit it.
+// errSeen rolls back a transaction in which there was nothing to do, which is cheaper than to
+// commit it.
 var errSeen = errors.New("inbox: seen before")
 
-// run processes one event. wait is how long it makes sense to wait before its message is delivered again.
-func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, core.Tx) error) (wait time.Duration, err error) {
+// run processes one event. wait is how long it makes sense to wait before its message is delivered
+// again.
+func (in *Inbox) run(ctx context.Context, d delivery,
+	fn func(context.Context, core.Tx) error,
+) (wait time.Duration, err error) {
 	if _, ok := core.TxFromContext(ctx); ok {
 		return 0, in.failed(ctx, d.told(0, ErrInTransaction))
 	}
@@ -141,7 +153,9 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 }
 
 // inTx is the transaction of one event.
-func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome, fn func(context.Context, core.Tx) error) (err error) {
+func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
+	fn func(context.Context, core.Tx) error,
+) (err error) {
 	if o.state, o.attempt, err = in.cfg.Store.Begin(ctx, tx, e); err != nil {
 		return err
 	}
@@ -202,8 +216,9 @@ func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration
 	return in.pauses.longest(), ErrInProgress
 }
 
-// ended says that the handler ended the transaction and failed. The event is processed as far as the table knows, and it cannot be told apart from one that
-// another copy has processed: so this is said once, and the next delivery is a duplicate.
+// ended says that the handler ended the transaction and failed. The event is processed as far as
+// the table knows, and it cannot be told apart from one that another copy has processed: so this is
+// said once, and the next delivery is a duplicate.
 func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) (time.Duration, error) {
 	err := ErrTransactionEnded
 	if cause != nil {
@@ -215,18 +230,22 @@ func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) 
 // why is the error for an event that was parked before. What it failed with is in the table.
 func (in *Inbox) why(ctx context.Context, k Key) error {
 	const release = "Release lets it be processed again"
-	list, err := in.cfg.Store.ListParked(ctx, sqlonce.InboxQuery{Consumer: k.Consumer, Handler: k.Handler, Tenant: k.Tenant, EventID: k.EventID, Limit: 1})
+	list, err := in.cfg.Store.ListParked(ctx, sqlonce.InboxQuery{
+		Consumer: k.Consumer, Handler: k.Handler,
+		Tenant: k.Tenant, EventID: k.EventID, Limit: 1,
+	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %s; what it failed with could not be read: %v", ErrParked, release, err) //nolint:errorlint // the message is not answered by that
+		//nolint:errorlint // the message is not answered by that
+		return fmt.Errorf("%w: %s; what it failed with could not be read: %v", ErrParked, release, err)
 	case len(list) == 0 || list[0].Text == "":
 		return fmt.Errorf("%w: %s", ErrParked, release)
 	}
 	return fmt.Errorf("%w: %s; it failed (attempts: %d) with: %s", ErrParked, release, list[0].Attempts, list[0].Text)
 }
 
-// failed tells that a message was not processed, and returns the error that says why. What was cut short because its consumer stops spent no
-// attempt, and is nothing to look at.
+// failed tells that a message was not processed, and returns the error that says why. What was cut
+// short because its consumer stops spent no attempt, and is nothing to look at.
 func (in *Inbox) failed(ctx context.Context, i Info) error {
 	level := slog.LevelWarn
 	if cutShort(ctx, i.Err) {
@@ -240,16 +259,18 @@ func (in *Inbox) failed(ctx context.Context, i Info) error {
 	return i.Err
 }
 
-// cutShort reports whether err came from the end of a message's context, as far as anybody can tell.
+// cutShort reports whether err came from the end of a message's context, as far as anybody can
+// tell.
 func cutShort(ctx context.Context, err error) bool {
-	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, ErrPanicked) && !errors.Is(err, core.ErrCommitUnknown)
+	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, ErrPanicked) &&
+		!errors.Is(err, core.ErrCommitUnknown)
 }
 
 func logged(i Info) []any {
 	e := i.Event
 	args := []any{
-		"consumer", e.Consumer, "handler", e.Handler, "tenant_id", e.Tenant, "event_id", e.EventID, "event_type", e.Type,
-		"topic", e.Topic, "attempt", i.Attempt, "error", i.Err,
+		"consumer", e.Consumer, "handler", e.Handler, "tenant_id", e.Tenant, "event_id", e.EventID, "event_type",
+		e.Type, "topic", e.Topic, "attempt", i.Attempt, "error", i.Err,
 	}
 	if p, ok := errors.AsType[*core.PanicError](i.Err); ok {
 		args = append(args, "stack", string(p.Stack))

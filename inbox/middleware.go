@@ -15,17 +15,23 @@ const reasonPoisoned = "reason_poisoned"
 
 // Middleware makes a handler of a Watermill Router idempotent.
 //
-// The handler finds its transaction in the message's context, by FromContext of its adapter or core.TxFromContext, and does all
-// its work there. The messages that it returns are written to the outbox in the same transaction (Config.Publisher), under the publish topic of
-// the Router, so nothing is left for the Router to publish; they carry the correlation id of the message, whether Watermill's CorrelationID is outside, inside or not there. The handler must not acknowledge the message itself.
+// The handler finds its transaction in the message's context, by FromContext of its adapter or
+// core.TxFromContext, and does all its work there. The messages that it returns are written to the
+// outbox in the same transaction (Config.Publisher), under the publish topic of the Router, so
+// nothing is left for the Router to publish; they carry the correlation id of the message, whether
+// Watermill's CorrelationID is outside, inside or not there. The handler must not acknowledge the
+// message itself.
 //
-// It may run several times for one delivery: a transaction that failed only because of others (core.Retryable) is run again as a
-// whole, at most ten times and for twenty seconds.
+// It may run several times for one delivery: a transaction that failed only because of others
+// (core.Retryable) is run again as a whole, at most ten times and for twenty seconds.
 //
-// After a failure it pauses (Config.RetryPause) before it returns, because most brokers deliver a rejected message again at once.
+// After a failure it pauses (Config.RetryPause) before it returns, because most brokers deliver a
+// rejected message again at once.
 //
-// Errors: those of the handler and the database, after the rollback, so that the Router rejects the message; ErrParked, ErrInvalidMessage,
-// ErrInProgress, ErrProducedNeedsOutbox, ErrPoisonInside, ErrInTransaction, ErrTransactionEnded. A panic of the handler rolls back, counts as a failed attempt, and goes on.
+// Errors: those of the handler and the database, after the rollback, so that the Router rejects the
+// message; ErrParked, ErrInvalidMessage, ErrInProgress, ErrProducedNeedsOutbox, ErrPoisonInside,
+// ErrInTransaction, ErrTransactionEnded. A panic of the handler rolls back, counts as a failed
+// attempt, and goes on.
 func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
@@ -55,8 +61,11 @@ func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // correlationID is the metadata under which Watermill's CorrelationID keeps it.
 const correlationID = "correlation_id"
 
-// produce writes what a handler returned to the outbox. It does what the middleware CorrelationID does, which gets nothing to see when it is outside of the inbox.
-func (in *Inbox) produce(ctx context.Context, d delivery, consumed *message.Message, produced []*message.Message) error {
+// produce writes what a handler returned to the outbox. It does what the middleware CorrelationID
+// does, which gets nothing to see when it is outside of the inbox.
+func (in *Inbox) produce(ctx context.Context, d delivery, consumed *message.Message,
+	produced []*message.Message,
+) error {
 	if len(produced) == 0 {
 		return nil
 	}
@@ -65,7 +74,8 @@ func (in *Inbox) produce(ctx context.Context, d delivery, consumed *message.Mess
 	case in.cfg.Publisher == nil:
 		return ErrProducedNeedsOutbox
 	case topic == "":
-		return errors.New("inbox: the handler returned messages, and has no topic to publish to: add it with AddHandler of the Router")
+		return errors.New("inbox: the handler returned messages, and has no topic to publish to: add it with " +
+			"AddHandler of the Router")
 	}
 	for _, p := range produced {
 		if p == nil {

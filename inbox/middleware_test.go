@@ -154,12 +154,16 @@ func TestRetryableFailuresRunTheTransactionAgain(t *testing.T) {
 	}
 }
 
-// The message is acknowledged after the commit only: a commit that others made fail is run again, one without an answer is an error.
+// The message is acknowledged after the commit only: a commit that others made fail is run again,
+// one without an answer is an error.
 func TestTheCommitDecides(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault outboxtest.CommitFault
 		want  error
-	}{"refused": {outboxtest.CommitRefused, nil}, "without an answer": {outboxtest.CommitNotSent, core.ErrCommitUnknown}} {
+	}{"refused": {outboxtest.CommitRefused, nil}, "without an answer": {
+		outboxtest.CommitNotSent,
+		core.ErrCommitUnknown,
+	}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			calls := 0
@@ -203,7 +207,8 @@ func TestAPoisonQueueInsideIsNoticed(t *testing.T) {
 	w.effect("e", 1)
 }
 
-// Effects in a transaction of somebody else would commit after the acknowledgement, or the second of two inboxes find the row of the first.
+// Effects in a transaction of somebody else would commit after the acknowledgement, or the second
+// of two inboxes find the row of the first.
 func TestATransactionInTheContextIsRefused(t *testing.T) {
 	w := newWorld(t)
 	twice := w.in.Middleware(w.in.Middleware(w.handler))
@@ -216,7 +221,8 @@ func TestATransactionInTheContextIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	for _, err := range w.in.ProcessBatch(core.ContextWithTx(t.Context(), tx), []*message.Message{event(t.Context(), "e")}, nil) {
+	for _, err := range w.in.ProcessBatch(core.ContextWithTx(t.Context(), tx),
+		[]*message.Message{event(t.Context(), "e")}, nil) {
 		if !errors.Is(err, inbox.ErrInTransaction) {
 			t.Errorf("batch: %v", err)
 		}
@@ -227,7 +233,8 @@ func TestProcessWithoutWatermill(t *testing.T) {
 	w := newWorld(t)
 	e := inbox.Event{InboxKey: inbox.Key{Handler: "indexer", EventID: "e"}}
 	for range 2 {
-		if err := w.in.Process(t.Context(), e, func(ctx context.Context, tx core.Tx) error { return w.apply(ctx, "e") }); err != nil {
+		if err := w.in.Process(t.Context(), e,
+			func(ctx context.Context, tx core.Tx) error { return w.apply(ctx, "e") }); err != nil {
 			t.Fatal(err)
 		}
 	}

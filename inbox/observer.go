@@ -7,14 +7,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Observer is told what an Inbox does: the seam for metrics and traces, without a dependency. Fields may be nil. They are called by many
-// goroutines and must be fast, must not block and must not panic. New fields may be added.
+// Observer is told what an Inbox does: the seam for metrics and traces, without a dependency.
+// Fields may be nil. They are called by many goroutines and must be fast, must not block and must
+// not panic. New fields may be added.
 type Observer struct {
 	// Processed: the handler ran, and its effects are committed.
 	Processed func(Info)
 	// Duplicate: the event had been processed before; the handler was not run.
 	Duplicate func(Info)
-	// Stale: a newer event of the same key had been processed before; the handler was not run, and never will for this one.
+	// Stale: a newer event of the same key had been processed before; the handler was not run, and
+	// never will for this one.
 	Stale func(Info)
 	// InProgress: another process says that it works on the event.
 	InProgress func(Info)
@@ -22,7 +24,8 @@ type Observer struct {
 	Failed func(Info)
 	// Parked: the event was parked now, or was delivered while it is parked.
 	Parked func(Info)
-	// Produced: this many messages of the handler were written to the outbox, in a transaction that is not committed yet.
+	// Produced: this many messages of the handler were written to the outbox, in a transaction that
+	// is not committed yet.
 	Produced func(info Info, messages int)
 	// Cached: the cache was asked.
 	Cached func(info Info, hit bool)
@@ -32,8 +35,9 @@ type Observer struct {
 
 // Info describes one delivery of an event.
 type Info struct {
-	Event      Event
-	Attempt    int           // which attempt it was, those that failed included; 0: not known, or none: the consumer stops
+	Event Event
+	// which attempt it was, those that failed included; 0: not known, or none: the consumer stops
+	Attempt    int
 	Duration   time.Duration // since the message came
 	OccurredAt time.Time     // of the event; zero when its metadata do not say
 	Err        error         // of Failed and Parked

@@ -13,7 +13,8 @@ func TestOnlyNewer(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
 	deliver := func(id, seq, tenant, key string) {
 		t.Helper()
-		if err := w.deliver(w.handler, event(t.Context(), id, "key_seq", seq, "tenant_id", tenant, "partition_key", key)); err != nil {
+		if err := w.deliver(w.handler, event(t.Context(), id, "key_seq", seq, "tenant_id", tenant, "partition_key",
+			key)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -25,7 +26,10 @@ func TestOnlyNewer(t *testing.T) {
 	deliver("newer", "8", "a", "k")
 	deliver("no seq", "", "a", "k")
 	deliver("no key", "1", "a", "")
-	for id, n := range map[string]int{"new": 1, "old": 0, "other tenant": 1, "other key": 1, "newer": 1, "no seq": 1, "no key": 1} {
+	for id, n := range map[string]int{
+		"new": 1, "old": 0, "other tenant": 1, "other key": 1, "newer": 1, "no seq": 1,
+		"no key": 1,
+	} {
 		w.effect(id, n)
 	}
 	w.hears("stale", 1)
@@ -38,14 +42,17 @@ func TestOnlyNewer(t *testing.T) {
 	w.effect("between", 1)
 }
 
-// An event that was redriven after newer ones had passed it comes with a new number: it is as old as it was.
+// An event that was redriven after newer ones had passed it comes with a new number: it is as old
+// as it was.
 func TestOnlyNewerAfterARedrive(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
 	lane := func(id, seq string, more ...string) *message.Message {
-		return event(t.Context(), id, append([]string{core.HeaderPartitionKey, "k", core.HeaderKeySeq, seq}, more...)...)
+		return event(t.Context(), id, append([]string{core.HeaderPartitionKey, "k", core.HeaderKeySeq, seq},
+			more...)...)
 	}
 	for _, msg := range []*message.Message{
-		lane("6", "6"), lane("5 redriven", "7", core.HeaderFirstKeySeq, "5"), lane("8", "8"), lane("9 redriven, nothing had passed it", "10", core.HeaderFirstKeySeq, "9"),
+		lane("6", "6"), lane("5 redriven", "7", core.HeaderFirstKeySeq, "5"), lane("8", "8"),
+		lane("9 redriven, nothing had passed it", "10", core.HeaderFirstKeySeq, "9"),
 	} {
 		if err := w.deliver(w.handler, msg); err != nil {
 			t.Fatal(err)

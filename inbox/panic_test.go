@@ -20,7 +20,8 @@ import (
 // chargeCard is a function of a handler that the stack has to name.
 func chargeCard(v any) { panic(v) }
 
-// outside runs fn as Watermill's Recoverer does, on a goroutine of its own, and returns what it panicked with and the stack that is seen there.
+// outside runs fn as Watermill's Recoverer does, on a goroutine of its own, and returns what it
+// panicked with and the stack that is seen there.
 func outside(fn func()) (value any, stack string, returned bool) {
 	done := make(chan struct{})
 	go func() {
@@ -37,13 +38,15 @@ func outside(fn func()) (value any, stack string, returned bool) {
 	return value, stack, returned
 }
 
-// A panic goes on with its value and its stack. What is recorded, logged and told says with what the handler panicked, and where.
+// A panic goes on with its value and its stack. What is recorded, logged and told says with what
+// the handler panicked, and where.
 func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 	const text = "panic: no card \"visa\" ?"
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		logged := func() string { defer log.Reset(); return log.String() }
-		w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts, c.Logger = 1, slog.New(slog.NewTextHandler(&log, nil)) })
+		w := newWorld(t,
+			func(c *inbox.Config) { c.MaxAttempts, c.Logger = 1, slog.New(slog.NewTextHandler(&log, nil)) })
 		var told error
 		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) {
 			c.MaxAttempts, c.MinAge, c.Logger = 1, -1, slog.New(slog.NewTextHandler(&log, nil))
@@ -60,13 +63,15 @@ func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 		checkErr := func(what string, err error, want, stack string) {
 			t.Helper()
 			pe, ok := errors.AsType[*core.PanicError](err)
-			if !ok || !errors.Is(err, inbox.ErrPanicked) || !strings.Contains(err.Error(), want) || !strings.Contains(string(pe.Stack), stack) {
+			if !ok || !errors.Is(err, inbox.ErrPanicked) || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(string(pe.Stack), stack) {
 				t.Errorf("%s: told %v", what, err)
 			}
 		}
 		checkOutside := func(what string, fn func()) {
 			t.Helper()
-			if v, stack, _ := outside(fn); v != "no card \"visa\" \xff" || !strings.Contains(stack, "inbox_test.chargeCard") {
+			if v, stack, _ := outside(fn); v != "no card \"visa\" \xff" ||
+				!strings.Contains(stack, "inbox_test.chargeCard") {
 				t.Errorf("%s: %v went on, with the stack\n%s", what, v, stack)
 			}
 		}
@@ -95,27 +100,30 @@ func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 			t.Errorf("transaction: logged %s", line)
 		}
 
-		if v, _, returned := outside(func() { _ = w.deliver(exits, event(t.Context(), "exits")) }); v != nil || returned {
+		if v, _, returned := outside(func() { _ = w.deliver(exits, event(t.Context(), "exits")) }); v != nil ||
+			returned {
 			t.Errorf("runtime.Goexit: %v, returned %t", v, returned)
 		}
 		parked("exits", "goexit", "runtime.Goexit")
 		checkErr("runtime.Goexit", last(), "runtime.Goexit", "runtime.Goexit")
 		logged()
 
-		errs := w.in.ProcessBatch(t.Context(), []*message.Message{event(t.Context(), "batch")}, func(context.Context, []*message.Message) error {
-			chargeCard("no card \"visa\" \xff")
-			return nil
-		})
+		errs := w.in.ProcessBatch(t.Context(), []*message.Message{event(t.Context(), "batch")},
+			func(context.Context, []*message.Message) error {
+				chargeCard("no card \"visa\" \xff")
+				return nil
+			})
 		checkErr("batch", errs[0], text, "inbox_test.chargeCard")
 		parked("batch", "panic", text)
 		if line := logged(); !strings.Contains(line, "inbox_test.chargeCard") {
 			t.Errorf("batch: logged %s", line)
 		}
 		if _, _, returned := outside(func() {
-			w.in.ProcessBatch(t.Context(), []*message.Message{event(t.Context(), "batch exits")}, func(context.Context, []*message.Message) error {
-				runtime.Goexit()
-				return nil
-			})
+			w.in.ProcessBatch(t.Context(), []*message.Message{event(t.Context(), "batch exits")},
+				func(context.Context, []*message.Message) error {
+					runtime.Goexit()
+					return nil
+				})
 		}); returned {
 			t.Error("runtime.Goexit returned")
 		}

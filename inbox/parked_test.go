@@ -30,7 +30,8 @@ func TestEventsAreParked(t *testing.T) {
 		if attempt < 3 && !errors.Is(err, errHandler) || !strings.Contains(err.Error(), errHandler.Error()) {
 			t.Errorf("attempt %d does not say why: %v", attempt+1, err)
 		}
-		if again := attempt >= 3; strings.Contains(err.Error(), "Release") != again || again && !strings.Contains(err.Error(), "attempts: 3") {
+		if again := attempt >= 3; strings.Contains(err.Error(), "Release") != again ||
+			again && !strings.Contains(err.Error(), "attempts: 3") {
 			t.Errorf("attempt %d: %v", attempt+1, err)
 		}
 	}
@@ -57,7 +58,10 @@ func TestEventsAreParked(t *testing.T) {
 	if p := list[0]; p.EventID != "e" || p.Attempts != 3 || p.Code != "handler_error" || p.Text != errHandler.Error() {
 		t.Errorf("listed %+v", p)
 	}
-	n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada", Reason: "fixed"})
+	n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{
+		Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada",
+		Reason: "fixed",
+	})
 	if n != 1 || err != nil {
 		t.Fatalf("released %d, %v", n, err)
 	}
@@ -131,7 +135,8 @@ func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
 			h, _ := w.times(1000, tt.err)
-			if err := w.deliver(h, event(t.Context(), "e")); errors.Is(err, inbox.ErrParked) != tt.spent || !errors.Is(err, tt.err) {
+			if err := w.deliver(h, event(t.Context(), "e")); errors.Is(err, inbox.ErrParked) != tt.spent ||
+				!errors.Is(err, tt.err) {
 				t.Errorf("%v", err)
 			}
 		})

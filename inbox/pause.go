@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// pauses says how long a message that failed is held before it is rejected, because most brokers deliver a rejected message again at once.
+// pauses says how long a message that failed is held before it is rejected, because most brokers
+// deliver a rejected message again at once.
 type pauses struct {
 	first, max time.Duration
 	streak     atomic.Int32 // outages since the last message that was answered by the database

@@ -7,7 +7,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// poisonQueue is Watermill's PoisonQueue with Final as its filter, and a copy of the message, so that one which could not be sent is as it came.
+// poisonQueue is Watermill's PoisonQueue with Final as its filter, and a copy of the message, so
+// that one which could not be sent is as it came.
 type poisonQueue struct {
 	pub   message.Publisher
 	topic string

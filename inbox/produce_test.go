@@ -43,10 +43,11 @@ func TestProducedMessagesGoToTheOutboxInTheTransaction(t *testing.T) {
 	published := atomic.Int64{}
 	pubsub := routed(t, func(r *message.Router, ps *gochannel.GoChannel) {
 		r.AddMiddleware(w.in.Middleware)
-		r.AddHandler("h", "orders", ps, "invoices", countingPublisher{&published}, func(msg *message.Message) ([]*message.Message, error) {
-			_, err := w.handler(msg)
-			return []*message.Message{event(context.Background(), "i1"), event(context.Background(), "i2")}, err
-		})
+		r.AddHandler("h", "orders", ps, "invoices", countingPublisher{&published},
+			func(msg *message.Message) ([]*message.Message, error) {
+				_, err := w.handler(msg)
+				return []*message.Message{event(context.Background(), "i1"), event(context.Background(), "i2")}, err
+			})
 	})
 	for range 2 {
 		if err := pubsub.Publish("orders", event(t.Context(), "e")); err != nil {
@@ -78,7 +79,8 @@ func TestProducedMessagesAreRefusedWithoutAnOutbox(t *testing.T) {
 		}
 	}
 	w := newWorld(t)
-	if err := w.deliver(produce(w), event(t.Context(), "e")); !errors.Is(err, inbox.ErrProducedNeedsOutbox) || !strings.Contains(err.Error(), "inbox.Publisher") {
+	if err := w.deliver(produce(w), event(t.Context(), "e")); !errors.Is(err, inbox.ErrProducedNeedsOutbox) ||
+		!strings.Contains(err.Error(), "inbox.Publisher") {
 		t.Errorf("without a publisher: %v", err)
 	}
 	w.effect("e", 0)

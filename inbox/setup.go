@@ -21,12 +21,16 @@ import (
 //
 //	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables()))
 //
-// t is the Transactor of the ORM: gormoutbox.Transactor(db), bunoutbox.Transactor(db), entoutbox.Transactor(client.Tx); for database/sql there is SQL. consumer is Config.Consumer:
-// choose it once. What is not said by an option has the defaults of Config, but for three: without Poison nothing is given up, so a message that keeps failing is tried again
-// until it succeeds; the logger is slog.Default(); and the chain is built by itself, Poison(Retry(Inbox(handler))).
+// t is the Transactor of the ORM: gormoutbox.Transactor(db), bunoutbox.Transactor(db),
+// entoutbox.Transactor(client.Tx); for database/sql there is SQL. consumer is Config.Consumer:
+// choose it once. What is not said by an option has the defaults of Config, but for three: without
+// Poison nothing is given up, so a message that keeps failing is tried again until it succeeds; the
+// logger is slog.Default(); and the chain is built by itself, Poison(Retry(Inbox(handler))).
 //
-// It returns without asking the database. While that cannot be reached, or its tables cannot be created, messages fail with the reason, which is logged, and are tried again.
-// It panics when it is given nonsense, as Router.AddHandler does: an empty consumer, a nil Transactor, options that contradict each other. New and Chain return errors instead.
+// It returns without asking the database. While that cannot be reached, or its tables cannot be
+// created, messages fail with the reason, which is logged, and are tried again. It panics when it
+// is given nonsense, as Router.AddHandler does: an empty consumer, a nil Transactor, options that
+// contradict each other. New and Chain return errors instead.
 func Middleware(t core.Transactor, consumer string, opts ...Option) message.HandlerMiddleware {
 	o := newOptions(opts)
 	if o.ttl != 0 {
@@ -43,7 +47,8 @@ func Middleware(t core.Transactor, consumer string, opts ...Option) message.Hand
 	}
 	if o.poison == nil && cfg.Park == ParkAndReturn {
 		if cfg.MaxAttempts > 0 {
-			o.bad("Config.MaxAttempts is %d, and nobody takes what is given up: add Poison, or set Config.Park to ParkAndAck", cfg.MaxAttempts)
+			o.bad("Config.MaxAttempts is %d, and nobody takes what is given up: add Poison, or set Config.Park to "+
+				"ParkAndAck", cfg.MaxAttempts)
 		}
 		cfg.MaxAttempts = -1
 	}
@@ -52,15 +57,17 @@ func Middleware(t core.Transactor, consumer string, opts ...Option) message.Hand
 	return o.chain("Middleware", in)
 }
 
-// SQL is Middleware for database/sql. The handler finds its transaction by sqltx.FromContext(msg.Context()).
+// SQL is Middleware for database/sql. The handler finds its transaction by
+// sqltx.FromContext(msg.Context()).
 //
 //	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))
 func SQL(db *sql.DB, consumer string, opts ...Option) message.HandlerMiddleware {
 	return Middleware(sqltx.NewTransactor(db, ""), consumer, opts...)
 }
 
-// Leased is Middleware without a transaction, on a lease in any store of package once: see AtLeastOnce. For Redis there is redisonce.Middleware. The options CreateTables and
-// Configure are not for it: NewAtLeastOnce has more to set.
+// Leased is Middleware without a transaction, on a lease in any store of package once: see
+// AtLeastOnce. For Redis there is redisonce.Middleware. The options CreateTables and Configure are
+// not for it: NewAtLeastOnce has more to set.
 func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMiddleware {
 	o := newOptions(opts)
 	if o.createTables {
@@ -124,7 +131,8 @@ func (o *options) join(err error) {
 // chain builds the middleware, or panics with all problems.
 func (o *options) chain(name string, d Deduplicator) message.HandlerMiddleware {
 	if err := errors.Join(o.problems...); err != nil {
-		panic(fmt.Sprintf("inbox.%s: %v", name, err)) //nolint:forbidigo // at start, as Router.AddHandler does; New returns an error
+		//nolint:forbidigo // at start, as Router.AddHandler does; New returns an error
+		panic(fmt.Sprintf("inbox.%s: %v", name, err))
 	}
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		h = d.Middleware(h)
@@ -137,12 +145,14 @@ func (o *options) chain(name string, d Deduplicator) message.HandlerMiddleware {
 	}
 }
 
-// CreateTables creates the tables of the inbox, or brings them up to date, before the first message is processed: what Store.Migrate of package sqlonce does. Without it they
-// must be there.
+// CreateTables creates the tables of the inbox, or brings them up to date, before the first message
+// is processed: what Store.Migrate of package sqlonce does. Without it they must be there.
 func CreateTables() Option { return func(o *options) { o.createTables = true } }
 
-// Poison sends what can never be processed (Final) to a topic, with its payload and the metadata of Watermill's PoisonQueue, and acknowledges it. With it, messages are given
-// up after Config.MaxAttempts and Config.MinAge. When it cannot be sent, the message is rejected and comes again.
+// Poison sends what can never be processed (Final) to a topic, with its payload and the metadata of
+// Watermill's PoisonQueue, and acknowledges it. With it, messages are given up after
+// Config.MaxAttempts and Config.MinAge. When it cannot be sent, the message is rejected and comes
+// again.
 func Poison(pub message.Publisher, topic string) Option {
 	return func(o *options) {
 		if isNil(pub) || topic == "" {
@@ -153,7 +163,8 @@ func Poison(pub message.Publisher, topic string) Option {
 	}
 }
 
-// Retry puts a middleware such as Watermill's Retry between Poison and the inbox. There is no need for one: the inbox pauses, and the broker delivers again.
+// Retry puts a middleware such as Watermill's Retry between Poison and the inbox. There is no need
+// for one: the inbox pauses, and the broker delivers again.
 func Retry(m message.HandlerMiddleware) Option {
 	return func(o *options) {
 		if m == nil {
@@ -163,10 +174,12 @@ func Retry(m message.HandlerMiddleware) Option {
 	}
 }
 
-// Publisher takes the messages that handlers return: Config.Publisher, or that of AtLeastOnceConfig.
+// Publisher takes the messages that handlers return: Config.Publisher, or that of
+// AtLeastOnceConfig.
 func Publisher(pub message.Publisher) Option { return func(o *options) { o.publisher = pub } }
 
-// TTL is how long Leased remembers what was done: longer than the broker, its poison queue and any replay can deliver a message. Default: DefaultTTL.
+// TTL is how long Leased remembers what was done: longer than the broker, its poison queue and any
+// replay can deliver a message. Default: DefaultTTL.
 func TTL(d time.Duration) Option { return func(o *options) { o.ttl = d } }
 
 // Configure changes the Config of Middleware and SQL, whatever it is, before it is checked.
@@ -180,7 +193,8 @@ func Configure(set func(*Config)) Option {
 	}
 }
 
-// lazyInbox is a Transactor and its Store, which learns from the first transaction what the database speaks.
+// lazyInbox is a Transactor and its Store, which learns from the first transaction what the
+// database speaks.
 type lazyInbox struct {
 	t      core.Transactor
 	create bool

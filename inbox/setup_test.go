@@ -19,14 +19,25 @@ func TestMiddlewarePanicsOnNonsense(t *testing.T) {
 		make func() message.HandlerMiddleware
 		says []string
 	}{
-		"nothing":  {func() message.HandlerMiddleware { return inbox.Middleware(nil, "") }, []string{"inbox.Middleware", "the Transactor is nil", "Consumer is empty"}},
-		"no pool":  {func() message.HandlerMiddleware { return inbox.SQL(nil, "c") }, []string{"inbox.Middleware", "nil *sql.DB"}},
-		"no store": {func() message.HandlerMiddleware { return inbox.Leased(nil, "c") }, []string{"inbox.Leased", "Store is missing"}},
+		"nothing": {
+			func() message.HandlerMiddleware { return inbox.Middleware(nil, "") },
+			[]string{"inbox.Middleware", "the Transactor is nil", "Consumer is empty"},
+		},
+		"no pool": {
+			func() message.HandlerMiddleware { return inbox.SQL(nil, "c") },
+			[]string{"inbox.Middleware", "nil *sql.DB"},
+		},
+		"no store": {
+			func() message.HandlerMiddleware { return inbox.Leased(nil, "c") },
+			[]string{"inbox.Leased", "Store is missing"},
+		},
 		"options": {func() message.HandlerMiddleware {
-			return inbox.Middleware(tx, "c", nil, inbox.Poison(nil, "t"), inbox.Retry(nil), inbox.Configure(nil), inbox.TTL(time.Hour))
+			return inbox.Middleware(tx, "c", nil, inbox.Poison(nil, "t"), inbox.Retry(nil), inbox.Configure(nil),
+				inbox.TTL(time.Hour))
 		}, []string{"Option is nil", "Poison needs", "Retry was given nil", "Configure was given nil", "TTL is for"}},
 		"options of the other": {func() message.HandlerMiddleware {
-			return inbox.Leased(store, "c", inbox.CreateTables(), inbox.Configure(func(*inbox.Config) {}), inbox.TTL(-1))
+			return inbox.Leased(store, "c", inbox.CreateTables(), inbox.Configure(func(*inbox.Config) {}),
+				inbox.TTL(-1))
 		}, []string{"CreateTables is for", "Configure is for", "time to live"}},
 		"nobody takes it": {func() message.HandlerMiddleware {
 			return inbox.Middleware(tx, "c", inbox.Configure(func(c *inbox.Config) { c.MaxAttempts = 3 }))
@@ -51,9 +62,10 @@ func TestMiddlewarePanicsOnNonsense(t *testing.T) {
 func TestLeasedChain(t *testing.T) {
 	out := &publisher{err: errHandler}
 	retried := 0
-	m := inbox.Leased(outboxtest.NewOnceStore(), "c", inbox.Poison(out, "poison"), inbox.Retry(func(h message.HandlerFunc) message.HandlerFunc {
-		return func(msg *message.Message) ([]*message.Message, error) { retried++; return h(msg) }
-	}))
+	m := inbox.Leased(outboxtest.NewOnceStore(), "c", inbox.Poison(out, "poison"),
+		inbox.Retry(func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) { retried++; return h(msg) }
+		}))
 	h := m(func(*message.Message) ([]*message.Message, error) { return nil, nil })
 	bad := message.NewMessage("", nil) // it has no id
 	if _, err := h(bad); err == nil || !strings.Contains(err.Error(), "poison queue") || len(bad.Metadata) != 0 {

@@ -35,7 +35,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// What a consumer that stops cuts short has spent no attempt, says so, and is no warning, however often the Pub/Sub delivers it again.
+// What a consumer that stops cuts short has spent no attempt, says so, and is no warning, however
+// often the Pub/Sub delivers it again.
 func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	var log lockedBuffer
 	w := newWorld(t, func(c *inbox.Config) {
@@ -102,15 +103,18 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	func() {
 		defer func() { _ = recover() }()
-		_ = w.deliver(func(*message.Message) ([]*message.Message, error) { cancel(); panic("boom") }, event(ctx, "panics"))
+		_ = w.deliver(func(*message.Message) ([]*message.Message, error) { cancel(); panic("boom") },
+			event(ctx, "panics"))
 	}()
-	_ = w.deliver(func(*message.Message) ([]*message.Message, error) { return nil, core.ErrCommitUnknown }, event(ctx, "f"))
+	_ = w.deliver(func(*message.Message) ([]*message.Message, error) { return nil, core.ErrCommitUnknown },
+		event(ctx, "f"))
 	if !strings.Contains(log.String(), "panic: boom") {
 		t.Errorf("logged %s", log.String())
 	}
 }
 
-// The same with a Router on a Go channel, which delivers a rejected message again and again while it is closed.
+// The same with a Router on a Go channel, which delivers a rejected message again and again while
+// it is closed.
 func TestAStoppingRouterDoesNotFloodTheLog(t *testing.T) {
 	var log lockedBuffer
 	w := newWorld(t, func(c *inbox.Config) {

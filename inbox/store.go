@@ -8,9 +8,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
-// Store is the table. sqlonce.Inbox implements it, and package inboxtest has one in memory for tests.
+// Store is the table. sqlonce.Inbox implements it, and package inboxtest has one in memory for
+// tests.
 type Store interface {
-	// Begin, BeginBatch and Advance work in the transaction of the handler's effects, the others in their own.
+	// Begin, BeginBatch and Advance work in the transaction of the handler's effects, the others in
+	// their own.
 	Begin(ctx context.Context, tx core.Tx, e Event) (state sqlonce.InboxState, attempt int, err error)
 	BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]sqlonce.InboxState, error)
 	Advance(ctx context.Context, tx core.Tx, e Event) (newer bool, err error)
@@ -34,10 +36,11 @@ type (
 	Parked = sqlonce.InboxParkedEvent
 )
 
-// Cache is a faster memory of processed events in front of the table, such as Redis. It may say that an event was processed: then the
-// message is acknowledged without a look at the table. It is never asked whether an event is new: when it does not know one, or
-// fails, the table decides. An event is remembered after its commit only. The cache must forget an event before the table does, and be emptied
-// when the database has lost commits in a failover.
+// Cache is a faster memory of processed events in front of the table, such as Redis. It may say
+// that an event was processed: then the message is acknowledged without a look at the table. It is
+// never asked whether an event is new: when it does not know one, or fails, the table decides. An
+// event is remembered after its commit only. The cache must forget an event before the table does,
+// and be emptied when the database has lost commits in a failover.
 type Cache interface {
 	// Seen reports whether the event with this key, in the form of once.Key.String, was remembered.
 	Seen(ctx context.Context, key string) (bool, error)

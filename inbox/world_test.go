@@ -15,7 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
 )
 
-// world is an inbox in memory, what its handler did in transactions that committed, and what its observer heard.
+// world is an inbox in memory, what its handler did in transactions that committed, and what its
+// observer heard.
 type world struct {
 	t     *testing.T
 	repo  *outboxtest.Repository
@@ -30,7 +31,10 @@ type world struct {
 
 func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
 	t.Helper()
-	w := &world{t: t, repo: outboxtest.NewRepository(), store: inboxtest.NewStore(), effects: map[string]int{}, heard: map[string]int{}}
+	w := &world{
+		t: t, repo: outboxtest.NewRepository(), store: inboxtest.NewStore(), effects: map[string]int{},
+		heard: map[string]int{},
+	}
 	hear := func(name string) func(inbox.Info) {
 		return func(i inbox.Info) {
 			w.mu.Lock()
@@ -48,8 +52,8 @@ func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
 			return "handler"
 		},
 		Observer: &inbox.Observer{
-			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), InProgress: hear("in progress"),
-			Failed: hear("failed"), Parked: hear("parked"),
+			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"),
+			InProgress: hear("in progress"), Failed: hear("failed"), Parked: hear("parked"),
 			Produced: func(_ inbox.Info, n int) {
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -1,10 +1,14 @@
-// Package integration has no tests of its own: below it are those that need servers and the drivers, ORMs and broker clients
-// that the released modules must not pull in. It is never tagged and never imported.
+// Package integration has no tests of its own: below it are those that need servers and the
+// drivers, ORMs and broker clients that the released modules must not pull in. It is never tagged
+// and never imported.
 //
-//   - repository: the tables of core/sqloutbox: the repository suite, statements, plans, migrations, damaged rows
+//   - repository: the tables of core/sqloutbox: the repository suite, statements, plans,
+//     migrations, damaged rows
 //   - relay: the relay on each database: paths, retries, dead events, claims of dead processes
-//   - sql, gorm, ent, bun: how transactions are followed and events are captured; the adapter suite over each
-//   - once, httpkey, command, redisonce, inbox: work that happens once, requests, effects, consumers
+//   - sql, gorm, ent, bun: how transactions are followed and events are captured; the adapter suite
+//     over each
+//   - once, httpkey, command, redisonce, inbox: work that happens once, requests, effects,
+//     consumers
 //   - brokers: Kafka, RabbitMQ, NATS and Redis behind the bridges
 //   - endtoend: from the business to the consumer, over every adapter and broker
 //   - crash: processes that are killed, hang or lose their connections at the worst moment

@@ -20,8 +20,9 @@ const (
 	callLeft // its caller has gone
 )
 
-// call is one call of the Watermill publisher in a goroutine of its own, because nothing else ends a wait for it. A call whose caller
-// stayed is used again; one that was left behind belongs to its goroutine.
+// call is one call of the Watermill publisher in a goroutine of its own, because nothing else ends
+// a wait for it. A call whose caller stayed is used again; one that was left behind belongs to its
+// goroutine.
 type call struct {
 	p     *Publisher
 	state atomic.Int32
@@ -74,7 +75,8 @@ func (c *call) panicked(v any) {
 		v = "it ended its goroutine"
 	}
 	c.err = fmt.Errorf("%w: %v", ErrPanic, v)
-	c.p.cfg.Logger.Error("watermillbridge: publisher panicked", "destination", c.topic, "event_id", c.eventID, "row_id", c.rowID.String(),
+	c.p.cfg.Logger.Error("watermillbridge: publisher panicked", "destination", c.topic, "event_id", c.eventID, "row_id",
+		c.rowID.String(),
 		"err", c.err, "stack", string(debug.Stack()))
 }
 
@@ -95,7 +97,8 @@ func (c *call) finish() {
 	}
 }
 
-// ended returns why ctx ended: always something that wraps its error, because a relay tells a timeout by it.
+// ended returns why ctx ended: always something that wraps its error, because a relay tells a
+// timeout by it.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {

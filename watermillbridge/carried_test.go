@@ -20,7 +20,8 @@ import (
 	bridge "github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// through publishes messages to an outbox in a transaction of their own and returns what its relay would send.
+// through publishes messages to an outbox in a transaction of their own and returns what its relay
+// would send.
 func through(t *testing.T, ob *outboxtest.Outbox, topic string, msgs ...*message.Message) ([]*message.Message, error) {
 	t.Helper()
 	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
@@ -40,15 +41,18 @@ func through(t *testing.T, ob *outboxtest.Outbox, topic string, msgs ...*message
 	return sent, nil
 }
 
-// What Watermill's users put into a message is in the message that the relay sends, whatever a header could hold.
+// What Watermill's users put into a message is in the message that the relay sends, whatever a
+// header could hold.
 func TestAMessageArrivesAsItWas(t *testing.T) {
 	t.Parallel()
 	ids := map[string]string{
-		"uuid": watermill.NewUUID(), "ulid": watermill.NewULID(), "upper case uuid": strings.ToUpper(watermill.NewUUID()),
-		"short uuid": watermill.NewShortUUID(), "a number": "42", "words": "order 42: «paid»\n",
+		"uuid": watermill.NewUUID(), "ulid": watermill.NewULID(),
+		"upper case uuid": strings.ToUpper(watermill.NewUUID()), "short uuid": watermill.NewShortUUID(),
+		"a number": "42", "words": "order 42: «paid»\n",
 	}
 	md := message.Metadata{
-		"plain": "x", "traceparent": "00-abc-def-01", "a blank": "b", "cloudEvents:id": "c", "reason_poisoned": "line one\nline two\x7f\x00", "ünïcode": "ö", "": "no name",
+		"plain": "x", "traceparent": "00-abc-def-01", "a blank": "b", "cloudEvents:id": "c",
+		"reason_poisoned": "line one\nline two\x7f\x00", "ünïcode": "ö", "": "no name",
 		"_watermill_requestreply_op_id": "op-1", "_watermill_requeuer_retries": "3", "outbox_of_mine": "kept",
 	}
 	for name, uuid := range ids {
@@ -74,7 +78,8 @@ func TestAMessageArrivesAsItWas(t *testing.T) {
 				t.Error("what carried the metadata is in the message too")
 			}
 
-			// The same message again is the same event; and it may go on to another topic, as a forwarder sends it.
+			// The same message again is the same event; and it may go on to another topic, as a
+			// forwarder sends it.
 			if _, err := through(t, ob, "orders", msg); !errors.Is(err, core.ErrDuplicateEvent) {
 				t.Errorf("the same message again: err = %v, want ErrDuplicateEvent", err)
 			}
@@ -82,7 +87,8 @@ func TestAMessageArrivesAsItWas(t *testing.T) {
 			if err != nil || len(on) != 1 {
 				t.Fatalf("forwarded: %d messages, err %v", len(on), err)
 			}
-			if on[0].UUID != uuid || on[0].Metadata["event_id"] != got.Metadata["event_id"] || on[0].Metadata["a blank"] != "b" {
+			if on[0].UUID != uuid || on[0].Metadata["event_id"] != got.Metadata["event_id"] ||
+				on[0].Metadata["a blank"] != "b" {
 				t.Errorf("forwarded: UUID %q, metadata %v", on[0].UUID, on[0].Metadata)
 			}
 			if on[0].Metadata[core.HeaderRowID] == got.Metadata[core.HeaderRowID] {
@@ -117,7 +123,8 @@ func TestWhatCannotBeCarriedIsRefused(t *testing.T) {
 	}
 }
 
-// A handler that answers one message with several copies its metadata. They are events of their own.
+// A handler that answers one message with several copies its metadata. They are events of their
+// own.
 func TestMessagesDerivedFromAConsumedOne(t *testing.T) {
 	t.Parallel()
 	ob := outboxtest.NewOutbox(t, core.Config{})
@@ -143,11 +150,13 @@ func TestMessagesDerivedFromAConsumedOne(t *testing.T) {
 		if m.Metadata[core.HeaderOccurredAt] == consumed.Metadata[core.HeaderOccurredAt] {
 			t.Errorf("message %d happened when the consumed event did", i)
 		}
-		if m.Metadata[core.HeaderReplayOf] != "" || m.Metadata["X-Custom"] != "ö" || m.Metadata[core.HeaderPartitionKey] != "order/o-1" {
+		if m.Metadata[core.HeaderReplayOf] != "" || m.Metadata["X-Custom"] != "ö" ||
+			m.Metadata[core.HeaderPartitionKey] != "order/o-1" {
 			t.Errorf("message %d: metadata %v", i, m.Metadata)
 		}
 	}
-	if a, b := sent[0].Metadata[core.HeaderEventType], sent[1].Metadata[core.HeaderEventType]; a != "invoice.created" || b != "order.placed" {
+	if a, b := sent[0].Metadata[core.HeaderEventType], sent[1].Metadata[core.HeaderEventType]; a != "invoice.created" ||
+		b != "order.placed" {
 		t.Errorf("types %q and %q", a, b)
 	}
 
@@ -157,7 +166,8 @@ func TestMessagesDerivedFromAConsumedOne(t *testing.T) {
 	}
 	named := message.NewMessage(watermill.NewUUID(), nil) // of no consumed message: what it says counts
 	named.Metadata[core.HeaderEventID] = consumed.UUID
-	if sent, err := through(t, ob, "invoices", named); err != nil || sent[0].Metadata[core.HeaderEventID] != consumed.UUID || sent[0].UUID != named.UUID {
+	if sent, err := through(t, ob, "invoices", named); err != nil ||
+		sent[0].Metadata[core.HeaderEventID] != consumed.UUID || sent[0].UUID != named.UUID {
 		t.Errorf("named: %v, err %v", sent, err)
 	}
 }
@@ -168,9 +178,15 @@ func TestDelaysOfWatermill(t *testing.T) {
 		set      func(*message.Message)
 		from, to time.Duration
 	}{
-		"for":   {func(m *message.Message) { delay.Message(m, delay.For(30*time.Second)) }, 30 * time.Second, 30 * time.Second},
-		"until": {func(m *message.Message) { delay.Message(m, delay.Until(time.Now().Add(time.Hour))) }, time.Hour - time.Minute, time.Hour},
-		"past":  {func(m *message.Message) { delay.Message(m, delay.Until(time.Now().Add(-time.Hour))) }, 0, 0},
+		"for": {
+			func(m *message.Message) { delay.Message(m, delay.For(30*time.Second)) }, 30 * time.Second,
+			30 * time.Second,
+		},
+		"until": {
+			func(m *message.Message) { delay.Message(m, delay.Until(time.Now().Add(time.Hour))) },
+			time.Hour - time.Minute, time.Hour,
+		},
+		"past": {func(m *message.Message) { delay.Message(m, delay.Until(time.Now().Add(-time.Hour))) }, 0, 0},
 		"has waited": {func(m *message.Message) {
 			delay.Message(m, delay.Until(time.Now().Add(time.Minute)))
 			m.Metadata[delay.DelayedForKey] = "1h"
@@ -294,8 +310,10 @@ func TestRequestReplyThroughTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	bus, err := cqrs.NewCommandBusWithConfig(commands, cqrs.CommandBusConfig{
-		GeneratePublishTopic: func(cqrs.CommandBusGeneratePublishTopicParams) (string, error) { return "commands", nil },
-		Marshaler:            cqrs.JSONMarshaler{},
+		GeneratePublishTopic: func(cqrs.CommandBusGeneratePublishTopicParams) (string, error) {
+			return "commands", nil
+		},
+		Marshaler: cqrs.JSONMarshaler{},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +323,9 @@ func TestRequestReplyThroughTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	processor, err := cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
-		GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "commands", nil },
+		GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) {
+			return "commands", nil
+		},
 		SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
 			return channel, nil
 		},

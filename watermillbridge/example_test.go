@@ -17,7 +17,8 @@ import (
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{}) // in tests only: it is lossy
+	// in tests only: it is lossy
+	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})
 	messages, err := pubsub.Subscribe(ctx, "orders")
 	if err != nil {
 		fmt.Println(err)
@@ -32,7 +33,10 @@ func Example() {
 	defer publisher.Close(ctx)
 
 	// The relay does this for every event: core.Config{Publisher: publisher}.
-	event := core.Event{ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed", Topic: "orders", Key: "order/o-1", Payload: []byte(`{"total":7}`)}
+	event := core.Event{
+		ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed", Topic: "orders",
+		Key: "order/o-1", Payload: []byte(`{"total":7}`),
+	}
 	if err := publisher.Publish(ctx, core.Delivery{Event: event, KeySeq: 1, Attempt: 1}); err != nil {
 		fmt.Println(err)
 		return
@@ -76,7 +80,8 @@ func ExampleNewMessage() {
 		msg.Metadata.Set("ce_source", "/orders")
 		return msg, nil
 	}}
-	msg, err := cfg.Marshal(context.Background(), core.Delivery{Event: core.Event{ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed"}})
+	msg, err := cfg.Marshal(context.Background(),
+		core.Delivery{Event: core.Event{ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed"}})
 	fmt.Println(msg.Metadata["event_type"], msg.Metadata["ce_type"], err)
 	// Output: order.placed order.placed <nil>
 }
@@ -137,11 +142,13 @@ func ExampleOutboxPublisher_InTx() {
 	// <nil>
 }
 
-// The publisher of the relay, as Watermill's middleware wants one: middleware.PoisonQueue(plain, "poison").
+// The publisher of the relay, as Watermill's middleware wants one: middleware.PoisonQueue(plain,
+// "poison").
 func ExamplePublisher_MessagePublisher() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{}) // in tests only: it is lossy
+	// in tests only: it is lossy
+	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})
 	messages, err := pubsub.Subscribe(ctx, "poison")
 	if err != nil {
 		fmt.Println(err)

@@ -12,14 +12,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ErrNotOutboxMessage: a message lacks what every message of an outbox carries, or carries it in a form that cannot be read.
-// The wrapped errors name every problem.
+// ErrNotOutboxMessage: a message lacks what every message of an outbox carries, or carries it in a
+// form that cannot be read. The wrapped errors name every problem.
 var ErrNotOutboxMessage = errors.New("watermillbridge: not a message of an outbox")
 
-// NewMessage returns the message of a delivery, as a Publisher sends it unless Config.Marshal says otherwise. UUID is the event's id,
-// or the UUID of the message that an OutboxPublisher was given. Metadata are the event's headers and its fields under the names
-// core.HeaderEventID and so on, all text. Fields that are empty or zero are left out. The payload is a copy. The message's
-// context is ctx.
+// NewMessage returns the message of a delivery, as a Publisher sends it unless Config.Marshal says
+// otherwise. UUID is the event's id, or the UUID of the message that an OutboxPublisher was given.
+// Metadata are the event's headers and its fields under the names core.HeaderEventID and so on, all
+// text. Fields that are empty or zero are left out. The payload is a copy. The message's context is
+// ctx.
 func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	md := make(message.Metadata, len(d.Headers)+14)
 	uuid := setHeaders(md, d.Headers)
@@ -64,16 +65,21 @@ func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	return msg
 }
 
-// EventFromMessage reads the event out of a message that a Publisher, or a log-based relay that sends the same names, has sent.
-// Topic is the one that a Watermill router consumed the message from, else empty. Other metadata become Headers, without names
-// that the outbox or Watermill keep for themselves. RowID is zero when the message does not name it. An error wraps ErrNotOutboxMessage: there is no event id or no event type, or
-// a field cannot be read. Payload shares its memory with the message.
+// EventFromMessage reads the event out of a message that a Publisher, or a log-based relay that
+// sends the same names, has sent. Topic is the one that a Watermill router consumed the message
+// from, else empty. Other metadata become Headers, without names that the outbox or Watermill keep
+// for themselves. RowID is zero when the message does not name it. An error wraps
+// ErrNotOutboxMessage: there is no event id or no event type, or a field cannot be read. Payload
+// shares its memory with the message.
 func EventFromMessage(msg *message.Message) (core.Delivery, error) {
 	if msg == nil {
 		return core.Delivery{}, fmt.Errorf("%w: it is nil", ErrNotOutboxMessage)
 	}
 	r := reader{md: msg.Metadata}
-	d := core.Delivery{Event: r.event(), KeySeq: r.number(core.HeaderKeySeq), Attempt: int(r.number(core.HeaderAttempt))}
+	d := core.Delivery{
+		Event: r.event(), KeySeq: r.number(core.HeaderKeySeq),
+		Attempt: int(r.number(core.HeaderAttempt)),
+	}
 	d.Topic = message.SubscribeTopicFromCtx(msg.Context())
 	d.Payload, d.Headers = msg.Payload, plainHeaders(msg.Metadata)
 	d.Unordered = d.Key != "" && d.KeySeq == 0

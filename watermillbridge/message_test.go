@@ -19,8 +19,9 @@ func fullDelivery(t *testing.T) core.Delivery {
 	t.Helper()
 	d := delivery("orders")
 	d.Event = core.Event{
-		ID: d.ID, Type: "order.placed", AggregateType: "order", AggregateID: "o-1", AggregateVersion: 3, TenantID: "acme", SchemaVersion: 2,
-		Key: "order/o-1", OccurredAt: time.Date(2026, 3, 4, 5, 6, 7, 890_000, time.UTC), ContentType: "application/json",
+		ID: d.ID, Type: "order.placed", AggregateType: "order", AggregateID: "o-1", AggregateVersion: 3,
+		TenantID: "acme", SchemaVersion: 2, Key: "order/o-1",
+		OccurredAt: time.Date(2026, 3, 4, 5, 6, 7, 890_000, time.UTC), ContentType: "application/json",
 		Headers: map[string]string{"traceparent": "00-abc-def-01", "X-Custom": "ö"}, Payload: []byte(`{"total":7}`),
 	}
 	d.KeySeq, d.Attempt = 1042, 2
@@ -36,10 +37,11 @@ func TestNewMessageMetadata(t *testing.T) {
 	d := fullDelivery(t)
 	msg := bridge.NewMessage(t.Context(), d)
 	want := message.Metadata{
-		"event_id": d.ID, "event_type": "order.placed", "schema_version": "2", "aggregate_type": "order", "aggregate_id": "o-1",
-		"aggregate_version": "3", "tenant_id": "acme", "partition_key": "order/o-1", "key_seq": "1042",
-		"occurred_at": "2026-03-04T05:06:07.00089Z", "content-type": "application/json", "outbox_attempt": "2",
-		"outbox_replay_of": d.ReplayOf.String(), "outbox_row_id": d.RowID.String(), "traceparent": "00-abc-def-01", "X-Custom": "ö",
+		"event_id": d.ID, "event_type": "order.placed", "schema_version": "2", "aggregate_type": "order",
+		"aggregate_id": "o-1", "aggregate_version": "3", "tenant_id": "acme", "partition_key": "order/o-1",
+		"key_seq": "1042", "occurred_at": "2026-03-04T05:06:07.00089Z", "content-type": "application/json",
+		"outbox_attempt": "2", "outbox_replay_of": d.ReplayOf.String(), "outbox_row_id": d.RowID.String(),
+		"traceparent": "00-abc-def-01", "X-Custom": "ö",
 	}
 	if !maps.Equal(msg.Metadata, want) {
 		t.Errorf("metadata\n got %v\nwant %v", msg.Metadata, want)
@@ -103,7 +105,10 @@ func TestEventFromMessageRefuses(t *testing.T) {
 			m["schema_version"], m["aggregate_version"], m["key_seq"], m["outbox_attempt"] = "x", "1.5", "∞", "-"
 		}, []string{"schema_version", "aggregate_version", "key_seq", "outbox_attempt"}},
 		"bad time": {func(m message.Metadata) { m["occurred_at"] = "yesterday" }, []string{"occurred_at"}},
-		"bad rows": {func(m message.Metadata) { m["outbox_replay_of"], m["outbox_row_id"] = "x", "y" }, []string{"outbox_replay_of", "outbox_row_id"}},
+		"bad rows": {
+			func(m message.Metadata) { m["outbox_replay_of"], m["outbox_row_id"] = "x", "y" },
+			[]string{"outbox_replay_of", "outbox_row_id"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -79,7 +79,8 @@ func TestMessagePublisherStopsAtTheFirstError(t *testing.T) {
 		}
 		return nil
 	}}
-	p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{Classifier: func(error) core.Class { return core.ClassPermanent }})
+	p, err := watermillbridge.NewPublisher(inner,
+		watermillbridge.Config{Classifier: func(error) core.Class { return core.ClassPermanent }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,8 @@ func TestPublisherPassesTheSizeOn(t *testing.T) {
 	if err := bounded.CheckSize(core.Event{Payload: []byte("123")}); err != nil {
 		t.Error(err)
 	}
-	if err := bounded.CheckSize(core.Event{Payload: []byte("1234")}); err == nil || !strings.Contains(err.Error(), "MaxPayload") {
+	if err := bounded.CheckSize(core.Event{Payload: []byte("1234")}); err == nil ||
+		!strings.Contains(err.Error(), "MaxPayload") {
 		t.Errorf("more than MaxPayload: %v", err)
 	}
 	if _, err := watermillbridge.NewPublisher(&scripted{}, watermillbridge.Config{MaxPayload: -1}); err == nil {

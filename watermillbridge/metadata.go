@@ -12,22 +12,25 @@ import (
 )
 
 const (
-	// watermillPrefix starts the metadata that Watermill's own components add: request-reply, delays, the requeuer.
+	// watermillPrefix starts the metadata that Watermill's own components add: request-reply,
+	// delays, the requeuer.
 	watermillPrefix = "_watermill_"
 	// uuidMetadata is where Watermill's Pub/Subs keep the message's UUID on the wire.
 	uuidMetadata = "_watermill_message_uuid"
-	// natsMsgID names a message for one JetStream stream. A message that goes on must not take it along: the stream would swallow it.
+	// natsMsgID names a message for one JetStream stream. A message that goes on must not take it
+	// along: the stream would swallow it.
 	natsMsgID = "Nats-Msg-Id"
 )
 
-// carried is what a message has and headers of an event cannot hold. It travels in the header core.HeaderMessage, as JSON.
+// carried is what a message has and headers of an event cannot hold. It travels in the header
+// core.HeaderMessage, as JSON.
 type carried struct {
 	UUID     string            `json:"uuid,omitempty"`     // when it is not the text of the event's id
 	Metadata map[string]string `json:"metadata,omitempty"` // names or values that no header may have
 }
 
-// headersOf returns all metadata of a message that are neither fields of an event nor of its last transport, as headers of an event. UUID is
-// empty when it need not be kept.
+// headersOf returns all metadata of a message that are neither fields of an event nor of its last
+// transport, as headers of an event. UUID is empty when it need not be kept.
 func headersOf(uuid string, md message.Metadata) (map[string]string, error) {
 	h := make(map[string]string, len(md))
 	c := carried{UUID: uuid}
@@ -64,8 +67,8 @@ func headersOf(uuid string, md message.Metadata) (map[string]string, error) {
 	return h, nil
 }
 
-// setHeaders writes headers of an event into md, and returns the UUID that came with them, if any. What other programs may have
-// written under core.HeaderMessage stays as it is.
+// setHeaders writes headers of an event into md, and returns the UUID that came with them, if any.
+// What other programs may have written under core.HeaderMessage stays as it is.
 func setHeaders(md message.Metadata, headers map[string]string) (uuid string) {
 	for k, v := range headers {
 		if k == core.HeaderMessage {
@@ -85,11 +88,13 @@ func setHeaders(md message.Metadata, headers map[string]string) (uuid string) {
 	return uuid
 }
 
-// plainHeaders returns the metadata that are headers of the event: without fields, transport and what Watermill's components added.
+// plainHeaders returns the metadata that are headers of the event: without fields, transport and
+// what Watermill's components added.
 func plainHeaders(md message.Metadata) map[string]string {
 	var h map[string]string
 	for k, v := range md {
-		if isField(k) || hasPrefixFold(k, core.HeaderReservedPrefix) || hasPrefixFold(k, watermillPrefix) || k == natsMsgID {
+		if isField(k) || hasPrefixFold(k, core.HeaderReservedPrefix) || hasPrefixFold(k, watermillPrefix) ||
+			k == natsMsgID {
 			continue
 		}
 		if h == nil {
@@ -102,15 +107,16 @@ func plainHeaders(md message.Metadata) map[string]string {
 
 func isField(name string) bool {
 	switch name {
-	case core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType, core.HeaderAggregateID,
-		core.HeaderAggregateVersion, core.HeaderTenantID, core.HeaderPartitionKey, core.HeaderKeySeq, core.HeaderOccurredAt,
-		core.HeaderContentType:
+	case core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType,
+		core.HeaderAggregateID, core.HeaderAggregateVersion, core.HeaderTenantID, core.HeaderPartitionKey,
+		core.HeaderKeySeq, core.HeaderOccurredAt, core.HeaderContentType:
 		return true
 	}
 	return false
 }
 
-// isTransport reports whether metadata describe one journey of a message, which the next one writes anew.
+// isTransport reports whether metadata describe one journey of a message, which the next one writes
+// anew.
 func isTransport(name string) bool {
 	switch name {
 	case core.HeaderAttempt, core.HeaderReplayOf, core.HeaderRowID, core.HeaderMessage, uuidMetadata, natsMsgID:

@@ -23,14 +23,15 @@ type Outbox interface {
 
 // OutboxConfig configures an OutboxPublisher. The zero value is ready for use.
 type OutboxConfig struct {
-	// Event may change the event that was made of a message before it is inserted: its type, key, or whether it is ordered.
-	// An error refuses the whole call. Default: none.
+	// Event may change the event that was made of a message before it is inserted: its type, key,
+	// or whether it is ordered. An error refuses the whole call. Default: none.
 	Event func(topic string, msg *message.Message, e *core.Event) error
 }
 
-// OutboxPublisher is a message.Publisher of Watermill that writes messages to the outbox, in the transaction that the message's
-// context carries. Give it to a Watermill CQRS bus, or use it where a Forwarder's publisher was: what is published commits or rolls
-// back with the transaction, and the relay sends it to the broker. It is safe for use by several goroutines.
+// OutboxPublisher is a message.Publisher of Watermill that writes messages to the outbox, in the
+// transaction that the message's context carries. Give it to a Watermill CQRS bus, or use it where
+// a Forwarder's publisher was: what is published commits or rolls back with the transaction, and
+// the relay sends it to the broker. It is safe for use by several goroutines.
 type OutboxPublisher struct {
 	outbox Outbox
 	cfg    OutboxConfig
@@ -45,30 +46,38 @@ func NewOutboxPublisher(ob Outbox, cfg OutboxConfig) (*OutboxPublisher, error) {
 	return &OutboxPublisher{outbox: ob, cfg: cfg}, nil
 }
 
-// InTx returns a publisher that writes messages in tx when their context carries no transaction. It is good for as long as tx is,
-// and takes the place of a publisher that was made for one transaction.
+// InTx returns a publisher that writes messages in tx when their context carries no transaction. It
+// is good for as long as tx is, and takes the place of a publisher that was made for one
+// transaction.
 func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 	c := *p
 	c.tx = tx
 	return &c
 }
 
-// Publish writes all messages to the outbox in one call, or none of them. A message becomes an event like this:
+// Publish writes all messages to the outbox in one call, or none of them. A message becomes an
+// event like this:
 //
-//   - ID: metadata event_id, else the message's UUID if it is a UUID or a ULID, else core.DeriveEventID of the UUID, else a new one.
-//     The same message published again to the same topic is core.ErrDuplicateEvent.
+//   - ID: metadata event_id, else the message's UUID if it is a UUID or a ULID, else
+//     core.DeriveEventID of the UUID, else a new one. The same message published again to the same
+//     topic is core.ErrDuplicateEvent.
 //   - Topic: topic. Type: metadata event_type, else name (Watermill's CQRS sets it), else topic.
 //   - Key: metadata partition_key. Other fields: from the metadata that NewMessage writes.
-//   - Delay: from the metadata of Watermill's components/delay. A message with a key needs OutboxConfig.Event to set Unordered as well.
-//   - Headers: all other metadata, those of Watermill's components too. NewMessage writes each of them and the UUID as they were.
+//   - Delay: from the metadata of Watermill's components/delay. A message with a key needs
+//     OutboxConfig.Event to set Unordered as well.
+//   - Headers: all other metadata, those of Watermill's components too. NewMessage writes each of
+//     them and the UUID as they were.
 //
-// A message that has the metadata of a consumed one (they name its row) and a UUID of its own is an event of its own: its id is its
-// UUID's, its time is now, and name goes before event_type. Messages that share a UUID as well are one event.
+// A message that has the metadata of a consumed one (they name its row) and a UUID of its own is an
+// event of its own: its id is its UUID's, its time is now, and name goes before event_type.
+// Messages that share a UUID as well are one event.
 //
-// Each message's context is asked for what core.Config.Headers adds. The statement runs with the context of the first.
+// Each message's context is asked for what core.Config.Headers adds. The statement runs with the
+// context of the first.
 //
-// Errors wrap core.ErrNoTransaction when a message carries no transaction, core.ErrInvalidEvent when one cannot be an event, or are those of
-// core.Outbox.Publish. The messages of one call must carry the same transaction.
+// Errors wrap core.ErrNoTransaction when a message carries no transaction, core.ErrInvalidEvent
+// when one cannot be an event, or are those of core.Outbox.Publish. The messages of one call must
+// carry the same transaction.
 func (p *OutboxPublisher) Publish(topic string, messages ...*message.Message) error {
 	if topic == "" {
 		return fmt.Errorf("%w: no topic", core.ErrInvalidEvent)
@@ -112,13 +121,15 @@ func (p *OutboxPublisher) transaction(messages []*message.Message) (core.Tx, err
 			found = p.tx
 		}
 		if found == nil {
-			return nil, fmt.Errorf("watermillbridge: message %d: %w in its context: give it one with SetContext, or use InTx",
+			return nil, fmt.Errorf("watermillbridge: message %d: %w in its context: give it one with SetContext, or "+
+				"use InTx",
 				i, core.ErrNoTransaction)
 		}
 		if tx == nil {
 			tx = found
 		} else if !same(tx, found) {
-			return nil, fmt.Errorf("watermillbridge: message %d carries another transaction than message 0: publish them in two calls", i)
+			return nil, fmt.Errorf("watermillbridge: message %d carries another transaction than message 0: publish "+
+				"them in two calls", i)
 		}
 	}
 	return tx, nil
@@ -164,8 +175,8 @@ func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event,
 	return e, nil
 }
 
-// identity returns the id of a message's event, the UUID to keep where the id does not tell it, and whether the message was derived
-// from another one, whose metadata it has.
+// identity returns the id of a message's event, the UUID to keep where the id does not tell it, and
+// whether the message was derived from another one, whose metadata it has.
 func identity(msg *message.Message) (id, keep string, derived bool) {
 	named, uuid := msg.Metadata[core.HeaderEventID], msg.UUID
 	if uuid == "" {

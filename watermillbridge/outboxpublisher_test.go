@@ -54,7 +54,8 @@ func TestOutboxPublisherWritesInTheTransactionOfTheContext(t *testing.T) {
 	ctx := core.ContextWithTx(t.Context(), tx)
 
 	const id = "018f2d3e-4c5b-7000-8000-000000000001"
-	err := p.Publish("orders", message.NewMessageWithContext(ctx, id, []byte("a")), message.NewMessageWithContext(ctx, "not-an-id", []byte("b")))
+	err := p.Publish("orders", message.NewMessageWithContext(ctx, id, []byte("a")),
+		message.NewMessageWithContext(ctx, "not-an-id", []byte("b")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,8 @@ func TestOutboxPublisherTakesWhatTheBridgeSends(t *testing.T) {
 	}
 	if e.ID != d.ID || e.Type != d.Type || e.AggregateType != d.AggregateType || e.AggregateID != d.AggregateID ||
 		e.AggregateVersion != d.AggregateVersion || e.TenantID != d.TenantID || e.SchemaVersion != d.SchemaVersion ||
-		e.Key != d.Key || !e.OccurredAt.Equal(d.OccurredAt) || e.ContentType != d.ContentType || e.Topic != "elsewhere" {
+		e.Key != d.Key || !e.OccurredAt.Equal(d.OccurredAt) || e.ContentType != d.ContentType ||
+		e.Topic != "elsewhere" {
 		t.Errorf("event = %+v\nwant the fields of %+v", e, d.Event)
 	}
 }
@@ -137,13 +139,25 @@ func TestOutboxPublisherRefuses(t *testing.T) {
 		is    error
 		names string
 	}{
-		"no topic":    {topic: "", msgs: []*message.Message{with("a", "b")}, is: core.ErrInvalidEvent, names: "topic"},
-		"nil message": {topic: "orders", msgs: []*message.Message{with("a", "b"), nil}, is: core.ErrInvalidEvent, names: "message 1"},
-		"bad version": {topic: "orders", msgs: []*message.Message{with("aggregate_version", "x")}, is: core.ErrInvalidEvent, names: "aggregate_version"},
-		"bad time":    {topic: "orders", msgs: []*message.Message{with("occurred_at", "x")}, is: core.ErrInvalidEvent, names: "occurred_at"},
-		"hook refuses": {topic: "orders", msgs: []*message.Message{with("a", "b")}, is: refused, names: "message 0", cfg: bridge.OutboxConfig{
-			Event: func(string, *message.Message, *core.Event) error { return refused },
-		}},
+		"no topic": {topic: "", msgs: []*message.Message{with("a", "b")}, is: core.ErrInvalidEvent, names: "topic"},
+		"nil message": {
+			topic: "orders", msgs: []*message.Message{with("a", "b"), nil}, is: core.ErrInvalidEvent,
+			names: "message 1",
+		},
+		"bad version": {
+			topic: "orders", msgs: []*message.Message{with("aggregate_version", "x")},
+			is: core.ErrInvalidEvent, names: "aggregate_version",
+		},
+		"bad time": {
+			topic: "orders", msgs: []*message.Message{with("occurred_at", "x")}, is: core.ErrInvalidEvent,
+			names: "occurred_at",
+		},
+		"hook refuses": {
+			topic: "orders", msgs: []*message.Message{with("a", "b")}, is: refused, names: "message 0",
+			cfg: bridge.OutboxConfig{
+				Event: func(string, *message.Message, *core.Event) error { return refused },
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,10 +193,11 @@ func TestOutboxPublisherPassesErrorsOn(t *testing.T) {
 func TestOutboxPublisherHook(t *testing.T) {
 	t.Parallel()
 	ob := &fakeOutbox{}
-	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{Event: func(topic string, msg *message.Message, e *core.Event) error {
-		e.Key, e.Unordered = msg.Metadata.Get("customer"), topic == "mail"
-		return nil
-	}}).InTx(&fakeTx{})
+	p := newOutboxPublisher(t, ob,
+		bridge.OutboxConfig{Event: func(topic string, msg *message.Message, e *core.Event) error {
+			e.Key, e.Unordered = msg.Metadata.Get("customer"), topic == "mail"
+			return nil
+		}}).InTx(&fakeTx{})
 	msg := message.NewMessage("", nil)
 	msg.Metadata.Set("customer", "c-1")
 	if err := p.Publish("mail", msg); err != nil {
@@ -193,7 +208,8 @@ func TestOutboxPublisherHook(t *testing.T) {
 	}
 }
 
-// What the bridge sends is acceptable to an outbox again, and an identity is never replaced behind the sender's back.
+// What the bridge sends is acceptable to an outbox again, and an identity is never replaced behind
+// the sender's back.
 func TestOutboxPublisherWithAnOutbox(t *testing.T) {
 	t.Parallel()
 	ob := outboxtest.NewOutbox(t, core.Config{})
@@ -226,5 +242,8 @@ func TestOutboxPublisherWithAnOutbox(t *testing.T) {
 	if err := ob.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Topic: "elsewhere", Type: d.Type, AggregateID: d.AggregateID})
+	outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{
+		Topic: "elsewhere", Type: d.Type,
+		AggregateID: d.AggregateID,
+	})
 }

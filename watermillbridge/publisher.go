@@ -16,12 +16,14 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrNoAnswer: the context ended before the Watermill publisher returned. Whether the broker has the message is unknown. The error
-	// also wraps the context's, so that a relay takes it for a timeout and publishes the event again.
+	// ErrNoAnswer: the context ended before the Watermill publisher returned. Whether the broker
+	// has the message is unknown. The error also wraps the context's, so that a relay takes it for
+	// a timeout and publishes the event again.
 	ErrNoAnswer = errors.New("watermillbridge: publisher has not answered, the outcome is unknown")
 
-	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are begun. Unavailable.
-	// See what the broker or the network holds up; the calls go on by themselves when it answers.
+	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are begun.
+	// Unavailable. See what the broker or the network holds up; the calls go on by themselves when
+	// it answers.
 	ErrStuck = errors.New("watermillbridge: too many publishes without an answer")
 
 	// ErrClosed: Publish was called after Close. Unavailable: the event stays in the outbox.
@@ -35,34 +37,41 @@ var (
 type Config struct {
 	// Topic returns the Watermill topic of a delivery. Default: Delivery.Topic.
 	Topic func(d core.Delivery) string
-	// Marshal makes the message. Its context should be ctx or come from it. An error that does not say what it means makes
-	// the event DEAD, because the same event will fail again (see core.Unavailable for the other case). Default: NewMessage.
+	// Marshal makes the message. Its context should be ctx or come from it. An error that does not
+	// say what it means makes the event DEAD, because the same event will fail again (see
+	// core.Unavailable for the other case). Default: NewMessage.
 	Marshal func(ctx context.Context, d core.Delivery) (*message.Message, error)
-	// RowIDMetadata is a further name under which a message carries the row id, for a broker that deduplicates by it: "Nats-Msg-Id"
-	// for JetStream. Default: core.HeaderRowID alone.
+	// RowIDMetadata is a further name under which a message carries the row id, for a broker that
+	// deduplicates by it: "Nats-Msg-Id" for JetStream. Default: core.HeaderRowID alone.
 	RowIDMetadata string
-	// Classifier judges errors of the Watermill publisher that do not say what they mean. ClassTransient leaves the error as
-	// it is, to be judged by core.Config.Classifier. Default: ClassTransient for all.
+	// Classifier judges errors of the Watermill publisher that do not say what they mean.
+	// ClassTransient leaves the error as it is, to be judged by core.Config.Classifier. Default:
+	// ClassTransient for all.
 	Classifier func(error) core.Class
-	// Receipt reads out of a message that was published where the broker put it, if the publisher left that anywhere.
-	// Default: no receipts.
+	// Receipt reads out of a message that was published where the broker put it, if the publisher
+	// left that anywhere. Default: no receipts.
 	Receipt func(msg *message.Message) string
-	// MaxPayload is the largest Event.Payload, in bytes, of which Marshal makes a message that the broker takes. A larger one is
-	// refused when the event is recorded, see core.SizeChecker, and does not become a dead event later. For a Marshal of your own: nobody
-	// else knows what it adds, or takes away. 0: no limit of the bridge; kafkabridge and amqpbridge then take that of their messages.
+	// MaxPayload is the largest Event.Payload, in bytes, of which Marshal makes a message that the
+	// broker takes. A larger one is refused when the event is recorded, see core.SizeChecker, and
+	// does not become a dead event later. For a Marshal of your own: nobody else knows what it
+	// adds, or takes away. 0: no limit of the bridge; kafkabridge and amqpbridge then take that of
+	// their messages.
 	MaxPayload int
-	// CheckSize returns an error for an event that the broker would never take because of its size: it is refused when it is
-	// recorded then, as with MaxPayload. kafkabridge and amqpbridge set it where they know the message, which is without
-	// Marshal. Default: every size up to MaxPayload is taken.
+	// CheckSize returns an error for an event that the broker would never take because of its size:
+	// it is refused when it is recorded then, as with MaxPayload. kafkabridge and amqpbridge set it
+	// where they know the message, which is without Marshal. Default: every size up to MaxPayload
+	// is taken.
 	CheckSize func(e core.Event) error
-	// MaxStuck is how many calls for one topic may be left behind without an answer before further ones fail with ErrStuck. Calls that
-	// are under way when the limit is reached may exceed it. Default: 64.
+	// MaxStuck is how many calls for one topic may be left behind without an answer before further
+	// ones fail with ErrStuck. Calls that are under way when the limit is reached may exceed it.
+	// Default: 64.
 	MaxStuck int
-	// OnLate is told how a call that was left behind ended. A late success is not the relay's business any more: the event is
-	// published again, and its consumers see a duplicate. Called by the goroutine of the call. Default: none.
+	// OnLate is told how a call that was left behind ended. A late success is not the relay's
+	// business any more: the event is published again, and its consumers see a duplicate. Called by
+	// the goroutine of the call. Default: none.
 	OnLate func(l Late)
-	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
-	// slog.New(slog.DiscardHandler).
+	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors
+	// to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
@@ -75,8 +84,8 @@ type Late struct {
 	After   time.Duration // since the call began
 }
 
-// Publisher publishes through a message.Publisher of Watermill, one message per call. It implements core.ReceiptPublisher. It is safe for
-// use by several goroutines.
+// Publisher publishes through a message.Publisher of Watermill, one message per call. It implements
+// core.ReceiptPublisher. It is safe for use by several goroutines.
 type Publisher struct {
 	pub  message.Publisher
 	cfg  Config
@@ -89,8 +98,9 @@ type Publisher struct {
 	idle   chan struct{}  // closed when closed and calls is 0
 }
 
-// NewPublisher returns a Publisher that publishes with pub, which must answer only when the broker has the message for good: see the package's
-// notes on brokers, because a Publisher cannot see how pub is configured.
+// NewPublisher returns a Publisher that publishes with pub, which must answer only when the broker
+// has the message for good: see the package's notes on brokers, because a Publisher cannot see how
+// pub is configured.
 func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	if pub == nil {
 		return nil, errors.New("watermillbridge: the Watermill publisher is nil")
@@ -112,8 +122,8 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Publish implements core.Publisher. When ctx ends first, the call to Watermill goes on in its goroutine and Publish returns an error that
-// wraps ErrNoAnswer and the context's error.
+// Publish implements core.Publisher. When ctx ends first, the call to Watermill goes on in its
+// goroutine and Publish returns an error that wraps ErrNoAnswer and the context's error.
 func (p *Publisher) Publish(ctx context.Context, d core.Delivery) error {
 	_, err := p.PublishWithReceipt(ctx, d)
 	return err
@@ -151,7 +161,8 @@ func (p *Publisher) receipt(topic string, d core.Delivery, msg *message.Message)
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			p.cfg.Logger.Error("watermillbridge: Config.Receipt panicked; the event is published", "destination", topic, "event_id", d.ID,
+			p.cfg.Logger.Error("watermillbridge: Config.Receipt panicked; the event is published", "destination", topic,
+				"event_id", d.ID,
 				"row_id", d.RowID.String(), "err", fmt.Errorf("%w: %v", ErrPanic, v), "stack", string(debug.Stack()))
 		}
 	}()
@@ -161,8 +172,10 @@ func (p *Publisher) receipt(topic string, d core.Delivery, msg *message.Message)
 // CheckSize implements core.SizeChecker with Config.MaxPayload and Config.CheckSize.
 func (p *Publisher) CheckSize(e core.Event) error {
 	if limit := p.cfg.MaxPayload; limit > 0 && len(e.Payload) > limit {
-		return fmt.Errorf("watermillbridge: the payload has %d bytes, more than the %d that the broker takes of it (MaxPayload of the bridge's Config): "+
-			"store it elsewhere and send a reference, or set MaxPayload to what your Marshal and the broker can take", len(e.Payload), limit)
+		return fmt.Errorf("watermillbridge: the payload has %d bytes, more than the %d that the broker takes of it "+
+			"(MaxPayload of the bridge's Config): "+
+			"store it elsewhere and send a reference, or set MaxPayload to what your Marshal and the broker can take",
+			len(e.Payload), limit)
 	}
 	if p.cfg.CheckSize == nil {
 		return nil
@@ -240,7 +253,8 @@ func (p *Publisher) leave() {
 	}
 }
 
-// addStuck counts calls that are left behind (1) or have returned after all (-1), in whatever order the two are counted.
+// addStuck counts calls that are left behind (1) or have returned after all (-1), in whatever order
+// the two are counted.
 func (p *Publisher) addStuck(topic string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,9 +274,10 @@ func (p *Publisher) Stuck() int {
 	return sum
 }
 
-// Close refuses further events, waits until ctx ends for the calls under way, and closes the Watermill publisher. If ctx ends first, it
-// returns an error that wraps the context's, and the Watermill publisher is closed in the background. Close it when Run has
-// returned. A second Close does nothing.
+// Close refuses further events, waits until ctx ends for the calls under way, and closes the
+// Watermill publisher. If ctx ends first, it returns an error that wraps the context's, and the
+// Watermill publisher is closed in the background. Close it when Run has returned. A second Close
+// does nothing.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if p.closed {

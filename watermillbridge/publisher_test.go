@@ -37,7 +37,9 @@ func (f *fakePublisher) Close() error {
 	return nil
 }
 
-func newPublisher(t testing.TB, publish func(string, ...*message.Message) error, cfg bridge.Config) (*bridge.Publisher, *fakePublisher) {
+func newPublisher(t testing.TB, publish func(string, ...*message.Message) error,
+	cfg bridge.Config,
+) (*bridge.Publisher, *fakePublisher) {
 	t.Helper()
 	fake := &fakePublisher{publish: publish}
 	p, err := bridge.NewPublisher(fake, cfg)
@@ -95,16 +97,30 @@ func TestPublishReturnsTheErrorOfThePublisher(t *testing.T) {
 		class      core.Class
 		marked     bool
 	}{
-		"left to the relay":        {err: boom},
-		"classifier: no opinion":   {err: boom, classifier: func(error) core.Class { return core.ClassTransient }},
-		"classifier: permanent":    {err: boom, classifier: func(error) core.Class { return core.ClassPermanent }, class: core.ClassPermanent, marked: true},
-		"classifier: unavailable":  {err: boom, classifier: func(error) core.Class { return core.ClassUnavailable }, class: core.ClassUnavailable, marked: true},
-		"classifier: key":          {err: boom, classifier: func(error) core.Class { return core.ClassKeyUnavailable }, class: core.ClassKeyUnavailable, marked: true},
-		"the publisher knows best": {err: core.Transient(boom), classifier: func(error) core.Class { return core.ClassPermanent }, class: core.ClassTransient, marked: true},
+		"left to the relay":      {err: boom},
+		"classifier: no opinion": {err: boom, classifier: func(error) core.Class { return core.ClassTransient }},
+		"classifier: permanent": {
+			err: boom, classifier: func(error) core.Class { return core.ClassPermanent },
+			class: core.ClassPermanent, marked: true,
+		},
+		"classifier: unavailable": {
+			err: boom, classifier: func(error) core.Class { return core.ClassUnavailable },
+			class: core.ClassUnavailable, marked: true,
+		},
+		"classifier: key": {
+			err: boom, classifier: func(error) core.Class { return core.ClassKeyUnavailable },
+			class: core.ClassKeyUnavailable, marked: true,
+		},
+		"the publisher knows best": {
+			err:        core.Transient(boom),
+			classifier: func(error) core.Class { return core.ClassPermanent }, class: core.ClassTransient,
+			marked: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, _ := newPublisher(t, func(string, ...*message.Message) error { return tc.err }, bridge.Config{Classifier: tc.classifier})
+			p, _ := newPublisher(t, func(string, ...*message.Message) error { return tc.err },
+				bridge.Config{Classifier: tc.classifier})
 			err := p.Publish(t.Context(), delivery("orders"))
 			if !errors.Is(err, boom) {
 				t.Fatalf("err = %v, want it to wrap boom", err)
@@ -247,7 +263,8 @@ func TestPublishRefusesBeforeItCalls(t *testing.T) {
 				ctx = t.Context()
 			}
 			err := p.Publish(ctx, delivery(tc.topic))
-			if class, _ := core.ClassOf(err); err == nil || class != tc.class || tc.is != nil && !errors.Is(err, tc.is) {
+			if class, _ := core.ClassOf(err); err == nil || class != tc.class ||
+				tc.is != nil && !errors.Is(err, tc.is) {
 				t.Errorf("err = %v, class %v; want %v, %v", err, class, tc.is, tc.class)
 			}
 		})
@@ -259,7 +276,8 @@ func TestNewPublisherRefusesBadInput(t *testing.T) {
 	if _, err := bridge.NewPublisher(nil, bridge.Config{}); err == nil {
 		t.Error("nil publisher accepted")
 	}
-	if _, err := bridge.NewPublisher(&fakePublisher{}, bridge.Config{MaxStuck: -1}); err == nil || !strings.Contains(err.Error(), "MaxStuck") {
+	if _, err := bridge.NewPublisher(&fakePublisher{}, bridge.Config{MaxStuck: -1}); err == nil ||
+		!strings.Contains(err.Error(), "MaxStuck") {
 		t.Errorf("err = %v, want it to name MaxStuck", err)
 	}
 }
@@ -276,15 +294,20 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// What is known of the place does not decide whether the event was published: else it would be, again and again.
+// What is known of the place does not decide whether the event was published: else it would be,
+// again and again.
 func TestReceiptPanics(t *testing.T) {
 	t.Parallel()
 	var sent atomic.Int32
 	p, _ := newPublisher(t, func(string, ...*message.Message) error {
 		sent.Add(1)
 		return nil
-	}, bridge.Config{Logger: slog.New(slog.DiscardHandler), Receipt: func(*message.Message) string { panic("no offset") }})
-	if receipt, err := p.PublishWithReceipt(t.Context(), delivery("orders")); receipt != "" || err != nil || sent.Load() != 1 {
+	}, bridge.Config{
+		Logger:  slog.New(slog.DiscardHandler),
+		Receipt: func(*message.Message) string { panic("no offset") },
+	})
+	if receipt, err := p.PublishWithReceipt(t.Context(), delivery("orders")); receipt != "" || err != nil ||
+		sent.Load() != 1 {
 		t.Errorf("receipt %q, %v, sent %d times", receipt, err, sent.Load())
 	}
 }

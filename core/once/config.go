@@ -10,30 +10,34 @@ import (
 type Config struct {
 	// Store of the lease form, for Do. Required unless TxStore is set.
 	Store Store
-	// TxStore of the transaction form, for DoTx and RunInTx. Default: Store, when it is a TxStore too, as the one of package sqlonce is.
+	// TxStore of the transaction form, for DoTx and RunInTx. Default: Store, when it is a TxStore
+	// too, as the one of package sqlonce is.
 	TxStore TxStore
 
-	// Lease is how long a key stays held by a process that died. Work may take longer: the lease is extended every third of
-	// it. Default: 30 s, at most MaxLease.
+	// Lease is how long a key stays held by a process that died. Work may take longer: the lease is
+	// extended every third of it. Default: 30 s, at most MaxLease.
 	Lease time.Duration
-	// TTL is how long finished work is remembered; whoever comes later runs it again. It must be longer than anybody could ask
-	// again. Default: 24 h, at most MaxTTL.
+	// TTL is how long finished work is remembered; whoever comes later runs it again. It must be
+	// longer than anybody could ask again. Default: 24 h, at most MaxTTL.
 	TTL time.Duration
 	// MaxResult is the largest Result.Data, in bytes. Default: 1 MiB.
 	MaxResult int
-	// Wait is how long Do waits for somebody else who holds the key, before it returns ErrInProgress. Default: 5 s, so that a message which a broker delivers again
-	// and again while its holder works, or has died, does not spin; negative: not at all.
+	// Wait is how long Do waits for somebody else who holds the key, before it returns
+	// ErrInProgress. Default: 5 s, so that a message which a broker delivers again and again while
+	// its holder works, or has died, does not spin; negative: not at all.
 	Wait time.Duration
-	// StoreTimeout bounds one question of Do whether the work is to be done, and one recording of an outcome, with its repetitions,
-	// which goes on when the caller's context has ended. It must be shorter than Lease. Default: 5 s, or half of a Lease that is not longer.
+	// StoreTimeout bounds one question of Do whether the work is to be done, and one recording of
+	// an outcome, with its repetitions, which goes on when the caller's context has ended. It must
+	// be shorter than Lease. Default: 5 s, or half of a Lease that is not longer.
 	StoreTimeout time.Duration
-	// RefuseStale makes Do, DoTx and RunInTx return ErrAbandoned where an earlier holder disappeared without a word, instead of running the
-	// work again.
+	// RefuseStale makes Do, DoTx and RunInTx return ErrAbandoned where an earlier holder
+	// disappeared without a word, instead of running the work again.
 	RefuseStale bool
-	// Node names this process in the keys it holds. Default: host name and process id. At most 128 bytes.
+	// Node names this process in the keys it holds. Default: host name and process id. At most 128
+	// bytes.
 	Node string
-	// CleanupInterval is the pause between two runs of the cleanup in Run, CleanupBatch how many keys one statement of it deletes.
-	// Default: 10 min and 1000.
+	// CleanupInterval is the pause between two runs of the cleanup in Run, CleanupBatch how many
+	// keys one statement of it deletes. Default: 10 min and 1000.
 	CleanupInterval time.Duration
 	CleanupBatch    int
 

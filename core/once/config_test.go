@@ -20,13 +20,17 @@ func TestConfigValidate(t *testing.T) {
 		t.Errorf("a short lease: %v", err)
 	}
 	bad := once.Config{
-		Lease: 2 * time.Hour, TTL: -1, MaxResult: -1, StoreTimeout: 3 * time.Hour, Node: strings.Repeat("n", 129), CleanupInterval: -1, CleanupBatch: -1,
+		Lease: 2 * time.Hour, TTL: -1, MaxResult: -1, StoreTimeout: 3 * time.Hour, Node: strings.Repeat("n", 129),
+		CleanupInterval: -1, CleanupBatch: -1,
 	}
 	_, err := once.New(bad)
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, field := range []string{"Store is", "Lease:", "TTL:", "MaxResult", "StoreTimeout", "Node", "CleanupInterval", "CleanupBatch"} {
+	for _, field := range []string{
+		"Store is", "Lease:", "TTL:", "MaxResult", "StoreTimeout", "Node", "CleanupInterval",
+		"CleanupBatch",
+	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%q does not name %s", err, field)
 		}
@@ -37,12 +41,15 @@ func TestCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := outboxtest.NewOnceStore()
 		var chunks []int
-		r := newRunner(t, once.Config{Store: s, TTL: time.Hour, CleanupBatch: 2, Observer: &once.Observer{Cleaned: func(n int, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			chunks = append(chunks, n)
-		}}})
+		r := newRunner(t, once.Config{
+			Store: s, TTL: time.Hour, CleanupBatch: 2,
+			Observer: &once.Observer{Cleaned: func(n int, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				chunks = append(chunks, n)
+			}},
+		})
 		for _, id := range []string{"1", "2", "3", "4", "5"} {
 			if _, _, err := r.Do(t.Context(), once.Key{Scope: "test", ID: id}, noPrint, returns("")); err != nil {
 				t.Fatal(err)
@@ -80,11 +87,14 @@ func (brokenCleanup) Cleanup(context.Context, int) (int, error) { return 0, errD
 func TestCleanupFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		heard := 0
-		r := newRunner(t, once.Config{Store: brokenCleanup{outboxtest.NewOnceStore()}, Observer: &once.Observer{Cleaned: func(_ int, err error) {
-			if errors.Is(err, errDown) {
-				heard++
-			}
-		}}})
+		r := newRunner(t, once.Config{
+			Store: brokenCleanup{outboxtest.NewOnceStore()},
+			Observer: &once.Observer{Cleaned: func(_ int, err error) {
+				if errors.Is(err, errDown) {
+					heard++
+				}
+			}},
+		})
 		if _, err := r.Cleanup(t.Context()); !errors.Is(err, errDown) || !errors.Is(err, once.ErrStore) {
 			t.Errorf("got %v", err)
 		}

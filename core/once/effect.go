@@ -15,13 +15,14 @@ const (
 	MaxEffectHeaders = 16 << 10
 )
 
-// Effect is one call to the world outside that a transaction decides on: a webhook, a mail, a message to a workflow engine. Package command enqueues
-// and executes effects.
+// Effect is one call to the world outside that a transaction decides on: a webhook, a mail, a
+// message to a workflow engine. Package command enqueues and executes effects.
 type Effect struct {
 	// ID of the row, assigned when it is enqueued.
 	ID string
-	// Tenant, Channel and Key name the effect: it is enqueued once. Channel chooses the handler, "webhook" say; Key says which one,
-	// "order-placed:018f:ada@example.org" say. Channel and Key are required; at most MaxTenant, MaxChannel and MaxID bytes.
+	// Tenant, Channel and Key name the effect: it is enqueued once. Channel chooses the handler,
+	// "webhook" say; Key says which one, "order-placed:018f:ada@example.org" say. Channel and Key
+	// are required; at most MaxTenant, MaxChannel and MaxID bytes.
 	Tenant, Channel, Key string
 	// Payload is what the handler needs, in whatever form it likes. It is stored as it is.
 	Payload []byte
@@ -29,8 +30,8 @@ type Effect struct {
 	ContentType string
 	// Headers are for the handler: at most MaxEffectHeaders bytes together.
 	Headers map[string]string
-	// EventID, CorrelationID and BusinessKey connect the effect to its cause and to a process in a workflow engine. They decide nothing. At most 255
-	// bytes each; may be empty.
+	// EventID, CorrelationID and BusinessKey connect the effect to its cause and to a process in a
+	// workflow engine. They decide nothing. At most 255 bytes each; may be empty.
 	EventID, CorrelationID, BusinessKey string
 	// Delay holds the effect back until this long after the commit.
 	Delay time.Duration
@@ -78,8 +79,8 @@ func (e Effect) Validate() error {
 	return nil
 }
 
-// IdempotencyKey is what to give to the other side: 64 hexadecimal digits, the same for every attempt, different for any other tenant,
-// channel or key.
+// IdempotencyKey is what to give to the other side: 64 hexadecimal digits, the same for every
+// attempt, different for any other tenant, channel or key.
 func (e Effect) IdempotencyKey() string {
 	return FingerprintOf([]byte(e.Tenant), []byte(e.Channel), []byte(e.Key)).String()
 }
@@ -122,11 +123,13 @@ type EffectRecord struct {
 	Status EffectStatus
 	// ExternalRef is what the handler returned: the id that the other side gave to the effect.
 	ExternalRef string
-	// Attempts counts the times that the handler failed, LostLeases those that a worker disappeared with it. Since the last release.
+	// Attempts counts the times that the handler failed, LostLeases those that a worker disappeared
+	// with it. Since the last release.
 	Attempts, LostLeases int
 	// ErrorCode and Error of the last failure, or who released it and why.
 	ErrorCode, Error string
-	// CreatedAt, UpdatedAt and DoneAt are read from the clock of the database. DoneAt is zero unless completed.
+	// CreatedAt, UpdatedAt and DoneAt are read from the clock of the database. DoneAt is zero
+	// unless completed.
 	CreatedAt, UpdatedAt, DoneAt time.Time
 }
 
@@ -136,7 +139,8 @@ type EffectClaim struct {
 	Fence     int64
 }
 
-// EffectClaimed is the answer to a claim. Unless Fresh, the Status of the record says why the effect is not to be executed.
+// EffectClaimed is the answer to a claim. Unless Fresh, the Status of the record says why the
+// effect is not to be executed.
 type EffectClaimed struct {
 	EffectRecord
 	Fresh      bool
@@ -160,13 +164,15 @@ type EffectQuery struct {
 	Limit           int          // default 100, at most 1000
 }
 
-// EffectBacklog says how the effects of one channel stand. Counts stop at the limit that was asked for.
+// EffectBacklog says how the effects of one channel stand. Counts stop at the limit that was asked
+// for.
 type EffectBacklog struct {
 	Channel string
 	Pending int64 // pending, failed or being executed; also those whose delay is not over
 	Parked  int64 // wait for a person
-	// OldestAge is how long the oldest of the pending ones has been due, by the clock of the store: since the end of its delay, or since it
-	// was enqueued when it has failed. Of more than Limit it looks at those that have been due for longest.
+	// OldestAge is how long the oldest of the pending ones has been due, by the clock of the store:
+	// since the end of its delay, or since it was enqueued when it has failed. Of more than Limit
+	// it looks at those that have been due for longest.
 	OldestAge time.Duration
 	Limit     int64 // a count that equals it may be larger in truth
 }
@@ -174,33 +180,40 @@ type EffectBacklog struct {
 // ErrNoEffect: there is no such effect. Was it deleted, or is it in another table?
 var ErrNoEffect = errors.New("once: no such effect")
 
-// EffectStore keeps effects. The type Commands of package sqlonce implements it. Every instant is read from the clock of the store. A
-// claim counts only while it is the latest of its effect.
+// EffectStore keeps effects. The type Commands of package sqlonce implements it. Every instant is
+// read from the clock of the store. A claim counts only while it is the latest of its effect.
 type EffectStore interface {
-	// EnqueueTx writes e in the caller's transaction, or returns what is there under its tenant, channel and key, with added false.
-	// ErrFingerprintMismatch: that has another payload. After any error the caller rolls back.
+	// EnqueueTx writes e in the caller's transaction, or returns what is there under its tenant,
+	// channel and key, with added false. ErrFingerprintMismatch: that has another payload. After
+	// any error the caller rolls back.
 	EnqueueTx(ctx context.Context, tx core.Tx, e Effect) (rec EffectRecord, added bool, err error)
-	// Claim leases an effect that is pending or failed, or whose lease has ended, to owner, a name that nobody else has.
+	// Claim leases an effect that is pending or failed, or whose lease has ended, to owner, a name
+	// that nobody else has.
 	Claim(ctx context.Context, id, owner string, lease time.Duration) (EffectClaimed, error)
-	// Extend makes the lease end after lease from now. ErrLeaseLost: the claim is no longer the latest.
+	// Extend makes the lease end after lease from now. ErrLeaseLost: the claim is no longer the
+	// latest.
 	Extend(ctx context.Context, c EffectClaim, lease time.Duration) error
-	// Complete and Fail end the claim. Repeated by the same claim they change nothing and return nil. ErrAlreadyDone: another claim completed
-	// it. ErrLeaseLost: the claim is no longer the latest.
+	// Complete and Fail end the claim. Repeated by the same claim they change nothing and return
+	// nil. ErrAlreadyDone: another claim completed it. ErrLeaseLost: the claim is no longer the
+	// latest.
 	Complete(ctx context.Context, c EffectClaim, externalRef string) error
 	Fail(ctx context.Context, c EffectClaim, f EffectFailure) error
-	// ReleaseTx makes an effect pending again that is parked, failed or abandoned, in the caller's transaction, and keeps note with it. It
-	// reports whether it did.
+	// ReleaseTx makes an effect pending again that is parked, failed or abandoned, in the caller's
+	// transaction, and keeps note with it. It reports whether it did.
 	ReleaseTx(ctx context.Context, tx core.Tx, id, note string) (rec EffectRecord, released bool, err error)
 	// Find returns the effect of a tenant, channel and key, or ErrNoEffect.
 	Find(ctx context.Context, tenant, channel, key string) (EffectRecord, error)
 	// List returns effects by their age.
 	List(ctx context.Context, q EffectQuery) ([]EffectRecord, error)
-	// Overdue returns at most limit effects of the channel that have been due for longer than grace and are neither completed, parked nor held; of those
-	// that a holder lost, the lease ended longer than grace ago. Those that have been due for longest come first.
+	// Overdue returns at most limit effects of the channel that have been due for longer than grace
+	// and are neither completed, parked nor held; of those that a holder lost, the lease ended
+	// longer than grace ago. Those that have been due for longest come first.
 	Overdue(ctx context.Context, channel string, grace time.Duration, limit int) ([]EffectRecord, error)
-	// Backlog says how each channel stands that has effects that are not completed, by the name of the channel. Every count stops at
-	// limit, the parked ones of all channels together; at most 1000 channels are looked at.
+	// Backlog says how each channel stands that has effects that are not completed, by the name of
+	// the channel. Every count stops at limit, the parked ones of all channels together; at most
+	// 1000 channels are looked at.
 	Backlog(ctx context.Context, limit int) ([]EffectBacklog, error)
-	// Cleanup deletes at most limit effects that were completed longer than keep ago. It returns how many.
+	// Cleanup deletes at most limit effects that were completed longer than keep ago. It returns
+	// how many.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 }

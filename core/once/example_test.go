@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A payment is captured once, however often the client asks. The key, the row of the payment and its event commit together.
+// A payment is captured once, however often the client asks. The key, the row of the payment and
+// its event commit together.
 func ExampleRunner_RunInTx() {
 	repo := outboxtest.NewRepository() // in an application: tables and transactions of package sqlonce and an adapter
 	transactor := repo.Transactor()
@@ -56,10 +57,11 @@ func ExampleRunner_DoTx() {
 	for range 2 {
 		// RetryTx runs the transaction again when it fails only because of others.
 		err := once.RetryTx(ctx, repo.Transactor(), func(ctx context.Context, tx core.Tx) error {
-			_, replayed, err := runner.DoTx(ctx, tx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-				_, err := tx.Exec(ctx, "INSERT INTO invoice (month) VALUES ('2026-11')")
-				return once.Result{}, err
-			})
+			_, replayed, err := runner.DoTx(ctx, tx, key, once.Fingerprint{},
+				func(ctx context.Context) (once.Result, error) {
+					_, err := tx.Exec(ctx, "INSERT INTO invoice (month) VALUES ('2026-11')")
+					return once.Result{}, err
+				})
 			fmt.Println("replayed:", replayed)
 			return err
 		})
@@ -72,7 +74,8 @@ func ExampleRunner_DoTx() {
 	// replayed: true
 }
 
-// Work whose effect is elsewhere is run under a lease. What fails frees its key; what is under way is not run twice.
+// Work whose effect is elsewhere is run under a lease. What fails frees its key; what is under way
+// is not run twice.
 func ExampleRunner_Do() {
 	runner, _ := once.New(once.Config{Store: outboxtest.NewOnceStore()})
 	ctx := context.Background()
@@ -135,14 +138,15 @@ func ExampleAttemptOf() {
 	}
 	key := once.Key{Scope: "import", ID: "file-7"}
 	for _, failure := range []error{errors.New("the server is down"), errors.New("line 3"), nil} {
-		_, _, err := runner.Do(context.Background(), key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-			attempt := once.AttemptOf(ctx)
-			fmt.Println("attempt", attempt.Number)
-			if failure != nil && failure.Error() == "the server is down" {
-				attempt.Refund() // that is not the fault of the file
-			}
-			return once.Result{}, failure
-		})
+		_, _, err := runner.Do(context.Background(), key, once.Fingerprint{},
+			func(ctx context.Context) (once.Result, error) {
+				attempt := once.AttemptOf(ctx)
+				fmt.Println("attempt", attempt.Number)
+				if failure != nil && failure.Error() == "the server is down" {
+					attempt.Refund() // that is not the fault of the file
+				}
+				return once.Result{}, failure
+			})
 		fmt.Println(err)
 	}
 	// Output:

@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 )
 
-// Fingerprint tells whether two uses of one key ask for the same work. The zero Fingerprint says nothing and matches every other.
+// Fingerprint tells whether two uses of one key ask for the same work. The zero Fingerprint says
+// nothing and matches every other.
 type Fingerprint [sha256.Size]byte
 
-// FingerprintOf returns the SHA-256 of the parts with their lengths, so that ("ab", "c") and ("a", "bc") differ.
+// FingerprintOf returns the SHA-256 of the parts with their lengths, so that ("ab", "c") and ("a",
+// "bc") differ.
 func FingerprintOf(parts ...[]byte) Fingerprint {
 	h := sha256.New()
 	var n [8]byte

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// keepAlive extends the lease of c every third of it until stop is called, and ends the work's context with ErrLeaseLost when the lease is
-// gone, or may be because the store has not answered since held. stop waits for the end of what it began, and may be called again.
+// keepAlive extends the lease of c every third of it until stop is called, and ends the work's
+// context with ErrLeaseLost when the lease is gone, or may be because the store has not answered
+// since held. stop waits for the end of what it began, and may be called again.
 func (r *Runner) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c Claim, held time.Time) (stop func()) {
 	// The caller's end does not end the lease: fn may need a while to stop.
 	beatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -14,21 +14,24 @@ const (
 	MaxID     = 255
 )
 
-// Key names one piece of work. Two keys are the same only if all their bytes are: case, blanks and Unicode forms count.
-// Keys are comparable with ==. Every part is valid UTF-8 without control characters.
+// Key names one piece of work. Two keys are the same only if all their bytes are: case, blanks and
+// Unicode forms count. Keys are comparable with ==. Every part is valid UTF-8 without control
+// characters.
 type Key struct {
-	// Scope says what is done: the consumer and its handler, the method and route of a request, the type of a command. Required, at
-	// most MaxScope bytes. It is part of what is stored: choose it once and do not derive it from the name of a Go type. Use Scope
-	// to make one of several parts.
+	// Scope says what is done: the consumer and its handler, the method and route of a request, the
+	// type of a command. Required, at most MaxScope bytes. It is part of what is stored: choose it
+	// once and do not derive it from the name of a Go type. Use Scope to make one of several parts.
 	Scope string
-	// Tenant says for whom, where the same ID may come from different customers. At most MaxTenant bytes; may be empty.
+	// Tenant says for whom, where the same ID may come from different customers. At most MaxTenant
+	// bytes; may be empty.
 	Tenant string
-	// ID says which one: the event's id, the client's Idempotency-Key, the id of an order. Required, at most MaxID bytes.
+	// ID says which one: the event's id, the client's Idempotency-Key, the id of an order.
+	// Required, at most MaxID bytes.
 	ID string
 }
 
-// Scope joins parts to one text for Key.Scope so that different parts never make the same text: a "/" between them, with "/" and "%"
-// inside a part written as "%2F" and "%25".
+// Scope joins parts to one text for Key.Scope so that different parts never make the same text: a
+// "/" between them, with "/" and "%" inside a part written as "%2F" and "%25".
 func Scope(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -76,8 +79,9 @@ func textProblem(s string, limit int, required bool) string {
 	return ""
 }
 
-// String is the one text form of k: scope|tenant|id, with "|" and "%" inside a part written as "%7C" and "%25". Different keys have different
-// texts, so it serves as the key of other stores. ParseKey reads it back.
+// String is the one text form of k: scope|tenant|id, with "|" and "%" inside a part written as
+// "%7C" and "%25". Different keys have different texts, so it serves as the key of other stores.
+// ParseKey reads it back.
 func (k Key) String() string {
 	return keyEscaper.Replace(k.Scope) + "|" + keyEscaper.Replace(k.Tenant) + "|" + keyEscaper.Replace(k.ID)
 }
@@ -88,7 +92,10 @@ func ParseKey(s string) (Key, error) {
 	if len(parts) != 3 {
 		return Key{}, fmt.Errorf("%w: want scope|tenant|id", ErrInvalidKey)
 	}
-	k := Key{Scope: keyUnescaper.Replace(parts[0]), Tenant: keyUnescaper.Replace(parts[1]), ID: keyUnescaper.Replace(parts[2])}
+	k := Key{
+		Scope: keyUnescaper.Replace(parts[0]), Tenant: keyUnescaper.Replace(parts[1]),
+		ID: keyUnescaper.Replace(parts[2]),
+	}
 	if k.String() != s {
 		return Key{}, fmt.Errorf("%w: a %% that is not part of %%25 or %%7C", ErrInvalidKey)
 	}

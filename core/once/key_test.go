@@ -14,17 +14,26 @@ func TestKeyValidate(t *testing.T) {
 		key   once.Key
 		wants []string // parts of the text; none: valid
 	}{
-		"smallest":         {once.Key{Scope: "s", ID: "i"}, nil},
-		"largest":          {once.Key{Scope: long(once.MaxScope), Tenant: long(once.MaxTenant), ID: long(once.MaxID)}, nil},
-		"unicode":          {once.Key{Scope: "Zahlungen/Überweisung", Tenant: "東京", ID: "😀"}, nil},
-		"blanks":           {once.Key{Scope: " ", Tenant: " ", ID: " "}, nil},
-		"nothing":          {once.Key{}, []string{"scope is empty", "id is empty"}},
-		"all too long":     {once.Key{Scope: long(256), Tenant: long(65), ID: long(256)}, []string{"scope has 256 bytes", "tenant has 65 bytes", "id has 256 bytes"}},
-		"bytes, not runes": {once.Key{Scope: "s", ID: strings.Repeat("漢", 86)}, []string{"id has 258 bytes, more than 255"}},
-		"NUL":              {once.Key{Scope: "s", ID: "a\x00"}, []string{"id has a control character"}},
-		"DEL":              {once.Key{Scope: "s\x7f", ID: "a"}, []string{"scope has a control character"}},
-		"line break":       {once.Key{Scope: "s", Tenant: "a\r\n", ID: "a"}, []string{"tenant has a control character"}},
-		"not UTF-8":        {once.Key{Scope: "s", ID: "\xc3"}, []string{"id is not valid UTF-8"}},
+		"smallest": {once.Key{Scope: "s", ID: "i"}, nil},
+		"largest": {
+			once.Key{Scope: long(once.MaxScope), Tenant: long(once.MaxTenant), ID: long(once.MaxID)},
+			nil,
+		},
+		"unicode": {once.Key{Scope: "Zahlungen/Überweisung", Tenant: "東京", ID: "😀"}, nil},
+		"blanks":  {once.Key{Scope: " ", Tenant: " ", ID: " "}, nil},
+		"nothing": {once.Key{}, []string{"scope is empty", "id is empty"}},
+		"all too long": {
+			once.Key{Scope: long(256), Tenant: long(65), ID: long(256)},
+			[]string{"scope has 256 bytes", "tenant has 65 bytes", "id has 256 bytes"},
+		},
+		"bytes, not runes": {
+			once.Key{Scope: "s", ID: strings.Repeat("漢", 86)},
+			[]string{"id has 258 bytes, more than 255"},
+		},
+		"NUL":        {once.Key{Scope: "s", ID: "a\x00"}, []string{"id has a control character"}},
+		"DEL":        {once.Key{Scope: "s\x7f", ID: "a"}, []string{"scope has a control character"}},
+		"line break": {once.Key{Scope: "s", Tenant: "a\r\n", ID: "a"}, []string{"tenant has a control character"}},
+		"not UTF-8":  {once.Key{Scope: "s", ID: "\xc3"}, []string{"id is not valid UTF-8"}},
 	} {
 		err := tt.key.Validate()
 		if len(tt.wants) == 0 {
@@ -59,7 +68,10 @@ func TestKeyString(t *testing.T) {
 			t.Errorf("%q was read as %#v, %v", want, back, err)
 		}
 	}
-	for _, bad := range []string{"", "s", "s|i", "s|t|i|x", "||", "s||", "s||%", "s||%2", "s||%7c", "s||%41", "s||a\x00", "s||" + strings.Repeat("x", 256)} {
+	for _, bad := range []string{
+		"", "s", "s|i", "s|t|i|x", "||", "s||", "s||%", "s||%2", "s||%7c", "s||%41",
+		"s||a\x00", "s||" + strings.Repeat("x", 256),
+	} {
 		if k, err := once.ParseKey(bad); !errors.Is(err, once.ErrInvalidKey) {
 			t.Errorf("%q was read as %#v, %v", bad, k, err)
 		}
@@ -117,7 +129,18 @@ func TestFingerprint(t *testing.T) {
 		return once.FingerprintOf(b...)
 	}
 	seen := map[once.Fingerprint][]string{}
-	for _, parts := range [][]string{nil, {""}, {"", ""}, {"a"}, {"a", ""}, {"", "a"}, {"ab", "c"}, {"a", "bc"}, {"abc"}, {"a", "b", "c"}} {
+	for _, parts := range [][]string{
+		nil,
+		{""},
+		{"", ""},
+		{"a"},
+		{"a", ""},
+		{"", "a"},
+		{"ab", "c"},
+		{"a", "bc"},
+		{"abc"},
+		{"a", "b", "c"},
+	} {
 		fp := of(parts...)
 		if other, ok := seen[fp]; ok {
 			t.Errorf("%q and %q are the same", parts, other)
@@ -139,8 +162,11 @@ func TestResultValidate(t *testing.T) {
 		res  once.Result
 		want error
 	}{
-		"zero":                  {once.Result{}, nil},
-		"at the limits":         {once.Result{Data: make([]byte, 10), Meta: strings.Repeat("m", once.MaxMeta), ContentType: strings.Repeat("c", 127)}, nil},
+		"zero": {once.Result{}, nil},
+		"at the limits": {once.Result{
+			Data: make([]byte, 10), Meta: strings.Repeat("m", once.MaxMeta),
+			ContentType: strings.Repeat("c", 127),
+		}, nil},
 		"data":                  {once.Result{Data: make([]byte, 11)}, once.ErrResultTooLarge},
 		"meta":                  {once.Result{Meta: strings.Repeat("m", once.MaxMeta+1)}, once.ErrResultTooLarge},
 		"meta with NUL":         {once.Result{Meta: "\x00"}, once.ErrInvalidResult},

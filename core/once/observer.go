@@ -2,14 +2,16 @@ package once
 
 import "time"
 
-// Observer is told what a Runner does: the seam for metrics and traces, without a dependency. Fields may be nil. They are called by many
-// goroutines and must be fast, must not block and must not panic. New fields may be added.
+// Observer is told what a Runner does: the seam for metrics and traces, without a dependency.
+// Fields may be nil. They are called by many goroutines and must be fast, must not block and must
+// not panic. New fields may be added.
 type Observer struct {
 	// Decided: a store answered what is to be done about a key, or failed to (State is 0 then).
 	Decided func(info DecideInfo)
 	// Ran: the work was run and its end recorded, or not.
 	Ran func(info RunInfo)
-	// LeaseLost: the lease of running work was lost or could not be extended in time; its context has ended.
+	// LeaseLost: the lease of running work was lost or could not be extended in time; its context
+	// has ended.
 	LeaseLost func(key Key, err error)
 	// Retried: a transaction failed and is run again as a whole.
 	Retried func(key Key, err error)

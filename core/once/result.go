@@ -9,24 +9,27 @@ import (
 // MaxMeta is how many bytes Result.Meta may have.
 const MaxMeta = 16 << 10
 
-// Result is what is kept of finished work and given to whoever asks for it again. The zero Result is fine where only the fact counts.
+// Result is what is kept of finished work and given to whoever asks for it again. The zero Result
+// is fine where only the fact counts.
 type Result struct {
 	// Data is opaque. Its limit is Config.MaxResult. Empty and nil are the same.
 	Data []byte
 	// ContentType says what Data is, at most 127 bytes. May be empty.
 	ContentType string
-	// Meta is a small text in whatever form the caller chooses, a status and headers say: at most MaxMeta bytes of UTF-8 without NUL.
+	// Meta is a small text in whatever form the caller chooses, a status and headers say: at most
+	// MaxMeta bytes of UTF-8 without NUL.
 	Meta string
 }
 
 // IsZero reports whether there is nothing in it.
 func (r Result) IsZero() bool { return len(r.Data) == 0 && r.ContentType == "" && r.Meta == "" }
 
-// Validate refuses a result that no store could keep, or whose Data has more than maxData bytes. The error wraps
-// ErrResultTooLarge or ErrInvalidResult.
+// Validate refuses a result that no store could keep, or whose Data has more than maxData bytes.
+// The error wraps ErrResultTooLarge or ErrInvalidResult.
 func (r Result) Validate(maxData int) error {
 	if len(r.Data) > maxData {
-		return fmt.Errorf("%w: %d bytes, more than %d: store it elsewhere and keep a reference", ErrResultTooLarge, len(r.Data), maxData)
+		return fmt.Errorf("%w: %d bytes, more than %d: store it elsewhere and keep a reference", ErrResultTooLarge,
+			len(r.Data), maxData)
 	}
 	if len(r.Meta) > MaxMeta {
 		return fmt.Errorf("%w: meta has %d bytes, more than %d", ErrResultTooLarge, len(r.Meta), MaxMeta)

@@ -17,12 +17,14 @@ const (
 	maxTxPause   = 200 * time.Millisecond
 )
 
-// RetryTx runs fn in a transaction of t, and runs the whole transaction again when it failed only because of others (core.Retryable): at most
-// ten times and for twenty seconds, after a random pause that grows. Within a transaction that ctx carries already nothing is
-// repeated, because on MariaDB a deadlock has rolled back all of it.
+// RetryTx runs fn in a transaction of t, and runs the whole transaction again when it failed only
+// because of others (core.Retryable): at most ten times and for twenty seconds, after a random
+// pause that grows. Within a transaction that ctx carries already nothing is repeated, because on
+// MariaDB a deadlock has rolled back all of it.
 //
-// Nil means that the transaction was heard to commit. Where t returns nil for one that was not, its fn having swallowed the error that rolled it back
-// for example, the error wraps core.ErrCommitUnknown, or core.ErrTxAborted when it was heard to roll back.
+// Nil means that the transaction was heard to commit. Where t returns nil for one that was not, its
+// fn having swallowed the error that rolled it back for example, the error wraps
+// core.ErrCommitUnknown, or core.ErrTxAborted when it was heard to roll back.
 func RetryTx(ctx context.Context, t core.Transactor, fn func(ctx context.Context, tx core.Tx) error) error {
 	if t == nil || fn == nil {
 		return errors.New("once: RetryTx needs a Transactor and a function")
@@ -30,7 +32,9 @@ func RetryTx(ctx context.Context, t core.Transactor, fn func(ctx context.Context
 	return retryTx(ctx, t, core.Retryable, fn)
 }
 
-func retryTx(ctx context.Context, t core.Transactor, again func(error) bool, fn func(context.Context, core.Tx) error) error {
+func retryTx(ctx context.Context, t core.Transactor, again func(error) bool,
+	fn func(context.Context, core.Tx) error,
+) error {
 	_, nested := core.TxFromContext(ctx)
 	start, pause := time.Now(), firstTxPause
 	for try := 1; ; try++ {
@@ -45,7 +49,8 @@ func retryTx(ctx context.Context, t core.Transactor, again func(error) bool, fn 
 	}
 }
 
-// runTx is RunInTx of t, which takes nobody's word for a commit but the transaction's own, where that can tell.
+// runTx is RunInTx of t, which takes nobody's word for a commit but the transaction's own, where
+// that can tell.
 func runTx(ctx context.Context, t core.Transactor, nested bool, fn func(context.Context, core.Tx) error) error {
 	var heard atomic.Int32 // what was heard, or none
 	const none = -1
@@ -66,7 +71,8 @@ func runTx(ctx context.Context, t core.Transactor, nested bool, fn func(context.
 	case int32(core.RolledBack):
 		return fmt.Errorf("once: the Transactor reported success: %w", core.ErrTxAborted)
 	case none:
-		return fmt.Errorf("once: the Transactor reported success, and nothing was heard of the transaction's end: %w", core.ErrCommitUnknown)
+		return fmt.Errorf("once: the Transactor reported success, and nothing was heard of the transaction's end: %w",
+			core.ErrCommitUnknown)
 	}
 	return fmt.Errorf("once: the Transactor reported success: %w", core.ErrCommitUnknown)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Runner runs work once per key. Make one with New; it is safe for use by several goroutines and needs no closing.
+// Runner runs work once per key. Make one with New; it is safe for use by several goroutines and
+// needs no closing.
 type Runner struct {
 	cfg  Config
 	node string
@@ -36,27 +37,36 @@ func New(cfg Config) (*Runner, error) {
 	}
 	var incarnation [8]byte
 	_, _ = rand.Read(incarnation[:]) // never fails
-	return &Runner{cfg: cfg, node: node + "/" + hex.EncodeToString(incarnation[:]), obs: cfg.Observer.withDefaults()}, nil
+	return &Runner{cfg: cfg, node: node + "/" + hex.EncodeToString(incarnation[:]), obs: cfg.Observer.withDefaults()},
+		nil
 }
 
 // owner returns a name for one run that nobody else has.
 func (r *Runner) owner() string { return r.node + "/" + strconv.FormatUint(r.runs.Add(1), 36) }
 
 func (r *Runner) request(key Key, fp Fingerprint) Request {
-	return Request{Key: key, Fingerprint: fp, Owner: r.owner(), Lease: r.cfg.Lease, TTL: r.cfg.TTL, RefuseStale: r.cfg.RefuseStale}
+	return Request{
+		Key: key, Fingerprint: fp, Owner: r.owner(), Lease: r.cfg.Lease, TTL: r.cfg.TTL,
+		RefuseStale: r.cfg.RefuseStale,
+	}
 }
 
-// Do runs fn and keeps its result, in the lease form, unless it was done before: then it returns the kept result and replayed is true.
+// Do runs fn and keeps its result, in the lease form, unless it was done before: then it returns
+// the kept result and replayed is true.
 //
-// While fn runs, its lease is extended every third of it. When the lease is lost the context of fn ends, with the cause
-// ErrLeaseLost: fn should then stop, because another may have begun. ClaimOf gives fn the fence for systems that check one. When fn
-// returns an error or panics, the key is free at once. AttemptOf tells fn which attempt it is. A crash between the effects of fn and the end of Do runs fn again after the lease:
-// this form is at-least-once for effects that are not idempotent. DoTx and RunInTx are not.
+// While fn runs, its lease is extended every third of it. When the lease is lost the context of fn
+// ends, with the cause ErrLeaseLost: fn should then stop, because another may have begun. ClaimOf
+// gives fn the fence for systems that check one. When fn returns an error or panics, the key is
+// free at once. AttemptOf tells fn which attempt it is. A crash between the effects of fn and the
+// end of Do runs fn again after the lease: this form is at-least-once for effects that are not
+// idempotent. DoTx and RunInTx are not.
 //
-// Errors: those of fn; ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with RetryAfter, ErrAbandoned, ErrStore and the cause of the end
-// of ctx, which leaves the key free, before fn ran;
+// Errors: those of fn; ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with RetryAfter,
+// ErrAbandoned, ErrStore and the cause of the end of ctx, which leaves the key free, before fn ran;
 // ErrLeaseLost, ErrAlreadyDone, ErrResultTooLarge, ErrInvalidResult and ErrStore after it.
-func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint, fn func(ctx context.Context) (Result, error)) (res Result, replayed bool, err error) {
+func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint,
+	fn func(ctx context.Context) (Result, error),
+) (res Result, replayed bool, err error) {
 	if r.cfg.Store == nil {
 		return Result{}, false, errors.New("once: Do needs Config.Store")
 	}
@@ -82,7 +92,8 @@ func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint, fn func(ctx co
 	return res, false, err
 }
 
-// acquire asks the store, as long as Config.Wait allows. asked is set to when the last question began.
+// acquire asks the store, as long as Config.Wait allows. asked is set to when the last question
+// began.
 func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Acquired, error) {
 	start, pause := time.Now(), firstPause
 	for {
@@ -91,7 +102,10 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 		}
 		*asked = time.Now()
 		got, err := r.ask(ctx, req)
-		r.obs.Decided(DecideInfo{Key: req.Key, Form: FormLease, State: got.State, TakenOver: got.TakenOver, Waited: time.Since(start), Err: err})
+		r.obs.Decided(DecideInfo{
+			Key: req.Key, Form: FormLease, State: got.State, TakenOver: got.TakenOver,
+			Waited: time.Since(start), Err: err,
+		})
 		if err != nil {
 			return Acquired{}, storeError("acquire", req.Key, err)
 		}
@@ -115,8 +129,9 @@ func ended(ctx context.Context, key Key) error {
 	return fmt.Errorf("once: %s was not begun: %w", key, context.Cause(ctx))
 }
 
-// ask bounds one question, because a store that hangs gives no answer at all. A caller that leaves does not end it: the store may have
-// given the key to this process already, and who does not hear that cannot give it back.
+// ask bounds one question, because a store that hangs gives no answer at all. A caller that leaves
+// does not end it: the store may have given the key to this process already, and who does not hear
+// that cannot give it back.
 func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
 	defer cancel()
@@ -160,16 +175,20 @@ func refusal(key Key, got Acquired) error {
 
 func storeError(what string, key Key, err error) error {
 	switch {
-	case errors.Is(err, ErrInvalidKey), errors.Is(err, ErrInvalidRequest), errors.Is(err, ErrLeaseLost), errors.Is(err, ErrAlreadyDone):
+	case errors.Is(err, ErrInvalidKey), errors.Is(err, ErrInvalidRequest), errors.Is(err, ErrLeaseLost),
+		errors.Is(err, ErrAlreadyDone):
 		return fmt.Errorf("once: %s %s: %w", what, key, err)
 	}
 	return fmt.Errorf("%w: %s %s: %w", ErrStore, what, key, err)
 }
 
 // run runs fn under a lease and records how it ended.
-func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.Time, fn func(context.Context) (Result, error)) (res Result, err error) {
+func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.Time,
+	fn func(context.Context) (Result, error),
+) (res Result, err error) {
 	start, finished := time.Now(), false
-	runCtx, cancel := context.WithCancelCause(context.WithValue(context.WithValue(ctx, claimKey{}, c), attemptKey{}, attempt))
+	runCtx, cancel := context.WithCancelCause(context.WithValue(context.WithValue(ctx, claimKey{}, c), attemptKey{},
+		attempt))
 	stop := r.keepAlive(runCtx, cancel, c, held)
 	defer func() {
 		stop()
@@ -201,7 +220,8 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.T
 		}
 		return Result{}, err
 	}
-	err = r.record(ctx, "complete", c.Key, func(ctx context.Context) error { return r.cfg.Store.Complete(ctx, c, res, r.cfg.TTL) })
+	err = r.record(ctx, "complete", c.Key,
+		func(ctx context.Context) error { return r.cfg.Store.Complete(ctx, c, res, r.cfg.TTL) })
 	if err != nil {
 		return Result{}, err
 	}
@@ -215,12 +235,14 @@ func didNotReturn(v any) error {
 
 func (r *Runner) release(ctx context.Context, c Claim, a *Attempt) error {
 	if s, ok := r.cfg.Store.(AttemptStore); ok && a.left != a.Number {
-		return r.record(ctx, "release", c.Key, func(ctx context.Context) error { return s.ReleaseAttempts(ctx, c, a.left) })
+		return r.record(ctx, "release", c.Key,
+			func(ctx context.Context) error { return s.ReleaseAttempts(ctx, c, a.left) })
 	}
 	return r.record(ctx, "release", c.Key, func(ctx context.Context) error { return r.cfg.Store.Release(ctx, c) })
 }
 
-// record writes an outcome, also when the context of the work is over. What it writes may be repeated.
+// record writes an outcome, also when the context of the work is over. What it writes may be
+// repeated.
 func (r *Runner) record(ctx context.Context, what string, key Key, write func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
 	defer cancel()
@@ -237,7 +259,8 @@ func (r *Runner) record(ctx context.Context, what string, key Key, write func(co
 
 type claimKey struct{}
 
-// ClaimOf returns the claim under which the work that was given ctx runs. ok is false in the transaction form and outside.
+// ClaimOf returns the claim under which the work that was given ctx runs. ok is false in the
+// transaction form and outside.
 func ClaimOf(ctx context.Context) (c Claim, ok bool) {
 	c, ok = ctx.Value(claimKey{}).(Claim)
 	return c, ok

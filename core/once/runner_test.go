@@ -42,7 +42,8 @@ func never(t *testing.T) func(context.Context) (once.Result, error) {
 	}
 }
 
-// parting is a store that is asked while its caller leaves: it has done what it was asked when it looks.
+// parting is a store that is asked while its caller leaves: it has done what it was asked when it
+// looks.
 type parting struct {
 	*outboxtest.OnceStore
 	leave context.CancelCauseFunc
@@ -66,7 +67,8 @@ func TestDoFreesTheKeyOfOneWhoLeft(t *testing.T) {
 		ctx, leave := context.WithCancelCause(t.Context())
 		r := newRunner(t, once.Config{Store: &parting{store, leave}, Wait: -1})
 		for range 2 {
-			if _, _, err := r.Do(ctx, key, noPrint, never(t)); !errors.Is(err, errLeft) || errors.Is(err, once.ErrStore) {
+			if _, _, err := r.Do(ctx, key, noPrint, never(t)); !errors.Is(err, errLeft) ||
+				errors.Is(err, once.ErrStore) {
 				t.Errorf("Do returned %v, want the cause of the end", err)
 			}
 		}
@@ -157,7 +159,8 @@ func TestDoRefuses(t *testing.T) {
 		if _, _, err := r.Do(t.Context(), key, a, returns("a")); err != nil {
 			t.Fatal(err)
 		}
-		if res, _, err := r.Do(t.Context(), key, b, never(t)); !errors.Is(err, once.ErrFingerprintMismatch) || !res.IsZero() {
+		if res, _, err := r.Do(t.Context(), key, b, never(t)); !errors.Is(err, once.ErrFingerprintMismatch) ||
+			!res.IsZero() {
 			t.Errorf("another fingerprint: %v, %v", res, err)
 		}
 		if _, _, err := r.Do(t.Context(), once.Key{}, a, never(t)); !errors.Is(err, once.ErrInvalidKey) {
@@ -182,10 +185,18 @@ func TestDoFreesTheKeyOfFailedWork(t *testing.T) {
 			fn   func(context.Context) (once.Result, error)
 			want error
 		}{
-			"an error":         {func(context.Context) (once.Result, error) { return once.Result{Data: []byte("x")}, errWork }, errWork},
-			"a large result":   {returns("four"), once.ErrResultTooLarge},
-			"a broken result":  {func(context.Context) (once.Result, error) { return once.Result{Meta: "\xff"}, nil }, once.ErrInvalidResult},
-			"a cancelled work": {func(context.Context) (once.Result, error) { return once.Result{}, context.Canceled }, context.Canceled},
+			"an error": {func(context.Context) (once.Result, error) {
+				return once.Result{Data: []byte("x")}, errWork
+			}, errWork},
+			"a large result": {returns("four"), once.ErrResultTooLarge},
+			"a broken result": {
+				func(context.Context) (once.Result, error) { return once.Result{Meta: "\xff"}, nil },
+				once.ErrInvalidResult,
+			},
+			"a cancelled work": {
+				func(context.Context) (once.Result, error) { return once.Result{}, context.Canceled },
+				context.Canceled,
+			},
 		} {
 			key := once.Key{Scope: "test", ID: name}
 			res, replayed, err := r.Do(t.Context(), key, noPrint, tt.fn)
@@ -225,7 +236,8 @@ func TestDoRecordsAfterTheCallerLeft(t *testing.T) {
 			if !errors.Is(err, want) {
 				t.Errorf("%s: %v", key, err)
 			}
-			if _, replayed, err := r.Do(t.Context(), key, noPrint, returns("x")); err != nil || replayed != (want == nil) {
+			if _, replayed, err := r.Do(t.Context(), key, noPrint, returns("x")); err != nil ||
+				replayed != (want == nil) {
 				t.Errorf("%s again: %t, %v", key, replayed, err)
 			}
 		}
@@ -257,16 +269,19 @@ func TestDoInProgress(t *testing.T) {
 		}
 		start := time.Now()
 		usual := newRunner(t, once.Config{Store: s})
-		if _, _, err := usual.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) || time.Since(start) != 5*time.Second {
+		if _, _, err := usual.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) ||
+			time.Since(start) != 5*time.Second {
 			t.Errorf("waiting by default: %v after %s", err, time.Since(start))
 		}
 		start = time.Now()
-		if _, _, err := hasty.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) || time.Since(start) != 2*time.Second {
+		if _, _, err := hasty.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrInProgress) ||
+			time.Since(start) != 2*time.Second {
 			t.Errorf("waiting two seconds: %v after %s", err, time.Since(start))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, _, err := patient.Do(ctx, key, noPrint, never(t)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, once.ErrInProgress) {
+		if _, _, err := patient.Do(ctx, key, noPrint, never(t)); !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.Is(err, once.ErrInProgress) {
 			t.Errorf("with a deadline: %v", err)
 		}
 		wg.Go(func() {
@@ -297,7 +312,10 @@ func TestDoTakesOver(t *testing.T) {
 		}
 		refusing := newRunner(t, once.Config{Store: s, RefuseStale: true})
 		var decided []once.DecideInfo
-		waiting := newRunner(t, once.Config{Store: s, Wait: time.Minute, Observer: &once.Observer{Decided: func(i once.DecideInfo) { decided = append(decided, i) }}})
+		waiting := newRunner(t, once.Config{
+			Store: s, Wait: time.Minute,
+			Observer: &once.Observer{Decided: func(i once.DecideInfo) { decided = append(decided, i) }},
+		})
 		time.Sleep(10 * time.Second)
 		if _, _, err := refusing.Do(t.Context(), key, noPrint, never(t)); !errors.Is(err, once.ErrAbandoned) {
 			t.Errorf("refusing: %v", err)
@@ -311,7 +329,8 @@ func TestDoTakesOver(t *testing.T) {
 		if err != nil || replayed {
 			t.Errorf("%t, %v", replayed, err)
 		}
-		if n := len(decided); n == 0 || !decided[n-1].TakenOver || decided[n-1].State != once.Fresh || decided[n-1].Form != once.FormLease {
+		if n := len(decided); n == 0 || !decided[n-1].TakenOver || decided[n-1].State != once.Fresh ||
+			decided[n-1].Form != once.FormLease {
 			t.Errorf("decided %+v", decided)
 		}
 	})
@@ -321,7 +340,9 @@ func TestDoTakesOver(t *testing.T) {
 }
 
 // stolen runs work whose key is taken by somebody else meanwhile, and returns what Do returned.
-func stolen(t *testing.T, r *once.Runner, s *outboxtest.OnceStore, complete bool, work func(ctx context.Context) (once.Result, error)) error {
+func stolen(t *testing.T, r *once.Runner, s *outboxtest.OnceStore, complete bool,
+	work func(ctx context.Context) (once.Result, error),
+) error {
 	t.Helper()
 	_, _, err := r.Do(t.Context(), key, noPrint, func(ctx context.Context) (once.Result, error) {
 		s.ShiftClock(time.Minute)
@@ -331,7 +352,8 @@ func stolen(t *testing.T, r *once.Runner, s *outboxtest.OnceStore, complete bool
 			t.Errorf("the thief got %+v, %v", got, err)
 		}
 		if complete {
-			if err := s.Complete(t.Context(), once.Claim{Key: key, Owner: "thief", Fence: got.Fence}, once.Result{Data: []byte("stolen")}, time.Hour); err != nil {
+			if err := s.Complete(t.Context(), once.Claim{Key: key, Owner: "thief", Fence: got.Fence},
+				once.Result{Data: []byte("stolen")}, time.Hour); err != nil {
 				t.Error(err)
 			}
 		}
@@ -344,7 +366,11 @@ func TestDoLosesItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := outboxtest.NewOnceStore()
 		var lost []error
-		r := newRunner(t, once.Config{Store: s, Observer: &once.Observer{LeaseLost: func(_ once.Key, err error) { lost = append(lost, err) }}})
+		r := newRunner(t,
+			once.Config{
+				Store:    s,
+				Observer: &once.Observer{LeaseLost: func(_ once.Key, err error) { lost = append(lost, err) }},
+			})
 		start := time.Now()
 		err := stolen(t, r, s, false, func(ctx context.Context) (once.Result, error) {
 			<-ctx.Done()
@@ -366,11 +392,13 @@ func TestDoLosesItsLease(t *testing.T) {
 	for complete, want := range map[bool]error{true: once.ErrAlreadyDone, false: once.ErrLeaseLost} {
 		synctest.Test(t, func(t *testing.T) {
 			s := outboxtest.NewOnceStore()
-			if err := stolen(t, newRunner(t, once.Config{Store: s}), s, complete, returns("mine")); !errors.Is(err, want) {
+			if err := stolen(t, newRunner(t, once.Config{Store: s}), s, complete, returns("mine")); !errors.Is(err,
+				want) {
 				t.Errorf("work that did not notice: %v, want %v", err, want)
 			}
 			if complete {
-				if res, _, err := newRunner(t, once.Config{Store: s}).Do(t.Context(), key, noPrint, never(t)); err != nil || string(res.Data) != "stolen" {
+				if res, _, err := newRunner(t, once.Config{Store: s}).Do(t.Context(), key, noPrint,
+					never(t)); err != nil || string(res.Data) != "stolen" {
 					t.Errorf("the result is %q, %v", res.Data, err)
 				}
 			}
@@ -378,7 +406,8 @@ func TestDoLosesItsLease(t *testing.T) {
 	}
 }
 
-// A store that cannot be reached for a while does no harm; for longer than the lease it ends the work.
+// A store that cannot be reached for a while does no harm; for longer than the lease it ends the
+// work.
 func TestDoDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &faulty{OnceStore: outboxtest.NewOnceStore()}
@@ -437,7 +466,8 @@ func TestDoCannotComplete(t *testing.T) {
 		}
 
 		s.release.Store(&errDown)
-		_, _, err = r.Do(t.Context(), once.Key{Scope: "test", ID: "3"}, noPrint, func(context.Context) (once.Result, error) { return once.Result{}, errWork })
+		_, _, err = r.Do(t.Context(), once.Key{Scope: "test", ID: "3"}, noPrint,
+			func(context.Context) (once.Result, error) { return once.Result{}, errWork })
 		if !errors.Is(err, errWork) || !errors.Is(err, errDown) {
 			t.Errorf("a release that failed: %v", err)
 		}
@@ -474,7 +504,10 @@ func TestDoManyAtOnce(t *testing.T) {
 func TestObserverHearsOfRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []once.RunInfo
-		r := newRunner(t, once.Config{Store: outboxtest.NewOnceStore(), Observer: &once.Observer{Ran: func(i once.RunInfo) { ran = append(ran, i) }}})
+		r := newRunner(t, once.Config{
+			Store:    outboxtest.NewOnceStore(),
+			Observer: &once.Observer{Ran: func(i once.RunInfo) { ran = append(ran, i) }},
+		})
 		_, _, _ = r.Do(t.Context(), key, noPrint, func(context.Context) (once.Result, error) {
 			time.Sleep(time.Second)
 			return once.Result{}, errWork
@@ -485,7 +518,8 @@ func TestObserverHearsOfRuns(t *testing.T) {
 		}()
 		_, _, _ = r.Do(t.Context(), key, noPrint, returns("a"))
 		_, _, _ = r.Do(t.Context(), key, noPrint, never(t)) // a replay is no run
-		if len(ran) != 3 || !errors.Is(ran[0].Err, errWork) || ran[0].Duration != time.Second || ran[1].Err == nil || ran[2].Err != nil || ran[2].Attempt != 3 ||
+		if len(ran) != 3 || !errors.Is(ran[0].Err, errWork) || ran[0].Duration != time.Second || ran[1].Err == nil ||
+			ran[2].Err != nil || ran[2].Attempt != 3 ||
 			ran[2].Key != key || ran[2].Form != once.FormLease {
 			t.Errorf("heard of %+v", ran)
 		}

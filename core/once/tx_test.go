@@ -77,7 +77,8 @@ func TestRunInTx(t *testing.T) {
 	if _, _, err := w.RunInTx(t.Context(), w.Transactor, first, once.FingerprintOf([]byte("one")), work); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.RunInTx(t.Context(), w.Transactor, first, other, neverTx(t)); !errors.Is(err, once.ErrFingerprintMismatch) {
+	if _, _, err := w.RunInTx(t.Context(), w.Transactor, first, other, neverTx(t)); !errors.Is(err,
+		once.ErrFingerprintMismatch) {
 		t.Errorf("another fingerprint: %v", err)
 	}
 }
@@ -92,9 +93,10 @@ func TestRunInTxUndoesFailedWork(t *testing.T) {
 		"an error":       {once.Result{}, errWork, errWork},
 		"a large result": {once.Result{Data: []byte("four")}, nil, once.ErrResultTooLarge},
 	} {
-		_, _, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint, func(ctx context.Context, tx core.Tx) (once.Result, error) {
-			return tt.res, errors.Join(w.effect(ctx, tx), tt.err)
-		})
+		_, _, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint,
+			func(ctx context.Context, tx core.Tx) (once.Result, error) {
+				return tt.res, errors.Join(w.effect(ctx, tx), tt.err)
+			})
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -105,10 +107,11 @@ func TestRunInTxUndoesFailedWork(t *testing.T) {
 				t.Errorf("recovered %v", p)
 			}
 		}()
-		_, _, _ = w.RunInTx(t.Context(), w.Transactor, key, noPrint, func(ctx context.Context, tx core.Tx) (once.Result, error) {
-			_ = w.effect(ctx, tx)
-			panic("boom")
-		})
+		_, _, _ = w.RunInTx(t.Context(), w.Transactor, key, noPrint,
+			func(ctx context.Context, tx core.Tx) (once.Result, error) {
+				_ = w.effect(ctx, tx)
+				panic("boom")
+			})
 	}()
 	w.wantEffects(t, 0)
 	if w.store.Keys() != 0 {
@@ -120,7 +123,8 @@ func TestRunInTxUndoesFailedWork(t *testing.T) {
 func TestDoTxFreesTheKeyWhenTheErrorIsIgnored(t *testing.T) {
 	w := newWorld(t, once.Config{})
 	err := w.Transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-		if _, _, err := w.DoTx(ctx, tx, key, noPrint, func(context.Context) (once.Result, error) { return once.Result{}, errWork }); !errors.Is(err, errWork) {
+		if _, _, err := w.DoTx(ctx, tx, key, noPrint,
+			func(context.Context) (once.Result, error) { return once.Result{}, errWork }); !errors.Is(err, errWork) {
 			t.Errorf("got %v", err)
 		}
 		return nil
@@ -138,35 +142,38 @@ func TestRunInTxIsRepeatedAsAWhole(t *testing.T) {
 		var retried int
 		w := newWorld(t, once.Config{Observer: &once.Observer{Retried: func(once.Key, error) { retried++ }}})
 		runs := 0
-		_, replayed, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint, func(ctx context.Context, tx core.Tx) (once.Result, error) {
-			if err := w.effect(ctx, tx); err != nil {
-				return once.Result{}, err
-			}
-			if runs++; runs < 4 {
-				return once.Result{}, deadlock{}
-			}
-			return once.Result{}, nil
-		})
+		_, replayed, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint,
+			func(ctx context.Context, tx core.Tx) (once.Result, error) {
+				if err := w.effect(ctx, tx); err != nil {
+					return once.Result{}, err
+				}
+				if runs++; runs < 4 {
+					return once.Result{}, deadlock{}
+				}
+				return once.Result{}, nil
+			})
 		if err != nil || replayed || runs != 4 || retried != 3 {
 			t.Errorf("%t, %v after %d runs, %d retries heard of", replayed, err, runs, retried)
 		}
 		w.wantEffects(t, 1)
 
 		runs = 0
-		_, _, err = w.RunInTx(t.Context(), w.Transactor, once.Key{Scope: "test", ID: "2"}, noPrint, func(context.Context, core.Tx) (once.Result, error) {
-			runs++
-			return once.Result{}, deadlock{}
-		})
+		_, _, err = w.RunInTx(t.Context(), w.Transactor, once.Key{Scope: "test", ID: "2"}, noPrint,
+			func(context.Context, core.Tx) (once.Result, error) {
+				runs++
+				return once.Result{}, deadlock{}
+			})
 		if !errors.As(err, &deadlock{}) || runs != 10 {
 			t.Errorf("%v after %d runs", err, runs)
 		}
 
 		runs = 0
 		_ = w.Transactor.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
-			_, _, err := w.RunInTx(ctx, w.Transactor, once.Key{Scope: "test", ID: "3"}, noPrint, func(context.Context, core.Tx) (once.Result, error) {
-				runs++
-				return once.Result{}, deadlock{}
-			})
+			_, _, err := w.RunInTx(ctx, w.Transactor, once.Key{Scope: "test", ID: "3"}, noPrint,
+				func(context.Context, core.Tx) (once.Result, error) {
+					runs++
+					return once.Result{}, deadlock{}
+				})
 			return err
 		})
 		if runs != 1 {
@@ -177,16 +184,21 @@ func TestRunInTxIsRepeatedAsAWhole(t *testing.T) {
 
 // The key tells whether a commit whose answer was lost has happened.
 func TestRunInTxFindsOutWhatCommitted(t *testing.T) {
-	for fault, committed := range map[outboxtest.CommitFault]bool{outboxtest.CommitAnswerLost: true, outboxtest.CommitNotSent: false} {
+	for fault, committed := range map[outboxtest.CommitFault]bool{
+		outboxtest.CommitAnswerLost: true,
+		outboxtest.CommitNotSent:    false,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, once.Config{})
 			w.Repository.FailCommit(fault)
 			runs := 0
-			res, replayed, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint, func(ctx context.Context, tx core.Tx) (once.Result, error) {
-				runs++
-				return once.Result{Data: []byte("a")}, w.effect(ctx, tx)
-			})
-			if err != nil || replayed != committed || string(res.Data) != "a" || runs != map[bool]int{true: 1, false: 2}[committed] {
+			res, replayed, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint,
+				func(ctx context.Context, tx core.Tx) (once.Result, error) {
+					runs++
+					return once.Result{Data: []byte("a")}, w.effect(ctx, tx)
+				})
+			if err != nil || replayed != committed || string(res.Data) != "a" ||
+				runs != map[bool]int{true: 1, false: 2}[committed] {
 				t.Errorf("committed %t: %q, %t, %v after %d runs", committed, res.Data, replayed, err, runs)
 			}
 			w.wantEffects(t, 1)
@@ -201,12 +213,13 @@ func TestRunInTxManyAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 64 {
 			wg.Go(func() {
-				_, replayed, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint, func(ctx context.Context, tx core.Tx) (once.Result, error) {
-					if runs.Add(1) <= 3 {
-						return once.Result{}, errors.Join(w.effect(ctx, tx), deadlock{})
-					}
-					return once.Result{}, w.effect(ctx, tx)
-				})
+				_, replayed, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint,
+					func(ctx context.Context, tx core.Tx) (once.Result, error) {
+						if runs.Add(1) <= 3 {
+							return once.Result{}, errors.Join(w.effect(ctx, tx), deadlock{})
+						}
+						return once.Result{}, w.effect(ctx, tx)
+					})
 				if err != nil {
 					t.Error(err)
 				}
@@ -229,13 +242,15 @@ func TestDoTxRefuses(t *testing.T) {
 	if _, err := w.store.Acquire(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint, neverTx(t)); !errors.Is(err, once.ErrInProgress) || once.RetryAfter(err) <= 0 {
+	if _, _, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint, neverTx(t)); !errors.Is(err,
+		once.ErrInProgress) || once.RetryAfter(err) <= 0 {
 		t.Errorf("a held key: %v", err)
 	}
 	if _, _, err := w.DoTx(t.Context(), nil, key, noPrint, never(t)); !errors.Is(err, core.ErrNoTransaction) {
 		t.Errorf("no transaction: %v", err)
 	}
-	if _, _, err := w.RunInTx(t.Context(), w.Transactor, once.Key{}, noPrint, neverTx(t)); !errors.Is(err, once.ErrInvalidKey) {
+	if _, _, err := w.RunInTx(t.Context(), w.Transactor, once.Key{}, noPrint, neverTx(t)); !errors.Is(err,
+		once.ErrInvalidKey) {
 		t.Errorf("no key: %v", err)
 	}
 	if _, _, err := w.RunInTx(t.Context(), nil, key, noPrint, neverTx(t)); err == nil {
@@ -295,7 +310,8 @@ func TestRetryTx(t *testing.T) {
 	})
 }
 
-// sloppy is a Transactor that takes the word of a driver for a commit. Its transactions know better.
+// sloppy is a Transactor that takes the word of a driver for a commit. Its transactions know
+// better.
 type sloppy struct {
 	core.Transactor
 	end func(tx core.Tx)
@@ -316,25 +332,33 @@ func TestRunInTxBelievesTheTransaction(t *testing.T) {
 		end  func(tx core.Tx)
 		want error
 	}{
-		"heard to commit":        {func(core.Tx) {}, nil},
-		"heard to roll back":     {func(tx core.Tx) { _ = tx.(*outboxtest.Tx).Rollback() }, core.ErrTxAborted},
-		"the answer was lost":    {func(tx core.Tx) { tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitNotSent) }, core.ErrCommitUnknown},
-		"the commit was refused": {func(tx core.Tx) { tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitRefused) }, core.ErrTxAborted},
+		"heard to commit":    {func(core.Tx) {}, nil},
+		"heard to roll back": {func(tx core.Tx) { _ = tx.(*outboxtest.Tx).Rollback() }, core.ErrTxAborted},
+		"the answer was lost": {
+			func(tx core.Tx) { tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitNotSent) },
+			core.ErrCommitUnknown,
+		},
+		"the commit was refused": {
+			func(tx core.Tx) { tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitRefused) },
+			core.ErrTxAborted,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, once.Config{})
 				s := sloppy{w.Transactor, tc.end}
-				_, _, err := w.RunInTx(t.Context(), s, key, noPrint, func(ctx context.Context, tx core.Tx) (once.Result, error) {
-					return once.Result{}, w.effect(ctx, tx)
-				})
+				_, _, err := w.RunInTx(t.Context(), s, key, noPrint,
+					func(ctx context.Context, tx core.Tx) (once.Result, error) {
+						return once.Result{}, w.effect(ctx, tx)
+					})
 				if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
 					t.Errorf("RunInTx: %v, want %v", err, tc.want)
 				}
 				if want := map[bool]int{true: 1}[tc.want == nil]; len(w.Repository.Rows()) != want {
 					t.Errorf("%d effects, want %d", len(w.Repository.Rows()), want)
 				}
-				err = once.RetryTx(t.Context(), s, func(ctx context.Context, tx core.Tx) error { return w.effect(ctx, tx) })
+				err = once.RetryTx(t.Context(), s,
+					func(ctx context.Context, tx core.Tx) error { return w.effect(ctx, tx) })
 				if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
 					t.Errorf("RetryTx: %v, want %v", err, tc.want)
 				}

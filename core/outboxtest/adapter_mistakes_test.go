@@ -21,15 +21,16 @@ var mistakes = map[string]struct {
 	"hot before the commit": {
 		wrongAdapter{onOutcome: func(_ context.Context, _ core.Tx, fn func(core.Outcome)) { fn(core.Committed) }},
 		[]string{
-			"Commit/is reported once, in order, when the rows are visible", "Commit/an error rolls back", "Text/RELEASE keeps it",
-			"Relay/publishes nothing of a transaction that is open",
+			"Commit/is reported once, in order, when the rows are visible", "Commit/an error rolls back",
+			"Text/RELEASE keeps it", "Relay/publishes nothing of a transaction that is open",
 		},
 	},
 	"savepoints are not followed": {
 		wrongAdapter{onOutcome: atTheEnd},
 		[]string{
-			"Savepoint/a nested error rolls back what is nested", "Savepoint/three deep", "Savepoint/many, one after the other",
-			"Text/ROLLBACK TO drops what came after the savepoint", "Text/names in quotes and in another case", "Random/programs of savepoints",
+			"Savepoint/a nested error rolls back what is nested", "Savepoint/three deep",
+			"Savepoint/many, one after the other", "Text/ROLLBACK TO drops what came after the savepoint",
+			"Text/names in quotes and in another case", "Random/programs of savepoints",
 		},
 	},
 	"savepoints are followed in the context": {
@@ -41,7 +42,10 @@ var mistakes = map[string]struct {
 			tx.OnOutcome(fn)
 			tx.OnOutcome(fn)
 		}},
-		[]string{"Commit/an error rolls back", "Savepoint/a nested panic rolls back what is nested", "Commit/a closure that is run again", "Random/programs of savepoints"},
+		[]string{
+			"Commit/an error rolls back", "Savepoint/a nested panic rolls back what is nested",
+			"Commit/a closure that is run again", "Random/programs of savepoints",
+		},
 	},
 	"an unknown commit counts as one": {
 		wrongAdapter{onOutcome: func(_ context.Context, tx core.Tx, fn func(core.Outcome)) {
@@ -74,11 +78,18 @@ var mistakes = map[string]struct {
 				}
 			})
 		}},
-		[]string{"Commit/a panic rolls back and goes on", "Commit/a goroutine that ends inside rolls back", "Savepoint/the outer panics after a nested success"},
+		[]string{
+			"Commit/a panic rolls back and goes on", "Commit/a goroutine that ends inside rolls back",
+			"Savepoint/the outer panics after a nested success",
+		},
 	},
 	"an event is written in its first attempt only": {
 		wrongAdapter{once: true},
-		[]string{"Commit/a closure that is run again", "Savepoint/a nested closure that is run again", "Relay/publishes the event of a closure that is run again once", "Deadlock/the victim's closure is run again"},
+		[]string{
+			"Commit/a closure that is run again", "Savepoint/a nested closure that is run again",
+			"Relay/publishes the event of a closure that is run again once",
+			"Deadlock/the victim's closure is run again",
+		},
 	},
 	"an event is written elsewhere when its transaction is lost": {
 		wrongAdapter{elsewhere: true},
@@ -90,7 +101,8 @@ var mistakes = map[string]struct {
 	},
 }
 
-// The suite is worth what it refuses: every mistake is built into an adapter that is right otherwise, and the scenarios named must fail.
+// The suite is worth what it refuses: every mistake is built into an adapter that is right
+// otherwise, and the scenarios named must fail.
 func TestAdapterMistakesAreNoticed(t *testing.T) {
 	t.Parallel()
 	for name, m := range mistakes {
@@ -100,8 +112,11 @@ func TestAdapterMistakesAreNoticed(t *testing.T) {
 				t.Run(scenario, func(t *testing.T) {
 					t.Parallel()
 					group, scenario, _ := strings.Cut(scenario, "/")
-					pattern := func(s string) string { return "^" + strings.NewReplacer(" ", "_", "'", ".", ",", ".").Replace(s) + "$" }
-					cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestAdapterWithMistake$/"+pattern(group)+"/"+pattern(scenario))
+					pattern := func(s string) string {
+						return "^" + strings.NewReplacer(" ", "_", "'", ".", ",", ".").Replace(s) + "$"
+					}
+					cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v",
+						"-test.run=^TestAdapterWithMistake$/"+pattern(group)+"/"+pattern(scenario))
 					cmd.Env = append(os.Environ(), mistakeVariable+"="+name)
 					out, err := cmd.CombinedOutput()
 					if !strings.Contains(string(out), "--- FAIL: TestAdapterWithMistake/"+group+"/") {
@@ -115,7 +130,8 @@ func TestAdapterMistakesAreNoticed(t *testing.T) {
 
 const mistakeVariable = "OUTBOXTEST_MISTAKE"
 
-// TestAdapterWithMistake is the suite on an adapter with the mistake that the environment names. Without one it is right, and passes.
+// TestAdapterWithMistake is the suite on an adapter with the mistake that the environment names.
+// Without one it is right, and passes.
 func TestAdapterWithMistake(t *testing.T) {
 	name := os.Getenv(mistakeVariable)
 	if _, ok := mistakes[name]; name != "" && !ok {
@@ -144,7 +160,8 @@ func TestAdapterWithMistake(t *testing.T) {
 					if publish(ctx, events...) == nil {
 						return nil
 					}
-					return a.Transactor.RunInTx(context.Background(), func(ctx context.Context, _ core.Tx) error { return publish(ctx, events...) })
+					return a.Transactor.RunInTx(context.Background(),
+						func(ctx context.Context, _ core.Tx) error { return publish(ctx, events...) })
 				}
 			}
 			return a
@@ -155,10 +172,13 @@ func TestAdapterWithMistake(t *testing.T) {
 // wrongAdapter says what is wrong. The zero value is right.
 type wrongAdapter struct {
 	onOutcome func(ctx context.Context, tx core.Tx, fn func(core.Outcome)) // in place of the transaction's own
-	nested    bool                                                         // onOutcome is given a context of its own for what is nested
-	commit    func(error) error                                            // changes what RunInTx returns
-	once      bool                                                         // Publish writes an event once, whatever becomes of it
-	elsewhere bool                                                         // Publish writes an event that was refused in a transaction of its own
+	// onOutcome is given a context of its own for what is nested
+	nested bool
+	commit func(error) error // changes what RunInTx returns
+	// Publish writes an event once, whatever becomes of it
+	once bool
+	// Publish writes an event that was refused in a transaction of its own
+	elsewhere bool
 }
 
 type wrongTransactor struct {

@@ -56,8 +56,8 @@ func (r *Repository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.Dea
 	events := make([]core.DeadEvent, len(dead))
 	for i, row := range dead {
 		events[i] = core.DeadEvent{
-			ID: row.ID, Event: cloneEvent(row.Event), KeySeq: row.KeySeq, Attempts: row.Attempts, LostClaims: row.LostClaims,
-			ErrorCode: row.ErrorCode, Error: row.Error, CreatedAt: row.CreatedAt,
+			ID: row.ID, Event: cloneEvent(row.Event), KeySeq: row.KeySeq, Attempts: row.Attempts,
+			LostClaims: row.LostClaims, ErrorCode: row.ErrorCode, Error: row.Error, CreatedAt: row.CreatedAt,
 		}
 	}
 	return events, nil
@@ -93,8 +93,8 @@ func (r *Repository) reopen(row *Row, now time.Time) {
 	})
 }
 
-// redriveAppend redrives under policy SkipDead: the lane has gone on, so a dead row comes back at its end under a new id. It takes
-// the locks of the key rows, as every writer of a lane does.
+// redriveAppend redrives under policy SkipDead: the lane has gone on, so a dead row comes back at
+// its end under a new id. It takes the locks of the key rows, as every writer of a lane does.
 func (r *Repository) redriveAppend(ctx context.Context, req core.AdminRequest) (int, error) {
 	tx, err := r.Begin(ctx)
 	if err != nil {
@@ -148,7 +148,8 @@ func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminReques
 		if _, overtakenBefore := event.Headers[core.HeaderFirstKeySeq]; !overtakenBefore {
 			event.Headers[core.HeaderFirstKeySeq] = strconv.FormatInt(row.KeySeq, 10)
 		}
-		if _, err := tx.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, Lane: row.Lane}}}, now); err != nil {
+		if _, err := tx.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, Lane: row.Lane}}},
+			now); err != nil {
 			return 0, err
 		}
 		r.discard(row, now)

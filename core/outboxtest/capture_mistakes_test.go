@@ -18,7 +18,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// captureMistakes are what an adapter can make of statements that is wrong, and cases that must not pass it.
+// captureMistakes are what an adapter can make of statements that is wrong, and cases that must not
+// pass it.
 var captureMistakes = map[string]struct {
 	wrong   wrongCapture
 	noticed []string
@@ -30,11 +31,18 @@ var captureMistakes = map[string]struct {
 		[]string{"Skip/a batch with one that is there/On", "Skip/one that is there/On, own keys"},
 	},
 	"all models of a slice are reported": {
-		wrongCapture{report: func(s outboxtest.CaptureStatement, _ []outboxtest.CaptureRow) bool { return s.ByKey && s.Slice }},
-		[]string{"Update/a slice and a condition/On", "Delete/a slice and a condition/On", "Update/a slice with one that is gone/On"},
+		wrongCapture{report: func(s outboxtest.CaptureStatement, _ []outboxtest.CaptureRow) bool {
+			return s.ByKey && s.Slice
+		}},
+		[]string{
+			"Update/a slice and a condition/On", "Delete/a slice and a condition/On",
+			"Update/a slice with one that is gone/On",
+		},
 	},
 	"a model whose row is not changed is reported": {
-		wrongCapture{report: func(s outboxtest.CaptureStatement, _ []outboxtest.CaptureRow) bool { return s.ByKey && !s.Slice }},
+		wrongCapture{report: func(s outboxtest.CaptureStatement, _ []outboxtest.CaptureRow) bool {
+			return s.ByKey && !s.Slice
+		}},
 		[]string{"Update/one with a condition that does not hold/On", "Delete/one that is gone/On, own keys"},
 	},
 	"a row without a model is not reported": {
@@ -45,7 +53,10 @@ var captureMistakes = map[string]struct {
 	},
 	"the payload is the model as it was": {
 		wrongCapture{stale: true},
-		[]string{"Update/an expression on one/On", "Upsert/some columns of one that is there/On", "Resolve/update by a condition/On"},
+		[]string{
+			"Update/an expression on one/On", "Upsert/some columns of one that is there/On",
+			"Resolve/update by a condition/On",
+		},
 	},
 	"the key is that of the model": {
 		wrongCapture{ownKey: true},
@@ -100,10 +111,12 @@ func TestCaptureMistakesAreNoticed(t *testing.T) {
 				for part := range strings.SplitSeq(noticed, "/") {
 					patterns = append(patterns, "^"+strings.ReplaceAll(part, " ", "_")+"$")
 				}
-				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestCaptureWithMistake$/"+strings.Join(patterns, "/"))
+				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestCaptureWithMistake$/"+
+					strings.Join(patterns, "/"))
 				cmd.Env = append(os.Environ(), mistakeVariable+"="+name)
 				out, err := cmd.CombinedOutput()
-				if !strings.Contains(string(out), "--- FAIL: TestCaptureWithMistake/"+strings.ReplaceAll(noticed, " ", "_")) {
+				if !strings.Contains(string(out), "--- FAIL: TestCaptureWithMistake/"+
+					strings.ReplaceAll(noticed, " ", "_")) {
 					t.Errorf("%s passes (%v):\n%s", noticed, err, out)
 				}
 			}
@@ -111,7 +124,8 @@ func TestCaptureMistakesAreNoticed(t *testing.T) {
 	}
 }
 
-// TestCaptureWithMistake is the suite on an adapter with the mistake that the environment names. Without one it is right, and passes.
+// TestCaptureWithMistake is the suite on an adapter with the mistake that the environment names.
+// Without one it is right, and passes.
 func TestCaptureWithMistake(t *testing.T) {
 	name := os.Getenv(mistakeVariable)
 	outboxtest.TestCapture(t, outboxtest.CaptureHarness{
@@ -133,7 +147,10 @@ func TestCaptureWithMistake(t *testing.T) {
 func refusedModels() map[string]string {
 	refused := map[string]string{}
 	for _, do := range []string{"Update/", "Delete/"} {
-		for _, c := range []string{"a condition", "a condition on one row", "a condition, returning all into one model"} {
+		for _, c := range []string{
+			"a condition", "a condition on one row",
+			"a condition, returning all into one model",
+		} {
 			for _, v := range []string{"/recorded", "/recorded, own keys"} {
 				refused[do+c+v] = "the model names no row"
 			}
@@ -142,7 +159,8 @@ func refusedModels() map[string]string {
 	return refused
 }
 
-// wrongCapture says what is wrong. The zero value is right: it looks at the table before and after each statement.
+// wrongCapture says what is wrong. The zero value is right: it looks at the table before and after
+// each statement.
 type wrongCapture struct {
 	report                      func(s outboxtest.CaptureStatement, changed []outboxtest.CaptureRow) bool // all models
 	hide                        func(s outboxtest.CaptureStatement) bool
@@ -250,7 +268,8 @@ func (w *captureWorld) exec(_ context.Context, s outboxtest.CaptureStatement) (f
 	if w.wrong.refuse {
 		return left, w.refusal()
 	}
-	if s.Do >= outboxtest.CaptureUpdate && slices.ContainsFunc(s.Models, func(m outboxtest.CaptureModel) bool { return m.Record != "" && m.Key == "" }) {
+	if s.Do >= outboxtest.CaptureUpdate && slices.ContainsFunc(s.Models,
+		func(m outboxtest.CaptureModel) bool { return m.Record != "" && m.Key == "" }) {
 		return left, core.ErrNoAggregateID // whose event is it?
 	}
 	before := w.open.clone().tables[s.Own]
@@ -327,7 +346,9 @@ func set(s outboxtest.CaptureStatement, r outboxtest.CaptureRow, m outboxtest.Ca
 }
 
 // tell publishes the events.
-func (w *captureWorld) tell(s outboxtest.CaptureStatement, before map[string]outboxtest.CaptureRow, recorders []*core.Recorder) {
+func (w *captureWorld) tell(s outboxtest.CaptureStatement, before map[string]outboxtest.CaptureRow,
+	recorders []*core.Recorder,
+) {
 	after := w.open.tables[s.Own]
 	publish := func(e core.Event) {
 		data, _ := json.Marshal(e.Data)

@@ -32,9 +32,11 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 	return rows, nil
 }
 
-// ClaimHeads implements core.Repository. Like most databases it needs several statements: one finds heads, one reads what follows
-// them, one leases what still stands as it was seen.
-func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) ([]core.Claimed, core.Lane, error) {
+// ClaimHeads implements core.Repository. Like most databases it needs several statements: one finds
+// heads, one reads what follows them, one leases what still stands as it was seen.
+func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
+	after core.Lane,
+) ([]core.Claimed, core.Lane, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, core.Lane{}, err
 	}
@@ -109,9 +111,11 @@ func (r *Repository) headOf(req core.ClaimRequest, l core.Lane) (laneHead, bool)
 // passes reports whether dead rows are passed over.
 func passes(req core.ClaimRequest) bool { return req.SkipDead || mutant.Active == mutant.DeadPassed }
 
-// claimRuns reads the rows that follow the heads and leases those that follow them still. It returns the lane at which the limits of
-// the claim were reached, if that was not the last one.
-func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest, heads []laneHead) (rows []core.Claimed, last core.Lane, err error) {
+// claimRuns reads the rows that follow the heads and leases those that follow them still. It
+// returns the lane at which the limits of the claim were reached, if that was not the last one.
+func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
+	heads []laneHead,
+) (rows []core.Claimed, last core.Lane, err error) {
 	if len(heads) == 0 {
 		return nil, last, nil
 	}
@@ -137,14 +141,16 @@ func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest, heads
 	return r.leaseWanted(req, c.wanted), last, nil
 }
 
-// leaseWanted leases wanted rows. Only here the state of their lanes is one that is true: a row that cannot be had, or no longer
-// follows the one before it, ends the run of its lane. The caller holds r.mu.
+// leaseWanted leases wanted rows. Only here the state of their lanes is one that is true: a row
+// that cannot be had, or no longer follows the one before it, ends the run of its lane. The caller
+// holds r.mu.
 func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []core.Claimed) {
 	now := r.now()
 	broken, before := map[core.Lane]bool{}, map[core.Lane]*Row{}
 	for _, row := range wanted {
 		l := row.Lane
-		if broken[l] || r.table.rows[row.ID] != row || !row.claimable(now, req.MaxLease) || r.locked(row.ID) || !r.follows(req, row, before[l]) {
+		if broken[l] || r.table.rows[row.ID] != row || !row.claimable(now, req.MaxLease) || r.locked(row.ID) ||
+			!r.follows(req, row, before[l]) {
 			broken[l] = mutant.Active != mutant.NoHeadCheck
 			continue
 		}
@@ -240,7 +246,8 @@ func (c *claimer) want(row *Row) bool {
 	return true
 }
 
-// wantLane adds the open rows of a lane from its start, up to the first that cannot be had or is behind a dead one.
+// wantLane adds the open rows of a lane from its start, up to the first that cannot be had or is
+// behind a dead one.
 func (c *claimer) wantLane(rows []*Row, dead int64) {
 	run := 0
 	for _, row := range rows {

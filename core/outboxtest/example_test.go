@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// placeOrder is the application's code: it knows a Transactor and an Outbox, not what is below them.
+// placeOrder is the application's code: it knows a Transactor and an Outbox, not what is below
+// them.
 func placeOrder(ctx context.Context, db core.Transactor, ob *core.Outbox, id string) error {
 	return db.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
 		// ... the order is stored with tx ...
@@ -63,8 +64,8 @@ func ExamplePublisher() {
 	// up: 1 <nil>
 }
 
-// The table is in memory, and its transactions behave like those of a database: here the answer of COMMIT is lost, so
-// the caller cannot know, and the row is there.
+// The table is in memory, and its transactions behave like those of a database: here the answer of
+// COMMIT is lost, so the caller cannot know, and the row is there.
 func ExampleRepository_FailCommit() {
 	repo := outboxtest.NewRepository()
 	ob, err := core.New(core.Config{Repository: repo})
@@ -101,7 +102,8 @@ func ExampleTestRepository() {
 				return outboxtest.Backend{
 					Repository: repo,
 					Begin:      func(ctx context.Context) (outboxtest.Transaction, error) { return repo.Begin(ctx) },
-					Lock: func(ctx context.Context, tx outboxtest.Transaction, ids ...core.RowID) error { // SELECT ... FOR UPDATE
+					// SELECT ... FOR UPDATE
+					Lock: func(ctx context.Context, tx outboxtest.Transaction, ids ...core.RowID) error {
 						return tx.(*outboxtest.Tx).LockRows(ctx, ids...)
 					},
 					Audits: func(testing.TB) int { return len(repo.Audits()) },

@@ -42,8 +42,8 @@ type Fault struct {
 	Err    error  // what the caller gets; nil: an error that says that the connection was lost
 }
 
-// FaultyRepository passes calls on to another repository and makes some of them fail. It is safe for use by several goroutines; make
-// one with NewFaultyRepository.
+// FaultyRepository passes calls on to another repository and makes some of them fail. It is safe
+// for use by several goroutines; make one with NewFaultyRepository.
 type FaultyRepository struct {
 	next core.Repository
 
@@ -79,14 +79,16 @@ func (f *FaultyRepository) Heal() {
 	f.faults, f.hook = nil, nil
 }
 
-// Hook makes fn run before every call, without a lock: it may block until ctx ends. The call fails with its error. nil ends it.
+// Hook makes fn run before every call, without a lock: it may block until ctx ends. The call fails
+// with its error. nil ends it.
 func (f *FaultyRepository) Hook(fn func(ctx context.Context, m Method) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hook = fn
 }
 
-// Calls returns how often the method was called, failed calls included; an empty method stands for all.
+// Calls returns how often the method was called, failed calls included; an empty method stands for
+// all.
 func (f *FaultyRepository) Calls(m Method) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,11 +172,14 @@ func (f *FaultyRepository) Insert(ctx context.Context, tx core.Tx, req core.Inse
 
 // ClaimUnordered implements core.Repository.
 func (f *FaultyRepository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
-	return value(ctx, f, MethodClaimUnordered, func() ([]core.Claimed, error) { return f.next.ClaimUnordered(ctx, req) })
+	return value(ctx, f, MethodClaimUnordered,
+		func() ([]core.Claimed, error) { return f.next.ClaimUnordered(ctx, req) })
 }
 
 // ClaimHeads implements core.Repository.
-func (f *FaultyRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) (rows []core.Claimed, next core.Lane, err error) {
+func (f *FaultyRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
+	after core.Lane,
+) (rows []core.Claimed, next core.Lane, err error) {
 	rows, err = value(ctx, f, MethodClaimHeads, func() (rows []core.Claimed, err error) {
 		rows, next, err = f.next.ClaimHeads(ctx, req, after)
 		return rows, err
@@ -186,7 +191,9 @@ func (f *FaultyRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest
 }
 
 // ClaimLane implements core.Repository.
-func (f *FaultyRepository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
+func (f *FaultyRepository) ClaimLane(ctx context.Context, req core.ClaimRequest,
+	lane core.Lane,
+) ([]core.Claimed, error) {
 	return value(ctx, f, MethodClaimLane, func() ([]core.Claimed, error) { return f.next.ClaimLane(ctx, req, lane) })
 }
 
@@ -206,7 +213,9 @@ func (f *FaultyRepository) BeginSuspect(ctx context.Context, node string, claims
 }
 
 // Renew implements core.Repository.
-func (f *FaultyRepository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) ([]bool, error) {
+func (f *FaultyRepository) Renew(ctx context.Context, node string, lease time.Duration,
+	claims []core.ClaimRef,
+) ([]bool, error) {
 	return value(ctx, f, MethodRenew, func() ([]bool, error) { return f.next.Renew(ctx, node, lease, claims) })
 }
 
@@ -250,7 +259,9 @@ func (f *FaultyRepository) Cleanup(ctx context.Context, keep time.Duration, limi
 }
 
 // CollectKeys implements core.Repository.
-func (f *FaultyRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane, limit int) (deleted int, next core.Lane, err error) {
+func (f *FaultyRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane,
+	limit int,
+) (deleted int, next core.Lane, err error) {
 	deleted, err = value(ctx, f, MethodCollectKeys, func() (deleted int, err error) {
 		deleted, next, err = f.next.CollectKeys(ctx, idle, after, limit)
 		return deleted, err

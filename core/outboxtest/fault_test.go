@@ -18,22 +18,31 @@ func calls(ctx context.Context, r core.Repository, tx core.Tx) map[outboxtest.Me
 			_, err := r.Insert(ctx, tx, core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: e}}})
 			return err
 		},
-		outboxtest.MethodClaimUnordered: func() error { _, err := r.ClaimUnordered(ctx, core.ClaimRequest{}); return err },
-		outboxtest.MethodClaimHeads:     func() error { _, _, err := r.ClaimHeads(ctx, core.ClaimRequest{}, core.Lane{}); return err },
-		outboxtest.MethodClaimLane:      func() error { _, err := r.ClaimLane(ctx, core.ClaimRequest{}, core.Lane{}); return err },
-		outboxtest.MethodMarkDone:       func() error { _, err := r.MarkDone(ctx, nil, false); return err },
-		outboxtest.MethodMarkFailed:     func() error { _, err := r.MarkFailed(ctx, "", nil); return err },
-		outboxtest.MethodBeginSuspect:   func() error { _, err := r.BeginSuspect(ctx, "", nil); return err },
-		outboxtest.MethodRenew:          func() error { _, err := r.Renew(ctx, "", 0, nil); return err },
-		outboxtest.MethodRelease:        func() error { _, err := r.Release(ctx, "", nil); return err },
-		outboxtest.MethodNextDue:        func() error { _, _, err := r.NextDue(ctx, core.ClaimRequest{}); return err },
-		outboxtest.MethodBacklog:        func() error { _, err := r.Backlog(ctx, 1); return err },
-		outboxtest.MethodListDead:       func() error { _, err := r.ListDead(ctx, core.DeadQuery{}); return err },
-		outboxtest.MethodRedrive:        func() error { _, err := r.Redrive(ctx, core.AdminRequest{}); return err },
-		outboxtest.MethodDiscard:        func() error { _, err := r.Discard(ctx, core.AdminRequest{}); return err },
-		outboxtest.MethodCleanup:        func() error { _, err := r.Cleanup(ctx, 0, 1); return err },
-		outboxtest.MethodCollectKeys:    func() error { _, _, err := r.CollectKeys(ctx, 0, core.Lane{}, 1); return err },
-		outboxtest.MethodResetKeys:      func() error { _, err := r.ResetKeys(ctx); return err },
+		outboxtest.MethodClaimUnordered: func() error {
+			_, err := r.ClaimUnordered(ctx, core.ClaimRequest{})
+			return err
+		},
+		outboxtest.MethodClaimHeads: func() error {
+			_, _, err := r.ClaimHeads(ctx, core.ClaimRequest{}, core.Lane{})
+			return err
+		},
+		outboxtest.MethodClaimLane: func() error {
+			_, err := r.ClaimLane(ctx, core.ClaimRequest{}, core.Lane{})
+			return err
+		},
+		outboxtest.MethodMarkDone:     func() error { _, err := r.MarkDone(ctx, nil, false); return err },
+		outboxtest.MethodMarkFailed:   func() error { _, err := r.MarkFailed(ctx, "", nil); return err },
+		outboxtest.MethodBeginSuspect: func() error { _, err := r.BeginSuspect(ctx, "", nil); return err },
+		outboxtest.MethodRenew:        func() error { _, err := r.Renew(ctx, "", 0, nil); return err },
+		outboxtest.MethodRelease:      func() error { _, err := r.Release(ctx, "", nil); return err },
+		outboxtest.MethodNextDue:      func() error { _, _, err := r.NextDue(ctx, core.ClaimRequest{}); return err },
+		outboxtest.MethodBacklog:      func() error { _, err := r.Backlog(ctx, 1); return err },
+		outboxtest.MethodListDead:     func() error { _, err := r.ListDead(ctx, core.DeadQuery{}); return err },
+		outboxtest.MethodRedrive:      func() error { _, err := r.Redrive(ctx, core.AdminRequest{}); return err },
+		outboxtest.MethodDiscard:      func() error { _, err := r.Discard(ctx, core.AdminRequest{}); return err },
+		outboxtest.MethodCleanup:      func() error { _, err := r.Cleanup(ctx, 0, 1); return err },
+		outboxtest.MethodCollectKeys:  func() error { _, _, err := r.CollectKeys(ctx, 0, core.Lane{}, 1); return err },
+		outboxtest.MethodResetKeys:    func() error { _, err := r.ResetKeys(ctx); return err },
 	}
 }
 

@@ -120,7 +120,8 @@ func (t *Tx) next(lane core.Lane, id core.RowID, now time.Time) core.Inserted {
 	r := t.repo
 	key, ok := r.keys[lane]
 	if !ok {
-		// The clock, so that a key that was collected comes back higher than it ever was, even where time stands still.
+		// The clock, so that a key that was collected comes back higher than it ever was, even
+		// where time stands still.
 		seq := max(now.UnixMicro(), r.floor+1)
 		r.keys[lane] = &keyRow{lastSeq: seq, firstSeq: seq, lastID: id, usedAt: now}
 		t.undo = append(t.undo, func() { delete(r.keys, lane) })

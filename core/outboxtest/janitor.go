@@ -31,8 +31,11 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 	return deleted, nil
 }
 
-// CollectKeys implements core.Repository. Key rows that a transaction has locked are left for the next round.
-func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane, limit int) (int, core.Lane, error) {
+// CollectKeys implements core.Repository. Key rows that a transaction has locked are left for the
+// next round.
+func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane,
+	limit int,
+) (int, core.Lane, error) {
 	if err := r.begin(ctx); err != nil {
 		return 0, core.Lane{}, err
 	}

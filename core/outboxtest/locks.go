@@ -6,14 +6,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// lockKey names a row that a transaction has locked: a key row, a row of the event table that is being inserted, or a key of an OnceStore.
+// lockKey names a row that a transaction has locked: a key row, a row of the event table that is
+// being inserted, or a key of an OnceStore.
 type lockKey struct {
 	event, once bool
 	id          [16]byte
 }
 
-// rowLock is held by one transaction until it ends. Waiting is done on channels and never with the repository's mutex held, so that a
-// waiter counts as durably blocked in a bubble of testing/synctest.
+// rowLock is held by one transaction until it ends. Waiting is done on channels and never with the
+// repository's mutex held, so that a waiter counts as durably blocked in a bubble of
+// testing/synctest.
 type rowLock struct {
 	owner   *Tx
 	waiters []*waiter // first come, first served
@@ -95,8 +97,8 @@ func (r *Repository) unlock(tx *Tx) {
 	tx.locks = nil
 }
 
-// LockRows locks rows of the table until the end of the transaction, as an UPDATE of them by hand does: claims pass them over, and marks
-// leave them out.
+// LockRows locks rows of the table until the end of the transaction, as an UPDATE of them by hand
+// does: claims pass them over, and marks leave them out.
 func (t *Tx) LockRows(ctx context.Context, ids ...core.RowID) error {
 	for _, id := range ids {
 		if err := t.repo.lock(ctx, t, lockKey{event: true, id: id}); err != nil {

@@ -77,7 +77,8 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 }
 
 func (r *Row) fail(f core.Failure, now time.Time) {
-	r.LeaseUntil, r.ErrorCode, r.Error = time.Time{}, strings.ToValidUTF8(f.Code, "?"), strings.ToValidUTF8(f.Message, "?")
+	r.LeaseUntil, r.ErrorCode, r.Error = time.Time{}, strings.ToValidUTF8(f.Code, "?"),
+		strings.ToValidUTF8(f.Message, "?")
 	switch f.Kind {
 	case core.FailRetry:
 		r.Status, r.AvailableAt = StatusRetry, now.Add(f.Delay)
@@ -91,7 +92,9 @@ func (r *Row) fail(f core.Failure, now time.Time) {
 }
 
 // Renew implements core.Repository.
-func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) ([]bool, error) {
+func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration,
+	claims []core.ClaimRef,
+) ([]bool, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}

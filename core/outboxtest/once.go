@@ -11,8 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// OnceStore is a once.Store and once.TxStore in memory. It passes TestOnceStore and TestOnceTxStore. Its transaction form joins the
-// transactions of a Repository, so that an application's test has events and keys in one transaction. It is safe for use by several
+// OnceStore is a once.Store and once.TxStore in memory. It passes TestOnceStore and
+// TestOnceTxStore. Its transaction form joins the transactions of a Repository, so that an
+// application's test has events and keys in one transaction. It is safe for use by several
 // goroutines; make one with NewOnceStore or Repository.OnceStore.
 type OnceStore struct {
 	repo *Repository
@@ -93,7 +94,10 @@ func (s *OnceStore) Extend(ctx context.Context, c once.Claim, lease time.Duratio
 	return s.alone(ctx, c.Key, func(now time.Time) error {
 		row := s.rows[c.Key]
 		if row == nil { // forgotten, so nobody took it
-			row = &onceRow{status: onceHeld, claim: c, attempts: 1, since: now, expiresAt: now.Add(lease + once.ForgottenTTL)}
+			row = &onceRow{
+				status: onceHeld, claim: c, attempts: 1, since: now,
+				expiresAt: now.Add(lease + once.ForgottenTTL),
+			}
 			s.rows[c.Key] = row
 		}
 		if row.claim != c || row.status != onceHeld {
@@ -146,7 +150,8 @@ func (s *OnceStore) ReleaseAttempts(ctx context.Context, c once.Claim, attempts 
 	})
 }
 
-// held returns the row of a claim that is to become something else; nil and nil when it is that already.
+// held returns the row of a claim that is to become something else; nil and nil when it is that
+// already.
 func (s *OnceStore) held(c once.Claim, to onceStatus) (*onceRow, error) {
 	row := s.rows[c.Key]
 	switch {
@@ -182,8 +187,8 @@ func (s *OnceStore) Cleanup(ctx context.Context, limit int) (deleted int, err er
 	return deleted, nil
 }
 
-// decide says what the key's row means for req. row is the one to write when the answer is Fresh, without status and times. The caller holds
-// the mutex and the lock of the key.
+// decide says what the key's row means for req. row is the one to write when the answer is Fresh,
+// without status and times. The caller holds the mutex and the lock of the key.
 func (s *OnceStore) decide(req once.Request, now time.Time) (got once.Acquired, row *onceRow) {
 	old := s.rows[req.Key]
 	got = once.Acquired{State: once.Fresh, Fence: 1, Attempt: 1}
@@ -217,7 +222,8 @@ func (s *OnceStore) decide(req once.Request, now time.Time) (got once.Acquired, 
 		got.Age = now.Sub(since)
 	}
 	return got, &onceRow{
-		claim: once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, fingerprint: fp, attempts: got.Attempt, since: since,
+		claim: once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, fingerprint: fp, attempts: got.Attempt,
+		since: since,
 	}
 }
 

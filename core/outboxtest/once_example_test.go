@@ -10,7 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Keys, events and transactions of an application's test are in one place: what is rolled back leaves neither.
+// Keys, events and transactions of an application's test are in one place: what is rolled back
+// leaves neither.
 func ExampleRepository_OnceStore() {
 	repo := outboxtest.NewRepository()
 	store := repo.OnceStore()

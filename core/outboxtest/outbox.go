@@ -17,8 +17,9 @@ type Outbox struct {
 	Transactor core.Transactor
 }
 
-// NewOutbox returns an Outbox that uses cfg with a Repository and, unless cfg has one, a Publisher of this package. cfg.Repository may be
-// a *Repository, which is used then. It fails the test when cfg is not valid.
+// NewOutbox returns an Outbox that uses cfg with a Repository and, unless cfg has one, a Publisher
+// of this package. cfg.Repository may be a *Repository, which is used then. It fails the test when
+// cfg is not valid.
 func NewOutbox(t testing.TB, cfg core.Config) *Outbox {
 	t.Helper()
 	repo, ok := cfg.Repository.(*Repository)

@@ -12,8 +12,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Publisher is a core.Publisher that accepts what it gets and remembers it, and that fails, blocks or hangs on demand. The zero
-// value accepts everything. It is safe for use by several goroutines; it must not be copied.
+// Publisher is a core.Publisher that accepts what it gets and remembers it, and that fails, blocks
+// or hangs on demand. The zero value accepts everything. It is safe for use by several goroutines;
+// it must not be copied.
 type Publisher struct {
 	mu       sync.Mutex
 	attempts []Attempt
@@ -173,22 +174,25 @@ func (p *Publisher) FailNext(n int, err error) {
 	}
 }
 
-// FailFor makes publishes fail for which fn returns an error. The last fn counts; nil ends it. fn may be called by several goroutines at once.
+// FailFor makes publishes fail for which fn returns an error. The last fn counts; nil ends it. fn
+// may be called by several goroutines at once.
 func (p *Publisher) FailFor(fn func(core.Delivery) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failFor = fn
 }
 
-// HangFor makes publishes for which fn returns true wait for the end of their context and fail with its error, as a destination does that
-// does not answer. The last fn counts; nil ends it. fn may be called by several goroutines at once.
+// HangFor makes publishes for which fn returns true wait for the end of their context and fail with
+// its error, as a destination does that does not answer. The last fn counts; nil ends it. fn may be
+// called by several goroutines at once.
 func (p *Publisher) HangFor(fn func(core.Delivery) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hangFor = fn
 }
 
-// LoseAcks makes the next n publishes that are accepted report err nevertheless: the destination has the event, the answer was lost.
+// LoseAcks makes the next n publishes that are accepted report err nevertheless: the destination
+// has the event, the answer was lost.
 func (p *Publisher) LoseAcks(n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +201,8 @@ func (p *Publisher) LoseAcks(n int, err error) {
 	}
 }
 
-// Outage makes every publish to the topic fail with err, until Restore. A nil err means core.Unavailable.
+// Outage makes every publish to the topic fail with err, until Restore. A nil err means
+// core.Unavailable.
 func (p *Publisher) Outage(topic string, err error) {
 	if err == nil {
 		err = core.Unavailable(errConnectionLost)
@@ -236,7 +241,8 @@ func (p *Publisher) Unblock() {
 	}
 }
 
-// Receipts makes PublishWithReceipt return what fn says. Default: no receipt. fn is called with a lock held and must not use p.
+// Receipts makes PublishWithReceipt return what fn says. Default: no receipt. fn is called with a
+// lock held and must not use p.
 func (p *Publisher) Receipts(fn func(core.Delivery) string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,7 +270,8 @@ func (p *Publisher) InFlight() int {
 	return p.inFlight
 }
 
-// Overlaps returns how many publishes began while another one of the same lane was under way. A relay keeps it at 0.
+// Overlaps returns how many publishes began while another one of the same lane was under way. A
+// relay keeps it at 0.
 func (p *Publisher) Overlaps() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,8 +281,8 @@ func (p *Publisher) Overlaps() int {
 // waitLimit is how long Wait waits.
 const waitLimit = 10 * time.Second
 
-// Wait waits until at least n events are accepted and returns all that are. It fails the test after ten seconds. It must be
-// called from the goroutine of the test.
+// Wait waits until at least n events are accepted and returns all that are. It fails the test after
+// ten seconds. It must be called from the goroutine of the test.
 func (p *Publisher) Wait(t testing.TB, n int) []core.Delivery {
 	t.Helper()
 	limit := time.NewTimer(waitLimit)
@@ -294,7 +301,8 @@ func (p *Publisher) Wait(t testing.TB, n int) []core.Delivery {
 		select {
 		case <-changed:
 		case <-limit.C:
-			t.Fatalf("outboxtest: %d events were published within %s, want %d:%s", len(accepted), waitLimit, n, describe(accepted))
+			t.Fatalf("outboxtest: %d events were published within %s, want %d:%s", len(accepted), waitLimit, n,
+				describe(accepted))
 		}
 	}
 }

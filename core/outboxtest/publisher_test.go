@@ -14,7 +14,10 @@ import (
 )
 
 func delivery(topic, key string, seq int64) core.Delivery {
-	return core.Delivery{Event: core.Event{ID: core.NewEventID(), Type: "t", Topic: topic, Key: key, Payload: []byte("p")}, KeySeq: seq, Attempt: 1}
+	return core.Delivery{Event: core.Event{
+		ID: core.NewEventID(), Type: "t", Topic: topic, Key: key,
+		Payload: []byte("p"),
+	}, KeySeq: seq, Attempt: 1}
 }
 
 func TestPublisherRecords(t *testing.T) {
@@ -104,7 +107,10 @@ func TestPublisherSeesOverlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &outboxtest.Publisher{}
 		p.Block()
-		for _, d := range []core.Delivery{delivery("a", "k", 1), delivery("b", "k", 1), delivery("a", "l", 1), delivery("a", "k", 0)} {
+		for _, d := range []core.Delivery{
+			delivery("a", "k", 1), delivery("b", "k", 1), delivery("a", "l", 1),
+			delivery("a", "k", 0),
+		} {
 			go func() { _ = p.Publish(t.Context(), d) }()
 		}
 		synctest.Wait()
@@ -160,7 +166,10 @@ func TestRequire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := outboxtest.RequirePublished(t, p, outboxtest.Match{Type: "order.paid", TenantID: "acme", AggregateID: "7", Topic: "orders", Key: "k"}); got.ID != b.ID {
+	if got := outboxtest.RequirePublished(t, p, outboxtest.Match{
+		Type: "order.paid", TenantID: "acme", AggregateID: "7",
+		Topic: "orders", Key: "k",
+	}); got.ID != b.ID {
 		t.Errorf("found %s, want %s", got.ID, b.ID)
 	}
 	second := outboxtest.Match{Where: func(d core.Delivery) bool { return d.KeySeq == 2 }}

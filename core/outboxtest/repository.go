@@ -11,9 +11,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Repository is a core.Repository in memory. Its transactions (Begin, Transactor) behave like those of a database: rows are invisible until
-// they commit, key rows are locked until the end, savepoints and lost answers of COMMIT exist, and a deadlock has a victim.
-// It passes TestRepository. It is safe for use by several goroutines; make one with NewRepository.
+// Repository is a core.Repository in memory. Its transactions (Begin, Transactor) behave like those
+// of a database: rows are invisible until they commit, key rows are locked until the end,
+// savepoints and lost answers of COMMIT exist, and a deadlock has a victim. It passes
+// TestRepository. It is safe for use by several goroutines; make one with NewRepository.
 type Repository struct {
 	dialect core.Dialect
 	clock   func() time.Time
@@ -31,7 +32,8 @@ type Repository struct {
 
 var _ core.Repository = (*Repository)(nil)
 
-// keyRow is a row of the key table. It is changed in place under its lock; the transaction remembers what it was.
+// keyRow is a row of the key table. It is changed in place under its lock; the transaction
+// remembers what it was.
 type keyRow struct {
 	lastSeq, firstSeq int64
 	lastID            core.RowID
@@ -41,15 +43,18 @@ type keyRow struct {
 // Option configures a Repository.
 type Option func(*Repository)
 
-// WithClock makes the repository read its clock from now. Default: time.Now. The repository truncates it to microseconds.
+// WithClock makes the repository read its clock from now. Default: time.Now. The repository
+// truncates it to microseconds.
 func WithClock(now func() time.Time) Option { return func(r *Repository) { r.clock = now } }
 
-// WithDialect makes the transactions of the repository behave like those of a database of that dialect: what an error does to the
-// transaction, and how savepoint names are compared. Default: core.Postgres, where every error aborts the transaction.
+// WithDialect makes the transactions of the repository behave like those of a database of that
+// dialect: what an error does to the transaction, and how savepoint names are compared. Default:
+// core.Postgres, where every error aborts the transaction.
 func WithDialect(d core.Dialect) Option { return func(r *Repository) { r.dialect = d } }
 
-// WithExec makes Exec and Query of the repository's transactions call fn for every statement that is not transaction control. An error
-// of fn is treated as one of the database. Default: they do nothing.
+// WithExec makes Exec and Query of the repository's transactions call fn for every statement that
+// is not transaction control. An error of fn is treated as one of the database. Default: they do
+// nothing.
 func WithExec(fn func(query string, args []any) (affected int64, err error)) Option {
 	return func(r *Repository) { r.exec = fn }
 }
@@ -57,8 +62,9 @@ func WithExec(fn func(query string, args []any) (affected int64, err error)) Opt
 // NewRepository returns an empty table.
 func NewRepository(opts ...Option) *Repository {
 	r := &Repository{
-		dialect: core.Postgres, clock: time.Now, table: newTable(), exec: func(string, []any) (int64, error) { return 0, nil },
-		keys: map[core.Lane]*keyRow{}, locks: map[lockKey]*rowLock{},
+		dialect: core.Postgres, clock: time.Now, table: newTable(),
+		exec: func(string, []any) (int64, error) { return 0, nil }, keys: map[core.Lane]*keyRow{},
+		locks: map[lockKey]*rowLock{},
 	}
 	for _, opt := range opts {
 		opt(r)
@@ -118,14 +124,16 @@ func (r *Repository) Keys() int {
 	return len(r.keys)
 }
 
-// FailCommit makes the next commits of this repository's transactions end in the given ways, one after the other.
+// FailCommit makes the next commits of this repository's transactions end in the given ways, one
+// after the other.
 func (r *Repository) FailCommit(faults ...CommitFault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.commitFaults = append(r.commitFaults, faults...)
 }
 
-// begin checks ctx and enters the critical section in which a statement of the repository's own does its work.
+// begin checks ctx and enters the critical section in which a statement of the repository's own
+// does its work.
 func (r *Repository) begin(ctx context.Context) error {
 	if err := Pause(ctx); err != nil {
 		return err

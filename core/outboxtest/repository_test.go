@@ -21,7 +21,8 @@ func insert(ctx context.Context, r *outboxtest.Repository, tx core.Tx, key strin
 	if err != nil {
 		return core.Inserted{}, err
 	}
-	places, err := r.Insert(ctx, tx, core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: e, Lane: core.NewLane("", e.Topic, key)}}})
+	places, err := r.Insert(ctx, tx,
+		core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: e, Lane: core.NewLane("", e.Topic, key)}}})
 	if err != nil {
 		return core.Inserted{}, err
 	}
@@ -149,7 +150,8 @@ func TestCommitFaults(t *testing.T) {
 			var heard []core.Outcome
 			tx.OnOutcome(func(o core.Outcome) { heard = append(heard, o) })
 			err := tx.Commit()
-			if (err == nil) != (tt.fault == outboxtest.CommitSucceeds) || errors.Is(err, core.ErrCommitUnknown) != tt.unknown {
+			if (err == nil) != (tt.fault == outboxtest.CommitSucceeds) ||
+				errors.Is(err, core.ErrCommitUnknown) != tt.unknown {
 				t.Errorf("%s, fault %d: Commit: %v", d, tt.fault, err)
 			}
 			if len(heard) != 1 || heard[0] != tt.outcome {
@@ -249,7 +251,8 @@ func TestStatements(t *testing.T) {
 		return 3, nil
 	}))
 	tx := begin(t, r)
-	if n, err := tx.Exec(t.Context(), "UPDATE x", 1, "two"); n != 3 || err != nil || len(seen) != 1 || seen[0] != "UPDATE x[1 two]" {
+	if n, err := tx.Exec(t.Context(), "UPDATE x", 1, "two"); n != 3 || err != nil || len(seen) != 1 ||
+		seen[0] != "UPDATE x[1 two]" {
 		t.Errorf("%d, %v, seen %q", n, err, seen)
 	}
 	rows, err := tx.Query(t.Context(), "SELECT 1")
@@ -276,12 +279,16 @@ func TestNewOutboxRefusesAnotherRepository(t *testing.T) {
 		"leave it nil or give a *outboxtest.Repository": {Repository: faulty},
 		"Workers is negative":                           {Workers: -1},
 	} {
-		if got := fails(t, func(tb testing.TB) { tb.Helper(); outboxtest.NewOutbox(tb, cfg) }); !strings.Contains(got, want) {
+		if got := fails(t, func(tb testing.TB) { tb.Helper(); outboxtest.NewOutbox(tb, cfg) }); !strings.Contains(got,
+			want) {
 			t.Errorf("failed with %q, want %q", got, want)
 		}
 	}
 	p := &outboxtest.Publisher{}
-	if ob := outboxtest.NewOutbox(t, core.Config{Repository: outboxtest.NewRepository(), Publisher: p}); ob.Publisher != p {
+	if ob := outboxtest.NewOutbox(t, core.Config{
+		Repository: outboxtest.NewRepository(),
+		Publisher:  p,
+	}); ob.Publisher != p {
 		t.Error("the publisher of the Config is not that of the Outbox")
 	}
 }

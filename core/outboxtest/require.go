@@ -18,7 +18,8 @@ type Match struct {
 // Matches reports whether d is described by m.
 func (m Match) Matches(d core.Delivery) bool {
 	return matches(m.ID, d.ID) && matches(m.Type, d.Type) && matches(m.Topic, d.Topic) && matches(m.Key, d.Key) &&
-		matches(m.AggregateType, d.AggregateType) && matches(m.AggregateID, d.AggregateID) && matches(m.TenantID, d.TenantID) &&
+		matches(m.AggregateType, d.AggregateType) && matches(m.AggregateID, d.AggregateID) &&
+		matches(m.TenantID, d.TenantID) &&
 		(m.Where == nil || m.Where(d))
 }
 
@@ -47,7 +48,8 @@ func (m Match) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// RequirePublished returns the one event that p accepted and m describes. It fails the test when there is none or more than one.
+// RequirePublished returns the one event that p accepted and m describes. It fails the test when
+// there is none or more than one.
 func RequirePublished(t testing.TB, p *Publisher, m Match) core.Delivery {
 	t.Helper()
 	accepted := p.Accepted()
@@ -77,9 +79,11 @@ func RequireNotPublished(t testing.TB, p *Publisher, m Match) {
 	}
 }
 
-// RequireNothingRecorded fails the test when events that were recorded on one of these models still wait. Call it after the transaction
-// that stores them: it finds what nothing else can tell, a Recorder whose events nobody takes, because the outbox was not installed on the
-// *gorm.DB or *bun.DB that stored the model, or because the model was not stored at all. A model that embeds no Recorder fails the test too.
+// RequireNothingRecorded fails the test when events that were recorded on one of these models still
+// wait. Call it after the transaction that stores them: it finds what nothing else can tell, a
+// Recorder whose events nobody takes, because the outbox was not installed on the *gorm.DB or
+// *bun.DB that stored the model, or because the model was not stored at all. A model that embeds no
+// Recorder fails the test too.
 func RequireNothingRecorded(t testing.TB, models ...any) {
 	t.Helper()
 	for _, m := range models {
@@ -95,7 +99,8 @@ func RequireNothingRecorded(t testing.TB, models ...any) {
 		for i, e := range events {
 			types[i] = e.Type
 		}
-		t.Fatalf("outboxtest: %d events of this %T still wait (%q): nothing took them when the model was stored; is the outbox installed on the database handle that stored it "+
+		t.Fatalf("outboxtest: %d events of this %T still wait (%q): nothing took them when the model was stored; is "+
+			"the outbox installed on the database handle that stored it "+
 			"(db.Use(plugin) of GORM, outbox.DB() of Bun), and did the transaction commit?", len(events), m, types)
 	}
 }
@@ -107,7 +112,8 @@ func describe(ds []core.Delivery) string {
 	}
 	var b strings.Builder
 	for _, d := range ds {
-		fmt.Fprintf(&b, "\n\tid=%s type=%q topic=%q key=%q key_seq=%d attempt=%d", d.ID, d.Type, d.Topic, d.Key, d.KeySeq, d.Attempt)
+		fmt.Fprintf(&b, "\n\tid=%s type=%q topic=%q key=%q key_seq=%d attempt=%d", d.ID, d.Type, d.Topic, d.Key,
+			d.KeySeq, d.Attempt)
 	}
 	return b.String()
 }

@@ -42,7 +42,8 @@ func (s Status) String() string {
 // open reports whether a row in this state is still to be published.
 func (s Status) open() bool { return s == StatusNew || s == StatusRetry }
 
-// Row is one row of the table, as Repository.Rows shows it. Times are those of the repository's clock, zero for none.
+// Row is one row of the table, as Repository.Rows shows it. Times are those of the repository's
+// clock, zero for none.
 type Row struct {
 	ID     core.RowID
 	Event  core.Event
@@ -75,7 +76,8 @@ type Audit struct {
 	At     time.Time
 }
 
-// leased reports whether somebody holds the row. A lease further ahead than maxLease is none; 0 accepts every lease.
+// leased reports whether somebody holds the row. A lease further ahead than maxLease is none; 0
+// accepts every lease.
 func (r *Row) leased(now time.Time, maxLease time.Duration) bool {
 	if r.LeaseUntil.IsZero() || !r.LeaseUntil.After(now) {
 		return false
@@ -88,13 +90,16 @@ func (r *Row) claimable(now time.Time, maxLease time.Duration) bool {
 	return r.Status.open() && !r.AvailableAt.After(now) && !r.leased(now, maxLease)
 }
 
-// heldBy reports whether the claim is the row's latest, the row is open and the claim was neither released nor settled.
+// heldBy reports whether the claim is the row's latest, the row is open and the claim was neither
+// released nor settled.
 func (r *Row) heldBy(node string, claimNo int64) bool {
-	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && (!r.LeaseUntil.IsZero() || mutant.Active == mutant.RepeatedGuess)
+	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node &&
+		(!r.LeaseUntil.IsZero() || mutant.Active == mutant.RepeatedGuess)
 }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
-	lost := !r.LeaseUntil.IsZero() && r.ClaimedBy != req.Node // neither released nor settled by its holder; the caller itself is alive
+	// neither released nor settled by its holder; the caller itself is alive
+	lost := !r.LeaseUntil.IsZero() && r.ClaimedBy != req.Node
 	if lost && (r.LostClaims < core.Suspicious || r.suspectBegun) {
 		r.LostClaims++
 	}

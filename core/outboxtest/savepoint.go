@@ -67,7 +67,8 @@ func (t *Tx) rollback(words []string, name string) error {
 }
 
 func (t *Tx) savepoint(name string) {
-	if i := t.find(name); i >= 0 && t.repo.dialect == core.MySQL { // there a name is set once; elsewhere the new one hides the old
+	// there a name is set once; elsewhere the new one hides the old
+	if i := t.find(name); i >= 0 && t.repo.dialect == core.MySQL {
 		t.savepoints = append(t.savepoints[:i], t.savepoints[i+1:]...)
 	}
 	t.savepoints = append(t.savepoints, txSavepoint{name: name, mark: len(t.undo)})
@@ -90,7 +91,8 @@ func (t *Tx) fail(kind errorKind) error {
 	return databaseError(t.repo.dialect, kind)
 }
 
-// name returns what identifies a savepoint: PostgreSQL keeps the case of a quoted name, the others ignore case always.
+// name returns what identifies a savepoint: PostgreSQL keeps the case of a quoted name, the others
+// ignore case always.
 func (t *Tx) name(word string) string {
 	bare := strings.Trim(word, "\"`")
 	if bare != word && t.repo.dialect == core.Postgres {

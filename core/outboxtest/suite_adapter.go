@@ -11,55 +11,64 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// AdapterHarness tells TestAdapter how to reach an adapter: the transactions of an ORM or a driver, with an outbox in them.
+// AdapterHarness tells TestAdapter how to reach an adapter: the transactions of an ORM or a driver,
+// with an outbox in them.
 type AdapterHarness struct {
-	// Open returns the adapter on an empty database. cfg has everything but the Repository. It is called once for each case.
+	// Open returns the adapter on an empty database. cfg has everything but the Repository. It is
+	// called once for each case.
 	Open func(t *testing.T, cfg core.Config) Adapter
-	// AbortsOnError says that a refused statement makes the transaction unusable, as PostgreSQL does it.
+	// AbortsOnError says that a refused statement makes the transaction unusable, as PostgreSQL
+	// does it.
 	AbortsOnError bool
 	// SingleWriter says that only one transaction writes at a time, as SQLite does it.
 	SingleWriter bool
 	// Programs is how many random programs of savepoints are run. Default: 300.
 	Programs int
-	// Seed makes the random programs those of an earlier run, which named its seed when it failed. Default: another one each time.
+	// Seed makes the random programs those of an earlier run, which named its seed when it failed.
+	// Default: another one each time.
 	Seed uint64
 }
 
-// Adapter is an adapter under test. Fields are required unless they say otherwise. Inside a transaction the functions are given the
-// context that RunInTx gave to its function.
+// Adapter is an adapter under test. Fields are required unless they say otherwise. Inside a
+// transaction the functions are given the context that RunInTx gave to its function.
 type Adapter struct {
 	// Outbox is what Publish records events with. The suite runs its relay where it needs one.
 	Outbox *core.Outbox
 	// Transactor is that of the adapter.
 	Transactor core.Transactor
-	// Nested runs fn in a nested transaction by the means of the ORM. Nil: the Transactor's way is the only one.
+	// Nested runs fn in a nested transaction by the means of the ORM. Nil: the Transactor's way is
+	// the only one.
 	Nested func(ctx context.Context, fn func(ctx context.Context) error) error
 	// Publish records events by the means of the adapter, in the transaction that ctx carries.
 	Publish func(ctx context.Context, events ...core.Event) error
 	// Exec runs a statement by the means of the ORM, in the transaction that ctx carries.
 	Exec func(ctx context.Context, query string) error
-	// Stored returns the event ids of all committed rows of the outbox. It uses a connection of its own.
+	// Stored returns the event ids of all committed rows of the outbox. It uses a connection of its
+	// own.
 	Stored func(ctx context.Context) ([]string, error)
-	// RefuseCommit prepares in the transaction that ctx carries that the database will refuse its COMMIT, by a deferred constraint for
-	// example. Nil: there is no way.
+	// RefuseCommit prepares in the transaction that ctx carries that the database will refuse its
+	// COMMIT, by a deferred constraint for example. Nil: there is no way.
 	RefuseCommit func(ctx context.Context) error
 
-	// The ways below are for scenarios that only some databases and drivers can have. Nil, or an error wrapping errors.ErrUnsupported, means
-	// that there is no way: the scenario says so in its log and ends.
+	// The ways below are for scenarios that only some databases and drivers can have. Nil, or an
+	// error wrapping errors.ErrUnsupported, means that there is no way: the scenario says so in its
+	// log and ends.
 
-	// LoseCommit prepares in the transaction that ctx carries that nobody hears the answer of its COMMIT, which the database carries out when
-	// committed is true and never hears of otherwise.
+	// LoseCommit prepares in the transaction that ctx carries that nobody hears the answer of its
+	// COMMIT, which the database carries out when committed is true and never hears of otherwise.
 	LoseCommit func(ctx context.Context, committed bool) error
-	// Deadlock makes the transaction that ctx carries the victim of a deadlock in a statement that is run by the means of the ORM. It returns the
-	// error of that statement.
+	// Deadlock makes the transaction that ctx carries the victim of a deadlock in a statement that
+	// is run by the means of the ORM. It returns the error of that statement.
 	Deadlock func(ctx context.Context) error
 	// Disconnect ends the connection of the transaction that ctx carries on the side of the server.
 	Disconnect func(ctx context.Context) error
-	// Connection returns a function that ends the connection of the transaction that ctx carries on the side of the server, later, when nobody
-	// uses it. It returns when the driver is able to see that.
+	// Connection returns a function that ends the connection of the transaction that ctx carries on
+	// the side of the server, later, when nobody uses it. It returns when the driver is able to see
+	// that.
 	Connection func(ctx context.Context) (end func(ctx context.Context) error, err error)
-	// Booked returns the ids of all committed rows of the table outboxtest_booking (id INTEGER PRIMARY KEY), which stands for the tables of an
-	// application and is there, and empty, when the case begins.
+	// Booked returns the ids of all committed rows of the table outboxtest_booking (id INTEGER
+	// PRIMARY KEY), which stands for the tables of an application and is there, and empty, when the
+	// case begins.
 	Booked func(ctx context.Context) ([]int, error)
 }
 
@@ -69,19 +78,25 @@ type adapterCase struct {
 	run  func(a *adapterFixture)
 }
 
-// TestAdapter is the conformance suite of adapters: that outcomes are reported exactly once and never wrongly, whatever the application
-// does to its transaction, and that exactly what committed is published. Its groups are:
+// TestAdapter is the conformance suite of adapters: that outcomes are reported exactly once and
+// never wrongly, whatever the application does to its transaction, and that exactly what committed
+// is published. Its groups are:
 //
-//   - Commit: ends by commit, error, panic, runtime.Goexit and refused COMMIT; closures that are run again; concurrent transactions
+//   - Commit: ends by commit, error, panic, runtime.Goexit and refused COMMIT; closures that are
+//     run again; concurrent transactions
 //   - Unknown: a COMMIT whose answer is lost, carried out or not
-//   - Savepoint: nested, released, rolled back, by the Transactor and by the ORM's own means; contexts in the wrong place
-//   - Text: SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT, ROLLBACK and BEGIN as statements, and statements that commit implicitly
-//   - Trouble: contexts that end, statements that fail, duplicates, lost connections, connections that died unused
+//   - Savepoint: nested, released, rolled back, by the Transactor and by the ORM's own means;
+//     contexts in the wrong place
+//   - Text: SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT, ROLLBACK and BEGIN as statements, and
+//     statements that commit implicitly
+//   - Trouble: contexts that end, statements that fail, duplicates, lost connections, connections
+//     that died unused
 //   - Deadlock: the victim, with its error returned and ignored
 //   - End: what the application's own rows are worth after an error that it swallows
 //   - AfterCommit: functions that run after the commit, and never else
 //   - Relay: what leaves, when, and how often
-//   - Random: programs of savepoints; what is reported is compared with the table, and what is published too
+//   - Random: programs of savepoints; what is reported is compared with the table, and what is
+//     published too
 func TestAdapter(t *testing.T, h AdapterHarness) {
 	for _, group := range []struct {
 		name  string
@@ -134,8 +149,8 @@ func newAdapterFixture(t *testing.T, h AdapterHarness) *adapterFixture {
 	a.Adapter = h.Open(t, core.Config{
 		Publisher: a.published, DisableJanitor: true,
 		// Short, so that rows whose outcome nobody knows are found within the time of a test.
-		PublishTimeout: 500 * time.Millisecond, LeaseMargin: 100 * time.Millisecond, HotLease: time.Second, ClaimLease: 2 * time.Second,
-		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
+		PublishTimeout: 500 * time.Millisecond, LeaseMargin: 100 * time.Millisecond, HotLease: time.Second,
+		ClaimLease: 2 * time.Second, PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
 		Observer: &core.Observer{
 			Untracked: func(int) { t.Error("the adapter gave Publish a transaction whose end cannot be heard") },
 			Claimed:   func(core.ClaimInfo) { once.Do(func() { close(a.polled) }) },
@@ -266,7 +281,8 @@ func (a *adapterFixture) wantOutcome(want core.Outcome, ids ...string) {
 	}
 }
 
-// noLies waits until every event has been reported and requires that no report contradicts the table. It returns how many are Committed.
+// noLies waits until every event has been reported and requires that no report contradicts the
+// table. It returns how many are Committed.
 func (a *adapterFixture) noLies(ids ...string) (committed int) {
 	a.Helper()
 	eventually(a, "every outcome is heard", func() bool {
@@ -291,7 +307,8 @@ func (a *adapterFixture) noLies(ids ...string) (committed int) {
 	return committed
 }
 
-// has reports whether there is a way to do what the scenario is about, which an adapter tells by a nil function or by what it returns.
+// has reports whether there is a way to do what the scenario is about, which an adapter tells by a
+// nil function or by what it returns.
 func (a *adapterFixture) has(way bool, err error) bool {
 	if !way || errors.Is(err, errors.ErrUnsupported) {
 		a.Log("this adapter has no way to do that")
@@ -309,16 +326,19 @@ func (a *adapterFixture) whole() {
 	a.must(slices.Contains(a.stored(), id), "the event of a transaction that committed is not there")
 }
 
-// truthful requires that the reports about these events are true, and that RunInTx, which returned err, reported success only if the event
-// first is there, and a failure only if it is not, unless it says that it does not know.
+// truthful requires that the reports about these events are true, and that RunInTx, which returned
+// err, reported success only if the event first is there, and a failure only if it is not, unless
+// it says that it does not know.
 func (a *adapterFixture) truthful(err error, first string, further ...string) {
 	a.Helper()
 	committed := a.noLies(append(further, first)...)
-	a.must((err == nil) == slices.Contains(a.stored(), first) || errors.Is(err, core.ErrCommitUnknown), "RunInTx: %v; stored are %q, the event was %s", err, a.stored(), first)
+	a.must((err == nil) == slices.Contains(a.stored(), first) || errors.Is(err, core.ErrCommitUnknown),
+		"RunInTx: %v; stored are %q, the event was %s", err, a.stored(), first)
 	a.must(err == nil || committed == 0, "RunInTx failed with %v, and an event was reported as committed", err)
 }
 
-// relay runs the relay until the case ends. What it publishes must be visible to everybody at that time.
+// relay runs the relay until the case ends. What it publishes must be visible to everybody at that
+// time.
 func (a *adapterFixture) relay() {
 	a.Helper()
 	a.published.FailFor(func(d core.Delivery) error {

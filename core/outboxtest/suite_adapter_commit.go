@@ -224,7 +224,8 @@ func adapterEnded(a *adapterFixture) {
 	})
 	err := a.Publish(after, newEvent())
 	a.must(err != nil, "published in a transaction that has ended")
-	a.must(errors.Is(err, core.ErrNoTransaction) || errors.Is(err, core.ErrTxAborted), "Publish in a transaction that has ended: %v", err)
+	a.must(errors.Is(err, core.ErrNoTransaction) || errors.Is(err, core.ErrTxAborted),
+		"Publish in a transaction that has ended: %v", err)
 	a.wantStored(id)
 	a.wantOutcome(core.Committed, id)
 }
@@ -262,7 +263,8 @@ func adapterInvalid(a *adapterFixture) {
 			return nil
 		})
 		err = a.Publish(ctx, newEvent(), core.Event{Type: "t", Payload: make([]byte, 101)})
-		a.must(errors.Is(err, core.ErrInvalidEvent) && errors.Is(err, large), "Publish of an event too large for the publisher: %v", err)
+		a.must(errors.Is(err, core.ErrInvalidEvent) && errors.Is(err, large),
+			"Publish of an event too large for the publisher: %v", err)
 
 		id = a.publish(ctx) // nothing was written, so nothing is spoilt
 	})

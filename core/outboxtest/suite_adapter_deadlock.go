@@ -7,7 +7,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// A database may roll back the whole transaction of a deadlock's victim, and go on as if each further statement were meant by itself.
+// A database may roll back the whole transaction of a deadlock's victim, and go on as if each
+// further statement were meant by itself.
 func adapterDeadlockCases() []adapterCase {
 	return []adapterCase{
 		{"the victim returns the error", adapterDeadlockReturned},
@@ -17,7 +18,8 @@ func adapterDeadlockCases() []adapterCase {
 	}
 }
 
-// deadlock makes the transaction the victim of a deadlock and returns the error of its statement. can is false when there is no way.
+// deadlock makes the transaction the victim of a deadlock and returns the error of its statement.
+// can is false when there is no way.
 func (a *adapterFixture) deadlock(ctx context.Context) (can bool, err error) {
 	a.Helper()
 	if !a.has(a.Deadlock != nil, nil) {
@@ -68,10 +70,12 @@ func adapterDeadlockIgnored(a *adapterFixture) {
 	a.whole()
 	a.published.Wait(a, 1)
 	a.settled()
-	a.must(len(a.published.Accepted()) == 1, "%d events were published, want the one that committed", len(a.published.Accepted()))
+	a.must(len(a.published.Accepted()) == 1, "%d events were published, want the one that committed",
+		len(a.published.Accepted()))
 }
 
-// adapterDeadlockNested ends differently on each database: PostgreSQL goes on from the savepoint, InnoDB has rolled back everything.
+// adapterDeadlockNested ends differently on each database: PostgreSQL goes on from the savepoint,
+// InnoDB has rolled back everything.
 func adapterDeadlockNested(a *adapterFixture) {
 	for _, nest := range a.nestings() {
 		var outer, inner string
@@ -101,7 +105,8 @@ func adapterDeadlockNested(a *adapterFixture) {
 		a.truthful(err, outer, ids...)
 		stored := a.stored()
 		a.must(!slices.Contains(stored, inner), "the nested transaction failed, and its event is there")
-		a.must(slices.Contains(stored, further.ID) == (published && err == nil), "published %t, RunInTx: %v; stored are %q", published, err, stored)
+		a.must(slices.Contains(stored, further.ID) == (published && err == nil),
+			"published %t, RunInTx: %v; stored are %q", published, err, stored)
 		a.whole()
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// What a transaction is worth after an error that the application swallows, for its own rows as well as for events.
+// What a transaction is worth after an error that the application swallows, for its own rows as
+// well as for events.
 func adapterEndCases() []adapterCase {
 	return []adapterCase{
 		{"a violated constraint that is swallowed", func(a *adapterFixture) { a.swallowedConstraint(1, 1, 2) }},
@@ -51,7 +52,8 @@ func (a *adapterFixture) swallowedConstraint(ids ...int) {
 	})
 	a.truthful(err, event)
 	if a.AbortsOnError {
-		a.must(errors.Is(err, core.ErrTxAborted), "COMMIT could only roll back, and RunInTx returned %v, want an error wrapping ErrTxAborted", err)
+		a.must(errors.Is(err, core.ErrTxAborted), "COMMIT could only roll back, and RunInTx returned %v, want an "+
+			"error wrapping ErrTxAborted", err)
 		a.wantBooked()
 		return
 	}
@@ -77,7 +79,8 @@ func adapterEndConstraintNested(a *adapterFixture) {
 	}
 }
 
-// afterDeadlock tries to go on in a transaction that the database has rolled back. Nothing may reach it: it would stand for itself.
+// afterDeadlock tries to go on in a transaction that the database has rolled back. Nothing may
+// reach it: it would stand for itself.
 func (a *adapterFixture) afterDeadlock(ctx context.Context, nest nested) {
 	a.Helper()
 	for what, err := range map[string]error{
@@ -87,7 +90,8 @@ func (a *adapterFixture) afterDeadlock(ctx context.Context, nest nested) {
 		"Publish":       a.Publish(ctx, newEvent()),
 	} {
 		a.must(err != nil, "%s after the rollback reported success", what)
-		a.must(a.AbortsOnError || errors.Is(err, core.ErrTxAborted), "%s after the rollback: %v, want an error wrapping ErrTxAborted", what, err)
+		a.must(a.AbortsOnError || errors.Is(err, core.ErrTxAborted), "%s after the rollback: %v, want an error "+
+			"wrapping ErrTxAborted", what, err)
 	}
 }
 
@@ -113,7 +117,8 @@ func adapterEndDeadlock(a *adapterFixture) {
 	a.whole()
 }
 
-// adapterEndDeadlockNested ends differently on each database: PostgreSQL goes on from the savepoint, InnoDB has rolled back everything.
+// adapterEndDeadlockNested ends differently on each database: PostgreSQL goes on from the
+// savepoint, InnoDB has rolled back everything.
 func adapterEndDeadlockNested(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) {
 		return
@@ -141,12 +146,14 @@ func adapterEndDeadlockNested(a *adapterFixture) {
 			a.wantBooked(slices.Sorted(slices.Values([]int{0, 2, 10, 12}[:2*n+2]))...)
 			continue
 		}
-		a.must(errors.Is(err, core.ErrTxAborted) && errors.Is(further, core.ErrTxAborted), "RunInTx: %v, the further statement: %v", err, further)
+		a.must(errors.Is(err, core.ErrTxAborted) && errors.Is(further, core.ErrTxAborted),
+			"RunInTx: %v, the further statement: %v", err, further)
 		a.wantBooked()
 	}
 }
 
-// adapterEndDeadlockAgain does what every application does with a deadlock, only that its first attempt goes on for a while.
+// adapterEndDeadlockAgain does what every application does with a deadlock, only that its first
+// attempt goes on for a while.
 func adapterEndDeadlockAgain(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) {
 		return
@@ -169,7 +176,8 @@ func adapterEndDeadlockAgain(a *adapterFixture) {
 	a.wantBooked(1, 2)
 }
 
-// adapterEndRollbackTable: on SQLite a table may ask that a violated constraint rolls the transaction back.
+// adapterEndRollbackTable: on SQLite a table may ask that a violated constraint rolls the
+// transaction back.
 func adapterEndRollbackTable(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) {
 		return

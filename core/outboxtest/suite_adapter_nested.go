@@ -23,8 +23,9 @@ func adapterNestedCases() []adapterCase {
 	}
 }
 
-// adapterNestedForeign publishes inside with the context of the outer transaction, which is easily done in a closure. The connection is the
-// same, so the database undoes it with everything else that came after the savepoint.
+// adapterNestedForeign publishes inside with the context of the outer transaction, which is easily
+// done in a closure. The connection is the same, so the database undoes it with everything else
+// that came after the savepoint.
 func adapterNestedForeign(a *adapterFixture) {
 	a.relay()
 	var good, bad []string
@@ -49,8 +50,8 @@ func adapterNestedForeign(a *adapterFixture) {
 	a.wantPublished(good)
 }
 
-// adapterNestedStale goes on with a context that belongs to a nested transaction which has failed. It may be refused; what is not refused belongs
-// to the outer transaction.
+// adapterNestedStale goes on with a context that belongs to a nested transaction which has failed.
+// It may be refused; what is not refused belongs to the outer transaction.
 func adapterNestedStale(a *adapterFixture) {
 	for _, nest := range a.nestings() {
 		var outer, inner string
@@ -74,12 +75,13 @@ func adapterNestedStale(a *adapterFixture) {
 		a.truthful(err, outer, ids...)
 		stored := a.stored()
 		a.must(!slices.Contains(stored, inner), "the nested transaction failed, and its event is there")
-		a.must(slices.Contains(stored, further.ID) == (published && err == nil), "published %t, RunInTx: %v; stored are %q", published, err, stored)
+		a.must(slices.Contains(stored, further.ID) == (published && err == nil),
+			"published %t, RunInTx: %v; stored are %q", published, err, stored)
 	}
 }
 
-// adapterNestedCancelled ends the context of a nested transaction. Whether its rollback still gets through differs; what is reported must
-// be true.
+// adapterNestedCancelled ends the context of a nested transaction. Whether its rollback still gets
+// through differs; what is reported must be true.
 func adapterNestedCancelled(a *adapterFixture) {
 	for _, nest := range a.nestings() {
 		var outer, inner, last string
@@ -160,8 +162,8 @@ func adapterNestedMany(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedEight fails on every other of eight levels, and each level takes its error as said and goes on: what is kept is the two levels
-// above the first that fails.
+// adapterNestedEight fails on every other of eight levels, and each level takes its error as said
+// and goes on: what is kept is the two levels above the first that fails.
 func adapterNestedEight(a *adapterFixture) {
 	var good, bad []string
 	var level func(ctx context.Context, nest nested, depth int, lost bool) error
@@ -194,7 +196,8 @@ func adapterNestedEight(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedText rolls back to a savepoint by text inside a nested transaction, which then succeeds.
+// adapterNestedText rolls back to a savepoint by text inside a nested transaction, which then
+// succeeds.
 func adapterNestedText(a *adapterFixture) {
 	var good, bad []string
 	for _, nest := range a.nestings() {

@@ -18,13 +18,14 @@ func adapterRandomCases() []adapterCase {
 
 // tokens are what texts are made of that only the database knows how to read.
 var tokens = []string{
-	"ROLLBACK", "COMMIT", "END", "ABORT", "ROLLBACK TO s1", "ROLLBACK TO SAVEPOINT s1", "SAVEPOINT s1", "RELEASE s1", "BEGIN", "SELECT 1", "SELECT", "1", "(",
-	")", ";", ";", ";", "'", "'", `"`, "`", "''", "\\", "$$", "$a$", "E", "--", "-- ", "#", "/*", "*/", "/*!", "/*M!", "/*!50000 ", "[", "]", " ", "\n", "\r", "\f", "\v", "\t",
+	"ROLLBACK", "COMMIT", "END", "ABORT", "ROLLBACK TO s1", "ROLLBACK TO SAVEPOINT s1", "SAVEPOINT s1", "RELEASE s1",
+	"BEGIN", "SELECT 1", "SELECT", "1", "(", ")", ";", ";", ";", "'", "'", `"`, "`", "''", "\\", "$$", "$a$", "E", "--",
+	"-- ", "#", "/*", "*/", "/*!", "/*M!", "/*!50000 ", "[", "]", " ", "\n", "\r", "\f", "\v", "\t",
 	"\u00a0", "\ufeff", "é", "a", "AS", "UPDATE", "outboxtest_booking", "SET", "id", "=",
 }
 
-// adapterRandomTexts lets the database judge what random texts do to a transaction, and requires that nothing was reported wrongly. Most of them
-// are errors, so some begin as a statement does.
+// adapterRandomTexts lets the database judge what random texts do to a transaction, and requires
+// that nothing was reported wrongly. Most of them are errors, so some begin as a statement does.
 func adapterRandomTexts(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) { // it has no tables, and reads no SQL
 		return
@@ -67,12 +68,14 @@ func adapterRandomTexts(a *adapterFixture) {
 		a.Logf("seed %d, %d: %q returned %v, RunInTx %v", seed, n, text, failed, err)
 		a.truthful(err, before, ids...)
 	}
-	a.must(ran > 0 && harmless > 0, "seed %d: %d texts ran, %d transactions of them committed: the texts prove nothing", seed, ran, harmless)
+	a.must(ran > 0 && harmless > 0, "seed %d: %d texts ran, %d transactions of them committed: the texts prove nothing",
+		seed, ran, harmless)
 	a.whole()
 }
 
-// program is one random transaction: events between savepoints, set and rolled back by text and by nesting, with names that
-// differ only in case and quotes, errors that are ignored, and an end by commit or rollback.
+// program is one random transaction: events between savepoints, set and rolled back by text and by
+// nesting, with names that differ only in case and quotes, errors that are ignored, and an end by
+// commit or rollback.
 type program struct {
 	*adapterFixture
 	rng   *rand.Rand
@@ -84,8 +87,8 @@ type program struct {
 
 var errProgram = errors.New("the program rolls back")
 
-// adapterRandomPrograms runs random programs while the relay runs, and requires after each that what was reported is true, and in the end
-// that what was published is what is in the table.
+// adapterRandomPrograms runs random programs while the relay runs, and requires after each that
+// what was reported is true, and in the end that what was published is what is in the table.
 func adapterRandomPrograms(a *adapterFixture) {
 	seed := a.Seed
 	for seed == 0 {
@@ -103,9 +106,11 @@ func adapterRandomPrograms(a *adapterFixture) {
 		committed += p.verify(seed, n)
 		total += len(p.ids)
 	}
-	a.must(committed > 0, "seed %d: none of %d events was reported as committed: the programs prove nothing", seed, total)
+	a.must(committed > 0, "seed %d: none of %d events was reported as committed: the programs prove nothing", seed,
+		total)
 	a.publishedIsStored(seed)
-	a.Logf("seed %d: %d of %d events were reported as committed, %d are stored", seed, committed, total, len(a.stored()))
+	a.Logf("seed %d: %d of %d events were reported as committed, %d are stored", seed, committed, total,
+		len(a.stored()))
 }
 
 // savepointNames differ in case and quotes; which of them are the same is for the database to say.
@@ -141,14 +146,16 @@ func (p *program) run(ctx context.Context, steps, depth int) error {
 		case depth < 3:
 			ways := p.nestings()
 			p.note("nested {")
-			err := ways[p.rng.IntN(len(ways))](ctx, func(ctx context.Context) error { return p.run(ctx, 1+p.rng.IntN(5), depth+1) })
+			err := ways[p.rng.IntN(len(ways))](ctx,
+				func(ctx context.Context) error { return p.run(ctx, 1+p.rng.IntN(5), depth+1) })
 			p.note("} %v", err)
 		}
 	}
 	return nil
 }
 
-// name returns the name of a savepoint that was set, or now and then any: an unknown name is an error, which ends most of a program.
+// name returns the name of a savepoint that was set, or now and then any: an unknown name is an
+// error, which ends most of a program.
 func (p *program) name() string {
 	if len(p.set) == 0 || p.rng.IntN(12) == 0 {
 		return p.names[p.rng.IntN(len(p.names))]
@@ -190,7 +197,8 @@ func (p *program) verify(seed uint64, n int) (committed int) {
 	return committed
 }
 
-// publishedIsStored waits until every row of the table has been published, and requires that nothing else was.
+// publishedIsStored waits until every row of the table has been published, and requires that
+// nothing else was.
 func (a *adapterFixture) publishedIsStored(seed uint64) {
 	a.Helper()
 	want := a.stored()
@@ -205,6 +213,7 @@ func (a *adapterFixture) publishedIsStored(seed uint64) {
 		got = slices.Compact(got) // a lease may run out on a busy machine
 		return len(got) >= len(want)
 	})
-	a.must(slices.Equal(got, want), "seed %d: published were %d events, in the table are %d: a ghost", seed, len(got), len(want))
+	a.must(slices.Equal(got, want), "seed %d: published were %d events, in the table are %d: a ghost", seed, len(got),
+		len(want))
 	a.must(a.published.Overlaps() == 0, "seed %d: two events of one key were published at once", seed)
 }

@@ -72,7 +72,8 @@ func adapterRelayOrder(a *adapterFixture) {
 			for i := range each {
 				e := newEvent()
 				e.Key = fmt.Sprint("key", (worker+i)%3)
-				err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error { return a.Publish(ctx, e) })
+				err := a.Transactor.RunInTx(a.Context(),
+					func(ctx context.Context, _ core.Tx) error { return a.Publish(ctx, e) })
 				if err != nil {
 					a.Errorf("RunInTx: %v", err)
 				}
@@ -86,7 +87,8 @@ func adapterRelayOrder(a *adapterFixture) {
 		last[d.Key] = d.KeySeq
 	}
 	a.must(a.published.Overlaps() == 0, "two events of one key were published at once")
-	a.must(len(a.published.Accepted()) == workers*each, "%d events were published, want %d", len(a.published.Accepted()), workers*each)
+	a.must(len(a.published.Accepted()) == workers*each, "%d events were published, want %d",
+		len(a.published.Accepted()), workers*each)
 }
 
 func adapterRelayLater(a *adapterFixture) {
@@ -120,7 +122,8 @@ func adapterRelayRetried(a *adapterFixture) {
 	a.wantStored(e.ID)
 }
 
-// adapterRelayOpen holds a transaction open until the relay has published something that was recorded later.
+// adapterRelayOpen holds a transaction open until the relay has published something that was
+// recorded later.
 func adapterRelayOpen(a *adapterFixture) {
 	a.relay()
 	var early, inner, late string
@@ -162,7 +165,8 @@ func adapterRelayRefused(a *adapterFixture) {
 	a.wantPublished([]string{id})
 }
 
-// adapterRelayChanged changes the data of events after they were recorded: on the fast path and from the table the same leaves.
+// adapterRelayChanged changes the data of events after they were recorded: on the fast path and
+// from the table the same leaves.
 func adapterRelayChanged(a *adapterFixture) {
 	a.relay()
 	data, payload := map[string]int{"n": 1}, []byte(`{"n":1}`)

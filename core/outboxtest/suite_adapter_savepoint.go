@@ -126,7 +126,8 @@ func adapterNestedSiblings(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedDeep rolls back the middle of three levels: the innermost succeeded and is lost all the same.
+// adapterNestedDeep rolls back the middle of three levels: the innermost succeeded and is lost all
+// the same.
 func adapterNestedDeep(a *adapterFixture) {
 	var good, bad []string
 	for _, nest := range a.nestings() {
@@ -153,7 +154,8 @@ func adapterNestedDeep(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedDuplicate has an event refused inside a savepoint: the outer transaction commits, and what it says of its events is true.
+// adapterNestedDuplicate has an event refused inside a savepoint: the outer transaction commits,
+// and what it says of its events is true.
 func adapterNestedDuplicate(a *adapterFixture) {
 	twin := newEvent()
 	a.inTx(func(ctx context.Context) { a.check(a.Publish(ctx, twin)) })
@@ -170,6 +172,7 @@ func adapterNestedDuplicate(a *adapterFixture) {
 		})
 		a.noLies(outer, inner, last)
 		stored := a.stored()
-		a.must(slices.Contains(stored, outer) && slices.Contains(stored, last) && !slices.Contains(stored, inner), "stored are %q", stored)
+		a.must(slices.Contains(stored, outer) && slices.Contains(stored, last) && !slices.Contains(stored, inner),
+			"stored are %q", stored)
 	}
 }

@@ -26,8 +26,14 @@ func adapterTextCases() []adapterCase {
 		{"ROLLBACK behind the adapter's back", func(a *adapterFixture) { a.textEnd("ROLLBACK") }},
 		{"COMMIT in a nested transaction", adapterTextCommitNested},
 		{"BEGIN behind the adapter's back", func(a *adapterFixture) { a.textImplicit("BEGIN") }},
-		{"START TRANSACTION behind the adapter's back", func(a *adapterFixture) { a.textImplicit("START TRANSACTION") }},
-		{"a statement that commits implicitly", func(a *adapterFixture) { a.textImplicit("CREATE TABLE outboxtest_implicit (n INTEGER)") }},
+		{
+			"START TRANSACTION behind the adapter's back",
+			func(a *adapterFixture) { a.textImplicit("START TRANSACTION") },
+		},
+		{
+			"a statement that commits implicitly",
+			func(a *adapterFixture) { a.textImplicit("CREATE TABLE outboxtest_implicit (n INTEGER)") },
+		},
 		{"control that is hard to see", adapterTextHidden},
 		{"texts that only look like control", adapterTextHarmless},
 		{"ROLLBACK in a comment that is executed", func(a *adapterFixture) { a.textImplicit("/*!50000 ROLLBACK */") }},
@@ -158,7 +164,8 @@ func adapterTextOuter(a *adapterFixture) {
 	a.wantStored(first, last)
 }
 
-// adapterTextReleaseOuter rolls back to a savepoint that went with the release of an outer one: the database refuses that.
+// adapterTextReleaseOuter rolls back to a savepoint that went with the release of an outer one: the
+// database refuses that.
 func adapterTextReleaseOuter(a *adapterFixture) {
 	var first, second string
 	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
@@ -175,7 +182,8 @@ func adapterTextReleaseOuter(a *adapterFixture) {
 	a.truthful(err, first, second)
 }
 
-// adapterTextQuoted leaves it to the database which names are the same: what is reported must be true.
+// adapterTextQuoted leaves it to the database which names are the same: what is reported must be
+// true.
 func adapterTextQuoted(a *adapterFixture) {
 	for n := range 7 * 7 {
 		var ids []string
@@ -193,7 +201,8 @@ func adapterTextQuoted(a *adapterFixture) {
 	}
 }
 
-// adapterTextSemicolon hides a ROLLBACK TO behind another statement. Some drivers run both, others refuse them.
+// adapterTextSemicolon hides a ROLLBACK TO behind another statement. Some drivers run both, others
+// refuse them.
 func adapterTextSemicolon(a *adapterFixture) {
 	var first, second string
 	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
@@ -226,8 +235,9 @@ func adapterTextCommitNested(a *adapterFixture) {
 	}
 }
 
-// textImplicit runs a statement that ends the transaction on some databases and is an error or nothing of that kind on others. The application
-// then rolls back: what is reported must be true, and no event may be recorded that the rollback does not undo.
+// textImplicit runs a statement that ends the transaction on some databases and is an error or
+// nothing of that kind on others. The application then rolls back: what is reported must be true,
+// and no event may be recorded that the rollback does not undo.
 func (a *adapterFixture) textImplicit(query string) {
 	var before string
 	further, reason := newEvent(), errors.New("reason")
@@ -251,8 +261,8 @@ func (a *adapterFixture) textImplicit(query string) {
 	a.whole()
 }
 
-// textEnd ends the transaction by text. Nobody knows from then on what becomes of anything: no outcome may be more than unknown where the
-// table says otherwise, and nothing further is recorded.
+// textEnd ends the transaction by text. Nobody knows from then on what becomes of anything: no
+// outcome may be more than unknown where the table says otherwise, and nothing further is recorded.
 func (a *adapterFixture) textEnd(query string) {
 	var before string
 	further := newEvent()
@@ -260,7 +270,8 @@ func (a *adapterFixture) textEnd(query string) {
 		before = a.publish(ctx)
 		a.exec(ctx, query)
 		err := a.Publish(ctx, further)
-		a.must(errors.Is(err, core.ErrTxAborted), "Publish after %s: %v, want an error wrapping ErrTxAborted", query, err)
+		a.must(errors.Is(err, core.ErrTxAborted), "Publish after %s: %v, want an error wrapping ErrTxAborted", query,
+			err)
 		return nil
 	})
 	a.must(a.noLies(before) == 0, "the event was reported as committed after %s", query)
@@ -272,8 +283,9 @@ func (a *adapterFixture) textEnd(query string) {
 	a.wantOutcome(core.Committed, id)
 }
 
-// adapterTextHidden ends the transaction, or touches its savepoints, by texts in which not every reader sees that. Whatever the database makes of
-// them, what is reported must be true, and so must RunInTx be; what was recorded before counts as much as what is recorded behind them.
+// adapterTextHidden ends the transaction, or touches its savepoints, by texts in which not every
+// reader sees that. Whatever the database makes of them, what is reported must be true, and so must
+// RunInTx be; what was recorded before counts as much as what is recorded behind them.
 func adapterTextHidden(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) { // it has no tables, and reads no SQL
 		return
@@ -282,8 +294,9 @@ func adapterTextHidden(a *adapterFixture) {
 	for _, control := range []string{"ROLLBACK", "COMMIT", "ROLLBACK TO SAVEPOINT s1", "END", "ABORT"} {
 		for _, disguise := range []string{
 			"\f%s", "\v%s", "\r%s", "\ufeff%s", "--x\r%s", "-- x\r%s", "--\n%s", "#x\n%s", ";%s", ";\f;%s",
-			"/* /* */ */ %s", "/* /* */ %s", "/* /* */ %s */ SELECT 1", "/**/%s/**/", "/*!%s*/", "/*M!%s*/", "/*!99999 SELECT 1 */ %s", "/*!50000 %s*/ /* */",
-			"SELECT 1;\f%s", "SELECT 1;/**/%s", "SELECT 1; -- ' \n%s", "SELECT '\\'; %s -- '", "SELECT '; --' ; %s", "SELECT 1 AS \"a;\"; %s", "%s;SELECT 1",
+			"/* /* */ */ %s", "/* /* */ %s", "/* /* */ %s */ SELECT 1", "/**/%s/**/", "/*!%s*/", "/*M!%s*/",
+			"/*!99999 SELECT 1 */ %s", "/*!50000 %s*/ /* */", "SELECT 1;\f%s", "SELECT 1;/**/%s", "SELECT 1; -- ' \n%s",
+			"SELECT '\\'; %s -- '", "SELECT '; --' ; %s", "SELECT 1 AS \"a;\"; %s", "%s;SELECT 1",
 			"SELECT 1 /*! ; %s */", "SELECT $$;$$; %s", "SELECT 'a''b;';%s;", "SELECT E'\\'' ; %s",
 		} {
 			var before string
@@ -293,7 +306,8 @@ func adapterTextHidden(a *adapterFixture) {
 			err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, tx core.Tx) error {
 				before = a.publish(ctx)
 				a.exec(ctx, "SAVEPOINT s1")
-				if tx.Dialect() == core.SQLite && (query[0] == '/' || query[0] == '-') { // drivers stumble over a text that is a comment to SQLite
+				// drivers stumble over a text that is a comment to SQLite
+				if tx.Dialect() == core.SQLite && (query[0] == '/' || query[0] == '-') {
 					query += "\nSELECT 1"
 				}
 				_ = a.Exec(ctx, query)
@@ -312,7 +326,8 @@ func adapterTextHidden(a *adapterFixture) {
 	a.settled()
 }
 
-// adapterTextHarmless runs texts with control in literals, names and comments. They cost a transaction nothing.
+// adapterTextHarmless runs texts with control in literals, names and comments. They cost a
+// transaction nothing.
 func adapterTextHarmless(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) {
 		return
@@ -321,8 +336,9 @@ func adapterTextHarmless(a *adapterFixture) {
 	a.inTx(func(ctx context.Context) {
 		ids = append(ids, a.publish(ctx))
 		for _, query := range []string{
-			"SELECT 'ROLLBACK; COMMIT'", "SELECT 'it''s; ROLLBACK'", "SELECT 1 AS \"COMMIT\"", "SELECT 1 -- ; ROLLBACK", "SELECT 1 /* ; COMMIT */",
-			"/* ROLLBACK; */ SELECT 1;", "-- COMMIT\n SELECT ';'", "SELECT 1;", " \n SELECT 1 ; ",
+			"SELECT 'ROLLBACK; COMMIT'", "SELECT 'it''s; ROLLBACK'", "SELECT 1 AS \"COMMIT\"", "SELECT 1 -- ; ROLLBACK",
+			"SELECT 1 /* ; COMMIT */", "/* ROLLBACK; */ SELECT 1;", "-- COMMIT\n SELECT ';'", "SELECT 1;",
+			" \n SELECT 1 ; ",
 		} {
 			a.exec(ctx, query)
 		}

@@ -68,7 +68,8 @@ func adapterCancelledBegin(a *adapterFixture) {
 
 const badStatement = "INSERT INTO outboxtest_no_such_table (x) VALUES (1)"
 
-// adapterStatementError ignores the error of a statement. What the database then makes of the COMMIT differs; what is reported must be true.
+// adapterStatementError ignores the error of a statement. What the database then makes of the
+// COMMIT differs; what is reported must be true.
 func adapterStatementError(a *adapterFixture) {
 	var first string
 	second := newEvent()
@@ -91,7 +92,8 @@ func adapterStatementError(a *adapterFixture) {
 	a.must(published || !slices.Contains(stored, second.ID), "Publish failed, and its event is there")
 	a.must(err != nil || slices.Contains(stored, first), "RunInTx reported success, and the event is not there")
 	if a.AbortsOnError {
-		a.must(err != nil && !published && len(stored) == 0, "an aborted transaction: RunInTx %v, published %t, stored %q", err, published, stored)
+		a.must(err != nil && !published && len(stored) == 0, "an aborted transaction: RunInTx %v, published %t, "+
+			"stored %q", err, published, stored)
 	}
 }
 
@@ -135,7 +137,8 @@ func adapterDuplicateIgnored(a *adapterFixture) {
 	a.noLies(ids...)
 	stored := a.stored()
 	a.must((err == nil) == slices.Contains(stored, first), "RunInTx: %v; stored are %q", err, stored)
-	a.must(slices.Contains(stored, second.ID) == (published && err == nil), "published %t, RunInTx: %v; stored are %q", published, err, stored)
+	a.must(slices.Contains(stored, second.ID) == (published && err == nil), "published %t, RunInTx: %v; stored are %q",
+		published, err, stored)
 }
 
 // disconnected ends the connection in the middle of a transaction, which then publishes or commits.
@@ -170,8 +173,9 @@ func (a *adapterFixture) disconnected(publish bool) {
 	a.whole()
 }
 
-// adapterIdleConnections has the server end all connections of the pool while nobody uses them, as a restart does. No transaction may fail for
-// that: nothing has happened on a connection that has not begun one.
+// adapterIdleConnections has the server end all connections of the pool while nobody uses them, as
+// a restart does. No transaction may fail for that: nothing has happened on a connection that has
+// not begun one.
 func adapterIdleConnections(a *adapterFixture) {
 	if a.SingleWriter || !a.has(a.Connection != nil, nil) {
 		return

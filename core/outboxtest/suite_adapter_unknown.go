@@ -19,7 +19,8 @@ func adapterUnknownCases() []adapterCase {
 	}
 }
 
-// loseCommit runs fn in a transaction whose COMMIT is answered by nobody and returns what RunInTx returned. can is false when there is no way.
+// loseCommit runs fn in a transaction whose COMMIT is answered by nobody and returns what RunInTx
+// returned. can is false when there is no way.
 func (a *adapterFixture) loseCommit(committed bool, fn func(ctx context.Context)) (can bool, err error) {
 	a.Helper()
 	can = a.has(a.LoseCommit != nil, nil)
@@ -76,7 +77,8 @@ func adapterUnknownNested(a *adapterFixture) {
 	}
 }
 
-// unknownAgain does what an application does that is not sure: everything again, with the same event. It is there once in any case.
+// unknownAgain does what an application does that is not sure: everything again, with the same
+// event. It is there once in any case.
 func (a *adapterFixture) unknownAgain(committed bool) {
 	e := newEvent()
 	if can, _ := a.loseCommit(committed, func(ctx context.Context) { a.check(a.tryPublish(ctx, e)) }); !can {
@@ -84,14 +86,16 @@ func (a *adapterFixture) unknownAgain(committed bool) {
 	}
 	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error { return a.Publish(ctx, e) })
 	if committed {
-		a.must(errors.Is(err, core.ErrDuplicateEvent), "the event is there already: %v, want an error wrapping ErrDuplicateEvent", err)
+		a.must(errors.Is(err, core.ErrDuplicateEvent), "the event is there already: %v, want an error wrapping "+
+			"ErrDuplicateEvent", err)
 	} else {
 		a.check(err)
 	}
 	a.wantStored(e.ID)
 }
 
-// adapterUnknownRelay leaves unknown commits to the poller, which publishes those that it finds once their lease is over.
+// adapterUnknownRelay leaves unknown commits to the poller, which publishes those that it finds
+// once their lease is over.
 func adapterUnknownRelay(a *adapterFixture) {
 	a.relay()
 	var want []string

@@ -37,7 +37,10 @@ func backlogCounts(f *fixture) {
 	f.commitLeased(longLease, hot(newRow("topic", "m"))...)
 	retry := newRow("topic", "")
 	f.commit(hot(retry)...)
-	f.fail(nodeA, core.Failure{ClaimRef: core.ClaimRef{ID: retry.ID, ClaimNo: 1}, Kind: core.FailRetry, Delay: time.Hour, Code: "c"})
+	f.fail(nodeA, core.Failure{
+		ClaimRef: core.ClaimRef{ID: retry.ID, ClaimNo: 1}, Kind: core.FailRetry,
+		Delay: time.Hour, Code: "c",
+	})
 	done, discarded := newRow("topic", ""), newRow("topic", "")
 	f.commit(done, discarded)
 	f.done(false, done.ID)
@@ -64,9 +67,11 @@ func backlogAge(f *fixture) {
 	start := time.Now()
 	f.commit(old)
 	f.eventually("the row is older", func() bool { return f.backlog(10).OldestAge >= 50*time.Millisecond })
-	f.must(time.Since(start) >= 50*time.Millisecond && f.backlog(10).OldestAge < time.Minute, "age %s", f.backlog(10).OldestAge)
+	f.must(time.Since(start) >= 50*time.Millisecond && f.backlog(10).OldestAge < time.Minute, "age %s",
+		f.backlog(10).OldestAge)
 	f.commit(newRow("topic", "k"))
-	f.must(f.backlog(10).OldestAge >= 50*time.Millisecond, "the age is that of a younger row: %s", f.backlog(10).OldestAge)
+	f.must(f.backlog(10).OldestAge >= 50*time.Millisecond, "the age is that of a younger row: %s",
+		f.backlog(10).OldestAge)
 }
 
 func adminCases() []repositoryCase {
@@ -157,7 +162,8 @@ func redriveInPlace(f *fixture) {
 		got := f.claimAny(req)
 		i := slices.IndexFunc(got, func(c core.Claimed) bool { return c.ID == row.ID })
 		f.must(i == 0, "claimed %s, want the redriven row %s first", idsOf(got), row.ID)
-		f.must(got[0].Attempts == 0 && got[0].LostClaims == 0 && got[0].ClaimNo > 2, "claimed %+v, want fresh attempts and a bumped claim", got[0])
+		f.must(got[0].Attempts == 0 && got[0].LostClaims == 0 && got[0].ClaimNo > 2,
+			"claimed %+v, want fresh attempts and a bumped claim", got[0])
 		f.must(f.redrive(adminOf(row.ID)) == 0, "redriven twice")
 		f.done(false, row.ID, follower.ID)
 	}
@@ -167,7 +173,10 @@ func redriveOthers(f *fixture) {
 	rows := newRows(4, "topic", "")
 	f.commit(rows...)
 	f.claim(request(nodeA))
-	f.fail(nodeA, core.Failure{ClaimRef: core.ClaimRef{ID: rows[1].ID, ClaimNo: 1}, Kind: core.FailRetry, Delay: time.Hour, Code: "c"})
+	f.fail(nodeA, core.Failure{
+		ClaimRef: core.ClaimRef{ID: rows[1].ID, ClaimNo: 1}, Kind: core.FailRetry,
+		Delay: time.Hour, Code: "c",
+	})
 	f.done(false, rows[2].ID)
 	force := adminOf(rows[3].ID)
 	force.Force = true
@@ -203,7 +212,8 @@ func redriveAppends(f *fixture) {
 	got := f.heads(claim)
 	f.must(len(got) == 2 && got[0].ID == second.ID, "claimed %s, want two rows, the second event first", idsOf(got))
 	again := got[1]
-	f.must(again.KeySeq == last.KeySeq+1 && again.Lane == first.Lane && again.ID != first.ID, "appended as %+v after %+v", again, last)
+	f.must(again.KeySeq == last.KeySeq+1 && again.Lane == first.Lane && again.ID != first.ID,
+		"appended as %+v after %+v", again, last)
 	f.must(again.Attempts == 0 && again.LostClaims == 0 && again.ClaimNo == 1, "appended as %+v", again)
 	// The copy says how old its state is, also when it is overtaken once more.
 	wantCopy := func(got core.Claimed) {
@@ -214,7 +224,8 @@ func redriveAppends(f *fixture) {
 	wantCopy(again)
 	from, to, err := core.RowIDRange(first.Event.ID)
 	f.check(err)
-	f.must(bytes.Compare(again.ID[:], from[:]) >= 0 && bytes.Compare(again.ID[:], to[:]) <= 0, "row id %s is not one of the event", again.ID)
+	f.must(bytes.Compare(again.ID[:], from[:]) >= 0 && bytes.Compare(again.ID[:], to[:]) <= 0,
+		"row id %s is not one of the event", again.ID)
 	next := newRow("topic", "k")
 	f.chain([]core.NewRow{next}, f.commit(next), &core.Inserted{KeySeq: again.KeySeq}, again.ID)
 	f.fail(nodeA, core.Failure{ClaimRef: core.ClaimRef{ID: again.ID, ClaimNo: 1}, Kind: core.FailDead, Code: "c"})
@@ -234,14 +245,18 @@ func redriveUnordered(f *fixture) {
 	f.must(f.redrive(req) == 1 && len(f.dead()) == 0, "not redriven")
 	f.audited(1)
 	got := f.claim(request(nodeB))
-	f.must(len(got) == 1 && got[0].Event.ID == row.Event.ID && got[0].Attempts == 0 && got[0].LostClaims == 0, "claimed %+v", got)
+	f.must(len(got) == 1 && got[0].Event.ID == row.Event.ID && got[0].Attempts == 0 && got[0].LostClaims == 0,
+		"claimed %+v", got)
 }
 
 func discardFree(f *fixture) {
 	cold, retry, dead, done := newRow("topic", ""), newRow("topic", ""), newRow("topic", "k"), newRow("topic", "")
 	f.commit(cold, done)
 	f.commit(hot(retry)...)
-	f.fail(nodeA, core.Failure{ClaimRef: core.ClaimRef{ID: retry.ID, ClaimNo: 1}, Kind: core.FailRetry, Delay: time.Hour, Code: "c"})
+	f.fail(nodeA, core.Failure{
+		ClaimRef: core.ClaimRef{ID: retry.ID, ClaimNo: 1}, Kind: core.FailRetry,
+		Delay: time.Hour, Code: "c",
+	})
 	f.addDead(dead)
 	f.done(false, done.ID)
 	req := adminOf(cold.ID, retry.ID, dead.ID, done.ID, newRow("topic", "").ID, cold.ID)

@@ -18,12 +18,15 @@ import (
 type CaptureHarness struct {
 	// Open returns the ORM on an empty database. It is called once for each group of cases.
 	Open func(t *testing.T, o CaptureOptions) CaptureORM
-	// Refused names the cases whose statements the adapter refuses with core.ErrNoAggregateID, and why it has to: "Update/a slice and a
-	// condition", or one of its kinds, "Update/a slice and a condition/recorded". Every other case must cause its events; a case that is named and causes them fails too, so that the list stays true.
+	// Refused names the cases whose statements the adapter refuses with core.ErrNoAggregateID, and
+	// why it has to: "Update/a slice and a condition", or one of its kinds, "Update/a slice and a
+	// condition/recorded". Every other case must cause its events; a case that is named and causes
+	// them fails too, so that the list stays true.
 	Refused map[string]string
 	// Statements is how many random statements are run in each group that has them. Default: 200.
 	Statements int
-	// Seed makes the random statements those of an earlier run, which named its seed. Default: another one each time.
+	// Seed makes the random statements those of an earlier run, which named its seed. Default:
+	// another one each time.
 	Seed uint64
 }
 
@@ -33,17 +36,20 @@ type CaptureOptions struct {
 	Resolve bool
 }
 
-// CaptureORM is an ORM with an outbox, and two tables: one whose integer keys the database generates, and one whose textual keys the program
-// makes. Both have the columns id, name (a unique text), note (a text) and stock (an integer). The models of a table are of three kinds: with an On
+// CaptureORM is an ORM with an outbox, and two tables: one whose integer keys the database
+// generates, and one whose textual keys the program makes. Both have the columns id, name (a unique
+// text), note (a text) and stock (an integer). The models of a table are of three kinds: with an On
 // function that returns CaptureEvent of the model, with an embedded core.Recorder, and with both.
 type CaptureORM struct {
 	// RunInTx runs fn in a transaction of the ORM. The context of fn carries it.
 	RunInTx func(ctx context.Context, fn func(ctx context.Context) error) error
-	// Exec runs a statement in the transaction that ctx carries. left returns the types of the events that are still recorded on
-	// its models, also after the transaction. An error wrapping errors.ErrUnsupported says that the ORM has no such statement, and why:
-	// nothing was executed then, and the case says so in its log.
+	// Exec runs a statement in the transaction that ctx carries. left returns the types of the
+	// events that are still recorded on its models, also after the transaction. An error wrapping
+	// errors.ErrUnsupported says that the ORM has no such statement, and why: nothing was executed
+	// then, and the case says so in its log.
 	Exec func(ctx context.Context, s CaptureStatement) (left func() []string, err error)
-	// Hidden stores a model that has a core.Recorder in a field with a name. Nil: there are no recorders.
+	// Hidden stores a model that has a core.Recorder in a field with a name. Nil: there are no
+	// recorders.
 	Hidden func(ctx context.Context) error
 
 	// The functions below go past the ORM, on connections of their own.
@@ -83,7 +89,8 @@ const mappedType = "mapped."
 // CaptureModel is a model that a statement is given.
 type CaptureModel struct {
 	CaptureRow
-	// Record is the type of an event that was recorded on it, "" for none. It is a core.Event without an AggregateID.
+	// Record is the type of an event that was recorded on it, "" for none. It is a core.Event
+	// without an AggregateID.
 	Record string
 }
 
@@ -132,20 +139,23 @@ type CaptureStatement struct {
 	Own      bool // on the table whose keys the program makes
 	Mapped   bool // models have an On function
 	Recorder bool // models embed a core.Recorder
-	// Models is what the statement is given: one, or a slice when Slice is set. None: the statement names the type only, or
-	// a slice that is empty.
+	// Models is what the statement is given: one, or a slice when Slice is set. None: the statement
+	// names the type only, or a slice that is empty.
 	Models []CaptureModel
 	Slice  bool
 	Values bool // the slice is one of structs, else of pointers
-	// Copies: the models were copied after their events had been recorded, and the copies are what the statement is given.
+	// Copies: the models were copied after their events had been recorded, and the copies are what
+	// the statement is given.
 	Copies bool
 
-	// ByKey: an update or a delete names its rows by the keys of the models. Otherwise Where alone says which rows it is about.
+	// ByKey: an update or a delete names its rows by the keys of the models. Otherwise Where alone
+	// says which rows it is about.
 	ByKey bool
 	Where *CaptureWhere
 	Set   CaptureSet
 	Note  string
-	// OnName: an upsert, or a skip, expects that rows may be there under their name, else under their key.
+	// OnName: an upsert, or a skip, expects that rows may be there under their name, else under
+	// their key.
 	OnName    bool
 	Returning CaptureReturning
 }
@@ -159,7 +169,8 @@ func (s CaptureStatement) String() string {
 		}
 	}
 	b.WriteString([]string{"create", "create or skip", "create or update", "update", "delete"}[s.Do])
-	say(s.Do == CaptureUpsert || s.Do == CaptureUpdate, ", setting %s", []string{"the model", "note", "stock + 1"}[s.Set])
+	say(s.Do == CaptureUpsert || s.Do == CaptureUpdate, ", setting %s",
+		[]string{"the model", "note", "stock + 1"}[s.Set])
 	say(s.Own, ", own keys")
 	say(s.OnName, ", on name")
 	say(s.ByKey, ", by key")
@@ -179,15 +190,18 @@ func (s CaptureStatement) String() string {
 	return b.String()
 }
 
-// TestCapture is the conformance suite of what adapters make of statements. Its question is always the same: which rows did this statement
-// change? The events that arrive, with their keys and payloads, must be those of the rows in which the table differs from
-// what it was before; or the statement, or its transaction, fails with core.ErrNoAggregateID, and nothing was written. Its groups are:
+// TestCapture is the conformance suite of what adapters make of statements. Its question is always
+// the same: which rows did this statement change? The events that arrive, with their keys and
+// payloads, must be those of the rows in which the table differs from what it was before; or the
+// statement, or its transaction, fails with core.ErrNoAggregateID, and nothing was written. Its
+// groups are:
 //
-//   - Create, Skip, Upsert, Update, Delete: statements that programs write, which must cause their events unless the harness names
-//     them in Refused
+//   - Create, Skip, Upsert, Update, Delete: statements that programs write, which must cause their
+//     events unless the harness names them in Refused
 //   - Resolve: statements that do not say which rows they change, with ResolveRows
 //   - Recorder: copies of models with recorded events, and recorders in fields
-//   - Random, RandomResolve: statements of all kinds, with errors returned or ignored by the program
+//   - Random, RandomResolve: statements of all kinds, with errors returned or ignored by the
+//     program
 func TestCapture(t *testing.T, h CaptureHarness) {
 	names := map[string]bool{}
 	for _, group := range []struct {
@@ -219,7 +233,8 @@ func TestCapture(t *testing.T, h CaptureHarness) {
 						}
 						t.Run(v.name, func(t *testing.T) {
 							f := &captureFixture{T: t, CaptureORM: orm, options: group.options, variant: v}
-							f.why = cmp.Or(h.Refused[group.name+"/"+c.name], h.Refused[group.name+"/"+c.name+"/"+v.name])
+							f.why = cmp.Or(h.Refused[group.name+"/"+c.name],
+								h.Refused[group.name+"/"+c.name+"/"+v.name])
 							f.is(f.statement(c))
 						})
 					}
@@ -308,7 +323,8 @@ func (f *captureFixture) must(err error) {
 	}
 }
 
-// run runs a statement in a transaction of its own. ignore: the program goes on as if there were no error.
+// run runs a statement in a transaction of its own. ignore: the program goes on as if there were no
+// error.
 func (f *captureFixture) run(s CaptureStatement, ignore bool) *captured {
 	f.Helper()
 	c := &captured{before: f.rows(s.Own)}
@@ -356,7 +372,8 @@ func (f *captureFixture) check(s CaptureStatement, c *captured) {
 	f.Helper()
 	t := truth{statement: s, captured: c, resolve: f.options.Resolve}
 	for _, problem := range t.problems() {
-		f.Errorf("%s\n%s\nbefore: %+v\nafter:  %+v\nevents: %s\nstill recorded: %q\nthe statement: %v\nthe transaction: %v",
+		f.Errorf("%s\n%s\nbefore: %+v\nafter:  %+v\nevents: %s\nstill recorded: %q\nthe statement: %v\nthe "+
+			"transaction: %v",
 			problem, s, c.before, c.after, describeEvents(c.events), c.left, c.execErr, c.err)
 	}
 }

@@ -22,7 +22,11 @@ type captureModels struct {
 const oldNote = "old"
 
 func captureStock(own bool) []CaptureRow {
-	rows := []CaptureRow{{Name: "a", Note: oldNote, Stock: 1}, {Name: "b", Note: oldNote, Stock: 2}, {Name: "c", Note: oldNote, Stock: 3}}
+	rows := []CaptureRow{
+		{Name: "a", Note: oldNote, Stock: 1},
+		{Name: "b", Note: oldNote, Stock: 2},
+		{Name: "c", Note: oldNote, Stock: 3},
+	}
 	for i := range rows {
 		rows[i].Key = captureKey(own, rows[i].Name)
 	}
@@ -77,7 +81,10 @@ func (m captureModels) changed(names ...string) []CaptureModel {
 // fresh returns models that are new, or seem to be: without a key that the database generates.
 func (m captureModels) fresh(names ...string) (all []CaptureModel) {
 	for _, n := range names {
-		all = append(all, CaptureModel{CaptureRow: CaptureRow{Key: captureKey(m.own, n), Name: n, Note: freshNote(), Stock: 40}})
+		all = append(all, CaptureModel{CaptureRow: CaptureRow{
+			Key: captureKey(m.own, n), Name: n, Note: freshNote(),
+			Stock: 40,
+		}})
 	}
 	return all
 }
@@ -134,7 +141,10 @@ func captureSkipCases() []captureCase {
 func captureUpsertCases() []captureCase {
 	upsert := func(set CaptureSet, names ...string) func(m captureModels) CaptureStatement {
 		return func(m captureModels) CaptureStatement {
-			return CaptureStatement{Do: CaptureUpsert, Models: m.fresh(names...), Slice: len(names) > 1, Set: set, OnName: !m.own}
+			return CaptureStatement{
+				Do: CaptureUpsert, Models: m.fresh(names...), Slice: len(names) > 1, Set: set,
+				OnName: !m.own,
+			}
 		}
 	}
 	return []captureCase{
@@ -167,15 +177,21 @@ var (
 	nobody      = &CaptureWhere{"name = 'nobody'", func(CaptureRow) bool { return false }}
 	aOrC        = &CaptureWhere{"name = 'a' OR name = 'c'", func(r CaptureRow) bool { return r.Name != "b" }}
 	onTwoLines  = &CaptureWhere{"name = 'b'\nOR\nstock > 2", func(r CaptureRow) bool { return r.Name != "a" }}
-	quotedWords = &CaptureWhere{"name <> ' OR (id = 1) -- ' AND stock < 3", func(r CaptureRow) bool { return r.Stock < 3 }}
+	quotedWords = &CaptureWhere{
+		"name <> ' OR (id = 1) -- ' AND stock < 3",
+		func(r CaptureRow) bool { return r.Stock < 3 },
+	}
 )
 
 // captureChangeCases are those of updates and deletes.
 func captureChangeCases(do CaptureDo) []captureCase {
-	change := func(names []string, slice bool, where *CaptureWhere, returning CaptureReturning) func(m captureModels) CaptureStatement {
+	change := func(
+		names []string, slice bool, where *CaptureWhere, returning CaptureReturning,
+	) func(m captureModels) CaptureStatement {
 		return func(m captureModels) CaptureStatement {
 			return CaptureStatement{
-				Do: do, ByKey: len(names) > 0, Models: m.loaded(names...), Slice: slice, Where: where, Returning: returning, Set: CaptureSetNote, Note: freshNote(),
+				Do: do, ByKey: len(names) > 0, Models: m.loaded(names...), Slice: slice, Where: where,
+				Returning: returning, Set: CaptureSetNote, Note: freshNote(),
 			}
 		}
 	}
@@ -199,20 +215,32 @@ func captureChangeCases(do CaptureDo) []captureCase {
 		{"a slice and a condition, returning another column", change(three, true, nameIsNotB, CaptureReturnsNote)},
 		{"a slice and OR", change(three[:2], true, onTwoLines, CaptureReturnsNothing)},
 		{"a slice with one that is gone", func(m captureModels) CaptureStatement {
-			return CaptureStatement{Do: do, ByKey: true, Models: append(m.loaded("a", "b"), m.gone("x")...), Slice: true, Set: CaptureSetNote, Note: freshNote()}
+			return CaptureStatement{
+				Do: do, ByKey: true, Models: append(m.loaded("a", "b"), m.gone("x")...),
+				Slice: true, Set: CaptureSetNote, Note: freshNote(),
+			}
 		}},
 		{"a slice with one of them twice", change([]string{"a", "a"}, true, nil, CaptureReturnsNothing)},
 		{"a condition", func(m captureModels) CaptureStatement {
-			return CaptureStatement{Do: do, Models: m.unkeyed(), Where: nameIsNotB, Set: CaptureSetNote, Note: freshNote()}
+			return CaptureStatement{
+				Do: do, Models: m.unkeyed(), Where: nameIsNotB, Set: CaptureSetNote,
+				Note: freshNote(),
+			}
 		}},
 		{"a condition on one row", func(m captureModels) CaptureStatement {
 			return CaptureStatement{Do: do, Models: m.unkeyed(), Where: nameIsB, Set: CaptureSetNote, Note: freshNote()}
 		}},
 		{"a condition, returning all into a slice", func(captureModels) CaptureStatement {
-			return CaptureStatement{Do: do, Slice: true, Where: nameIsNotB, Returning: CaptureReturnsAll, Set: CaptureSetNote, Note: freshNote()}
+			return CaptureStatement{
+				Do: do, Slice: true, Where: nameIsNotB, Returning: CaptureReturnsAll,
+				Set: CaptureSetNote, Note: freshNote(),
+			}
 		}},
 		{"a condition, returning all into one model", func(m captureModels) CaptureStatement {
-			return CaptureStatement{Do: do, Models: m.unkeyed(), Where: nameIsNotB, Returning: CaptureReturnsAll, Set: CaptureSetNote, Note: freshNote()}
+			return CaptureStatement{
+				Do: do, Models: m.unkeyed(), Where: nameIsNotB, Returning: CaptureReturnsAll,
+				Set: CaptureSetNote, Note: freshNote(),
+			}
 		}},
 	}
 	if do == CaptureDelete {
@@ -229,7 +257,10 @@ func captureChangeCases(do CaptureDo) []captureCase {
 			return CaptureStatement{Do: do, ByKey: true, Models: m.loaded("b"), Set: CaptureSetStock}
 		}},
 		captureCase{"an expression on one, returning all", func(m captureModels) CaptureStatement {
-			return CaptureStatement{Do: do, ByKey: true, Models: m.loaded("b"), Set: CaptureSetStock, Returning: CaptureReturnsAll}
+			return CaptureStatement{
+				Do: do, ByKey: true, Models: m.loaded("b"), Set: CaptureSetStock,
+				Returning: CaptureReturnsAll,
+			}
 		}},
 		captureCase{"an expression on a slice", func(m captureModels) CaptureStatement {
 			return CaptureStatement{Do: do, ByKey: true, Models: m.loaded("a", "b"), Slice: true, Set: CaptureSetStock}
@@ -249,10 +280,17 @@ func captureResolveCases() []captureCase {
 		name string
 		do   CaptureDo
 		set  CaptureSet
-	}{{"update ", CaptureUpdate, CaptureSetNote}, {"expression ", CaptureUpdate, CaptureSetStock}, {"delete ", CaptureDelete, 0}} {
+	}{
+		{"update ", CaptureUpdate, CaptureSetNote},
+		{"expression ", CaptureUpdate, CaptureSetStock},
+		{"delete ", CaptureDelete, 0},
+	} {
 		statement := func(byKey bool, where *CaptureWhere, names ...string) func(m captureModels) CaptureStatement {
 			return func(m captureModels) CaptureStatement {
-				return CaptureStatement{Do: do.do, Set: do.set, ByKey: byKey, Models: m.loaded(names...), Slice: byKey && len(names) != 1, Where: where, Note: freshNote()}
+				return CaptureStatement{
+					Do: do.do, Set: do.set, ByKey: byKey, Models: m.loaded(names...),
+					Slice: byKey && len(names) != 1, Where: where, Note: freshNote(),
+				}
 			}
 		}
 		cases = append(cases,
@@ -284,7 +322,10 @@ func captureRecorders(f *captureFixture) {
 			{Do: CaptureUpsert, Models: m.fresh("d"), OnName: true},
 			{Do: CaptureUpdate, ByKey: true, Models: m.loaded("b"), Note: freshNote(), Set: CaptureSetNote},
 			{Do: CaptureUpdate, ByKey: true, Models: m.changed("b"), Set: CaptureSetModel},
-			{Do: CaptureUpdate, ByKey: true, Models: m.loaded("a", "b"), Note: freshNote(), Set: CaptureSetNote, Slice: true},
+			{
+				Do: CaptureUpdate, ByKey: true, Models: m.loaded("a", "b"), Note: freshNote(), Set: CaptureSetNote,
+				Slice: true,
+			},
 			{Do: CaptureDelete, ByKey: true, Models: m.loaded("b")},
 		} {
 			s.Own, s.Recorder, s.Copies = own, true, true

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// captureRandom runs statements of all kinds. Each must be told, or refused; which of the two is not looked at.
+// captureRandom runs statements of all kinds. Each must be told, or refused; which of the two is
+// not looked at.
 func captureRandom(t *testing.T, h CaptureHarness, options CaptureOptions) {
 	seed := cmp.Or(h.Seed, rand.Uint64())
 	t.Logf("seed %d", seed)
@@ -100,7 +101,8 @@ func (s *CaptureStatement) change(r *rand.Rand, m captureModels, names []string,
 			}
 		}
 	}
-	if conditions := []*CaptureWhere{nameIsNotB, nameIsB, nobody, aOrC, onTwoLines, quotedWords}; !s.ByKey || r.IntN(2) == 0 {
+	if conditions := []*CaptureWhere{nameIsNotB, nameIsB, nobody, aOrC, onTwoLines, quotedWords}; !s.ByKey ||
+		r.IntN(2) == 0 {
 		s.Where = conditions[r.IntN(len(conditions))]
 	}
 }

@@ -16,7 +16,8 @@ type truth struct {
 	resolve bool
 }
 
-// change is a row in which the table differs from what it was before. A zero before or after is a row that was not there.
+// change is a row in which the table differs from what it was before. A zero before or after is a
+// row that was not there.
 type change struct{ before, after CaptureRow }
 
 func (c change) ops() []core.Op {
@@ -60,7 +61,8 @@ func (t *truth) problems() (all []string) {
 		if len(t.events) > 0 {
 			add("the transaction failed, and there are events")
 		}
-		if !errors.Is(t.err, core.ErrNoAggregateID) && !errors.Is(t.err, core.ErrRecorderCopied) && !errors.Is(t.err, core.ErrTxAborted) {
+		if !errors.Is(t.err, core.ErrNoAggregateID) && !errors.Is(t.err, core.ErrRecorderCopied) &&
+			!errors.Is(t.err, core.ErrTxAborted) {
 			add("the error is none of those that are documented: %v", t.err)
 		}
 		if errors.Is(t.err, core.ErrRecorderCopied) && !t.statement.Copies {
@@ -81,7 +83,9 @@ func (t *truth) problems() (all []string) {
 	if t.err == nil {
 		if t.statement.Mapped {
 			for key, c := range changes {
-				events := take(func(e CapturedEvent) bool { return e.Key == key && strings.HasPrefix(e.Type, mappedType) })
+				events := take(func(e CapturedEvent) bool {
+					return e.Key == key && strings.HasPrefix(e.Type, mappedType)
+				})
 				if len(events) != 1 {
 					add("row %s was changed, and On functions made %d events of it, want 1", key, len(events))
 					continue
@@ -122,7 +126,8 @@ func (t *truth) problems() (all []string) {
 	return all
 }
 
-// changeOf returns the key of the row that a model stands for, "" when it was not changed. known is false when nobody can tell.
+// changeOf returns the key of the row that a model stands for, "" when it was not changed. known is
+// false when nobody can tell.
 func (t *truth) changeOf(m CaptureModel, changes map[string]change) (key string, known bool) {
 	s := t.statement
 	switch {
@@ -163,7 +168,8 @@ func (t *truth) payload(e CapturedEvent, c change) string {
 	if want.Key == "" {
 		want = c.before
 		// The model has what the program, or RETURNING, has put into it.
-		if s := t.statement; !t.resolve || s.ByKey || s.Returning == CaptureReturnsKey || s.Returning == CaptureReturnsNote {
+		if s := t.statement; !t.resolve || s.ByKey || s.Returning == CaptureReturnsKey ||
+			s.Returning == CaptureReturnsNote {
 			want, row = CaptureRow{Key: want.Key}, CaptureRow{Key: row.Key}
 		}
 	}

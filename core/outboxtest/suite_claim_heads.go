@@ -39,7 +39,8 @@ func headsRun(f *fixture) {
 	got := f.heads(req)
 	f.wantIDs(got, rows[:3]...)
 	for i, c := range got {
-		f.must(c.KeySeq == places[i].KeySeq && c.Lane == rows[i].Lane && c.ClaimNo == 1, "claimed %+v at %+v", c, places[i])
+		f.must(c.KeySeq == places[i].KeySeq && c.Lane == rows[i].Lane && c.ClaimNo == 1, "claimed %+v at %+v", c,
+			places[i])
 	}
 	f.none("behind a leased run")
 	f.done(false, newIDs(rows[:3])...)

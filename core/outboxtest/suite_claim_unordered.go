@@ -121,7 +121,8 @@ func claimManyTopics(f *fixture) {
 	f.wantSet(f.claim(req), rows[25], rows[75], rows[125])
 }
 
-// A relay with a plain bridge asks for all topics: what is served in another process must not come to it.
+// A relay with a plain bridge asks for all topics: what is served in another process must not come
+// to it.
 func claimServed(f *fixture) {
 	mail, hook := core.ServedTopicPrefix+"mail", core.ServedTopicPrefix+"webhook"
 	plain, ordered := newRow("orders", ""), newRow("orders", "k")
@@ -168,7 +169,8 @@ func claimOldestFirst(f *fixture) {
 	}
 }
 
-// A relay publishes in the order in which a claim returns rows: what was put off must not come before what waits longer, whatever its id.
+// A relay publishes in the order in which a claim returns rows: what was put off must not come
+// before what waits longer, whatever its id.
 func claimInOrder(f *fixture) {
 	a, b, marker := newRows(9, "a", ""), newRows(4, "b", ""), newRow("marker", "")
 	for i := range a {

@@ -56,8 +56,8 @@ func (l *ledger) add(rows []core.NewRow, places []core.Inserted) {
 	}
 }
 
-// produce commits or rolls back transactions with one to three rows for keys of a small set. As an application has to, it runs a
-// transaction again that the database refused.
+// produce commits or rolls back transactions with one to three rows for keys of a small set. As an
+// application has to, it runs a transaction again that the database refused.
 func (f *fixture) produce(ctx context.Context, seed uint64, transactions int, keys []string, l *ledger) error {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range transactions {
@@ -95,7 +95,8 @@ func (f *fixture) produceOnce(ctx context.Context, rows []core.NewRow, rollback 
 	return nil
 }
 
-// verify requires that each lane's numbers follow each other without a gap and name the row before, except where a key was opened anew.
+// verify requires that each lane's numbers follow each other without a gap and name the row before,
+// except where a key was opened anew.
 func (f *fixture) verify(l *ledger, reopened bool) {
 	f.Helper()
 	for lane, rows := range l.rows {
@@ -171,7 +172,8 @@ func (c *claims) note(node string, rows []core.Claimed) error {
 	return nil
 }
 
-// settle marks rows done. They count as done only once the call is over, because only then nobody may claim them.
+// settle marks rows done. They count as done only once the call is over, because only then nobody
+// may claim them.
 func (f *fixture) settle(ctx context.Context, c *claims, ids []core.RowID, deleteRows bool) error {
 	marks := make([]core.Done, len(ids))
 	for i, id := range ids {
@@ -197,8 +199,8 @@ func (f *fixture) settle(ctx context.Context, c *claims, ids []core.RowID, delet
 	return nil
 }
 
-// untilUnlocked repeats a fact or a guess while other transactions hold some of its rows, as a relay does. What was changed is not
-// changed again.
+// untilUnlocked repeats a fact or a guess while other transactions hold some of its rows, as a
+// relay does. What was changed is not changed again.
 func untilUnlocked(ctx context.Context, mark func() error) error {
 	for {
 		err := mark()
@@ -293,8 +295,8 @@ func (o *laneOrder) empty() bool {
 	return true
 }
 
-// concurrentLanes lets several nodes work off the same lanes. What a node claims must be the next rows of the lane at that moment:
-// nobody ever gets a row while an earlier one is open elsewhere.
+// concurrentLanes lets several nodes work off the same lanes. What a node claims must be the next
+// rows of the lane at that moment: nobody ever gets a row while an earlier one is open elsewhere.
 func concurrentLanes(f *fixture) {
 	order := &laneOrder{rows: map[core.Lane][]core.RowID{}}
 	for i := range 6 {
@@ -328,7 +330,8 @@ func concurrentLanes(f *fixture) {
 	f.none("all are done")
 }
 
-// concurrentCollector deletes key rows while producers use them: numbers never repeat, and a key is opened only when nothing of it is left.
+// concurrentCollector deletes key rows while producers use them: numbers never repeat, and a key is
+// opened only when nothing of it is left.
 func concurrentCollector(f *fixture) {
 	l := &ledger{rows: map[core.Lane][]committed{}}
 	ctx, stop := context.WithCancel(f.Context())
@@ -356,7 +359,8 @@ func (f *fixture) consumeAndCollect(ctx context.Context) error {
 		for i, r := range rows {
 			done[i].ID = r.ID
 		}
-		err = untilUnlocked(background, func() error { _, err := f.Repository.MarkDone(background, done, true); return err })
+		err = untilUnlocked(background,
+			func() error { _, err := f.Repository.MarkDone(background, done, true); return err })
 		if err != nil {
 			return err
 		}
@@ -367,8 +371,9 @@ func (f *fixture) consumeAndCollect(ctx context.Context) error {
 	return nil
 }
 
-// concurrentEverything runs producers, holders that succeed, fail and vanish, an administrator and a janitor at once. Whatever happens, every
-// committed row is done or discarded in the end, and no claim was given twice.
+// concurrentEverything runs producers, holders that succeed, fail and vanish, an administrator and
+// a janitor at once. Whatever happens, every committed row is done or discarded in the end, and no
+// claim was given twice.
 func concurrentEverything(f *fixture) {
 	l := &ledger{rows: map[core.Lane][]committed{}}
 	c := newClaims()
@@ -402,7 +407,8 @@ func concurrentEverything(f *fixture) {
 	f.none("all have ended")
 }
 
-// holdAndFail claims a few rows and does one of the things to each that a relay, an administrator or a crash does.
+// holdAndFail claims a few rows and does one of the things to each that a relay, an administrator
+// or a crash does.
 func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, c *claims) error {
 	req := request(node)
 	req.Limit, req.Run, req.Lease = 5, 2, 30*time.Millisecond
@@ -419,11 +425,17 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 		return err
 	}
 	for _, r := range rows {
-		failure := core.Failure{ClaimRef: ref(r), Kind: core.FailureKind(1 + rng.IntN(3)), Delay: time.Millisecond, Code: "c"}
+		failure := core.Failure{
+			ClaimRef: ref(r), Kind: core.FailureKind(1 + rng.IntN(3)), Delay: time.Millisecond,
+			Code: "c",
+		}
 		var act func() (err error)
 		switch rng.IntN(6) {
 		case 0:
-			act = func() (err error) { _, err = f.Repository.MarkFailed(ctx, node, []core.Failure{failure}); return err }
+			act = func() (err error) {
+				_, err = f.Repository.MarkFailed(ctx, node, []core.Failure{failure})
+				return err
+			}
 		case 1:
 			act = func() (err error) { _, err = f.Repository.Release(ctx, node, []core.ClaimRef{ref(r)}); return err }
 		case 2: // the holder vanishes; others wait for the end of its lease
@@ -457,7 +469,8 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 	return err
 }
 
-// concurrentOrders has producers name the same lanes in different orders: each call locks them in one order, so nobody is a victim.
+// concurrentOrders has producers name the same lanes in different orders: each call locks them in
+// one order, so nobody is a victim.
 func concurrentOrders(f *fixture) {
 	keys := []string{"k", "l", "m", "n"}
 	for _, k := range keys {

@@ -25,24 +25,37 @@ func contextEnded(f *fixture) {
 	own := core.ClaimRef{ID: leased.ID, ClaimNo: 1}
 	calls := map[string]func() error{
 		"ClaimUnordered": func() error { _, err := f.Repository.ClaimUnordered(ctx, request(nodeA)); return err },
-		"ClaimHeads":     func() error { _, _, err := f.Repository.ClaimHeads(ctx, request(nodeA), core.Lane{}); return err },
-		"ClaimLane":      func() error { _, err := f.Repository.ClaimLane(ctx, request(nodeA), leased.Lane); return err },
-		"MarkDone":       func() error { _, err := f.Repository.MarkDone(ctx, []core.Done{{ID: open.ID}}, false); return err },
-		"MarkFailed": func() error {
-			_, err := f.Repository.MarkFailed(ctx, nodeA, []core.Failure{{ClaimRef: own, Kind: core.FailDead, Code: "c"}})
+		"ClaimHeads": func() error {
+			_, _, err := f.Repository.ClaimHeads(ctx, request(nodeA), core.Lane{})
 			return err
 		},
-		"BeginSuspect": func() error { _, err := f.Repository.BeginSuspect(ctx, nodeA, []core.ClaimRef{own}); return err },
-		"Renew":        func() error { _, err := f.Repository.Renew(ctx, nodeA, longLease, []core.ClaimRef{own}); return err },
-		"Release":      func() error { _, err := f.Repository.Release(ctx, nodeA, []core.ClaimRef{own}); return err },
-		"NextDue":      func() error { _, _, err := f.Repository.NextDue(ctx, request(nodeA)); return err },
-		"Backlog":      func() error { _, err := f.Repository.Backlog(ctx, 10); return err },
-		"ListDead":     func() error { _, err := f.Repository.ListDead(ctx, core.DeadQuery{}); return err },
-		"Redrive":      func() error { _, err := f.Repository.Redrive(ctx, adminOf(dead.ID)); return err },
-		"Discard":      func() error { _, err := f.Repository.Discard(ctx, adminOf(open.ID)); return err },
-		"Cleanup":      func() error { _, err := f.Repository.Cleanup(ctx, 0, 10); return err },
-		"CollectKeys":  func() error { _, _, err := f.Repository.CollectKeys(ctx, 0, core.Lane{}, 10); return err },
-		"ResetKeys":    func() error { _, err := f.Repository.ResetKeys(ctx); return err },
+		"ClaimLane": func() error { _, err := f.Repository.ClaimLane(ctx, request(nodeA), leased.Lane); return err },
+		"MarkDone": func() error {
+			_, err := f.Repository.MarkDone(ctx, []core.Done{{ID: open.ID}}, false)
+			return err
+		},
+		"MarkFailed": func() error {
+			_, err := f.Repository.MarkFailed(ctx, nodeA,
+				[]core.Failure{{ClaimRef: own, Kind: core.FailDead, Code: "c"}})
+			return err
+		},
+		"BeginSuspect": func() error {
+			_, err := f.Repository.BeginSuspect(ctx, nodeA, []core.ClaimRef{own})
+			return err
+		},
+		"Renew": func() error {
+			_, err := f.Repository.Renew(ctx, nodeA, longLease, []core.ClaimRef{own})
+			return err
+		},
+		"Release":     func() error { _, err := f.Repository.Release(ctx, nodeA, []core.ClaimRef{own}); return err },
+		"NextDue":     func() error { _, _, err := f.Repository.NextDue(ctx, request(nodeA)); return err },
+		"Backlog":     func() error { _, err := f.Repository.Backlog(ctx, 10); return err },
+		"ListDead":    func() error { _, err := f.Repository.ListDead(ctx, core.DeadQuery{}); return err },
+		"Redrive":     func() error { _, err := f.Repository.Redrive(ctx, adminOf(dead.ID)); return err },
+		"Discard":     func() error { _, err := f.Repository.Discard(ctx, adminOf(open.ID)); return err },
+		"Cleanup":     func() error { _, err := f.Repository.Cleanup(ctx, 0, 10); return err },
+		"CollectKeys": func() error { _, _, err := f.Repository.CollectKeys(ctx, 0, core.Lane{}, 10); return err },
+		"ResetKeys":   func() error { _, err := f.Repository.ResetKeys(ctx); return err },
 	}
 	for name, call := range calls {
 		if err := call(); !errors.Is(err, context.Canceled) {
@@ -56,7 +69,10 @@ func contextEnded(f *fixture) {
 	f.wantIDs(f.claimAny(request(nodeA)), open)
 
 	tx := f.begin()
-	_, err := f.Repository.Insert(ctx, tx, core.InsertRequest{Node: nodeA, Lease: longLease, Rows: newRows(1, "topic", "k")})
+	_, err := f.Repository.Insert(ctx, tx, core.InsertRequest{
+		Node: nodeA, Lease: longLease,
+		Rows: newRows(1, "topic", "k"),
+	})
 	f.must(err != nil, "inserted after the end of the context")
 	_ = tx.Rollback()
 	f.must(f.backlog(10).Pending == 2, "inserted after the end of the context")
@@ -71,7 +87,10 @@ func contextEndsWaiting(f *fixture) {
 		defer cancel()
 		other, err := f.Begin(f.Context())
 		f.check(err)
-		_, err = f.Repository.Insert(ctx, other, core.InsertRequest{Node: nodeA, Lease: longLease, Rows: newRows(1, "topic", "k")})
+		_, err = f.Repository.Insert(ctx, other, core.InsertRequest{
+			Node: nodeA, Lease: longLease,
+			Rows: newRows(1, "topic", "k"),
+		})
 		f.must(err != nil, "the second producer did not wait for the key")
 		_ = other.Rollback()
 	}

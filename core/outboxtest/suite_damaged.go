@@ -24,7 +24,8 @@ func damagedScalars(f *fixture) {
 		f.SetHeaders(f, row.ID, `{"a":1, "b":"two", "c":true, "d":1.50, "e":null}`)
 		c := f.one(nodeA)
 		want := map[string]string{"a": "1", "b": "two", "c": "true", "d": c.Event.Headers["d"], "e": ""}
-		f.must(c.Err == nil && maps.Equal(c.Event.Headers, want) && strings.HasPrefix(want["d"], "1.5"), "headers %q, error %v", c.Event.Headers, c.Err)
+		f.must(c.Err == nil && maps.Equal(c.Event.Headers, want) && strings.HasPrefix(want["d"], "1.5"),
+			"headers %q, error %v", c.Event.Headers, c.Err)
 		f.done(true, row.ID)
 	}
 }
@@ -47,7 +48,8 @@ func damagedRow(f *fixture) {
 			damaged := c.ID == bad.ID || c.ID == run[1].ID
 			f.must((c.Err != nil) == damaged, "row %s with headers %s: error %v", c.ID, text, c.Err)
 			if damaged { // what can be read is read
-				f.must(c.Event.Topic == "topic" && string(c.Event.Payload) == `{"n":1}` && c.ClaimNo == 1, "claimed %+v", c)
+				f.must(c.Event.Topic == "topic" && string(c.Event.Payload) == `{"n":1}` && c.ClaimNo == 1,
+					"claimed %+v", c)
 				f.kill(nodeA, c)
 			}
 		}

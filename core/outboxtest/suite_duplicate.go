@@ -33,9 +33,9 @@ func (f *fixture) wantDuplicate(tx core.Tx, rows ...core.NewRow) error {
 	return err
 }
 
-// refused makes a row exist with add, tries to insert it again together with rows of two lanes, and requires that nothing of that
-// stays and that the numbers of the lanes go on without a gap: by a savepoint everywhere, and without one where the
-// database keeps the transaction usable.
+// refused makes a row exist with add, tries to insert it again together with rows of two lanes, and
+// requires that nothing of that stays and that the numbers of the lanes go on without a gap: by a
+// savepoint everywhere, and without one where the database keeps the transaction usable.
 func (f *fixture) refused(add func(core.NewRow)) {
 	twin := newRow("topic", "k")
 	add(twin)
@@ -47,7 +47,8 @@ func (f *fixture) refused(add func(core.NewRow)) {
 	place := f.insertIn(tx, own)[0]
 	f.must(place.KeySeq == last.KeySeq+1, "key_seq %d after %d", place.KeySeq, last.KeySeq)
 	f.exec(tx, "SAVEPOINT a")
-	err := f.wantDuplicate(tx, newRow("topic", "k"), newRow("topic", "other"), newRow("topic", "fresh"), newRow("topic", ""), twin)
+	err := f.wantDuplicate(tx, newRow("topic", "k"), newRow("topic", "other"), newRow("topic", "fresh"),
+		newRow("topic", ""), twin)
 	if f.AbortsOnError || errors.Is(err, core.ErrTxAborted) {
 		f.exec(tx, "ROLLBACK TO SAVEPOINT a")
 	}
@@ -65,7 +66,8 @@ func (f *fixture) refused(add func(core.NewRow)) {
 	f.must(b.Pending <= 7, "%d pending rows: the refused rows stayed", b.Pending)
 }
 
-// goesOn requires that lanes k and other go on after their last places and that lane fresh is opened.
+// goesOn requires that lanes k and other go on after their last places and that lane fresh is
+// opened.
 func (f *fixture) goesOn(places []core.Inserted, k, other core.Inserted) {
 	f.Helper()
 	f.must(places[0].KeySeq == k.KeySeq+1 && !places[0].Opened, "lane k: %+v after %+v", places[0], k)
@@ -115,7 +117,8 @@ func duplicateAfterDeletion(f *fixture) {
 	first := f.commit(row)[0]
 	f.must(f.done(true, row.ID) == 1, "not deleted")
 	second := f.commit(row)[0]
-	f.must(second.KeySeq == first.KeySeq+1 && second.Prev == row.ID && !second.Opened, "second life %+v after %+v", second, first)
+	f.must(second.KeySeq == first.KeySeq+1 && second.Prev == row.ID && !second.Opened, "second life %+v after %+v",
+		second, first)
 	f.wantIDs(f.heads(request(nodeA)), row)
 }
 

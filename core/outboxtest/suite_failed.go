@@ -36,7 +36,8 @@ func (f *fixture) next(node string) core.Claimed {
 	return got[0]
 }
 
-// failedAgain fails a row several times in the same way and requires that it waits each time and spends that many attempts.
+// failedAgain fails a row several times in the same way and requires that it waits each time and
+// spends that many attempts.
 func (f *fixture) failedAgain(kind core.FailureKind, attempts int) {
 	for _, key := range []string{"", "k"} {
 		row := newRow("topic", key)
@@ -44,7 +45,8 @@ func (f *fixture) failedAgain(kind core.FailureKind, attempts int) {
 		c := f.one(nodeA)
 		for n := 1; n <= 3; n++ {
 			start := time.Now()
-			f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: kind, Delay: shortLease, Code: "refused"})[0], "not changed")
+			f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: kind, Delay: shortLease, Code: "refused"})[0],
+				"not changed")
 			c = f.next(nodeA)
 			f.must(time.Since(start) >= shortLease, "due after %s, before the delay %s", time.Since(start), shortLease)
 			f.must(c.ID == row.ID && c.Attempts == n*attempts && c.LostClaims == 0 && c.ClaimNo == int64(n)+1,
@@ -56,10 +58,14 @@ func (f *fixture) failedAgain(kind core.FailureKind, attempts int) {
 
 func failedMixedKinds(f *fixture) {
 	f.commit(newRow("topic", ""))
-	for i, kind := range []core.FailureKind{core.FailRetry, core.FailUnavailable, core.FailRetry, core.FailUnavailable} {
+	for i, kind := range []core.FailureKind{
+		core.FailRetry, core.FailUnavailable, core.FailRetry,
+		core.FailUnavailable,
+	} {
 		c := f.one(nodeA)
 		f.must(c.Attempts == (i+1)/2, "%d attempts before failure %d", c.Attempts, i)
-		f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: kind, Code: "c"})[0], "not changed") // no delay: due at once
+		// no delay: due at once
+		f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: kind, Code: "c"})[0], "not changed")
 	}
 }
 
@@ -70,12 +76,16 @@ func failedDead(f *fixture) {
 		c := f.one(nodeA)
 		f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: core.FailRetry, Code: "first"})[0], "not changed")
 		message := strings.Repeat("größe ", 250)
-		f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(f.one(nodeA)), Kind: core.FailDead, Code: "too_large", Message: message})[0], "not changed")
+		f.must(f.fail(nodeA, core.Failure{
+			ClaimRef: ref(f.one(nodeA)), Kind: core.FailDead, Code: "too_large",
+			Message: message,
+		})[0], "not changed")
 		f.none("dead")
 		dead := f.dead()
 		f.must(len(dead) == 1, "%d dead rows, want 1", len(dead))
 		d := dead[0]
-		f.must(d.ID == row.ID && d.KeySeq == place.KeySeq && d.Attempts == 2 && d.LostClaims == 0 && d.ErrorCode == "too_large" && d.Error == message,
+		f.must(d.ID == row.ID && d.KeySeq == place.KeySeq && d.Attempts == 2 && d.LostClaims == 0 &&
+			d.ErrorCode == "too_large" && d.Error == message,
 			"listed as %+v", d)
 		age := time.Since(d.CreatedAt)
 		f.must(age > -time.Minute && age < time.Hour, "created at %s", d.CreatedAt)
@@ -96,7 +106,8 @@ func (f *fixture) stale(key string) (old core.ClaimRef, current core.Claimed) {
 func (f *fixture) changesNothing(node string, c core.ClaimRef) {
 	f.Helper()
 	for _, kind := range []core.FailureKind{core.FailRetry, core.FailDead, core.FailUnavailable} {
-		f.must(!f.fail(node, core.Failure{ClaimRef: c, Kind: kind, Delay: time.Hour, Code: "c"})[0], "%s: failure of kind %d under claim %d", node, kind, c.ClaimNo)
+		f.must(!f.fail(node, core.Failure{ClaimRef: c, Kind: kind, Delay: time.Hour, Code: "c"})[0],
+			"%s: failure of kind %d under claim %d", node, kind, c.ClaimNo)
 	}
 	f.must(!f.renew(node, time.Hour, c)[0], "%s: renewed under claim %d", node, c.ClaimNo)
 	f.must(f.release(node, c) == 0, "%s: released under claim %d", node, c.ClaimNo)
@@ -109,7 +120,8 @@ func failedStale(f *fixture) {
 		f.must(len(f.dead()) == 0, "a stale guess made the row dead")
 		f.none("nodeB holds the row")
 		f.must(f.renew(nodeB, longLease, ref(current))[0], "the holder lost its claim")
-		f.must(f.fail(nodeB, core.Failure{ClaimRef: ref(current), Kind: core.FailRetry, Code: "c"})[0], "the holder could not report")
+		f.must(f.fail(nodeB, core.Failure{ClaimRef: ref(current), Kind: core.FailRetry, Code: "c"})[0],
+			"the holder could not report")
 		c := f.one(nodeA)
 		f.must(c.Attempts == 1 && c.LostClaims == 1 && c.ClaimNo == 3, "claimed %+v", c)
 		f.must(f.done(false, old.ID) == 1, "an acknowledgement counts whoever brings it")
@@ -165,13 +177,17 @@ func failedEach(f *fixture) {
 	}
 	f.done(false, rows[5].ID)
 	changed := f.fail(nodeA,
-		of(5, core.FailRetry, 1, 0), of(0, core.FailRetry, 1, 0), of(1, core.FailRetry, 2, 0), of(2, core.FailDead, 1, 0),
-		core.Failure{ClaimRef: core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: 1}, Kind: core.FailDead, Code: "c"},
+		of(5, core.FailRetry, 1, 0), of(0, core.FailRetry, 1, 0), of(1, core.FailRetry, 2, 0),
+		of(2, core.FailDead, 1, 0), core.Failure{
+			ClaimRef: core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: 1},
+			Kind:     core.FailDead, Code: "c",
+		},
 		of(3, core.FailUnavailable, 1, time.Hour), of(4, core.FailUnavailable, 1, 0))
 	f.must(slices.Equal(changed, []bool{false, true, false, true, false, true, true}), "changed %v", changed)
 	f.wantSet(f.claim(request(nodeB)), rows[0], rows[4])
 	f.must(len(f.dead()) == 1, "want one dead row")
-	f.must(f.renew(nodeA, longLease, core.ClaimRef{ID: rows[1].ID, ClaimNo: 1})[0], "the row with the wrong number was touched")
+	f.must(f.renew(nodeA, longLease, core.ClaimRef{ID: rows[1].ID, ClaimNo: 1})[0],
+		"the row with the wrong number was touched")
 }
 
 func failedMany(f *fixture) {
@@ -183,7 +199,10 @@ func failedMany(f *fixture) {
 		if i%2 == 0 {
 			kind = core.FailUnavailable
 		}
-		failures = append(failures, core.Failure{ClaimRef: ref(c), Kind: kind, Code: "c", Message: "it's \"broken\" \\"})
+		failures = append(failures, core.Failure{
+			ClaimRef: ref(c), Kind: kind, Code: "c",
+			Message: "it's \"broken\" \\",
+		})
 	}
 	f.must(!slices.Contains(f.fail(nodeA, failures...), false), "the holder could not report")
 	refusals := 0
@@ -195,8 +214,8 @@ func failedMany(f *fixture) {
 
 // hardTexts are diagnostics as publishers return them.
 var hardTexts = []string{
-	"🤷 größe \U0001F4A9", "\xff\xfe broken", "nul \x00 in it", strings.Repeat("é", 3000), strings.Repeat("x", 1<<20), "a\nb\tc\x01\x7f",
-	`{"quoted": "\\u0000"}`, "\U0010FFFF\uFFFE",
+	"🤷 größe \U0001F4A9", "\xff\xfe broken", "nul \x00 in it", strings.Repeat("é", 3000), strings.Repeat("x", 1<<20),
+	"a\nb\tc\x01\x7f", `{"quoted": "\\u0000"}`, "\U0010FFFF\uFFFE",
 }
 
 func failedTexts(f *fixture) {
@@ -205,7 +224,10 @@ func failedTexts(f *fixture) {
 	for _, text := range hardTexts {
 		row := newRow("topic", "")
 		rows = append(rows, row)
-		failures = append(failures, core.Failure{ClaimRef: core.ClaimRef{ID: row.ID, ClaimNo: 1}, Kind: core.FailDead, Code: text, Message: text})
+		failures = append(failures, core.Failure{
+			ClaimRef: core.ClaimRef{ID: row.ID, ClaimNo: 1}, Kind: core.FailDead,
+			Code: text, Message: text,
+		})
 	}
 	f.commit(hot(rows...)...)
 	changed := f.fail(nodeA, failures...)
@@ -213,7 +235,8 @@ func failedTexts(f *fixture) {
 	dead := f.dead()
 	f.must(len(dead) == len(rows), "%d dead rows, want %d", len(dead), len(rows))
 	for _, d := range dead {
-		f.must(len(d.Error) > 0 && utf8.ValidString(d.Error) && utf8.ValidString(d.ErrorCode), "listed with code %q and error %q", d.ErrorCode, d.Error)
+		f.must(len(d.Error) > 0 && utf8.ValidString(d.Error) && utf8.ValidString(d.ErrorCode),
+			"listed with code %q and error %q", d.ErrorCode, d.Error)
 	}
 	for i, text := range hardTexts { // and receipts
 		n, err := f.Repository.MarkDone(f.Context(), []core.Done{{ID: rows[i].ID, Receipt: text}}, false)

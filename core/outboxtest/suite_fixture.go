@@ -66,8 +66,9 @@ func eventually(t testing.TB, what string, done func() bool) {
 // newRow returns a cold row for a topic; an empty key means unordered.
 func newRow(topic, key string) core.NewRow {
 	return rowOf(core.Event{
-		ID: core.NewEventID(), Type: "thing.happened", Topic: topic, Key: key, OccurredAt: time.Now().UTC().Truncate(time.Microsecond),
-		Payload: []byte(`{"n":1}`), ContentType: "application/json",
+		ID: core.NewEventID(), Type: "thing.happened", Topic: topic, Key: key,
+		OccurredAt: time.Now().UTC().Truncate(time.Microsecond), Payload: []byte(`{"n":1}`),
+		ContentType: "application/json",
 	})
 }
 
@@ -342,8 +343,8 @@ func (f *fixture) wantSet(rows []core.Claimed, want ...core.NewRow) {
 	}
 }
 
-// diffEvent says in what an event that came back differs from the one that went in. Delay and Unordered are instructions for
-// the insert and need not come back.
+// diffEvent says in what an event that came back differs from the one that went in. Delay and
+// Unordered are instructions for the insert and need not come back.
 func diffEvent(got, want core.Event) string {
 	if !bytes.Equal(got.Payload, want.Payload) {
 		return fmt.Sprintf("payload of %d bytes came back as %d other bytes", len(want.Payload), len(got.Payload))
@@ -360,7 +361,10 @@ func diffEvent(got, want core.Event) string {
 		schema                                                   int
 	}
 	of := func(e core.Event) plain {
-		return plain{e.ID, e.Type, e.AggregateType, e.AggregateID, e.TenantID, e.Topic, e.Key, e.ContentType, e.AggregateVersion, e.SchemaVersion}
+		return plain{
+			e.ID, e.Type, e.AggregateType, e.AggregateID, e.TenantID, e.Topic, e.Key, e.ContentType,
+			e.AggregateVersion, e.SchemaVersion,
+		}
 	}
 	if g, w := of(got), of(want); g != w {
 		return fmt.Sprintf("%+v, want %+v", g, w)
@@ -368,7 +372,8 @@ func diffEvent(got, want core.Event) string {
 	return ""
 }
 
-// within runs fn with a deadline, so that a repository that waits for ever fails one case and not the whole run.
+// within runs fn with a deadline, so that a repository that waits for ever fails one case and not
+// the whole run.
 func (f *fixture) within(fn func(ctx context.Context) error) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), patience)

@@ -35,29 +35,42 @@ func roundTripEvents() map[string]core.Event {
 	}
 	fill := func(n int) string { return strings.Repeat("x", n) }
 	full := core.Event{
-		AggregateType: "order", AggregateID: "ord-42", AggregateVersion: 7, TenantID: "acme", SchemaVersion: 3, Key: "order/ord-42",
-		ContentType: "application/json; charset=utf-8", Payload: []byte(`{"a":[1,2,3]}`),
+		AggregateType: "order", AggregateID: "ord-42", AggregateVersion: 7, TenantID: "acme", SchemaVersion: 3,
+		Key: "order/ord-42", ContentType: "application/json; charset=utf-8", Payload: []byte(`{"a":[1,2,3]}`),
 		Headers: map[string]string{
 			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Empty": "",
 			"AZaz09!#$%&'*+-.^_`|~": `quotes " ' and \ backslash, {"json":"<&>"}, %s %d ?`, "unicode": "grüße 世界 🌍",
 		},
 	}
 	return map[string]core.Event{
-		"full":             full,
-		"minimal":          {},
-		"empty payload":    {Payload: []byte{}, Key: "k"},
-		"all bytes":        {Payload: allBytes},
-		"not UTF-8":        {Payload: []byte{0xff, 0xfe, 0x00, 0xc3, 0x28}, ContentType: "application/octet-stream"},
-		"one MiB":          {Payload: bytes.Repeat([]byte{0x00, 0x27, 0x5c, 0xff}, 1<<18)},
-		"a ULID":           {ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV"},
-		"a random UUID":    {ID: "f47ac10b-58cc-4372-a567-0e02b2c3d479"},
-		"smallest UUID":    {ID: "00000000-0000-0000-0000-000000000000"},
-		"largest UUID":     {ID: "ffffffff-ffff-ffff-ffff-ffffffffffff"},
-		"unicode":          {Type: "größe.geändert🌍", AggregateType: "größe", AggregateID: "世界", TenantID: "Ää", Topic: "тема.🌍", Key: "ключ/🔑"},
-		"hostile":          {Type: `'; DROP TABLE x; --`, Topic: "a`b\"c'd\\e%_?$1:x", Key: `'"\%_`, TenantID: `\`, AggregateID: "{}[]"},
-		"surrounding":      {Topic: " topic ", Key: " key ", TenantID: " t ", AggregateID: " id "},
-		"limits":           {Type: fill(128), AggregateType: fill(64), AggregateID: fill(128), TenantID: fill(64), Topic: fill(249), Key: fill(255), ContentType: fill(127), AggregateVersion: math.MaxInt64, SchemaVersion: math.MaxInt32},
-		"unicode limits":   {Type: strings.Repeat("é", 64), Topic: strings.Repeat("🌍", 62), Key: strings.Repeat("世", 85)},
+		"full":          full,
+		"minimal":       {},
+		"empty payload": {Payload: []byte{}, Key: "k"},
+		"all bytes":     {Payload: allBytes},
+		"not UTF-8":     {Payload: []byte{0xff, 0xfe, 0x00, 0xc3, 0x28}, ContentType: "application/octet-stream"},
+		"one MiB":       {Payload: bytes.Repeat([]byte{0x00, 0x27, 0x5c, 0xff}, 1<<18)},
+		"a ULID":        {ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV"},
+		"a random UUID": {ID: "f47ac10b-58cc-4372-a567-0e02b2c3d479"},
+		"smallest UUID": {ID: "00000000-0000-0000-0000-000000000000"},
+		"largest UUID":  {ID: "ffffffff-ffff-ffff-ffff-ffffffffffff"},
+		"unicode": {
+			Type: "größe.geändert🌍", AggregateType: "größe", AggregateID: "世界", TenantID: "Ää",
+			Topic: "тема.🌍", Key: "ключ/🔑",
+		},
+		"hostile": {
+			Type: `'; DROP TABLE x; --`, Topic: "a`b\"c'd\\e%_?$1:x", Key: `'"\%_`, TenantID: `\`,
+			AggregateID: "{}[]",
+		},
+		"surrounding": {Topic: " topic ", Key: " key ", TenantID: " t ", AggregateID: " id "},
+		"limits": {
+			Type: fill(128), AggregateType: fill(64), AggregateID: fill(128), TenantID: fill(64),
+			Topic: fill(249), Key: fill(255), ContentType: fill(127), AggregateVersion: math.MaxInt64,
+			SchemaVersion: math.MaxInt32,
+		},
+		"unicode limits": {
+			Type: strings.Repeat("é", 64), Topic: strings.Repeat("🌍", 62),
+			Key: strings.Repeat("世", 85),
+		},
 		"microseconds":     {OccurredAt: time.Date(2024, 2, 29, 23, 59, 59, 999999000, time.UTC)},
 		"summer time":      {OccurredAt: time.Date(2024, 3, 31, 2, 30, 0, 1000, time.UTC)},
 		"before the epoch": {OccurredAt: time.Date(1969, 12, 31, 23, 59, 59, 123456000, time.UTC)},
@@ -159,7 +172,8 @@ func insertRollback(f *fixture) {
 	f.check(err)
 	f.must(b.Pending == 0, "backlog %+v", b)
 	places := f.commit(ordered, plain) // their ids are free
-	f.must(places[0].Opened && places[0].Prev.IsZero(), "the key of a rolled back row was not opened anew: %+v", places[0])
+	f.must(places[0].Opened && places[0].Prev.IsZero(), "the key of a rolled back row was not opened anew: %+v",
+		places[0])
 	f.wantSet(f.claimAny(request(nodeA)), ordered, plain)
 }
 
@@ -205,7 +219,8 @@ func insertHotExpires(f *fixture) {
 		got = f.claim(request(nodeB))
 		return len(got) > 0
 	})
-	f.must(time.Since(start) >= shortLease, "claimed after %s, before the end of the lease %s", time.Since(start), shortLease)
+	f.must(time.Since(start) >= shortLease, "claimed after %s, before the end of the lease %s", time.Since(start),
+		shortLease)
 	f.must(got[0].ClaimNo == 2 && got[0].LostClaims == 1, "claimed %+v, want claim 2 with one lost", got[0])
 }
 
@@ -221,7 +236,8 @@ func insertDelay(f *fixture) {
 		got = f.claim(request(nodeA))
 		return len(got) > 0
 	})
-	f.must(time.Since(start) >= row.Event.Delay, "claimed after %s, before the delay %s", time.Since(start), row.Event.Delay)
+	f.must(time.Since(start) >= row.Event.Delay, "claimed after %s, before the delay %s", time.Since(start),
+		row.Event.Delay)
 	f.wantIDs(got, row)
 }
 
@@ -247,7 +263,10 @@ func insertLarge(f *fixture) {
 	}
 	f.within(func(ctx context.Context) error {
 		tx := f.begin()
-		if _, err := f.Repository.Insert(ctx, tx, core.InsertRequest{Node: nodeA, Lease: longLease, Rows: rows}); err != nil {
+		if _, err := f.Repository.Insert(ctx, tx, core.InsertRequest{
+			Node: nodeA, Lease: longLease,
+			Rows: rows,
+		}); err != nil {
 			return err
 		}
 		return tx.Commit()

@@ -10,8 +10,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// A claim is several statements on most databases. These cases do something to its rows before each of them: whatever it is, and whenever,
-// no event is claimed while one before it is not finished, and nobody gets what another holds.
+// A claim is several statements on most databases. These cases do something to its rows before each
+// of them: whatever it is, and whenever, no event is claimed while one before it is not finished,
+// and nobody gets what another holds.
 
 // meddler does something to the rows while another node claims them.
 type meddler struct {
@@ -93,15 +94,22 @@ func interleavingCases() []repositoryCase {
 	return cases
 }
 
-// blockedAfter is how long a claim waits for the meddler: one that takes longer waits for a lock of the claim, which has to go on.
+// blockedAfter is how long a claim waits for the meddler: one that takes longer waits for a lock of
+// the claim, which has to go on.
 const blockedAfter = 300 * time.Millisecond
 
-// interleave runs the claim again and again, and lets i act before its first statement, then before its second, and so on.
-func (f *fixture) interleave(i interleaving, key string, claim func(context.Context, core.Lane) ([]core.Claimed, error)) {
+// interleave runs the claim again and again, and lets i act before its first statement, then before
+// its second, and so on.
+func (f *fixture) interleave(i interleaving, key string,
+	claim func(context.Context, core.Lane) ([]core.Claimed, error),
+) {
 	f.Helper()
 	for point := 0; ; point++ {
 		f.must(point < 100, "a claim of more than %d statements", point)
-		m := &meddler{f: f, rows: newRows(4, "topic", key), kept: map[core.RowID]int64{}, finished: map[core.RowID]bool{}}
+		m := &meddler{
+			f: f, rows: newRows(4, "topic", key), kept: map[core.RowID]int64{},
+			finished: map[core.RowID]bool{},
+		}
 		if i.setup == nil {
 			f.commit(m.rows...)
 		} else {
@@ -162,7 +170,8 @@ func (m *meddler) judge(got []core.Claimed, point int) {
 		f.must(!claimed[c.ID], "statement %d: row %d was claimed twice", point, at)
 		claimed[c.ID] = true
 		no, kept := m.kept[c.ID]
-		f.must(!kept, "statement %d: claim %d of row %d was given away, another node has claim %d", point, c.ClaimNo, at, no)
+		f.must(!kept, "statement %d: claim %d of row %d was given away, another node has claim %d", point, c.ClaimNo,
+			at, no)
 		if c.Lane.IsZero() {
 			continue
 		}
@@ -170,7 +179,8 @@ func (m *meddler) judge(got []core.Claimed, point int) {
 		last = at
 		for before := range at {
 			id := m.rows[before].ID
-			f.must(claimed[id] || m.finished[id], "statement %d: row %d was claimed while row %d before it is neither finished nor claimed",
+			f.must(claimed[id] || m.finished[id], "statement %d: row %d was claimed while row %d before it is "+
+				"neither finished nor claimed",
 				point, at, before)
 		}
 	}
@@ -220,7 +230,8 @@ func claimFail(kind core.FailureKind, delay time.Duration) func(context.Context,
 }
 
 func (m *meddler) failRow(ctx context.Context, c core.Claimed, kind core.FailureKind, delay time.Duration) error {
-	_, err := m.f.Repository.MarkFailed(ctx, nodeB, []core.Failure{{ClaimRef: ref(c), Kind: kind, Delay: delay, Code: "c"}})
+	_, err := m.f.Repository.MarkFailed(ctx, nodeB,
+		[]core.Failure{{ClaimRef: ref(c), Kind: kind, Delay: delay, Code: "c"}})
 	return err
 }
 

@@ -27,7 +27,8 @@ func (f *fixture) cleanup(keep time.Duration, limit int) int {
 
 func cleanupOld(f *fixture) {
 	for _, key := range []string{"", "k"} {
-		done, discarded, open, retry := newRow("topic", key), newRow("topic", key), newRow("topic", key), newRow("topic", key)
+		done, discarded, open, retry := newRow("topic", key), newRow("topic", key), newRow("topic", key),
+			newRow("topic", key)
 		f.commit(done, discarded)
 		f.done(false, done.ID)
 		f.discard(adminOf(discarded.ID))
@@ -123,7 +124,8 @@ func keysCollected(f *fixture) {
 		rows := newRows(4, "topic", "k")
 		places := f.commit(rows...)
 		f.chain(rows, places, nil, core.RowID{})
-		f.must(places[0].KeySeq > last.KeySeq, "life %d begins at %d, not above %d", life, places[0].KeySeq, last.KeySeq)
+		f.must(places[0].KeySeq > last.KeySeq, "life %d begins at %d, not above %d", life, places[0].KeySeq,
+			last.KeySeq)
 		last = places[len(places)-1]
 		f.done(life%2 == 1, newIDs(rows)...) // done rows may stay, deleted ones are gone
 		f.collected(1, 100)
@@ -205,7 +207,8 @@ func keysReset(f *fixture) {
 	next := f.commit(newRow("topic", "k"), newRow("topic", "other"))
 	for i, p := range next {
 		f.must(!p.Opened && p.Prev.IsZero(), "place %+v after a reset, want neither opened nor a row before it", p)
-		f.must(p.KeySeq > places[2].KeySeq && p.KeySeq > places[3].KeySeq, "place %d: %+v is not above %+v", i, p, places)
+		f.must(p.KeySeq > places[2].KeySeq && p.KeySeq > places[3].KeySeq, "place %d: %+v is not above %+v", i, p,
+			places)
 	}
 	f.must(next[0].KeySeq == next[1].KeySeq, "two readings of the clock: %+v", next)
 }

@@ -22,7 +22,8 @@ func laneCases() []repositoryCase {
 	}
 }
 
-// chain requires that places follow each other in one lane. prev is the row and place before the first; nil: the first opens the key.
+// chain requires that places follow each other in one lane. prev is the row and place before the
+// first; nil: the first opens the key.
 func (f *fixture) chain(rows []core.NewRow, places []core.Inserted, prev *core.Inserted, prevID core.RowID) {
 	f.Helper()
 	for i, p := range places {
@@ -30,9 +31,11 @@ func (f *fixture) chain(rows []core.NewRow, places []core.Inserted, prev *core.I
 		case i == 0 && prev == nil:
 			f.must(p.Opened && p.Prev.IsZero() && p.KeySeq > 0, "first place %+v, want an opened key", p)
 		case i == 0:
-			f.must(!p.Opened && p.Prev == prevID && p.KeySeq == prev.KeySeq+1, "place %+v, want it after %s at %d", p, prevID, prev.KeySeq)
+			f.must(!p.Opened && p.Prev == prevID && p.KeySeq == prev.KeySeq+1, "place %+v, want it after %s at %d", p,
+				prevID, prev.KeySeq)
 		default:
-			f.must(!p.Opened && p.Prev == rows[i-1].ID && p.KeySeq == places[i-1].KeySeq+1, "place %d: %+v, want it after %s at %d",
+			f.must(!p.Opened && p.Prev == rows[i-1].ID && p.KeySeq == places[i-1].KeySeq+1,
+				"place %d: %+v, want it after %s at %d",
 				i, p, rows[i-1].ID, places[i-1].KeySeq)
 		}
 	}
@@ -66,7 +69,8 @@ func laneBatch(f *fixture) {
 				own, at = append(own, rows[i]), append(at, places[i])
 			}
 			f.chain(own[1:], at[1:], &at[0], own[0].ID)
-			f.must(key != "key0" || at[0].KeySeq == before.KeySeq+1, "lane of key0 goes on at %+v after %+v", at[0], before)
+			f.must(key != "key0" || at[0].KeySeq == before.KeySeq+1, "lane of key0 goes on at %+v after %+v", at[0],
+				before)
 		}
 		for i, r := range rows {
 			rows[i] = newRow("topic", r.Event.Key)
@@ -90,7 +94,8 @@ func laneDistinct(f *fixture) {
 		return rowOf(n)
 	}
 	rows := []core.NewRow{
-		e("", "t", "k"), e("x", "t", "k"), e("", "u", "k"), e("", "t", "l"), e("", "tk", "k"), e("xt", "t", "k"), e("x", "tt", "k"), e("", "t", "tk"),
+		e("", "t", "k"), e("x", "t", "k"), e("", "u", "k"), e("", "t", "l"), e("", "tk", "k"), e("xt", "t", "k"),
+		e("x", "tt", "k"), e("", "t", "tk"),
 	}
 	for _, p := range f.commit(rows...) {
 		f.must(p.Opened, "two keys share a lane: %+v", p)
@@ -160,7 +165,8 @@ func lanePrev(f *fixture) {
 	}
 }
 
-// waitingProducer starts a second transaction for the key while tx holds it, and returns what becomes of it.
+// waitingProducer starts a second transaction for the key while tx holds it, and returns what
+// becomes of it.
 func (f *fixture) waitingProducer(row core.NewRow) (wait func() core.Inserted) {
 	type result struct {
 		places []core.Inserted

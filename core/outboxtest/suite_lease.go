@@ -20,12 +20,14 @@ func leaseCases() []repositoryCase {
 		{"each claim has its own answer", leaseEach},
 		{"the longest name of a node", leaseLongNode},
 		{"nothing", func(f *fixture) {
-			f.must(len(f.renew(nodeA, longLease)) == 0 && f.release(nodeA) == 0 && len(f.beginSuspect(nodeA)) == 0, "answers for nothing")
+			f.must(len(f.renew(nodeA, longLease)) == 0 && f.release(nodeA) == 0 && len(f.beginSuspect(nodeA)) == 0,
+				"answers for nothing")
 		}},
 	}
 }
 
-// shortClaims leases a row for a short time, together with a marker that shows when the time is over.
+// shortClaims leases a row for a short time, together with a marker that shows when the time is
+// over.
 func (f *fixture) shortClaims(key string) (row core.Claimed, over func()) {
 	f.Helper()
 	n, marker := newRow("topic", key), newRow("marker", "")
@@ -89,7 +91,13 @@ func leaseLost(f *fixture) {
 	f.commit(newRow("topic", ""))
 	lost, before, lease := 0, "", ""
 	for i, step := range []struct{ node, ending string }{
-		{nodeA, "released"}, {nodeB, "lost"}, {nodeA, "retried"}, {nodeB, "lost"}, {nodeB, "lost"}, {nodeA, "unavailable"}, {nodeA, "lost"},
+		{nodeA, "released"},
+		{nodeB, "lost"},
+		{nodeA, "retried"},
+		{nodeB, "lost"},
+		{nodeB, "lost"},
+		{nodeA, "unavailable"},
+		{nodeA, "lost"},
 	} {
 		node, ending := step.node, step.ending
 		if lease == "lost" && before != node { // a node that claims its own row again is evidently alive
@@ -121,7 +129,8 @@ func leaseLost(f *fixture) {
 	f.must(len(dead) == 1 && dead[0].LostClaims == 3 && dead[0].Attempts == 2, "listed as %+v", dead)
 }
 
-// leaseSuspect: up to core.Suspicious every lost claim counts, from then on only one whose publish had begun under that claim.
+// leaseSuspect: up to core.Suspicious every lost claim counts, from then on only one whose publish
+// had begun under that claim.
 func leaseSuspect(f *fixture) {
 	for _, key := range []string{"", "k"} {
 		row := newRow("topic", key)
@@ -155,7 +164,8 @@ func leaseSuspect(f *fixture) {
 				f.must(f.release(node, ref(c)) == 1, "not released")
 				want--
 			case "failed":
-				f.must(f.fail(node, core.Failure{ClaimRef: ref(c), Kind: core.FailUnavailable, Code: "c"})[0], "not failed")
+				f.must(f.fail(node, core.Failure{ClaimRef: ref(c), Kind: core.FailUnavailable, Code: "c"})[0],
+					"not failed")
 				want--
 			case "renewed and lost":
 				f.must(f.renew(node, 10*time.Millisecond, ref(c))[0], "not renewed")
@@ -165,7 +175,8 @@ func leaseSuspect(f *fixture) {
 		c := claim(n) // nobody begins a publish under this one, and it is lost
 		f.must(c.LostClaims == want, "key %q: claimed %+v, want %d lost claims", key, c, want)
 		c = claim(n + 1)
-		f.must(c.LostClaims == want, "key %q: claimed %+v: a claim without a publish was counted, want %d", key, c, want)
+		f.must(c.LostClaims == want, "key %q: claimed %+v: a claim without a publish was counted, want %d", key, c,
+			want)
 		f.must(f.beginSuspect(nodes[(n+1)%2], ref(c))[0], "not held")
 		f.eventually("it is dead", func() bool {
 			return f.fail(nodes[(n+1)%2], core.Failure{ClaimRef: ref(c), Kind: core.FailDead, Code: "lost_claims"})[0]
@@ -224,7 +235,8 @@ func leaseEach(f *fixture) {
 	f.wantSet(f.claim(request(nodeB)), rows[0], rows[3])
 }
 
-// leaseLongNode uses a name as long as core makes it from Config.Node and the incarnation, and one that differs in its end.
+// leaseLongNode uses a name as long as core makes it from Config.Node and the incarnation, and one
+// that differs in its end.
 func leaseLongNode(f *fixture) {
 	node := strings.Repeat("n", 124) + "\u00e9'\"-0123abcd"
 	other := strings.TrimSuffix(node, "d") + "e"

@@ -34,7 +34,8 @@ func (f *fixture) wantLocked(err error, rows ...core.NewRow) {
 	}
 }
 
-// brief calls fn with a deadline that no wait for a lock would meet: the lock is given back only after the call.
+// brief calls fn with a deadline that no wait for a lock would meet: the lock is given back only
+// after the call.
 func (f *fixture) brief(fn func(ctx context.Context)) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), patience)
@@ -90,7 +91,10 @@ func lockedFailed(f *fixture) {
 		all := slices.Concat(held, free)
 		failures := make([]core.Failure, len(all))
 		for i, n := range all {
-			failures[i] = core.Failure{ClaimRef: core.ClaimRef{ID: n.ID, ClaimNo: 1}, Kind: kind, Code: "c", Message: "m"}
+			failures[i] = core.Failure{
+				ClaimRef: core.ClaimRef{ID: n.ID, ClaimNo: 1}, Kind: kind, Code: "c",
+				Message: "m",
+			}
 		}
 		unlock := f.lock(held...)
 		f.brief(func(ctx context.Context) {
@@ -100,7 +104,8 @@ func lockedFailed(f *fixture) {
 		})
 		unlock()
 		changed := f.fail(nodeA, failures...)
-		f.must(slices.Equal(changed, []bool{true, true, false, false, false, false}), "changed %v once they were free", changed)
+		f.must(slices.Equal(changed, []bool{true, true, false, false, false, false}), "changed %v once they were free",
+			changed)
 		f.done(true, newIDs(all)...)
 	}
 }

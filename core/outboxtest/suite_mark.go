@@ -14,7 +14,10 @@ func markDoneCases() []repositoryCase {
 		{"of a row that waits for a retry", func(f *fixture) {
 			f.markDone(func(n core.NewRow) {
 				f.commit(hot(n)...)
-				f.fail(nodeA, core.Failure{ClaimRef: core.ClaimRef{ID: n.ID, ClaimNo: 1}, Kind: core.FailRetry, Delay: time.Hour, Code: "c"})
+				f.fail(nodeA, core.Failure{
+					ClaimRef: core.ClaimRef{ID: n.ID, ClaimNo: 1}, Kind: core.FailRetry,
+					Delay: time.Hour, Code: "c",
+				})
 			})
 		}},
 		{"of a dead row", func(f *fixture) { f.markDone(func(n core.NewRow) { f.addDead(n) }) }},
@@ -47,7 +50,8 @@ func (f *fixture) staysEnded(row core.NewRow) {
 	for claim := range int64(3) {
 		c := core.ClaimRef{ID: row.ID, ClaimNo: claim}
 		for _, kind := range []core.FailureKind{core.FailRetry, core.FailDead, core.FailUnavailable} {
-			f.must(!f.fail(nodeA, core.Failure{ClaimRef: c, Kind: kind, Code: "c"})[0], "a guess of kind %d changed an ended row", kind)
+			f.must(!f.fail(nodeA, core.Failure{ClaimRef: c, Kind: kind, Code: "c"})[0],
+				"a guess of kind %d changed an ended row", kind)
 		}
 		f.must(!f.renew(nodeA, longLease, c)[0], "an ended row was renewed")
 		f.must(f.release(nodeA, c) == 0, "an ended row was released")

@@ -119,7 +119,8 @@ func nextDueComesTrue(f *fixture) {
 	f.check(err)
 	f.must(ok && d <= shortLease, "NextDue is %s, %t", d, ok)
 	<-time.After(d)
-	f.eventually("the row is due", func() bool { // the clocks of the database and of this process may run apart a little
+	// the clocks of the database and of this process may run apart a little
+	f.eventually("the row is due", func() bool {
 		d, ok, err := f.Repository.NextDue(f.Context(), request(nodeA))
 		f.check(err)
 		f.must(ok, "nothing is due any more")

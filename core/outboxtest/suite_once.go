@@ -16,10 +16,12 @@ type OnceHarness struct {
 	New func(t *testing.T) once.Store
 	// Forget deletes a key of such a store behind its back, as an eviction does. Required.
 	Forget func(t *testing.T, s once.Store, key once.Key)
-	// ForgetsStale says that a lease that ended leaves nothing behind: then Request.RefuseStale, Acquired.TakenOver, Acquired.Attempt and
-	// the outcome of a claim whose lease has ended are not asked for.
+	// ForgetsStale says that a lease that ended leaves nothing behind: then Request.RefuseStale,
+	// Acquired.TakenOver, Acquired.Attempt and the outcome of a claim whose lease has ended are not
+	// asked for.
 	ForgetsStale bool
-	// ForgetsExpired says that keys whose time to live is over vanish by themselves, so that Cleanup has nothing to do.
+	// ForgetsExpired says that keys whose time to live is over vanish by themselves, so that
+	// Cleanup has nothing to do.
 	ForgetsExpired bool
 }
 
@@ -29,8 +31,9 @@ type onceCase struct {
 	run  func(f *onceFixture)
 }
 
-// TestOnceStore is the conformance suite of once.Store: what the comments of that interface promise, seen from the outside. It uses
-// short real durations and waits with a deadline where time matters.
+// TestOnceStore is the conformance suite of once.Store: what the comments of that interface
+// promise, seen from the outside. It uses short real durations and waits with a deadline where time
+// matters.
 func TestOnceStore(t *testing.T, h OnceHarness) {
 	for _, group := range []struct {
 		name  string
@@ -122,7 +125,8 @@ func (f *onceFixture) complete(c once.Claim, res once.Result) {
 	f.check(f.store.Complete(f.Context(), c, res, time.Hour))
 }
 
-// pass waits until a lease or a time to live of that length, begun before the call, is over by the clock of the store.
+// pass waits until a lease or a time to live of that length, begun before the call, is over by the
+// clock of the store.
 func (f *onceFixture) pass(d time.Duration) {
 	f.Helper()
 	req := onceRequest(keyOf("clock " + strconv.FormatInt(onceOwners.Add(1), 10)))

@@ -73,17 +73,32 @@ func onceAcquireCases() []onceCase {
 				change func(*once.Request)
 				want   error
 			}{
-				"no scope":        {func(r *once.Request) { r.Key.Scope = "" }, once.ErrInvalidKey},
-				"a long scope":    {func(r *once.Request) { r.Key.Scope = strings.Repeat("s", once.MaxScope+1) }, once.ErrInvalidKey},
-				"a long tenant":   {func(r *once.Request) { r.Key.Tenant = strings.Repeat("t", once.MaxTenant+1) }, once.ErrInvalidKey},
-				"no id":           {func(r *once.Request) { r.Key.ID = "" }, once.ErrInvalidKey},
-				"a long id":       {func(r *once.Request) { r.Key.ID = strings.Repeat("i", once.MaxID+1) }, once.ErrInvalidKey},
-				"a very long id":  {func(r *once.Request) { r.Key.ID = strings.Repeat("i", 1<<20) }, once.ErrInvalidKey},
-				"NUL":             {func(r *once.Request) { r.Key.ID = "k\x00" }, once.ErrInvalidKey},
-				"a line break":    {func(r *once.Request) { r.Key.ID = "k\n" }, once.ErrInvalidKey},
-				"invalid UTF-8":   {func(r *once.Request) { r.Key.ID = "k\xff" }, once.ErrInvalidKey},
-				"no owner":        {func(r *once.Request) { r.Owner = "" }, once.ErrInvalidRequest},
-				"a long owner":    {func(r *once.Request) { r.Owner = strings.Repeat("o", once.MaxOwner+1) }, once.ErrInvalidRequest},
+				"no scope": {func(r *once.Request) { r.Key.Scope = "" }, once.ErrInvalidKey},
+				"a long scope": {
+					func(r *once.Request) { r.Key.Scope = strings.Repeat("s", once.MaxScope+1) },
+					once.ErrInvalidKey,
+				},
+				"a long tenant": {
+					func(r *once.Request) { r.Key.Tenant = strings.Repeat("t", once.MaxTenant+1) },
+					once.ErrInvalidKey,
+				},
+				"no id": {func(r *once.Request) { r.Key.ID = "" }, once.ErrInvalidKey},
+				"a long id": {
+					func(r *once.Request) { r.Key.ID = strings.Repeat("i", once.MaxID+1) },
+					once.ErrInvalidKey,
+				},
+				"a very long id": {
+					func(r *once.Request) { r.Key.ID = strings.Repeat("i", 1<<20) },
+					once.ErrInvalidKey,
+				},
+				"NUL":           {func(r *once.Request) { r.Key.ID = "k\x00" }, once.ErrInvalidKey},
+				"a line break":  {func(r *once.Request) { r.Key.ID = "k\n" }, once.ErrInvalidKey},
+				"invalid UTF-8": {func(r *once.Request) { r.Key.ID = "k\xff" }, once.ErrInvalidKey},
+				"no owner":      {func(r *once.Request) { r.Owner = "" }, once.ErrInvalidRequest},
+				"a long owner": {
+					func(r *once.Request) { r.Owner = strings.Repeat("o", once.MaxOwner+1) },
+					once.ErrInvalidRequest,
+				},
 				"no lease":        {func(r *once.Request) { r.Lease = 0 }, once.ErrInvalidRequest},
 				"negative lease":  {func(r *once.Request) { r.Lease = -time.Second }, once.ErrInvalidRequest},
 				"endless lease":   {func(r *once.Request) { r.Lease = once.MaxLease + 1 }, once.ErrInvalidRequest},
@@ -111,7 +126,8 @@ func onceAcquireCases() []onceCase {
 func (f *onceFixture) wantResult(got, want once.Result) {
 	f.Helper()
 	if string(got.Data) != string(want.Data) || got.ContentType != want.ContentType || got.Meta != want.Meta {
-		f.Errorf("result of %d bytes, type %q, meta %.100q; want %d bytes, %q, %.100q", len(got.Data), got.ContentType, got.Meta,
+		f.Errorf("result of %d bytes, type %q, meta %.100q; want %d bytes, %q, %.100q", len(got.Data), got.ContentType,
+			got.Meta,
 			len(want.Data), want.ContentType, want.Meta)
 	}
 }
@@ -131,7 +147,8 @@ func onceStaleCases() []onceCase {
 			next := once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}
 			f.check(f.store.Extend(f.Context(), next, longLease))
 			f.complete(next, once.Result{Data: []byte("new")})
-			if err := f.store.Complete(f.Context(), old, once.Result{Data: []byte("old")}, time.Hour); !errors.Is(err, once.ErrAlreadyDone) {
+			if err := f.store.Complete(f.Context(), old, once.Result{Data: []byte("old")}, time.Hour); !errors.Is(err,
+				once.ErrAlreadyDone) {
 				f.Errorf("Complete by the old holder: %v", err)
 			}
 			if err := f.store.Release(f.Context(), old); !errors.Is(err, once.ErrAlreadyDone) {

@@ -71,7 +71,8 @@ func onceClaimCases() []onceCase {
 			f.wantState(c.Key, once.InProgress)
 			f.complete(c, once.Result{})
 			for name, wrong := range map[string]once.Claim{"owner": owner, "fence": fence} {
-				if err := f.store.Complete(f.Context(), wrong, once.Result{}, time.Hour); !errors.Is(err, once.ErrAlreadyDone) {
+				if err := f.store.Complete(f.Context(), wrong, once.Result{}, time.Hour); !errors.Is(err,
+					once.ErrAlreadyDone) {
 					f.Errorf("Complete of a done key with another %s: %v", name, err)
 				}
 			}
@@ -141,7 +142,8 @@ func onceExpiryCases() []onceCase {
 		{"a done key is forgotten after its time to live", func(f *onceFixture) {
 			req := onceRequest(keyOf("k"))
 			req.Fingerprint = fingerprintA
-			f.check(f.store.Complete(f.Context(), f.fresh(req), once.Result{Data: []byte("old")}, 3*time.Second)) // a busy machine sees it done, too
+			// a busy machine sees it done, too
+			f.check(f.store.Complete(f.Context(), f.fresh(req), once.Result{Data: []byte("old")}, 3*time.Second))
 			f.wantState(keyOf("k"), once.Done)
 			req = onceRequest(keyOf("k"))
 			req.Fingerprint = fingerprintB
@@ -167,7 +169,8 @@ func onceExpiryCases() []onceCase {
 				return req
 			}
 			for i := range 3 {
-				f.check(f.store.Complete(f.Context(), f.fresh(onceRequest(keyOf(fmt.Sprintf("old done %d", i)))), once.Result{}, 10*time.Millisecond))
+				f.check(f.store.Complete(f.Context(), f.fresh(onceRequest(keyOf(fmt.Sprintf("old done %d", i)))),
+					once.Result{}, 10*time.Millisecond))
 			}
 			f.check(f.store.Release(f.Context(), f.fresh(short("old free"))))
 			f.fresh(short("old stale"))

@@ -6,7 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// onceForgottenCases are about keys that the store lost while their holder worked: evicted, deleted, or gone with the memory of a server.
+// onceForgottenCases are about keys that the store lost while their holder worked: evicted,
+// deleted, or gone with the memory of a server.
 func onceForgottenCases() []onceCase {
 	return []onceCase{
 		{"what was done is written although the key is forgotten", func(f *onceFixture) {
@@ -28,7 +29,8 @@ func onceForgottenCases() []onceCase {
 			f.check(f.store.Extend(f.Context(), c, longLease))
 			f.check(f.store.Release(f.Context(), c))
 			got = f.acquire(onceRequest(c.Key))
-			f.must(got.State == once.Fresh && got.Fence > c.Fence, "after the release: %+v, the fence was %d", got, c.Fence)
+			f.must(got.State == once.Fresh && got.Fence > c.Fence, "after the release: %+v, the fence was %d", got,
+				c.Fence)
 		}},
 		{"a forgotten key that is held again and left is taken over", func(f *onceFixture) {
 			c := f.fresh(onceRequest(keyOf("k")))
@@ -43,7 +45,8 @@ func onceForgottenCases() []onceCase {
 			other := f.fresh(onceRequest(c.Key))
 			f.wantErrors(c, once.ErrLeaseLost, "held by another")
 			f.complete(other, once.Result{Meta: "other"})
-			if err := f.store.Complete(f.Context(), c, once.Result{}, onceRequest(c.Key).TTL); !errors.Is(err, once.ErrAlreadyDone) {
+			if err := f.store.Complete(f.Context(), c, once.Result{}, onceRequest(c.Key).TTL); !errors.Is(err,
+				once.ErrAlreadyDone) {
 				f.Errorf("Complete of what another has done: %v", err)
 			}
 			f.wantResult(f.acquire(onceRequest(c.Key)).Result, once.Result{Meta: "other"})

@@ -14,20 +14,27 @@ import (
 func hostileKeys() []once.Key {
 	var keys []once.Key
 	for _, id := range []string{
-		"a", "A", "a ", "a  ", " a", "ä", "a\u0308", "Ä", "ae", "ß", "ss", "i", "ı", "İ", "\u00a0a", "a\u200b", "ａ", "😀", "😁", "漢", "漢字",
-		"%", "%25", "%7C", "_", "*", "|", "a|", "|a", "a|b", "/", "a/b", "a%2Fb", ":", "{a}", "0", "00", "0.0", "1e0", "null", "NULL", "'", "''", `"`, `\`, `\\`, `\'`,
+		"a", "A", "a ", "a  ", " a", "ä", "a\u0308", "Ä", "ae", "ß", "ss", "i", "ı", "İ", "\u00a0a", "a\u200b", "ａ",
+		"😀", "😁", "漢", "漢字", "%", "%25", "%7C", "_", "*", "|", "a|", "|a", "a|b", "/", "a/b", "a%2Fb", ":", "{a}", "0",
+		"00", "0.0", "1e0", "null", "NULL", "'", "''", `"`, `\`, `\\`, `\'`,
 		"'; DROP TABLE idempotency_key; --", "$1", "?", "a?", "true",
-		strings.Repeat("x", once.MaxID), strings.Repeat("x", once.MaxID-1), strings.Repeat("x", once.MaxID-1) + "y", strings.Repeat("漢", once.MaxID/3),
+		strings.Repeat("x", once.MaxID), strings.Repeat("x", once.MaxID-1), strings.Repeat("x", once.MaxID-1) + "y",
+		strings.Repeat("漢", once.MaxID/3),
 	} {
 		keys = append(keys, once.Key{Scope: "s", ID: id})
 	}
 	long := strings.Repeat("y", once.MaxScope)
 	return append(keys,
-		once.Key{Scope: "S", ID: "a"}, once.Key{Scope: "s ", ID: "a"}, once.Key{Scope: "s", Tenant: "a", ID: "a"}, once.Key{Scope: "s", Tenant: "A", ID: "a"},
-		once.Key{Scope: "s", Tenant: "a ", ID: "a"}, once.Key{Scope: "s|", ID: "a"}, once.Key{Scope: "s", Tenant: "|", ID: "a"}, once.Key{Scope: "s|a", ID: "a"},
-		once.Key{Scope: "sa", ID: "a"}, once.Key{Scope: "s", ID: "aa"}, once.Key{Scope: "s|a|a", ID: "a"}, once.Key{Scope: "s", Tenant: "a|a", ID: "a"},
-		once.Key{Scope: "s", Tenant: "a", ID: "a|a"}, once.Key{Scope: "s%7C", ID: "a"}, once.Key{Scope: once.Scope("s", "a"), ID: "a"}, once.Key{Scope: once.Scope("s/a"), ID: "a"},
-		once.Key{Scope: long, Tenant: strings.Repeat("z", once.MaxTenant), ID: strings.Repeat("x", once.MaxID)},
+		once.Key{Scope: "S", ID: "a"}, once.Key{Scope: "s ", ID: "a"}, once.Key{Scope: "s", Tenant: "a", ID: "a"},
+		once.Key{Scope: "s", Tenant: "A", ID: "a"}, once.Key{Scope: "s", Tenant: "a ", ID: "a"},
+		once.Key{Scope: "s|", ID: "a"}, once.Key{Scope: "s", Tenant: "|", ID: "a"}, once.Key{Scope: "s|a", ID: "a"},
+		once.Key{Scope: "sa", ID: "a"}, once.Key{Scope: "s", ID: "aa"}, once.Key{Scope: "s|a|a", ID: "a"},
+		once.Key{Scope: "s", Tenant: "a|a", ID: "a"}, once.Key{Scope: "s", Tenant: "a", ID: "a|a"},
+		once.Key{Scope: "s%7C", ID: "a"}, once.Key{Scope: once.Scope("s", "a"), ID: "a"},
+		once.Key{Scope: once.Scope("s/a"), ID: "a"}, once.Key{
+			Scope: long, Tenant: strings.Repeat("z", once.MaxTenant),
+			ID: strings.Repeat("x", once.MaxID),
+		},
 	)
 }
 
@@ -107,7 +114,8 @@ func onceConcurrencyCases() []onceCase {
 						}
 						turns.Add(1)
 						holders.Add(-1)
-						if err := f.store.Release(f.Context(), once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}); err != nil {
+						if err := f.store.Release(f.Context(),
+							once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}); err != nil {
 							f.Errorf("release: %v", err)
 						}
 					}
@@ -123,7 +131,8 @@ func onceConcurrencyCases() []onceCase {
 						req := onceRequest(keyOf(strconv.Itoa((g*7 + i) % 40)))
 						got, err := f.store.Acquire(f.Context(), req)
 						if err == nil && got.State == once.Fresh {
-							err = f.store.Complete(f.Context(), once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, once.Result{}, longLease)
+							err = f.store.Complete(f.Context(),
+								once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, once.Result{}, longLease)
 						}
 						if err != nil {
 							f.Errorf("%v", err)

@@ -22,7 +22,10 @@ func TestOnceTxStoreInMemory(t *testing.T) {
 			outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(*testing.T) outboxtest.OnceTxBackend {
 				r := outboxtest.NewRepository(outboxtest.WithDialect(d))
 				s := r.OnceStore()
-				return outboxtest.OnceTxBackend{Store: s, TxStore: s, Begin: func(ctx context.Context) (outboxtest.Transaction, error) { return r.Begin(ctx) }}
+				return outboxtest.OnceTxBackend{
+					Store: s, TxStore: s,
+					Begin: func(ctx context.Context) (outboxtest.Transaction, error) { return r.Begin(ctx) },
+				}
 			}})
 		})
 	}

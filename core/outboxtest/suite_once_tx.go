@@ -32,7 +32,8 @@ type onceTxCase struct {
 	run  func(f *onceTxFixture)
 }
 
-// TestOnceTxStore is the conformance suite of once.TxStore: what the comments of that interface promise, seen from the outside.
+// TestOnceTxStore is the conformance suite of once.TxStore: what the comments of that interface
+// promise, seen from the outside.
 func TestOnceTxStore(t *testing.T, h OnceTxHarness) {
 	for _, group := range []struct {
 		name  string
@@ -122,7 +123,8 @@ func onceTxOutcomeCases() []onceTxCase {
 			req = onceRequest(keyOf("k"))
 			req.Fingerprint = fingerprintB
 			got := f.acquireTx(tx, req)
-			f.must(got.State == once.Fresh && got.Fence == c.Fence && got.Attempt <= 1 && !got.TakenOver, "got %+v", got)
+			f.must(got.State == once.Fresh && got.Fence == c.Fence && got.Attempt <= 1 && !got.TakenOver, "got %+v",
+				got)
 			f.check(tx.Rollback())
 		}},
 		{"a transaction sees its own keys", func(f *onceTxFixture) {
@@ -160,7 +162,10 @@ func onceTxOutcomeCases() []onceTxCase {
 			f.freshTx(tx, req)
 			f.check(tx.Commit())
 			tx = f.begin()
-			for want, fp := range map[once.State]once.Fingerprint{once.Mismatch: fingerprintB, once.Done: fingerprintA} {
+			for want, fp := range map[once.State]once.Fingerprint{
+				once.Mismatch: fingerprintB,
+				once.Done:     fingerprintA,
+			} {
 				req := onceRequest(keyOf("k"))
 				req.Fingerprint = fp
 				if got := f.acquireTx(tx, req); got.State != want {
@@ -262,7 +267,8 @@ func onceTxLeaseCases() []onceTxCase {
 			got := f.acquireTx(tx, onceRequest(keyOf("k")))
 			f.must(got.State == once.Fresh && got.TakenOver && got.Fence > old.Fence, "got %+v", got)
 			f.check(tx.Commit())
-			if err := f.store.Complete(f.Context(), old, once.Result{}, time.Hour); !errors.Is(err, once.ErrAlreadyDone) {
+			if err := f.store.Complete(f.Context(), old, once.Result{}, time.Hour); !errors.Is(err,
+				once.ErrAlreadyDone) {
 				f.Errorf("Complete by the old holder: %v", err)
 			}
 			if err := f.store.Extend(f.Context(), old, longLease); !errors.Is(err, once.ErrLeaseLost) {
@@ -298,7 +304,8 @@ func onceTxLeaseCases() []onceTxCase {
 }
 
 func onceTxConcurrencyCases() []onceTxCase {
-	// once runs one transaction, again as long as it fails because of others, and reports whether its key was fresh.
+	// once runs one transaction, again as long as it fails because of others, and reports whether
+	// its key was fresh.
 	run := func(f *onceTxFixture, key once.Key, fresh func() (commit bool)) (committed bool) {
 		for f.Context().Err() == nil {
 			tx, err := f.Begin(f.Context())

@@ -35,7 +35,9 @@ func TestAdapterInMemory(t *testing.T) {
 	for _, d := range []core.Dialect{core.Postgres, core.MySQL, core.SQLite} {
 		t.Run(string(d), func(t *testing.T) {
 			outboxtest.TestAdapter(t, outboxtest.AdapterHarness{
-				Open:          func(t *testing.T, cfg core.Config) outboxtest.Adapter { return openInMemory(t, d, cfg) },
+				Open: func(t *testing.T, cfg core.Config) outboxtest.Adapter {
+					return openInMemory(t, d, cfg)
+				},
 				AbortsOnError: d == core.Postgres,
 			})
 		})
@@ -44,9 +46,10 @@ func TestAdapterInMemory(t *testing.T) {
 
 func openInMemory(t *testing.T, d core.Dialect, cfg core.Config) outboxtest.Adapter {
 	t.Helper()
-	r := outboxtest.NewRepository(outboxtest.WithDialect(d), outboxtest.WithExec(func(query string, _ []any) (int64, error) {
-		return 0, fmt.Errorf("no such table: %s", query)
-	}))
+	r := outboxtest.NewRepository(outboxtest.WithDialect(d),
+		outboxtest.WithExec(func(query string, _ []any) (int64, error) {
+			return 0, fmt.Errorf("no such table: %s", query)
+		}))
 	cfg.Repository = r
 	ob, err := core.New(cfg)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// table holds the committed rows with the indexes a database would have: everything is visited in sorted order, so that the same
-// calls give the same answers.
+// table holds the committed rows with the indexes a database would have: everything is visited in
+// sorted order, so that the same calls give the same answers.
 type table struct {
 	rows      map[core.RowID]*Row
 	lanes     map[core.Lane][]*Row // open and dead rows in ascending KeySeq

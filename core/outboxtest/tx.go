@@ -21,8 +21,8 @@ const (
 	CommitRefused
 	// CommitAnswerLost: the transaction committed, its answer was lost.
 	CommitAnswerLost
-	// CommitNotSent: the connection broke before COMMIT arrived: nothing is committed, and the caller cannot tell this from
-	// CommitAnswerLost.
+	// CommitNotSent: the connection broke before COMMIT arrived: nothing is committed, and the
+	// caller cannot tell this from CommitAnswerLost.
 	CommitNotSent
 )
 
@@ -65,8 +65,9 @@ func (t *Tx) FailCommit(f CommitFault) {
 	t.fault, t.faultSet = f, true
 }
 
-// Commit makes what was inserted visible, at once and as a whole, gives its locks back, and reports the outcome to the callbacks.
-// Its error wraps core.ErrCommitUnknown when the answer was lost and somebody waits for the outcome.
+// Commit makes what was inserted visible, at once and as a whole, gives its locks back, and reports
+// the outcome to the callbacks. Its error wraps core.ErrCommitUnknown when the answer was lost and
+// somebody waits for the outcome.
 func (t *Tx) Commit() error { return t.tracker.Commit(t.commit) }
 
 func (t *Tx) commit() error {
@@ -103,8 +104,8 @@ func (t *Tx) commit() error {
 	return nil
 }
 
-// Rollback undoes everything, gives the locks back and reports the outcome to the callbacks. After the end of the transaction it
-// returns sql.ErrTxDone and does nothing.
+// Rollback undoes everything, gives the locks back and reports the outcome to the callbacks. After
+// the end of the transaction it returns sql.ErrTxDone and does nothing.
 func (t *Tx) Rollback() error {
 	t.repo.mu.Lock()
 	ended := t.state == txEnded
@@ -132,7 +133,8 @@ func (t *Tx) end(commit bool) {
 	t.repo.unlock(t)
 }
 
-// abort does what an error that is worse than a violated constraint does. The caller holds the mutex.
+// abort does what an error that is worse than a violated constraint does. The caller holds the
+// mutex.
 func (t *Tx) abort() {
 	t.state = txAborted
 	if t.repo.dialect == core.MySQL { // there a deadlock ends the transaction
@@ -150,8 +152,8 @@ func (t *Tx) undoTo(mark int) {
 	t.undo = t.undo[:mark]
 }
 
-// Exec understands SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT and ROLLBACK. Every other statement does what WithExec says, by default nothing,
-// so that code under test can run SQL beside Publish.
+// Exec understands SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT and ROLLBACK. Every other statement does
+// what WithExec says, by default nothing, so that code under test can run SQL beside Publish.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (affected int64, err error) {
 	if err = ctx.Err(); err == nil {
 		affected, err = t.statement(query, args)
@@ -191,10 +193,12 @@ func (t *Tx) Tracked() bool { return true }
 // OnOutcome registers fn as core.Tx describes.
 func (t *Tx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
-// Err returns an error wrapping core.ErrTxAborted when the transaction can no longer be trusted, as core.Tx describes.
+// Err returns an error wrapping core.ErrTxAborted when the transaction can no longer be trusted, as
+// core.Tx describes.
 func (t *Tx) Err() error { return t.tracker.Err() }
 
-// Untracked returns a view of t whose end cannot be heard, as an adapter has it that does not see COMMIT.
+// Untracked returns a view of t whose end cannot be heard, as an adapter has it that does not see
+// COMMIT.
 func (t *Tx) Untracked() core.Tx { return untracked{t} }
 
 type untracked struct{ *Tx }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Every part is ordered as its index, so that a limit ends the scan. The first row of each topic is looked at because a count that stops at its limit
-	// may not reach the oldest.
+	// Every part is ordered as its index, so that a limit ends the scan. The first row of each
+	// topic is looked at because a count that stops at its limit may not reach the oldest.
 	postgresBacklog = `WITH RECURSIVE topics AS (
   (SELECT e.topic FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
   UNION ALL
@@ -25,56 +25,73 @@ const (
   SELECT b.lane, k.n + 1 FROM blocked k CROSS JOIN LATERAL (SELECT e.lane FROM {event} e
     WHERE e.status = 3 AND e.lane IS NOT NULL AND e.lane > k.lane ORDER BY e.lane LIMIT 1) b WHERE k.n < $1::bigint
 ), pending AS MATERIALIZED (
-  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic, e.available_at LIMIT $1::bigint)
+  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
+    e.available_at LIMIT $1::bigint)
   UNION ALL
-  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq
+    LIMIT $1::bigint)
 )
 SELECT (SELECT count(*) FROM pending),
   (SELECT count(*) FROM (SELECT 1 FROM {event} e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint) d),
   (SELECT count(*) FROM blocked),
-  (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT min(f.created_at) FROM topics t
-    CROSS JOIN LATERAL (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
+  (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT
+    min(f.created_at) FROM topics t
+    CROSS JOIN LATERAL (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND
+      e.topic = t.topic
     ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint`
 
-	postgresListDead = `SELECT ` + eventColumns + `, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
-FROM {event} e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text = '' OR e.event_type = $3::text)
+	postgresListDead = `SELECT ` + eventColumns +
+		`, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
+FROM {event} e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text =
+  '' OR e.event_type = $3::text)
   AND ($4::text = '' OR e.tenant_id = $4::text) ORDER BY e.id LIMIT $5::bigint`
 
 	postgresAuditFrom = ` RETURNING e.id, e.event_id, e.topic)
-INSERT INTO {audit} (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id, u.event_id, u.topic FROM u`
+INSERT INTO {audit} (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id,
+  u.event_id, u.topic FROM u`
 
-	postgresRedrive = `WITH u AS (UPDATE {event} e SET status = 2, attempts = 0, lost_claims = 0, claim_no = e.claim_no + 1, lease_until = NULL,
-  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.lane IS NULL OR NOT $5::boolean)` + postgresAuditFrom
+	postgresRedrive = `WITH u AS (UPDATE {event} e SET status = 2, attempts = 0, lost_claims = 0, claim_no =
+	  e.claim_no + 1, lease_until = NULL,
+  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.lane IS NULL OR NOT
+    $5::boolean)` + postgresAuditFrom
 
-	postgresDiscard = `WITH u AS (UPDATE {event} e SET status = 4, claim_no = e.claim_no + 1, lease_until = NULL, done_at = clock_timestamp()
+	postgresDiscard = `WITH u AS (UPDATE {event} e SET status = 4, claim_no = e.claim_no + 1, lease_until = NULL,
+	  done_at = clock_timestamp()
 WHERE e.id = ANY ($1::uuid[]) AND (e.status = 3 OR e.status IN (0,2)
   AND ($5::boolean OR e.lease_until IS NULL OR e.lease_until <= statement_timestamp()))` + postgresAuditFrom
 
 	postgresDeadForAppend = `SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM {event} e
 WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id FOR UPDATE`
 
-	copiedColumns = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ` +
+	copiedColumns = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
+		`tenant_id, partition_key, ` +
 		`lane, payload, content_type, headers, occurred_at, replay_of`
 
-	// The copy of an event that was overtaken tells its first number, or a consumer would take it for the newest.
-	postgresCopied = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ` +
+	// The copy of an event that was overtaken tells its first number, or a consumer would take it
+	// for the newest.
+	postgresCopied = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
+		`tenant_id, partition_key, ` +
 		`lane, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' ` +
-		`THEN jsonb_build_object('` + core.HeaderFirstKeySeq + `', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, replay_of`
-	copiedRow = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ` +
+		`THEN jsonb_build_object('` + core.HeaderFirstKeySeq + `', key_seq::text) || COALESCE(headers, '{}') ELSE ` +
+		`headers END, occurred_at, replay_of`
+	copiedRow = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
+		`tenant_id, partition_key, ` +
 		`lane, payload, content_type, {first_seq:` + core.HeaderFirstKeySeq + `}, occurred_at, replay_of`
 
 	postgresAppend = `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
-SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), ` + postgresCopied + ` FROM {event} WHERE id = $3::uuid`
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), ` + postgresCopied +
+		` FROM {event} WHERE id = $3::uuid`
 
-	postgresDiscardDead = `UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = clock_timestamp()
+	postgresDiscardDead = `UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at =
+	  clock_timestamp()
 WHERE id = $1::uuid AND status = 3`
 
 	postgresAudit = `INSERT INTO {audit} (action, actor, reason, row_id, event_id, topic, new_id)
 VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::text, $7::uuid)`
 )
 
-// Backlog implements core.Repository. Up to the limit of rows the oldest age is exact; beyond it, it is that of the rows
-// that were counted and of the first unordered row of each topic.
+// Backlog implements core.Repository. Up to the limit of rows the oldest age is exact; beyond it,
+// it is that of the rows that were counted and of the first unordered row of each topic.
 func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
 	b := core.Backlog{Limit: int64(max(limit, 0))}
 	if limit <= 0 {
@@ -84,7 +101,8 @@ func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, erro
 		var age *int64
 		var err error
 		if r.dialect == core.Postgres {
-			_, err = sqlkit.FirstRow(ctx, q, r.sql.text("backlog"), []any{b.Limit}, &b.Pending, &b.Dead, &b.BlockedKeys, &age)
+			_, err = sqlkit.FirstRow(ctx, q, r.sql.text("backlog"), []any{b.Limit}, &b.Pending, &b.Dead, &b.BlockedKeys,
+				&age)
 		} else {
 			age, err = r.backlogRows(ctx, q, &b)
 		}
@@ -113,7 +131,8 @@ func (r *Repository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.Dea
 			var s eventScan
 			var d core.DeadEvent
 			var created int64
-			if _, err := scanRow(res, append(s.dest(), &d.Attempts, &d.LostClaims, &d.ErrorCode, &d.Error, &created), 0); err != nil {
+			if _, err := scanRow(res, append(s.dest(), &d.Attempts, &d.LostClaims, &d.ErrorCode, &d.Error, &created),
+				0); err != nil {
 				return err
 			}
 			d.ID, d.KeySeq, d.CreatedAt = core.RowID(s.id), s.keySeq, time.UnixMicro(created).UTC()
@@ -185,7 +204,9 @@ func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (change
 }
 
 // change runs an audited change of rows.
-func (r *Repository) change(ctx context.Context, q sqlkit.Querier, action string, ids []core.RowID, req core.AdminRequest, flag bool) (int, error) {
+func (r *Repository) change(ctx context.Context, q sqlkit.Querier, action string, ids []core.RowID,
+	req core.AdminRequest, flag bool,
+) (int, error) {
 	if r.dialect != core.Postgres {
 		return r.changeRows(ctx, q, action, ids, req, flag)
 	}
@@ -202,9 +223,11 @@ type deadRow struct {
 	topic     string
 }
 
-// appendDead gives dead rows of lanes that went on a new row at the end of their lane and discards the old one. Like
-// every writer of a lane it takes the key rows in ascending order.
-func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (int, error) {
+// appendDead gives dead rows of lanes that went on a new row at the end of their lane and discards
+// the old one. Like every writer of a lane it takes the key rows in ascending order.
+func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
+	req core.AdminRequest,
+) (int, error) {
 	rows, err := r.lockDead(ctx, q, ids)
 	if err != nil {
 		return 0, err
@@ -260,7 +283,8 @@ func (r *Repository) appendOne(ctx context.Context, q sqlkit.Querier, d deadRow,
 	if _, err = q.Exec(ctx, r.sql.text("discard_dead"), r.id(d.id)); err != nil {
 		return err
 	}
-	_, err = q.Exec(ctx, r.sql.text("audit"), "redrive", req.Actor, req.Reason, r.id(d.id), d.eventID, d.topic, r.id(d.newID))
+	_, err = q.Exec(ctx, r.sql.text("audit"), "redrive", req.Actor, req.Reason, r.id(d.id), d.eventID, d.topic,
+		r.id(d.newID))
 	return err
 }
 

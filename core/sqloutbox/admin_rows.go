@@ -57,8 +57,11 @@ func (r *Repository) backlogRows(ctx context.Context, q sqlkit.Querier, b *core.
 	return &d, nil
 }
 
-// changeRows runs an audited change: redrive (flag: not the rows of lanes) or discard (flag: also leased rows).
-func (r *Repository) changeRows(ctx context.Context, q sqlkit.Querier, action string, ids []core.RowID, req core.AdminRequest, flag bool) (int, error) {
+// changeRows runs an audited change: redrive (flag: not the rows of lanes) or discard (flag: also
+// leased rows).
+func (r *Repository) changeRows(ctx context.Context, q sqlkit.Querier, action string, ids []core.RowID,
+	req core.AdminRequest, flag bool,
+) (int, error) {
 	type changed struct {
 		id             core.RowID
 		eventID, topic string
@@ -80,7 +83,8 @@ func (r *Repository) changeRows(ctx context.Context, q sqlkit.Querier, action st
 		return 0, err
 	}
 	for _, c := range rows {
-		if _, err := q.Exec(ctx, r.sql.text("audit"), action, req.Actor, req.Reason, c.id[:], c.eventID, c.topic, nil); err != nil {
+		if _, err := q.Exec(ctx, r.sql.text("audit"), action, req.Actor, req.Reason, c.id[:], c.eventID, c.topic,
+			nil); err != nil {
 			return 0, err
 		}
 	}
@@ -141,7 +145,8 @@ func (r *Repository) cleanupRows(ctx context.Context, keep time.Duration, limit 
 	return deleted, err
 }
 
-func (r *Repository) lockIdleKeysRows(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.Lane, limit int,
+func (r *Repository) lockIdleKeysRows(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.Lane,
+	limit int,
 ) (locked []core.Lane, last core.Lane, seen int, err error) {
 	lanes, err := r.lanes(ctx, q, r.sql.text("keys"), []any{after[:], limit})
 	if err != nil || len(lanes) == 0 {
@@ -156,7 +161,9 @@ func (r *Repository) lockIdleKeysRows(ctx context.Context, q sqlkit.Querier, idl
 	return locked, lanes[len(lanes)-1], len(lanes), err
 }
 
-func (r *Repository) deleteEmptyKeysRows(ctx context.Context, q sqlkit.Querier, locked []core.Lane) (deleted int, err error) {
+func (r *Repository) deleteEmptyKeysRows(ctx context.Context, q sqlkit.Querier,
+	locked []core.Lane,
+) (deleted int, err error) {
 	for start := 0; start < len(locked); start += chunkRows {
 		chunk := locked[start:min(start+chunkRows, len(locked))]
 		empty, err := r.lanes(ctx, q, r.list("collect_empty", len(chunk)), idArgs(chunk))
@@ -175,7 +182,9 @@ func (r *Repository) deleteEmptyKeysRows(ctx context.Context, q sqlkit.Querier, 
 	return deleted, nil
 }
 
-func (r *Repository) lanes(ctx context.Context, q sqlkit.Querier, text string, args []any) (lanes []core.Lane, err error) {
+func (r *Repository) lanes(ctx context.Context, q sqlkit.Querier, text string,
+	args []any,
+) (lanes []core.Lane, err error) {
 	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 		var lane id16
 		err := res.Scan(&lane)

@@ -10,15 +10,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// ErrDrift is wrapped by the error of Check when the tables in the database are not those of this version.
+// ErrDrift is wrapped by the error of Check when the tables in the database are not those of this
+// version.
 var ErrDrift = errors.New("sqloutbox: schema drift")
 
-// ErrReadOnly is wrapped by the error of Check when the database accepts no writes: a standby, or a server set read_only.
+// ErrReadOnly is wrapped by the error of Check when the database accepts no writes: a standby, or a
+// server set read_only.
 var ErrReadOnly = errors.New("sqloutbox: database is read-only")
 
-// Check compares the tables in the database with what this version needs and names everything that is missing or different:
-// tables, columns and their types, indexes, the engine and the collations on MySQL. What is there beyond that is not its business. It
-// also refuses a read-only database. Run calls it; call it yourself in a process that only inserts. It implements core.Checker.
+// Check compares the tables in the database with what this version needs and names everything that
+// is missing or different: tables, columns and their types, indexes, the engine and the collations
+// on MySQL. What is there beyond that is not its business. It also refuses a read-only database.
+// Run calls it; call it yourself in a process that only inserts. It implements core.Checker.
 func (r *Repository) Check(ctx context.Context) error {
 	readOnly, err := sqlkit.ReadOnly(ctx, r.db, r.dialect)
 	if err != nil {
@@ -46,4 +49,7 @@ func (r *Repository) Check(ctx context.Context) error {
 }
 
 // diagnosticColumns are columns of text that is only read by people.
-var diagnosticColumns = map[string]bool{"last_error": true, "last_error_code": true, "receipt": true, "headers": true, "action": true, "actor": true, "reason": true}
+var diagnosticColumns = map[string]bool{
+	"last_error": true, "last_error_code": true, "receipt": true, "headers": true,
+	"action": true, "actor": true, "reason": true,
+}

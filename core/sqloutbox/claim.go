@@ -13,8 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// filter says which topics a claim may take: only is nil for all, else the topics without the stopped ones; except is empty when
-// only is set.
+// filter says which topics a claim may take: only is nil for all, else the topics without the
+// stopped ones; except is empty when only is set.
 type filter struct {
 	only, except []string
 	served       []string // of core.ServedTopicPrefix; the others of it are not wanted when only is nil
@@ -65,13 +65,14 @@ func checkClaim(req core.ClaimRequest) error {
 	case req.Node == "":
 		return errors.New("sqloutbox: claim: Node is empty")
 	case req.Lease <= 0 || req.MaxLease < req.Lease:
-		return fmt.Errorf("sqloutbox: claim: Lease %s and MaxLease %s must be 0 < Lease <= MaxLease", req.Lease, req.MaxLease)
+		return fmt.Errorf("sqloutbox: claim: Lease %s and MaxLease %s must be 0 < Lease <= MaxLease", req.Lease,
+			req.MaxLease)
 	}
 	return nil
 }
 
-// ClaimUnordered implements core.Repository. Every topic gets an equal part of the limit first; what is left goes to the
-// topics that have more.
+// ClaimUnordered implements core.Repository. Every topic gets an equal part of the limit first;
+// what is left goes to the topics that have more.
 func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
 	if err := checkClaim(req); err != nil {
 		return nil, err
@@ -115,17 +116,22 @@ func quota(limit, parts int) int {
 	return (limit + parts - 1) / parts
 }
 
-// claimTopics gives every topic an equal part of the limit. With oversize the first row may have more bytes than the limit.
-func (r *Repository) claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool) ([]core.Claimed, int, error) {
+// claimTopics gives every topic an equal part of the limit. With oversize the first row may have
+// more bytes than the limit.
+func (r *Repository) claimTopics(ctx context.Context, req core.ClaimRequest, f filter,
+	oversize bool,
+) ([]core.Claimed, int, error) {
 	if r.dialect == core.Postgres {
 		return r.claimTopicsPostgres(ctx, req, f, oversize)
 	}
 	return r.claimTopicsRows(ctx, req, f, oversize)
 }
 
-// ClaimHeads implements core.Repository. When there are more lanes than the limit allows whole runs, each lane gets a shorter
-// one: lanes are what can be published at once.
-func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) (rows []core.Claimed, next core.Lane, err error) {
+// ClaimHeads implements core.Repository. When there are more lanes than the limit allows whole
+// runs, each lane gets a shorter one: lanes are what can be published at once.
+func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
+	after core.Lane,
+) (rows []core.Claimed, next core.Lane, err error) {
 	if err := checkClaim(req); err != nil {
 		return nil, core.Lane{}, err
 	}
@@ -146,7 +152,9 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, afte
 }
 
 // ClaimLane implements core.Repository.
-func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) (rows []core.Claimed, err error) {
+func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest,
+	lane core.Lane,
+) (rows []core.Claimed, err error) {
 	if err := checkClaim(req); err != nil {
 		return nil, err
 	}
@@ -166,8 +174,8 @@ func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane 
 	return rows, nil
 }
 
-// NextDue implements core.Repository. It looks at the first 1,000 unordered rows of each topic and at the heads of the
-// first req.Lanes lanes.
+// NextDue implements core.Repository. It looks at the first 1,000 unordered rows of each topic and
+// at the heads of the first req.Lanes lanes.
 func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.Duration, bool, error) {
 	f := newFilter(req)
 	if f.nothing() {

@@ -11,32 +11,40 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// The time that is compared is statement_timestamp(), which an index condition may use; what is stored is clock_timestamp().
+// The time that is compared is statement_timestamp(), which an index condition may use; what is
+// stored is clock_timestamp().
 const (
 	postgresFree = "(e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR " +
 		"e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')"
 	postgresDue = "e.available_at <= statement_timestamp()"
 
-	// postgresTake leases the rows of the list "take": an array, because a join might read the table to build a hash of it. Parameters: $1 node, $2 lease, $4 the longest lease.
+	// postgresTake leases the rows of the list "take": an array, because a join might read the
+	// table to build a hash of it. Parameters: $1 node, $2 lease, $4 the longest lease.
 	postgresTake = `UPDATE {event} e SET claim_no = e.claim_no + 1,
   lost_claims = abs(e.lost_claims) +
-    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END,
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < ` + suspicious +
+		` THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + `
 RETURNING ` + eventColumns + claimColumns
 )
 
-// postgresNoRow ends the answer of a claim: it carries what is to be said about the claim as a whole.
-const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ` +
+// postgresNoRow ends the answer of a claim: it carries what is to be said about the claim as a
+// whole.
+const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', ` +
+	`NULL::bytea, 0::bigint, ` +
 	`''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint`
 
-// postgresServed leaves out the topics that are served in some process, unless they are named: by $6, or by $14.
-const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix + `%' OR e.topic = ANY ($14::text[]))`
+// postgresServed leaves out the topics that are served in some process, unless they are named: by
+// $6, or by $14.
+const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix +
+	`%' OR e.topic = ANY ($14::text[]))`
 
-// postgresTopics lists the wanted topics: those of $6, or all that have open rows, found by jumping from one to the next, without
-// those of $7.
+// postgresTopics lists the wanted topics: those of $6, or all that have open rows, found by jumping
+// from one to the next, without those of $7.
 const postgresTopics = `WITH RECURSIVE all_topics AS (
-  (SELECT e.topic FROM {event} e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  (SELECT e.topic FROM {event} e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
+    e.topic LIMIT 1)
   UNION ALL
   SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
@@ -45,9 +53,10 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
   UNION ALL SELECT unnest($6::text[]) COLLATE "C"
 )`
 
-// postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more. The rows are locked in the order of the index, so that claims at the same time share
-// the table instead of wanting the same rows. They are returned oldest due first, topics in turns: what is tried again comes
-// after what waits longer, whatever its id.
+// postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more. The rows are
+// locked in the order of the index, so that claims at the same time share the table instead of
+// wanting the same rows. They are returned oldest due first, topics in turns: what is tried again
+// comes after what waits longer, whatever its id.
 var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
   FROM topics t CROSS JOIN LATERAL (
@@ -61,14 +70,17 @@ var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
 ), taken AS (`+postgresTake+`)
-SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`, 1, 2, 3, 4, 5, 6, 7, 8, 14)
+SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`,
+	1, 2, 3, 4, 5, 6, 7, 8, 14)
 
-// postgresShort is how long runs at least are while there are more lanes than the limit allows whole runs: a claim then takes rows of
-// some 64 lanes, which are as many as are published at once, and looks up fewer lanes than one row of each of 500 would need.
+// postgresShort is how long runs at least are while there are more lanes than the limit allows
+// whole runs: a claim then takes rows of some 64 lanes, which are as many as are published at once,
+// and looks up fewer lanes than one row of each of 500 would need.
 const postgresShort = `greatest(1, least($8::bigint, $3::bigint / 64))`
 
-// postgresRun turns the list "heads" of claimable lanes (with the first dead number of each) into "take": the heads with
-// the rows that follow them. A row that another transaction holds ends the run of its lane there. $8 is the longest run.
+// postgresRun turns the list "heads" of claimable lanes (with the first dead number of each) into
+// "take": the heads with the rows that follow them. A row that another transaction holds ends the
+// run of its lane there. $8 is the longest run.
 const postgresRun = `, cand AS MATERIALIZED (
   SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane, dead FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
@@ -78,23 +90,28 @@ const postgresRun = `, cand AS MATERIALIZED (
     ORDER BY e.key_seq
     LIMIT (SELECT greatest(` + postgresShort + `, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
-  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
+  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
+    (ORDER BY lane, key_seq, id)
 ), picked AS MATERIALIZED (
   SELECT id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
 ), held AS MATERIALIZED (
-  SELECT e.id FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + ` ORDER BY e.id FOR UPDATE SKIP LOCKED
+  SELECT e.id FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.status IN (0,2) AND ` + postgresDue +
+	` AND ` + postgresFree + ` ORDER BY e.id FOR UPDATE SKIP LOCKED
 ), take AS MATERIALIZED (
   SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
 )`
 
-// postgresLanes jumps from the head of one lane to that of the next: $9 the lane to start after, $10 how many. $11 and $12 are the lane
-// prefixes of the wanted and the stopped topics, which are jumped as a whole.
+// postgresLanes jumps from the head of one lane to that of the next: $9 the lane to start after,
+// $10 how many. $11 and $12 are the lane prefixes of the wanted and the stopped topics, which are
+// jumped as a whole.
 var postgresLanes = postgresScan("0::bigint", "")
 
-// postgresClaimLanes is the same, and stops when the heads that are due and free have $3 rows behind them, of each lane so many as a short run has.
+// postgresClaimLanes is the same, and stops when the heads that are due and free have $3 rows
+// behind them, of each lane so many as a short run has.
 var postgresClaimLanes = postgresScan(`CASE WHEN `+postgresDue+` AND `+postgresFree+` THEN (SELECT count(*) FROM (
-    SELECT FROM {event} r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT `+postgresShort+`) r) ELSE 0 END`,
+    SELECT FROM {event} r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT `+postgresShort+
+	`) r) ELSE 0 END`,
 	"AND l.total < $3::bigint")
 
 func postgresScan(found, more string) string {
@@ -102,7 +119,8 @@ func postgresScan(found, more string) string {
   (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n, ` + found + ` AS total FROM {event} e
    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes l CROSS JOIN LATERAL (
+  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes
+    l CROSS JOIN LATERAL (
     SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, ` + found + ` AS found FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
@@ -116,15 +134,18 @@ func postgresScan(found, more string) string {
 )`
 }
 
-// postgresHeads are the heads that may be claimed: $6 and $7 the topics, $13 whether dead rows are passed over.
+// postgresHeads are the heads that may be claimed: $6 and $7 the topics, $13 whether dead rows are
+// passed over.
 const postgresHeads = `SELECT e.lane, d.dead FROM lanes e
   LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM {event} x
     WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
     ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
   WHERE ` + postgresDue + ` AND ` + postgresFree + `
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed + ` AND (d.dead IS NULL OR d.dead > e.key_seq)`
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed +
+	` AND (d.dead IS NULL OR d.dead > e.key_seq)`
 
-var postgresClaimHeads = `WITH RECURSIVE ` + postgresClaimLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` + postgresRun + `, taken AS (` + postgresTake + `)
+var postgresClaimHeads = `WITH RECURSIVE ` + postgresClaimLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` +
+	postgresRun + `, taken AS (` + postgresTake + `)
 SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, CASE
     WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
@@ -134,12 +155,14 @@ SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresN
 
 // postgresClaimLane is the same for the one lane $9.
 var postgresClaimLane = renumber(`WITH lanes AS (
-  SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
+  SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e WHERE e.lane =
+    $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
   ORDER BY e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
 `+postgresTake+`, NULL::bytea, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14)
 
-// postgresNextDue: the least time at which a row that is open now may be claimed, in microseconds from now.
+// postgresNextDue: the least time at which a row that is open now may be claimed, in microseconds
+// from now.
 var postgresNextDue = renumber(postgresTopics+`, unordered AS (
   SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
     SELECT e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END AS until
@@ -158,7 +181,8 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
-// renumber makes the parameters of a text, taken from the pieces it shares with others, $1, $2 and so on.
+// renumber makes the parameters of a text, taken from the pieces it shares with others, $1, $2 and
+// so on.
 func renumber(text string, used ...int) string {
 	return parameter.ReplaceAllStringFunc(text, func(p string) string {
 		for i, n := range used {
@@ -172,21 +196,29 @@ func renumber(text string, used ...int) string {
 
 func (r *Repository) claimTopicsPostgres(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 ) (rows []core.Claimed, topics int, err error) {
-	rows, _, topics, err = r.claimPostgres(ctx, "claim_unordered", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
+	rows, _, topics, err = r.claimPostgres(ctx, "claim_unordered", req.Node, micros(req.Lease), int64(req.Limit),
+		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize, textArray(f.served))
 	return rows, topics, err
 }
 
-func (r *Repository) claimHeadsPostgres(ctx context.Context, req core.ClaimRequest, f filter, after core.Lane) ([]core.Claimed, core.Lane, error) {
-	rows, next, _, err := r.claimPostgres(ctx, "claim_heads", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
-		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Lanes), f.onlyPrefixes(),
-		textArray(prefixes(f.except)), req.SkipDead, textArray(f.served))
+func (r *Repository) claimHeadsPostgres(ctx context.Context, req core.ClaimRequest, f filter,
+	after core.Lane,
+) ([]core.Claimed, core.Lane, error) {
+	rows, next, _, err := r.claimPostgres(ctx, "claim_heads", req.Node, micros(req.Lease), int64(req.Limit),
+		micros(req.MaxLease),
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Lanes),
+		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served))
 	return rows, next, err
 }
 
-func (r *Repository) claimLanePostgres(ctx context.Context, req core.ClaimRequest, f filter, lane core.Lane) ([]core.Claimed, error) {
-	rows, _, _, err := r.claimPostgres(ctx, "claim_lane", req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
-		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead, textArray(f.served))
+func (r *Repository) claimLanePostgres(ctx context.Context, req core.ClaimRequest, f filter,
+	lane core.Lane,
+) ([]core.Claimed, error) {
+	rows, _, _, err := r.claimPostgres(ctx, "claim_lane", req.Node, micros(req.Lease), int64(req.Limit),
+		micros(req.MaxLease),
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead,
+		textArray(f.served))
 	return rows, err
 }
 
@@ -198,7 +230,9 @@ func (f filter) onlyPrefixes() any {
 }
 
 // claimPostgres runs a claim, which is one statement.
-func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any) (rows []core.Claimed, next core.Lane, topics int, err error) {
+func (r *Repository) claimPostgres(ctx context.Context, name string,
+	args ...any,
+) (rows []core.Claimed, next core.Lane, topics int, err error) {
 	err = r.scan(ctx, strings.ReplaceAll(name, "_", " "), func(q sqlkit.Querier) error {
 		rows, next, topics = nil, core.Lane{}, 0
 		return sqlkit.EachRow(ctx, q, r.sql.text(name), args, func(res core.Rows) error {
@@ -220,7 +254,9 @@ func (r *Repository) claimPostgres(ctx context.Context, name string, args ...any
 	return rows, next, topics, err
 }
 
-func (r *Repository) nextDuePostgres(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter) (time.Duration, bool, error) {
+func (r *Repository) nextDuePostgres(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
+	f filter,
+) (time.Duration, bool, error) {
 	var us *int64
 	var zero core.Lane
 	_, err := sqlkit.FirstRow(ctx, q, r.sql.text("next_due"), []any{

@@ -40,7 +40,8 @@ func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest,
 	return rows, topics, err
 }
 
-// topics returns the wanted topics: those of the filter, or all that have open unordered rows, found by jumping from one to the next.
+// topics returns the wanted topics: those of the filter, or all that have open unordered rows,
+// found by jumping from one to the next.
 func (r *Repository) topics(ctx context.Context, q sqlkit.Querier, f filter) ([]string, error) {
 	if f.only != nil {
 		return f.only, nil
@@ -62,7 +63,9 @@ func (r *Repository) topics(ctx context.Context, q sqlkit.Querier, f filter) ([]
 }
 
 // topicRows returns up to part due and free rows of each topic, the topics in turns.
-func (r *Repository) topicRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, topics []string, part int) ([]candidate, error) {
+func (r *Repository) topicRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, topics []string,
+	part int,
+) ([]candidate, error) {
 	byTopic := make(map[string][]candidate, len(topics))
 	most := 0
 	for chunk := range slices.Chunk(topics, unionSelects) {
@@ -120,7 +123,9 @@ func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 }
 
 // claimHeadsRows claims heads of lanes with their runs.
-func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, f filter, after core.Lane) ([]core.Claimed, core.Lane, error) {
+func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, f filter,
+	after core.Lane,
+) ([]core.Claimed, core.Lane, error) {
 	var next core.Lane
 	rows, err := r.claimCandidates(ctx, "claim heads", req, func(q sqlkit.Querier) (all []candidate, err error) {
 		rest := req
@@ -161,12 +166,15 @@ func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, 
 // headPage is how many lanes are looked at before their runs are read.
 const headPage = 128
 
-// shortRun is how long runs at least are while there are more lanes than the limit allows whole runs: a claim then takes rows of some 64
-// lanes, which are as many as are published at once, and looks up fewer lanes than one row of each of 500 would need.
+// shortRun is how long runs at least are while there are more lanes than the limit allows whole
+// runs: a claim then takes rows of some 64 lanes, which are as many as are published at once, and
+// looks up fewer lanes than one row of each of 500 would need.
 func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/64)) }
 
 // claimLaneRows claims the head of one lane with its run.
-func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f filter, lane core.Lane) ([]core.Claimed, error) {
+func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f filter,
+	lane core.Lane,
+) ([]core.Claimed, error) {
 	return r.claimCandidates(ctx, "claim lane", req, func(q sqlkit.Querier) ([]candidate, error) {
 		var first []candidate
 		err := sqlkit.EachRow(ctx, q, r.sql.text("lane_head"), []any{lane[:]}, func(res core.Rows) error {
@@ -199,7 +207,9 @@ type head struct {
 const noDead = int64(^uint64(0) >> 1)
 
 // headsOf looks at heads: whether they are of a wanted topic, due, free, and not behind a dead row.
-func (r *Repository) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter, first []candidate) ([]head, error) {
+func (r *Repository) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
+	first []candidate,
+) ([]head, error) {
 	byID := make(map[core.RowID]*candidate, len(first))
 	for i := range first {
 		byID[first[i].id] = &first[i]
@@ -238,13 +248,15 @@ func (r *Repository) headsOf(ctx context.Context, q sqlkit.Querier, req core.Cla
 	return heads, nil
 }
 
-func (r *Repository) claimableHeads(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter, first []candidate) ([]head, error) {
+func (r *Repository) claimableHeads(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
+	first []candidate,
+) ([]head, error) {
 	heads, err := r.headsOf(ctx, q, req, f, first)
 	return slices.DeleteFunc(heads, func(h head) bool { return !h.ok }), err
 }
 
-// runs returns the heads with the rows that follow them and are due and free too, and whether lanes were left out for the limits.
-// With oversize the first row may have more bytes than the limit.
+// runs returns the heads with the rows that follow them and are due and free too, and whether lanes
+// were left out for the limits. With oversize the first row may have more bytes than the limit.
 func (r *Repository) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, heads []head, oversize bool,
 ) (all []candidate, short bool, err error) {
 	if len(heads) == 0 {
@@ -307,9 +319,10 @@ func byLane(a, b candidate) int {
 	return bytes.Compare(a.id[:], b.id[:])
 }
 
-// claimCandidates reads candidates without locks and leases those it can lock. When others took all of them in the meantime, it
-// looks again.
-func (r *Repository) claimCandidates(ctx context.Context, what string, req core.ClaimRequest, find func(q sqlkit.Querier) ([]candidate, error),
+// claimCandidates reads candidates without locks and leases those it can lock. When others took all
+// of them in the meantime, it looks again.
+func (r *Repository) claimCandidates(ctx context.Context, what string, req core.ClaimRequest,
+	find func(q sqlkit.Querier) ([]candidate, error),
 ) (rows []core.Claimed, err error) {
 	for range 4 {
 		var wanted []candidate
@@ -342,9 +355,11 @@ type lockedRow struct {
 	before, dead *int64 // of its lane: the open row before it, and the first dead row if that is before it
 }
 
-// follows reports whether the row comes next in its lane after the row with that number, or first if there is none. The candidates were
-// read in several statements, and what is seen in two of them may never have been true at once: a head that died in between would be
-// passed over. That no open and no dead row is before this one, in one view of the lane, stays true: rows that have ended stay ended.
+// follows reports whether the row comes next in its lane after the row with that number, or first
+// if there is none. The candidates were read in several statements, and what is seen in two of them
+// may never have been true at once: a head that died in between would be passed over. That no open
+// and no dead row is before this one, in one view of the lane, stays true: rows that have ended
+// stay ended.
 func (l *lockedRow) follows(last *int64, skipDead bool) bool {
 	if l.dead != nil && !skipDead {
 		return false
@@ -352,9 +367,11 @@ func (l *lockedRow) follows(last *int64, skipDead bool) bool {
 	return l.before == nil && last == nil || l.before != nil && last != nil && *l.before == *last
 }
 
-// lease locks the wanted rows by their ids with the condition repeated and leases them. A row that cannot be had, or no longer follows
-// the one before, ends the run of its lane.
-func (r *Repository) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, wanted []candidate) ([]core.Claimed, error) {
+// lease locks the wanted rows by their ids with the condition repeated and leases them. A row that
+// cannot be had, or no longer follows the one before, ends the run of its lane.
+func (r *Repository) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
+	wanted []candidate,
+) ([]core.Claimed, error) {
 	byID, err := r.lock(ctx, q, req, wanted)
 	if err != nil {
 		return nil, err
@@ -384,8 +401,11 @@ func (r *Repository) lease(ctx context.Context, q sqlkit.Querier, req core.Claim
 	return rows, nil
 }
 
-// lock locks those of the wanted rows that are still due and free. They are all of lanes, or all unordered.
-func (r *Repository) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, wanted []candidate) (map[core.RowID]*lockedRow, error) {
+// lock locks those of the wanted rows that are still due and free. They are all of lanes, or all
+// unordered.
+func (r *Repository) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
+	wanted []candidate,
+) (map[core.RowID]*lockedRow, error) {
 	byID := make(map[core.RowID]*lockedRow, len(wanted))
 	ids := make([]core.RowID, len(wanted))
 	for i := range wanted {
@@ -421,7 +441,9 @@ func (r *Repository) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 	return byID, nil
 }
 
-func (r *Repository) nextDueRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter) (least time.Duration, ok bool, err error) {
+func (r *Repository) nextDueRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
+	f filter,
+) (least time.Duration, ok bool, err error) {
 	look := func(d time.Duration) {
 		if d = max(0, d); !ok || d < least {
 			least, ok = d, true

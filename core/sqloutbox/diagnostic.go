@@ -9,9 +9,9 @@ import (
 
 const maxPlain = 200
 
-// A diagnostic (error text, error code, receipt) never stands in the way of an outcome: where the database refuses a
-// text, because the character set of the connection or the width of the column cannot take it, the outcome is written
-// with less of it.
+// A diagnostic (error text, error code, receipt) never stands in the way of an outcome: where the
+// database refuses a text, because the character set of the connection or the width of the column
+// cannot take it, the outcome is written with less of it.
 type diagnostic uint8
 
 const (

@@ -10,7 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Open makes the pool, the outbox and, where asked to, the tables. Here a driver of the test stands in for pgx.
+// Open makes the pool, the outbox and, where asked to, the tables. Here a driver of the test stands
+// in for pgx.
 func ExampleOpen() {
 	sql.Register("example", silentDriver{})
 

@@ -33,7 +33,8 @@ func ExampleMigrations() {
 		return
 	}
 	for _, m := range migrations {
-		fmt.Printf("%04d_%s.up.sql creates the tables: %t\n", m.Version, m.Name, strings.Contains(m.Up, `"app"."outbox_event"`))
+		fmt.Printf("%04d_%s.up.sql creates the tables: %t\n", m.Version, m.Name,
+			strings.Contains(m.Up, `"app"."outbox_event"`))
 	}
 	// Output: 0001_init.up.sql creates the tables: true
 }

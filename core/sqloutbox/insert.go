@@ -18,10 +18,11 @@ const (
 	chunkBytes = 4 << 20 // payload of one INSERT, below the smallest default of max_allowed_packet
 )
 
-// Insert implements core.Repository. Statements run in tx once, whatever happens: after a deadlock MariaDB has rolled back the
-// whole transaction, and a repeated INSERT would commit by itself.
+// Insert implements core.Repository. Statements run in tx once, whatever happens: after a deadlock
+// MariaDB has rolled back the whole transaction, and a repeated INSERT would commit by itself.
 //
-// Limits of a database that apply: MySQL and MariaDB refuse a payload larger than max_allowed_packet.
+// Limits of a database that apply: MySQL and MariaDB refuse a payload larger than
+// max_allowed_packet.
 func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
 	if len(req.Rows) == 0 {
 		return nil, nil
@@ -30,7 +31,8 @@ func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequ
 	case tx == nil:
 		return nil, core.ErrNoTransaction
 	case tx.Dialect() != r.dialect:
-		return nil, fmt.Errorf("sqloutbox: insert: the transaction speaks %q and the repository %q", tx.Dialect(), r.dialect)
+		return nil, fmt.Errorf("sqloutbox: insert: the transaction speaks %q and the repository %q", tx.Dialect(),
+			r.dialect)
 	}
 	if err := tx.Err(); err != nil {
 		return nil, err
@@ -84,7 +86,10 @@ type laneUse struct {
 }
 
 func newBatch(req core.InsertRequest) (*batch, error) {
-	b := &batch{req: req, places: make([]core.Inserted, len(req.Rows)), header: make([]any, len(req.Rows)), order: make([]int, len(req.Rows))}
+	b := &batch{
+		req: req, places: make([]core.Inserted, len(req.Rows)), header: make([]any, len(req.Rows)),
+		order: make([]int, len(req.Rows)),
+	}
 	ordered := 0
 	for i := range req.Rows {
 		h, err := headerJSON(req.Rows[i].Event.Headers)
@@ -99,7 +104,8 @@ func newBatch(req core.InsertRequest) (*batch, error) {
 	if ordered == 0 {
 		return b, nil
 	}
-	slices.SortStableFunc(b.order, func(i, j int) int { return bytes.Compare(req.Rows[i].Lane[:], req.Rows[j].Lane[:]) })
+	slices.SortStableFunc(b.order,
+		func(i, j int) int { return bytes.Compare(req.Rows[i].Lane[:], req.Rows[j].Lane[:]) })
 	for _, i := range b.order {
 		row := &req.Rows[i]
 		if row.Lane.IsZero() {
@@ -116,7 +122,8 @@ func newBatch(req core.InsertRequest) (*batch, error) {
 
 // use returns the entry of a lane.
 func (b *batch) use(lane core.Lane) *laneUse {
-	i, _ := slices.BinarySearchFunc(b.lanes, lane, func(u laneUse, l core.Lane) int { return bytes.Compare(u.lane[:], l[:]) })
+	i, _ := slices.BinarySearchFunc(b.lanes, lane,
+		func(u laneUse, l core.Lane) int { return bytes.Compare(u.lane[:], l[:]) })
 	return &b.lanes[i]
 }
 

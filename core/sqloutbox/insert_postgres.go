@@ -22,17 +22,20 @@ func (r *Repository) insertPostgres(ctx context.Context, tx core.Tx, b *batch) e
 		}
 		lanes := b.lanesOf(rows)
 		text := r.sql.build("insert", len(rows), len(lanes), postgresInsert)
-		return sqlkit.EachRow(ctx, tx, text, b.postgresArgs(rows, lanes), func(res core.Rows) error { return b.scanLane(res, lanes) })
+		return sqlkit.EachRow(ctx, tx, text, b.postgresArgs(rows, lanes),
+			func(res core.Rows) error { return b.scanLane(res, lanes) })
 	})
 }
 
-// insertOnePostgres is insertPostgres for the one event that most transactions have: a statement without joins is a little cheaper for the server.
+// insertOnePostgres is insertPostgres for the one event that most transactions have: a statement
+// without joins is a little cheaper for the server.
 func (r *Repository) insertOnePostgres(ctx context.Context, tx core.Tx, b *batch, i int) error {
 	row := &b.req.Rows[i]
 	e := &row.Event
 	args := []any{
-		b.req.Node, micros(b.req.Lease), row.ID.String(), e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType), orNil(e.AggregateID),
-		e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), notNil(e.Payload), orNil(e.ContentType), b.header[i], row.Hot, micros(e.Delay),
+		b.req.Node, micros(b.req.Lease), row.ID.String(), e.ID, e.Type, e.SchemaVersion, e.Topic,
+		orNil(e.AggregateType), orNil(e.AggregateID), e.AggregateVersion, orNil(e.TenantID), orNil(e.Key),
+		notNil(e.Payload), orNil(e.ContentType), b.header[i], row.Hot, micros(e.Delay),
 		occurredText(e.OccurredAt, rfc3339Micros),
 	}
 	if row.Lane.IsZero() {
@@ -40,7 +43,8 @@ func (r *Repository) insertOnePostgres(ctx context.Context, tx core.Tx, b *batch
 		return err
 	}
 	lanes := b.lanesOf([]int{i})
-	return sqlkit.EachRow(ctx, tx, r.sql.text("insert_one_ordered"), append(args, row.Lane[:]), func(res core.Rows) error { return b.scanLane(res, lanes) })
+	return sqlkit.EachRow(ctx, tx, r.sql.text("insert_one_ordered"), append(args, row.Lane[:]),
+		func(res core.Rows) error { return b.scanLane(res, lanes) })
 }
 
 // scanLane reads what the key row of a lane became.
@@ -105,9 +109,10 @@ func (b *batch) postgresArgs(rows []int, lanes []laneUse) []any {
 			left--
 			lane, back = row.Lane[:], int64(left)
 		}
-		args = append(args, row.ID.String(), e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType), orNil(e.AggregateID),
-			e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), lane, back, notNil(e.Payload), orNil(e.ContentType), b.header[i],
-			row.Hot, micros(e.Delay), occurredText(e.OccurredAt, rfc3339Micros))
+		args = append(args, row.ID.String(), e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType),
+			orNil(e.AggregateID),
+			e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), lane, back, notNil(e.Payload), orNil(e.ContentType),
+			b.header[i], row.Hot, micros(e.Delay), occurredText(e.OccurredAt, rfc3339Micros))
 	}
 	return args
 }
@@ -119,8 +124,10 @@ func notNil(b []byte) []byte {
 	return b
 }
 
-const insertColumns = "id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, " +
-	"partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at"
+const insertColumns = "id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, " +
+	"aggregate_version, tenant_id, " +
+	"partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, " +
+	"occurred_at, created_at"
 
 // postgresTypes are the types of a row's parameters.
 var postgresTypes = [postgresRow]string{
@@ -128,8 +135,8 @@ var postgresTypes = [postgresRow]string{
 	"bytea", "text", "jsonb", "boolean", "bigint", "timestamptz",
 }
 
-// postgresInsert returns the statement for n rows and m lanes. Its snapshot may be older than the key row that it waited for,
-// so it judges nothing but the key row itself.
+// postgresInsert returns the statement for n rows and m lanes. Its snapshot may be older than the
+// key row that it waited for, so it judges nothing but the key row itself.
 func postgresInsert(n, m int) string {
 	var s strings.Builder
 	p := 0
@@ -154,18 +161,23 @@ func postgresInsert(n, m int) string {
 			}
 			s.WriteString(")")
 		}
-		s.WriteString(") v(lane, n, last_id) CROSS JOIN (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c " +
-			"ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + excluded.last_seq - excluded.first_seq + 1, prev_id = k.last_id, " +
-			"last_id = excluded.last_id, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, prev_id), e AS (")
+		s.WriteString(") v(lane, n, last_id) CROSS JOIN (SELECT (extract(epoch from " +
+			"statement_timestamp())*1000000)::bigint AS us) c " +
+			"ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + excluded.last_seq - excluded.first_seq + 1, " +
+			"prev_id = k.last_id, " +
+			"last_id = excluded.last_id, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, " +
+			"prev_id), e AS (")
 	}
-	s.WriteString("INSERT INTO {event} (" + insertColumns + ") SELECT v.id, v.event_id, v.event_type, v.schema_version, v.topic, " +
+	s.WriteString("INSERT INTO {event} (" + insertColumns + ") SELECT v.id, v.event_id, v.event_type, " +
+		"v.schema_version, v.topic, " +
 		"v.aggregate_type, v.aggregate_id, v.aggregate_version, v.tenant_id, v.partition_key, v.lane, ")
 	if m > 0 {
 		s.WriteString("k.last_seq - v.back")
 	} else {
 		s.WriteString("v.back")
 	}
-	s.WriteString(", v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN 1 ELSE 0 END, CASE WHEN v.hot THEN $1::text END, " +
+	s.WriteString(", v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN 1 ELSE 0 END, CASE WHEN v.hot THEN " +
+		"$1::text END, " +
 		"CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, " +
 		"clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ")
 	for i := range n {
@@ -178,7 +190,8 @@ func postgresInsert(n, m int) string {
 		}
 		s.WriteString(")")
 	}
-	s.WriteString(") v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, " +
+	s.WriteString(") v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, " +
+		"aggregate_version, tenant_id, " +
 		"partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at)")
 	if m > 0 {
 		s.WriteString(" LEFT JOIN k ON k.lane = v.lane) SELECT lane, last_seq, first_seq, prev_id FROM k")
@@ -194,9 +207,12 @@ func b2i(b bool) int {
 }
 
 const (
-	insertOneColumns = "id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, " +
-		"partition_key, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at"
-	postgresOneValues = "$3::uuid, $4::text, $5::text, $6::integer, $7::text, $8::text, $9::text, $10::bigint, $11::text, $12::text, $13::bytea, " +
+	insertOneColumns = "id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, " +
+		"aggregate_version, tenant_id, " +
+		"partition_key, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, " +
+		"occurred_at, created_at"
+	postgresOneValues = "$3::uuid, $4::text, $5::text, $6::integer, $7::text, $8::text, $9::text, $10::bigint, " +
+		"$11::text, $12::text, $13::bytea, " +
 		"$14::text, $15::jsonb, CASE WHEN $16::boolean THEN 1 ELSE 0 END, CASE WHEN $16::boolean THEN $1::text END, " +
 		"CASE WHEN $16::boolean THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, " +
 		"clock_timestamp() + $17::bigint * interval '1 microsecond', $18::timestamptz, clock_timestamp()"
@@ -204,15 +220,20 @@ const (
 	postgresInsertOne = "INSERT INTO {event} (" + insertOneColumns + ") VALUES (" + postgresOneValues + ")"
 
 	postgresInsertOneOrdered = `WITH k AS (INSERT INTO {key} AS k (lane, last_seq, first_seq, last_id, used_at)
-VALUES ($19::bytea, (extract(epoch from statement_timestamp())*1000000)::bigint, (extract(epoch from statement_timestamp())*1000000)::bigint,
+VALUES ($19::bytea, (extract(epoch from statement_timestamp())*1000000)::bigint, (extract(epoch from
+  statement_timestamp())*1000000)::bigint,
   $3::uuid, clock_timestamp())
-ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
+  used_at = excluded.used_at
 RETURNING lane, last_seq, first_seq, prev_id), e AS (INSERT INTO {event} (` + insertOneColumns + `, lane, key_seq)
 SELECT ` + postgresOneValues + `, k.lane, k.last_seq FROM k) SELECT lane, last_seq, first_seq, prev_id FROM k`
 )
 
-// postgresUpsertKey takes the next number of one lane, for a row that is inserted in the next statement.
+// postgresUpsertKey takes the next number of one lane, for a row that is inserted in the next
+// statement.
 const postgresUpsertKey = `INSERT INTO {key} AS k (lane, last_seq, first_seq, last_id, used_at)
-SELECT $1::bytea, c.us, c.us, $2::uuid, clock_timestamp() FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c
-ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at
+SELECT $1::bytea, c.us, c.us, $2::uuid, clock_timestamp() FROM (SELECT (extract(epoch from
+  statement_timestamp())*1000000)::bigint AS us) c
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
+  used_at = excluded.used_at
 RETURNING last_seq`

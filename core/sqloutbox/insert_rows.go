@@ -11,8 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// insertRows writes the key rows and then the events, for MariaDB, MySQL and SQLite. A refused statement leaves the earlier ones
-// standing there, so they are undone under the locks that the transaction holds.
+// insertRows writes the key rows and then the events, for MariaDB, MySQL and SQLite. A refused
+// statement leaves the earlier ones standing there, so they are undone under the locks that the
+// transaction holds.
 func (r *Repository) insertRows(ctx context.Context, tx core.Tx, b *batch) error {
 	mariadb := false
 	if r.dialect == core.MySQL {
@@ -94,12 +95,14 @@ func (r *Repository) upsertKeys(ctx context.Context, tx core.Tx, b *batch, maria
 	return nil
 }
 
-// keyUpsert returns the upsert of n key rows. A fresh row starts at the clock. The order of the assignments matters on MySQL.
+// keyUpsert returns the upsert of n key rows. A fresh row starts at the clock. The order of the
+// assignments matters on MySQL.
 func (r *Repository) keyUpsert(n, mariadb int) string {
 	const head = "INSERT INTO {key} (lane, last_seq, first_seq, last_id, used_at) "
 	if r.dialect == core.SQLite {
-		return head + "VALUES " + repeat("(?, {clock}+?, {clock}, ?, {now})", n) + " ON CONFLICT (lane) DO UPDATE SET prev_id = last_id, " +
-			"last_id = excluded.last_id, last_seq = last_seq + excluded.last_seq - excluded.first_seq + 1, used_at = excluded.used_at " +
+		return head + "VALUES " + repeat("(?, {clock}+?, {clock}, ?, {now})", n) +
+			" ON CONFLICT (lane) DO UPDATE SET prev_id = last_id, " + "last_id = excluded.last_id, last_seq = " +
+			"last_seq + excluded.last_seq - excluded.first_seq + 1, used_at = excluded.used_at " +
 			"RETURNING lane, last_seq, first_seq, prev_id"
 	}
 	const update = " ON DUPLICATE KEY UPDATE prev_id = last_id, last_id = VALUES(last_id), " +
@@ -107,11 +110,15 @@ func (r *Repository) keyUpsert(n, mariadb int) string {
 	if mariadb == 0 {
 		return head + "VALUES " + repeat("(?, {clock}+?, {clock}, ?, {now})", n) + update
 	}
-	// Outside a transaction it writes nothing: a deadlock whose error was ignored has ended the caller's.
-	values := "SELECT ? AS c1, {clock}+? AS c2, {clock} AS c3, ? AS c4, {now} AS c5 FROM DUAL WHERE @@in_transaction = 1"
+	// Outside a transaction it writes nothing: a deadlock whose error was ignored has ended the
+	// caller's.
+	values := "SELECT ? AS c1, {clock}+? AS c2, {clock} AS c3, ? AS c4, {now} AS c5 FROM DUAL WHERE " +
+		"@@in_transaction = 1"
 	if n > 1 {
-		row := "SELECT CAST(? AS BINARY(16)) AS c1, {clock}+? AS c2, {clock} AS c3, CAST(? AS BINARY(16)) AS c4, {now} AS c5"
-		values = "SELECT c1, c2, c3, c4, c5 FROM (" + strings.Repeat(row+" UNION ALL ", n-1) + row + ") v WHERE @@in_transaction = 1"
+		row := "SELECT CAST(? AS BINARY(16)) AS c1, {clock}+? AS c2, {clock} AS c3, CAST(? AS BINARY(16)) AS c4, " +
+			"{now} AS c5"
+		values = "SELECT c1, c2, c3, c4, c5 FROM (" + strings.Repeat(row+" UNION ALL ", n-1) + row +
+			") v WHERE @@in_transaction = 1"
 	}
 	return head + values + update + " RETURNING lane, last_seq, first_seq, prev_id"
 }
@@ -132,7 +139,8 @@ func (r *Repository) rowInsert(n, mariadb int) string {
 	if n == 1 {
 		return head + "SELECT " + row + " FROM DUAL WHERE @@in_transaction = 1"
 	}
-	// The driver sends texts and bytes alike as CHAR, and a union would take the blanks off their ends.
+	// The driver sends texts and bytes alike as CHAR, and a union would take the blanks off their
+	// ends.
 	const bytes, text = "CAST(? AS BINARY)", "CAST(? AS CHAR)"
 	columns := strings.Join([]string{
 		bytes, text, text, "?", text, text, text, "?", text, text, bytes, "?", bytes, text, text,
@@ -160,15 +168,16 @@ func (r *Repository) rowArgs(b *batch, rows []int) []any {
 		if r.dialect == core.MySQL {
 			occurred = occurredText(e.OccurredAt, mysqlTime)
 		}
-		args = append(args, row.ID[:], e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType), orNil(e.AggregateID),
-			e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), bytesOf(row.Lane), keySeq, notNil(e.Payload), orNil(e.ContentType),
-			b.header[i], claimNo, claimedBy, lease, micros(e.Delay), occurred)
+		args = append(args, row.ID[:], e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType),
+			orNil(e.AggregateID),
+			e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), bytesOf(row.Lane), keySeq, notNil(e.Payload),
+			orNil(e.ContentType), b.header[i], claimNo, claimedBy, lease, micros(e.Delay), occurred)
 	}
 	return args
 }
 
-// undo takes back what the call wrote before the statement that was refused: the key rows are as they were, because nobody
-// else can have touched them.
+// undo takes back what the call wrote before the statement that was refused: the key rows are as
+// they were, because nobody else can have touched them.
 func (r *Repository) undo(ctx context.Context, tx core.Tx, b *batch, written int) error {
 	for start := 0; start < written; start += chunkRows {
 		rows := b.order[start:min(start+chunkRows, written)]
@@ -176,7 +185,8 @@ func (r *Repository) undo(ctx context.Context, tx core.Tx, b *batch, written int
 		for i, row := range rows {
 			ids[i] = b.req.Rows[row].ID[:]
 		}
-		if err := r.mustChange(ctx, tx, len(ids), "DELETE FROM {event} WHERE id IN ("+sqlkit.List(len(ids))+")", ids...); err != nil {
+		if err := r.mustChange(ctx, tx, len(ids), "DELETE FROM {event} WHERE id IN ("+sqlkit.List(len(ids))+")",
+			ids...); err != nil {
 			return err
 		}
 	}
@@ -186,7 +196,8 @@ func (r *Repository) undo(ctx context.Context, tx core.Tx, b *batch, written int
 		if use.opened {
 			err = r.mustChange(ctx, tx, 1, "DELETE FROM {key} WHERE lane = ?", use.lane[:])
 		} else {
-			err = r.mustChange(ctx, tx, 1, "UPDATE {key} SET last_seq = last_seq - ?, last_id = ?, prev_id = NULL WHERE lane = ?",
+			err = r.mustChange(ctx, tx, 1, "UPDATE {key} SET last_seq = last_seq - ?, last_id = ?, prev_id = NULL "+
+				"WHERE lane = ?",
 				len(use.rows), bytesOf(use.prev), use.lane[:])
 		}
 		if err != nil {

@@ -10,23 +10,29 @@ import (
 )
 
 const (
+	// The rows of c are locked and final: with the status repeated in the DELETE, a planner without
+	// statistics walks all of them.
 	postgresCleanup = `WITH c AS MATERIALIZED (
-  SELECT e.id FROM {event} e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+  SELECT e.id FROM {event} e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint *
+    interval '1 microsecond'
   ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
-) DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c))` // locked, and final: with the status repeated, a planner without statistics walks all of them
+) DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c))`
 
 	postgresCollectLock = `WITH c AS MATERIALIZED (
   SELECT k.lane FROM {key} k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint
 ), l AS MATERIALIZED (
-  SELECT k.lane FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT lane FROM c)) AND k.used_at < statement_timestamp() - $3::bigint * interval '1 microsecond'
+  SELECT k.lane FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT lane FROM c)) AND k.used_at <
+    statement_timestamp() - $3::bigint * interval '1 microsecond'
   ORDER BY k.lane FOR UPDATE SKIP LOCKED
 ) SELECT c.lane, l.lane IS NOT NULL FROM c LEFT JOIN l ON l.lane = c.lane`
 
-	postgresCollectDelete = `DELETE FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM unnest($1::text[]) x))
+	postgresCollectDelete = `DELETE FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM
+	  unnest($1::text[]) x))
   AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status IN (0,2) AND e.lane IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status = 3 AND e.lane IS NOT NULL)`
 
-	postgresResetKeys = `UPDATE {key} k SET last_seq = greatest(k.last_seq, c.us), first_seq = greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
+	postgresResetKeys = `UPDATE {key} k SET last_seq = greatest(k.last_seq, c.us), first_seq =
+	  greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
 FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c`
 )
 
@@ -46,9 +52,12 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 	return deleted, err
 }
 
-// CollectKeys implements core.Repository. Whether a lane is empty is asked in a statement that begins after the locks were granted:
-// the snapshot of an earlier one may be older than an event that was inserted in the meantime.
-func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane, limit int) (deleted int, next core.Lane, err error) {
+// CollectKeys implements core.Repository. Whether a lane is empty is asked in a statement that
+// begins after the locks were granted: the snapshot of an earlier one may be older than an event
+// that was inserted in the meantime.
+func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane,
+	limit int,
+) (deleted int, next core.Lane, err error) {
 	if limit <= 0 {
 		return 0, core.Lane{}, nil
 	}
@@ -70,27 +79,29 @@ func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after 
 	return deleted, next, err
 }
 
-// lockIdleKeys returns the idle lanes of a chunk, locked, and the last lane and the size of the chunk.
+// lockIdleKeys returns the idle lanes of a chunk, locked, and the last lane and the size of the
+// chunk.
 func (r *Repository) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.Lane, limit int,
 ) (locked []core.Lane, last core.Lane, seen int, err error) {
 	if r.dialect != core.Postgres {
 		return r.lockIdleKeysRows(ctx, q, idle, after, limit)
 	}
-	err = sqlkit.EachRow(ctx, q, r.sql.text("collect_lock"), []any{after[:], int64(limit), micros(idle)}, func(res core.Rows) error {
-		var lane id16
-		var got bool
-		if err := res.Scan(&lane, &got); err != nil {
-			return err
-		}
-		seen++
-		if l := core.Lane(lane); string(l[:]) > string(last[:]) {
-			last = l
-		}
-		if got {
-			locked = append(locked, core.Lane(lane))
-		}
-		return nil
-	})
+	err = sqlkit.EachRow(ctx, q, r.sql.text("collect_lock"), []any{after[:], int64(limit), micros(idle)},
+		func(res core.Rows) error {
+			var lane id16
+			var got bool
+			if err := res.Scan(&lane, &got); err != nil {
+				return err
+			}
+			seen++
+			if l := core.Lane(lane); string(l[:]) > string(last[:]) {
+				last = l
+			}
+			if got {
+				locked = append(locked, core.Lane(lane))
+			}
+			return nil
+		})
 	return locked, last, seen, err
 }
 
@@ -98,7 +109,8 @@ func (r *Repository) deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, lock
 	if r.dialect != core.Postgres {
 		return r.deleteEmptyKeysRows(ctx, q, locked)
 	}
-	n, err := q.Exec(ctx, r.sql.text("collect_delete"), column(locked, func(l *core.Lane) string { return hex.EncodeToString(l[:]) }))
+	n, err := q.Exec(ctx, r.sql.text("collect_delete"),
+		column(locked, func(l *core.Lane) string { return hex.EncodeToString(l[:]) }))
 	return int(n), err
 }
 

@@ -13,8 +13,9 @@ import (
 // smallPage is so short that reading it costs about as much as asking for it.
 const smallPage = 128
 
-// laneScan visits lanes in ascending order. It reads pages of the index; when a page ends inside a lane, the next one begins
-// behind that lane, so followers are not read one by one however many there are.
+// laneScan visits lanes in ascending order. It reads pages of the index; when a page ends inside a
+// lane, the next one begins behind that lane, so followers are not read one by one however many
+// there are.
 type laneScan struct {
 	r      *Repository
 	filter filter
@@ -91,8 +92,8 @@ func (s *laneScan) start(only []string) bool {
 	return !end
 }
 
-// jumpOver returns the lane behind which to go on after l: l itself if its topic is wanted, else the end of its prefix or the start of the
-// next wanted one. end says that there is none.
+// jumpOver returns the lane behind which to go on after l: l itself if its topic is wanted, else
+// the end of its prefix or the start of the next wanted one. end says that there is none.
 func jumpOver(l core.Lane, only, except []string) (jump core.Lane, end bool) {
 	prefix := hex.EncodeToString(l[:4])
 	if len(only) > 0 {

@@ -17,8 +17,9 @@ const (
 	maxReceipt = 1024
 )
 
-// MarkDone implements core.Repository. Rows are changed in ascending order of their ids, so that marks do not wait for each other in
-// a circle. A receipt that the database cannot store is shortened to ASCII, or left out.
+// MarkDone implements core.Repository. Rows are changed in ascending order of their ids, so that
+// marks do not wait for each other in a circle. A receipt that the database cannot store is
+// shortened to ASCII, or left out.
 func (r *Repository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
 	done = slices.Clone(done)
 	slices.SortFunc(done, func(a, b core.Done) int { return bytes.Compare(a.ID[:], b.ID[:]) })
@@ -39,8 +40,8 @@ func (r *Repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 	return changed, held.err("mark done")
 }
 
-// MarkFailed implements core.Repository. Code and Message are cut to 64 and 2,048 bytes; what the database cannot store of
-// them is replaced or left out.
+// MarkFailed implements core.Repository. Code and Message are cut to 64 and 2,048 bytes; what the
+// database cannot store of them is replaced or left out.
 func (r *Repository) MarkFailed(ctx context.Context, node string, failures []core.Failure) ([]bool, error) {
 	for _, f := range failures {
 		if f.Kind < core.FailRetry || f.Kind > core.FailUnavailable {
@@ -59,7 +60,8 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	})
 }
 
-// BeginSuspect implements core.Repository. While it counts, lost_claims is negative: a claim makes it positive again.
+// BeginSuspect implements core.Repository. While it counts, lost_claims is negative: a claim makes
+// it positive again.
 func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
 	return r.guess("begin lone", claims, func(order []int) (map[core.RowID]bool, error) {
 		if r.dialect == core.Postgres {
@@ -70,7 +72,9 @@ func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []cor
 }
 
 // Renew implements core.Repository.
-func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration, claims []core.ClaimRef) ([]bool, error) {
+func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration,
+	claims []core.ClaimRef,
+) ([]bool, error) {
 	return r.guess("renew", claims, func(order []int) (map[core.RowID]bool, error) {
 		if r.dialect == core.Postgres {
 			return r.fencedPostgres(ctx, "renew", claims, order, node, micros(lease))
@@ -93,8 +97,11 @@ func (r *Repository) Release(ctx context.Context, node string, claims []core.Cla
 	return changed, err
 }
 
-// guess calls mark for chunks of the claims, in ascending order of row ids and each row once, and says which it changed.
-func (r *Repository) guess(what string, claims []core.ClaimRef, mark func(order []int) (map[core.RowID]bool, error)) ([]bool, error) {
+// guess calls mark for chunks of the claims, in ascending order of row ids and each row once, and
+// says which it changed.
+func (r *Repository) guess(what string, claims []core.ClaimRef,
+	mark func(order []int) (map[core.RowID]bool, error),
+) ([]bool, error) {
 	changed := make([]bool, len(claims))
 	order := make([]int, len(claims))
 	for i := range order {
@@ -104,7 +111,8 @@ func (r *Repository) guess(what string, claims []core.ClaimRef, mark func(order 
 		if c := bytes.Compare(claims[a].ID[:], claims[b].ID[:]); c != 0 {
 			return c
 		}
-		return int(min(1, max(-1, claims[b].ClaimNo-claims[a].ClaimNo))) // the latest claim is the only one that can hold
+		// the latest claim is the only one that can hold
+		return int(min(1, max(-1, claims[b].ClaimNo-claims[a].ClaimNo)))
 	})
 	order = slices.CompactFunc(order, func(a, b int) bool { return claims[a].ID == claims[b].ID })
 	var held locked

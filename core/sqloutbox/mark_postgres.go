@@ -12,39 +12,47 @@ import (
 )
 
 const (
-	// fence is the condition of every guess. A claim that was released or settled has no lease any more: repeating a guess
-	// whose answer was lost changes nothing.
+	// fence is the condition of every guess. A claim that was released or settled has no lease any
+	// more: repeating a guess whose answer was lost changes nothing.
 	fence = "e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL"
 
-	// soon bounds how long a mark waits for the lock of another transaction. It is evaluated before the first row is looked
-	// at and holds until the end of the statement, so that it costs no round trip.
+	// soon bounds how long a mark waits for the lock of another transaction. It is evaluated before
+	// the first row is looked at and holds until the end of the statement, so that it costs no
+	// round trip.
 	soon = "(SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL"
 )
 
 const (
-	postgresDone = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL
+	postgresDone = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
+	  last_error_code = NULL, last_error = NULL
 WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND ` + soon
-	postgresDoneReceipts = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
+	postgresDoneReceipts = `UPDATE {event} e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
+	  last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
 FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3) AND ` + soon
 	postgresDoneDelete = `DELETE FROM {event} e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND ` + soon
 	postgresFailed     = `UPDATE {event} e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
   attempts = e.attempts + CASE WHEN v.kind = 3 THEN 0 ELSE 1 END,
-  available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval '1 microsecond' END,
+  available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval
+    '1 microsecond' END,
   lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, '')
-FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[]) v(id, claim_no, kind, delay, code, message)
+FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[]) v(id, claim_no,
+  kind, delay, code, message)
 WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` RETURNING e.id`
 	postgresRenew = `UPDATE {event} e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
-FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` RETURNING e.id`
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon +
+		` RETURNING e.id`
 	postgresBeginSuspect = `UPDATE {event} e SET lost_claims = -abs(e.lost_claims)
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` RETURNING e.id`
 	postgresRelease = `UPDATE {event} e SET lease_until = NULL
-FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` RETURNING e.id`
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon +
+		` RETURNING e.id`
 
 	// postgresUnlocked locks those rows that no other transaction has locked.
 	postgresUnlocked = `SELECT e.id FROM {event} e WHERE e.id = ANY ($1::uuid[]) ORDER BY e.id FOR UPDATE SKIP LOCKED`
 	// postgresMarkable and postgresHeld are the rows that a fact or a guess would change.
 	postgresMarkable = `SELECT e.id FROM {event} e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) ORDER BY e.id`
-	postgresHeld     = `SELECT e.id FROM {event} e, unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` ORDER BY e.id`
+	postgresHeld     = `SELECT e.id FROM {event} e, unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = ` +
+		`v.id AND ` + fence + ` ORDER BY e.id`
 )
 
 func (r *Repository) markDonePostgres(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
@@ -90,7 +98,8 @@ func (r *Repository) markDonePostgres(ctx context.Context, done []core.Done, del
 	return changed, err
 }
 
-// errRowsLocked says that a statement would have waited for other transactions. It is no reason to repeat it as it is.
+// errRowsLocked says that a statement would have waited for other transactions. It is no reason to
+// repeat it as it is.
 var errRowsLocked = errors.New("rows are locked")
 
 func notWaiting(err error) error {
@@ -101,7 +110,9 @@ func notWaiting(err error) error {
 }
 
 // unlocked locks the rows that can be had at once and returns them, and the rest.
-func unlocked[T any](ctx context.Context, r *Repository, q sqlkit.Querier, items []T, id func(*T) core.RowID) (free, rest []T, err error) {
+func unlocked[T any](ctx context.Context, r *Repository, q sqlkit.Querier, items []T,
+	id func(*T) core.RowID,
+) (free, rest []T, err error) {
 	ids, err := queryIDs(ctx, q, r.sql.text("unlocked"), column(items, func(t *T) string { return id(t).String() }))
 	if err != nil {
 		return nil, nil, err
@@ -116,10 +127,13 @@ func unlocked[T any](ctx context.Context, r *Repository, q sqlkit.Querier, items
 	return free, rest, nil
 }
 
-func (r *Repository) markFailedPostgres(ctx context.Context, node string, failures []core.Failure, order []int) (changed map[core.RowID]bool, err error) {
+func (r *Repository) markFailedPostgres(ctx context.Context, node string, failures []core.Failure,
+	order []int,
+) (changed map[core.RowID]bool, err error) {
 	chosen := choose(failures, order)
 	err = diagnosed(func(d diagnostic) error {
-		changed, err = guessPostgres(ctx, r, "mark failed", node, chosen, func(f *core.Failure) core.ClaimRef { return f.ClaimRef },
+		changed, err = guessPostgres(ctx, r, "mark failed", node, chosen,
+			func(f *core.Failure) core.ClaimRef { return f.ClaimRef },
 			func(q sqlkit.Querier, failures []core.Failure) ([]core.RowID, error) {
 				return queryIDs(ctx, q, r.sql.text("failed"), node,
 					column(failures, func(f *core.Failure) string { return f.ID.String() }),
@@ -135,7 +149,8 @@ func (r *Repository) markFailedPostgres(ctx context.Context, node string, failur
 	return changed, err
 }
 
-func (r *Repository) fencedPostgres(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string, more ...any,
+func (r *Repository) fencedPostgres(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string,
+	more ...any,
 ) (map[core.RowID]bool, error) {
 	return guessPostgres(ctx, r, name, node, choose(claims, order), func(c *core.ClaimRef) core.ClaimRef { return *c },
 		func(q sqlkit.Querier, claims []core.ClaimRef) ([]core.RowID, error) {
@@ -143,8 +158,8 @@ func (r *Repository) fencedPostgres(ctx context.Context, name string, claims []c
 		})
 }
 
-// guessPostgres runs a fenced statement that returns the ids of the rows it changed: on all rows, and where others hold some of
-// them for long, on those that they do not hold.
+// guessPostgres runs a fenced statement that returns the ids of the rows it changed: on all rows,
+// and where others hold some of them for long, on those that they do not hold.
 func guessPostgres[T any](ctx context.Context, r *Repository, what, node string, items []T, ref func(*T) core.ClaimRef,
 	mark func(q sqlkit.Querier, items []T) ([]core.RowID, error),
 ) (changed map[core.RowID]bool, err error) {

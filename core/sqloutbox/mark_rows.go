@@ -46,8 +46,9 @@ func (r *Repository) markDoneRows(ctx context.Context, done []core.Done, deleteR
 	return changed, err
 }
 
-// receiptArgs returns the ids of those of mine that have a receipt, each followed by its receipt. Receipts go with the mark in one statement: one
-// for each row made the relay on these databases a fifth as fast as without receipts.
+// receiptArgs returns the ids of those of mine that have a receipt, each followed by its receipt.
+// Receipts go with the mark in one statement: one for each row made the relay on these databases a
+// fifth as fast as without receipts.
 func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
 	var args []any
 	for i := range done { // both are in ascending order of ids
@@ -61,8 +62,9 @@ func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
 	return args
 }
 
-// markable locks, on MySQL and MariaDB, those of the rows that can be marked and that no other transaction holds. An UPDATE by primary
-// key would wait there also for the transaction that has just inserted the row.
+// markable locks, on MySQL and MariaDB, those of the rows that can be marked and that no other
+// transaction holds. An UPDATE by primary key would wait there also for the transaction that has
+// just inserted the row.
 func (r *Repository) markable(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]core.RowID, error) {
 	if r.dialect != core.MySQL {
 		return ids, nil
@@ -70,8 +72,11 @@ func (r *Repository) markable(ctx context.Context, q sqlkit.Querier, ids []core.
 	return queryIDs(ctx, q, r.withIDs("markable_lock", ids), idArgs(ids)...)
 }
 
-// lockedRows returns which of the rows that were not to be had another transaction holds: a reader sees them as they were.
-func (r *Repository) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []core.RowID, name string, more ...any) ([]core.RowID, error) {
+// lockedRows returns which of the rows that were not to be had another transaction holds: a reader
+// sees them as they were.
+func (r *Repository) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []core.RowID, name string,
+	more ...any,
+) ([]core.RowID, error) {
 	if r.dialect != core.MySQL || len(mine) == len(ids) {
 		return nil, nil
 	}
@@ -79,9 +84,11 @@ func (r *Repository) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine
 	return queryIDs(ctx, q, r.withIDs(name, rest), idArgs(rest, more...)...)
 }
 
-// heldRows locks the rows whose claims the node holds and has neither released nor settled, and returns which of them others have
-// locked.
-func (r *Repository) heldRows(ctx context.Context, q sqlkit.Querier, node string, claims []core.ClaimRef, order []int) (mine, others []core.RowID, err error) {
+// heldRows locks the rows whose claims the node holds and has neither released nor settled, and
+// returns which of them others have locked.
+func (r *Repository) heldRows(ctx context.Context, q sqlkit.Querier, node string, claims []core.ClaimRef,
+	order []int,
+) (mine, others []core.RowID, err error) {
 	claimNo := make(map[core.RowID]int64, len(order))
 	ids := make([]core.RowID, len(order))
 	for i, at := range order {
@@ -110,7 +117,9 @@ func (r *Repository) heldRows(ctx context.Context, q sqlkit.Querier, node string
 	return mine, others, err
 }
 
-func (r *Repository) markFailedRows(ctx context.Context, node string, failures []core.Failure, order []int) (changed map[core.RowID]bool, err error) {
+func (r *Repository) markFailedRows(ctx context.Context, node string, failures []core.Failure,
+	order []int,
+) (changed map[core.RowID]bool, err error) {
 	refs := make([]core.ClaimRef, len(failures))
 	byID := make(map[core.RowID]core.Failure, len(order))
 	for _, i := range order {
@@ -135,7 +144,8 @@ func (r *Repository) markFailedRows(ctx context.Context, node string, failures [
 			case core.FailRetry:
 			}
 			err := diagnosed(func(d diagnostic) error {
-				_, err := q.Exec(ctx, r.sql.text(name), append(args, orNil(d.code(f.Code)), orNil(d.text(f.Message, maxMessage)), id[:])...)
+				_, err := q.Exec(ctx, r.sql.text(name),
+					append(args, orNil(d.code(f.Code)), orNil(d.text(f.Message, maxMessage)), id[:])...)
 				return err
 			})
 			if err != nil {
@@ -152,7 +162,8 @@ func (r *Repository) markFailedRows(ctx context.Context, node string, failures [
 }
 
 // fencedRows runs renew or release on the rows whose claims the node holds.
-func (r *Repository) fencedRows(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string, first ...any,
+func (r *Repository) fencedRows(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string,
+	first ...any,
 ) (changed map[core.RowID]bool, err error) {
 	var others []core.RowID
 	err = r.inTx(ctx, name, func(q sqlkit.Querier) (err error) {

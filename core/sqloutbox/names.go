@@ -23,14 +23,16 @@ func (c Config) names() (names, error) {
 	switch c.Dialect {
 	case core.Postgres, core.MySQL, core.SQLite:
 	default:
-		return names{}, fmt.Errorf("sqloutbox: Config.Dialect %q is not one of postgres, mysql, sqlite", string(c.Dialect))
+		return names{}, fmt.Errorf("sqloutbox: Config.Dialect %q is not one of postgres, mysql, sqlite",
+			string(c.Dialect))
 	}
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
 	}
 	problems := []error{sqlkit.CheckIdent(c.Dialect, "sqloutbox: Config.Prefix", c.Prefix)}
 	if limit := sqlkit.MaxIdent(c.Dialect) - len(longest); len(c.Prefix) > limit {
-		problems = append(problems, fmt.Errorf("sqloutbox: Config.Prefix has %d bytes, more than %d", len(c.Prefix), limit))
+		problems = append(problems, fmt.Errorf("sqloutbox: Config.Prefix has %d bytes, more than %d", len(c.Prefix),
+			limit))
 	}
 	switch {
 	case c.Schema == "":
@@ -61,8 +63,9 @@ func (n names) name(name string) string { return sqlkit.Quote(n.dialect, n.prefi
 
 var placeholder = regexp.MustCompile(`\{\{?([a-z_0-9]+)(?::([a-z_.]+))?\}?\}`)
 
-// expand fills a text: {event}, {key} and {audit} are the tables, {name:x} another name, and the words of the dialect say
-// what each database says differently. Files of the schema double the braces.
+// expand fills a text: {event}, {key} and {audit} are the tables, {name:x} another name, and the
+// words of the dialect say what each database says differently. Files of the schema double the
+// braces.
 func (n names) expand(text string) string {
 	words := vocabulary[n.dialect]
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
@@ -84,15 +87,18 @@ func (n names) expand(text string) string {
 	})
 }
 
-// word is a piece of SQL that the dialects write differently; arg is what follows the colon in the text.
+// word is a piece of SQL that the dialects write differently; arg is what follows the colon in the
+// text.
 type word func(n names, arg string) string
 
 func fixed(s string) word { return func(names, string) string { return s } }
 
 const sqliteNow = "(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)"
 
-// vocabulary: now is the time of the statement by the database's clock; in and ago are now plus and minus a parameter
-// in microseconds; us is a time in microseconds since 1970 and clock the time now in them; first_seq is the headers with the key_seq of the row under the name arg, unless it is there; lock is the row lock of a SELECT.
+// vocabulary: now is the time of the statement by the database's clock; in and ago are now plus and
+// minus a parameter in microseconds; us is a time in microseconds since 1970 and clock the time now
+// in them; first_seq is the headers with the key_seq of the row under the name arg, unless it is
+// there; lock is the row lock of a SELECT.
 var vocabulary = map[core.Dialect]map[string]word{
 	core.Postgres: {
 		"now":   fixed("statement_timestamp()"),
@@ -108,7 +114,8 @@ var vocabulary = map[core.Dialect]map[string]word{
 			return "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + arg + ")"
 		},
 		"first_seq": func(_ names, arg string) string {
-			return "CASE WHEN headers IS NULL OR JSON_TYPE(headers) = 'OBJECT' THEN JSON_INSERT(COALESCE(headers, '{}'), '$." + arg + "', CAST(key_seq AS CHAR)) ELSE headers END"
+			return "CASE WHEN headers IS NULL OR JSON_TYPE(headers) = 'OBJECT' THEN JSON_INSERT(COALESCE(headers, " +
+				"'{}'), '$." + arg + "', CAST(key_seq AS CHAR)) ELSE headers END"
 		},
 		"lock": fixed(" FOR UPDATE SKIP LOCKED"),
 		"wait": fixed(" FOR UPDATE"),
@@ -129,7 +136,8 @@ var vocabulary = map[core.Dialect]map[string]word{
 		"ended3": fixed("e.ended = 3 AND e.done_at IS NULL"),
 		"octets": fixed("OCTET_LENGTH(e.payload)"),
 		"noneof": func(n names, _ string) string {
-			return "NOT EXISTS (SELECT 1 FROM " + n.event + " e FORCE INDEX (" + n.name("event_open") + ") WHERE e.open_lane = k.lane)"
+			return "NOT EXISTS (SELECT 1 FROM " + n.event + " e FORCE INDEX (" + n.name("event_open") +
+				") WHERE e.open_lane = k.lane)"
 		},
 	},
 	core.SQLite: {
@@ -139,7 +147,8 @@ var vocabulary = map[core.Dialect]map[string]word{
 		"clock": fixed(sqliteNow),
 		"us":    func(_ names, arg string) string { return arg },
 		"first_seq": func(_ names, arg string) string {
-			return "CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN json_insert(COALESCE(headers, '{}'), '$." + arg + "', CAST(key_seq AS TEXT)) ELSE headers END"
+			return "CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN " +
+				"json_insert(COALESCE(headers, '{}'), '$." + arg + "', CAST(key_seq AS TEXT)) ELSE headers END"
 		},
 		"lock": fixed(""),
 		"wait": fixed(""),

@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// OpenConfig configures Open and OpenConnector. The zero value is usable: events are inserted into the existing tables, and another
-// process relays them.
+// OpenConfig configures Open and OpenConnector. The zero value is usable: events are inserted into
+// the existing tables, and another process relays them.
 type OpenConfig struct {
 	// Publisher is where Run of the outbox sends events. Nil: this process only inserts.
 	Publisher core.Publisher
@@ -25,30 +25,34 @@ type OpenConfig struct {
 	Logger *slog.Logger
 	// Observer is told what happens, for metrics. Default: none.
 	Observer *core.Observer
-	// Configure may set anything else of core.Config just before the outbox is made from it, such as Retention or Workers. The
-	// fields above and Repository are filled in.
+	// Configure may set anything else of core.Config just before the outbox is made from it, such
+	// as Retention or Workers. The fields above and Repository are filled in.
 	Configure func(*core.Config)
 
-	// AutoCreate creates or migrates the tables. For production, apply what Migrations returns with a tool of your choice.
+	// AutoCreate creates or migrates the tables. For production, apply what Migrations returns with
+	// a tool of your choice.
 	AutoCreate bool
-	// Schema and Prefix say where the tables are; see Config. Default: the connection's schema, DefaultPrefix.
+	// Schema and Prefix say where the tables are; see Config. Default: the connection's schema,
+	// DefaultPrefix.
 	Schema, Prefix string
 	// Dialect of the database. Empty: told by the driver, as sqltx.Connector does it.
 	Dialect core.Dialect
 }
 
-// Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its database. Every transaction of the pool
-// is tracked, whoever begins it: database/sql, sqlx, sqlc. sqltx.TxOf makes of a *sql.Tx what Publish of the outbox takes;
-// sqltx.NewTransactor makes transactions that are in the context.
+// Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its
+// database. Every transaction of the pool is tracked, whoever begins it: database/sql, sqlx, sqlc.
+// sqltx.TxOf makes of a *sql.Tx what Publish of the outbox takes; sqltx.NewTransactor makes
+// transactions that are in the context.
 //
 //	db, ob, err := sqloutbox.Open(ctx, "pgx", dsn, sqloutbox.OpenConfig{Publisher: publisher, AutoCreate: true})
 //	if err != nil { ... }
 //	defer db.Close()
 //	go ob.Run(ctx)
 //
-// It is short for sqltx.Open, New, Repository.Migrate and core.New. Only AutoCreate needs the database to be there: Open waits for it until ctx
-// ends, at most a minute. A wrong configuration, a driver whose dialect cannot be told, and a failed migration are errors, and
-// nothing is left open then.
+// It is short for sqltx.Open, New, Repository.Migrate and core.New. Only AutoCreate needs the
+// database to be there: Open waits for it until ctx ends, at most a minute. A wrong configuration,
+// a driver whose dialect cannot be told, and a failed migration are errors, and nothing is left
+// open then.
 func Open(ctx context.Context, driverName, dsn string, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
 	pool, err := sqltx.Open(driverName, dsn, cfg.Dialect)
 	if err != nil {
@@ -57,7 +61,8 @@ func Open(ctx context.Context, driverName, dsn string, cfg OpenConfig) (*sql.DB,
 	return cfg.open(ctx, pool)
 }
 
-// OpenConnector is Open for a driver that is configured by code: stdlib.GetConnector of pgx, mysql.NewConnector, pgdriver.NewConnector.
+// OpenConnector is Open for a driver that is configured by code: stdlib.GetConnector of pgx,
+// mysql.NewConnector, pgdriver.NewConnector.
 func OpenConnector(ctx context.Context, c driver.Connector, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
 	pool, err := sqltx.OpenDB(c, cfg.Dialect)
 	if err != nil {
@@ -90,7 +95,8 @@ func (c OpenConfig) outbox(ctx context.Context, pool *sql.DB) (*core.Outbox, err
 		return nil, err
 	}
 	cfg := core.Config{
-		Repository: repo, Publisher: c.Publisher, Routes: c.Routes, Headers: c.Headers, Logger: c.Logger, Observer: c.Observer,
+		Repository: repo, Publisher: c.Publisher, Routes: c.Routes, Headers: c.Headers, Logger: c.Logger,
+		Observer: c.Observer,
 	}
 	if c.Configure != nil {
 		c.Configure(&cfg)

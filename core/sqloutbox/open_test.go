@@ -32,7 +32,8 @@ func (c silentConn) Rollback() error { return nil }
 
 func TestOpen(t *testing.T) {
 	sql.Register("outbox-silent", silentDriver{})
-	db, ob, err := sqloutbox.Open(t.Context(), "outbox-silent", "", sqloutbox.OpenConfig{Dialect: core.Postgres, Prefix: "app_"})
+	db, ob, err := sqloutbox.Open(t.Context(), "outbox-silent", "",
+		sqloutbox.OpenConfig{Dialect: core.Postgres, Prefix: "app_"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func TestOpen(t *testing.T) {
 func TestOpenConnector(t *testing.T) {
 	var got core.Config
 	db, ob, err := sqloutbox.OpenConnector(t.Context(), silentDriver{}, sqloutbox.OpenConfig{
-		Dialect: core.SQLite, Routes: map[string][]string{"a": {"b"}}, Configure: func(c *core.Config) { c.Workers, got = 3, *c },
+		Dialect: core.SQLite, Routes: map[string][]string{"a": {"b"}},
+		Configure: func(c *core.Config) { c.Workers, got = 3, *c },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +73,8 @@ func TestOpenReportsMistakes(t *testing.T) {
 			return sqloutbox.OpenConnector(t.Context(), nil, sqloutbox.OpenConfig{})
 		}, "nil driver.Connector"},
 		"wrong prefix": {func() (*sql.DB, *core.Outbox, error) {
-			return sqloutbox.OpenConnector(t.Context(), silentDriver{}, sqloutbox.OpenConfig{Dialect: core.Postgres, Prefix: `a"b`})
+			return sqloutbox.OpenConnector(t.Context(), silentDriver{},
+				sqloutbox.OpenConfig{Dialect: core.Postgres, Prefix: `a"b`})
 		}, "prefix"},
 		"wrong configuration": {func() (*sql.DB, *core.Outbox, error) {
 			return sqloutbox.OpenConnector(t.Context(), silentDriver{}, sqloutbox.OpenConfig{
@@ -79,7 +82,8 @@ func TestOpenReportsMistakes(t *testing.T) {
 			})
 		}, "Workers"},
 		"failed migration": {func() (*sql.DB, *core.Outbox, error) {
-			return sqloutbox.OpenConnector(t.Context(), silentDriver{errors.New("no database")}, sqloutbox.OpenConfig{Dialect: core.Postgres, AutoCreate: true})
+			return sqloutbox.OpenConnector(t.Context(), silentDriver{errors.New("no database")},
+				sqloutbox.OpenConfig{Dialect: core.Postgres, AutoCreate: true})
 		}, "no database"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// postgresTexts are the statements whose text does not depend on the number of rows. Parameters are cast, so that every driver
-// may send them as text; lists travel as the text of an array.
+// postgresTexts are the statements whose text does not depend on the number of rows. Parameters are
+// cast, so that every driver may send them as text; lists travel as the text of an array.
 var postgresTexts = map[string]string{
 	"claim_unordered":    postgresClaimUnordered,
 	"insert_one":         postgresInsertOne,

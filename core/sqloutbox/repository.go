@@ -13,22 +13,24 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// DefaultPrefix starts the names of the tables: outbox_event, outbox_key, outbox_audit, outbox_migration.
+// DefaultPrefix starts the names of the tables: outbox_event, outbox_key, outbox_audit,
+// outbox_migration.
 const DefaultPrefix = "outbox_"
 
 // Config says where the tables are.
 type Config struct {
 	// Dialect of the database. Empty: New asks the database.
 	Dialect core.Dialect
-	// Schema that holds the tables: a schema of PostgreSQL, a database of MySQL. Empty: what the connection finds by itself.
-	// SQLite has none.
+	// Schema that holds the tables: a schema of PostgreSQL, a database of MySQL. Empty: what the
+	// connection finds by itself. SQLite has none.
 	Schema string
 	// Prefix of the names of tables, indexes and constraints. Default: DefaultPrefix.
 	Prefix string
 }
 
-// Repository is the outbox table in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or SQLite 3.35 or newer. It implements
-// core.Repository; create it with New. It is safe for use by several goroutines.
+// Repository is the outbox table in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or
+// SQLite 3.35 or newer. It implements core.Repository; create it with New. It is safe for use by
+// several goroutines.
 type Repository struct {
 	db      *sql.DB
 	dialect core.Dialect
@@ -42,8 +44,9 @@ type Repository struct {
 
 var _ core.Repository = (*Repository)(nil)
 
-// New returns the Repository for the tables in db. It asks the database for its dialect if cfg does not name it, within ten seconds,
-// and is otherwise silent: call Migrate to create the tables, or Check to compare them.
+// New returns the Repository for the tables in db. It asks the database for its dialect if cfg does
+// not name it, within ten seconds, and is otherwise silent: call Migrate to create the tables, or
+// Check to compare them.
 func New(db *sql.DB, cfg Config) (*Repository, error) {
 	if db == nil {
 		return nil, errors.New("sqloutbox: db is nil")
@@ -96,9 +99,10 @@ func (r *Repository) inTx(ctx context.Context, what string, fn func(q sqlkit.Que
 	return r.wrap(what, sqlkit.InTx(ctx, r.db, r.dialect, func(c sqlkit.Conn) error { return fn(sqlkit.On{Conn: c}) }))
 }
 
-// scan runs statements that jump through an index. PostgreSQL's planner cannot know how short the jumps are: by its estimates it would
-// compile the statement first, which takes a second, or read and sort all open rows. And it would plan the long statements anew for each
-// call, which takes longer than many a claim. Elsewhere the statements name their index.
+// scan runs statements that jump through an index. PostgreSQL's planner cannot know how short the
+// jumps are: by its estimates it would compile the statement first, which takes a second, or read
+// and sort all open rows. And it would plan the long statements anew for each call, which takes
+// longer than many a claim. Elsewhere the statements name their index.
 func (r *Repository) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	if r.dialect != core.Postgres {
 		return r.single(ctx, what, fn)

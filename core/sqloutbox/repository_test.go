@@ -15,7 +15,8 @@ import (
 // Names that are no plain identifiers never come near SQL.
 func TestHostileNames(t *testing.T) {
 	for _, bad := range []string{
-		`x"; DROP TABLE users; --`, "x`y", "x y", "x-y", "x.y", "1x", "", "é", "x\x00", "x'", strings.Repeat("x", 65), "x\n",
+		`x"; DROP TABLE users; --`, "x`y", "x y", "x-y", "x.y", "1x", "", "é", "x\x00", "x'", strings.Repeat("x", 65),
+		"x\n",
 	} {
 		for _, d := range []core.Dialect{core.Postgres, core.MySQL, core.SQLite} {
 			if bad != "" {
@@ -38,7 +39,10 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("%s was accepted", name)
 		}
 	}
-	if _, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: core.Postgres, Prefix: strings.Repeat("p", 50)}); err != nil {
+	if _, err := sqloutbox.Migrations(sqloutbox.Config{
+		Dialect: core.Postgres,
+		Prefix:  strings.Repeat("p", 50),
+	}); err != nil {
 		t.Errorf("the longest prefix was refused: %v", err)
 	}
 	if _, err := sqloutbox.New(nil, sqloutbox.Config{Dialect: core.SQLite}); err == nil {
@@ -67,7 +71,8 @@ func TestBadCalls(t *testing.T) {
 		}
 		aborted := sqltx.NewTracker(d)
 		aborted.Abort(errors.New("deadlock"))
-		if _, err := repo.Insert(ctx, sqltx.WrapTx(&sql.DB{}, d, aborted), core.InsertRequest{Rows: rows}); !errors.Is(err, core.ErrTxAborted) {
+		if _, err := repo.Insert(ctx, sqltx.WrapTx(&sql.DB{}, d, aborted),
+			core.InsertRequest{Rows: rows}); !errors.Is(err, core.ErrTxAborted) {
 			t.Errorf("Insert in an aborted transaction: %v", err)
 		}
 		for name, req := range map[string]core.ClaimRequest{
@@ -88,10 +93,12 @@ func TestBadCalls(t *testing.T) {
 		if _, err := repo.MarkFailed(ctx, "n", []core.Failure{{Kind: 9}}); err == nil {
 			t.Error("an unknown kind of failure was accepted")
 		}
-		if _, err := repo.Redrive(ctx, core.AdminRequest{IDs: []core.RowID{{1}}, Reason: "r"}); !errors.Is(err, core.ErrInvalidRequest) {
+		if _, err := repo.Redrive(ctx, core.AdminRequest{IDs: []core.RowID{{1}}, Reason: "r"}); !errors.Is(err,
+			core.ErrInvalidRequest) {
 			t.Errorf("Redrive without an actor: %v", err)
 		}
-		if _, err := repo.Discard(ctx, core.AdminRequest{IDs: []core.RowID{{1}}, Actor: "a"}); !errors.Is(err, core.ErrInvalidRequest) {
+		if _, err := repo.Discard(ctx, core.AdminRequest{IDs: []core.RowID{{1}}, Actor: "a"}); !errors.Is(err,
+			core.ErrInvalidRequest) {
 			t.Errorf("Discard without a reason: %v", err)
 		}
 	}
@@ -108,7 +115,10 @@ func TestTextArray(t *testing.T) {
 }
 
 func TestCleanText(t *testing.T) {
-	for in, want := range map[string]string{"a\x00b": "ab", "\xff": "\uFFFD", "äöü": "äö", "abcde": "abcd", "abc": "abc", "": ""} {
+	for in, want := range map[string]string{
+		"a\x00b": "ab", "\xff": "\uFFFD", "äöü": "äö", "abcde": "abcd",
+		"abc": "abc", "": "",
+	} {
 		if got := sqloutbox.Clean(in, 4); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}

@@ -60,17 +60,22 @@ type eventScan struct {
 // dest returns the targets of eventColumns, in their order.
 func (s *eventScan) dest() []any {
 	return []any{
-		&s.id, &s.e.ID, &s.e.Type, &s.e.SchemaVersion, &s.e.Topic, &s.e.AggregateType, &s.e.AggregateID, &s.e.AggregateVersion,
-		&s.e.TenantID, &s.e.Key, &s.lane, &s.keySeq, &s.e.Payload, &s.e.ContentType, &s.headers, &s.occurred,
+		&s.id, &s.e.ID, &s.e.Type, &s.e.SchemaVersion, &s.e.Topic, &s.e.AggregateType, &s.e.AggregateID,
+		&s.e.AggregateVersion, &s.e.TenantID, &s.e.Key, &s.lane, &s.keySeq, &s.e.Payload, &s.e.ContentType, &s.headers,
+		&s.occurred,
 	}
 }
 
-// eventColumns is read into an eventScan. {us:...} makes microseconds, so that no driver's idea of time zones matters.
-const eventColumns = `e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), ` +
-	`e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, ` +
+// eventColumns is read into an eventScan. {us:...} makes microseconds, so that no driver's idea of
+// time zones matters.
+const eventColumns = `e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), ` +
+	`COALESCE(e.aggregate_id,''), ` +
+	`e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), ` +
+	`e.payload, ` +
 	`COALESCE(e.content_type,''), e.headers, {us:e.occurred_at}`
 
-// event returns what was read. The error says what of it cannot be: such an event cannot be published, and is returned without it.
+// event returns what was read. The error says what of it cannot be: such an event cannot be
+// published, and is returned without it.
 func (s *eventScan) event() (core.Event, error) {
 	e := s.e
 	err := s.damage
@@ -85,7 +90,8 @@ func (s *eventScan) event() (core.Event, error) {
 	return e, err
 }
 
-// headersOf reads headers as other producers may have written them: numbers and booleans become text, null an empty one.
+// headersOf reads headers as other producers may have written them: numbers and booleans become
+// text, null an empty one.
 func headersOf(text []byte) (map[string]string, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
@@ -111,13 +117,14 @@ func headersOf(text []byte) (map[string]string, error) {
 	return headers, nil
 }
 
-// suspicious is core.Suspicious: from there on a lost claim counts only when its lone publish had begun, which makes lost_claims negative.
+// suspicious is core.Suspicious: from there on a lost claim counts only when its lone publish had
+// begun, which makes lost_claims negative.
 const suspicious = "3"
 
 var _ = [1]struct{}{}[core.Suspicious-3] // they are the same
 
-// scanRow reads a row into dest. When a column has something that does not belong there, the others are read all the same and damage
-// says which one it was; the columns in required must be readable.
+// scanRow reads a row into dest. When a column has something that does not belong there, the others
+// are read all the same and damage says which one it was; the columns in required must be readable.
 func scanRow(res core.Rows, dest []any, required ...int) (damage, err error) {
 	if err := res.Scan(dest...); err == nil {
 		return nil, nil
@@ -156,7 +163,8 @@ func (s *claimScan) claimDest() []any {
 // claimNoAt is the place of the claim number among claimDest.
 const claimNoAt = 18
 
-// scan reads a row. Only its id and its claim number have to be readable, and what follows claimDest.
+// scan reads a row. Only its id and its claim number have to be readable, and what follows
+// claimDest.
 func (s *claimScan) scan(res core.Rows, more ...any) (err error) {
 	dest := append(s.claimDest(), more...)
 	required := []int{0, claimNoAt}
@@ -171,7 +179,8 @@ func (s *claimScan) claimed() core.Claimed {
 	e, err := s.event()
 	c := s.c
 	c.Err = err
-	c.ID, c.Event, c.Lane, c.KeySeq, c.ReplayOf = core.RowID(s.id), e, core.Lane(s.lane), s.keySeq, core.RowID(s.replayOf)
+	c.ID, c.Event, c.Lane, c.KeySeq, c.ReplayOf = core.RowID(s.id), e, core.Lane(s.lane), s.keySeq,
+		core.RowID(s.replayOf)
 	c.Age = time.Duration(max(0, s.now-s.created)) * time.Microsecond
 	return c
 }

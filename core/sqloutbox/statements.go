@@ -23,7 +23,10 @@ type sizedKey struct {
 const cachedRows = 16
 
 func newStatements(n names) *statements {
-	texts := map[core.Dialect]map[string]string{core.Postgres: postgresTexts, core.MySQL: rowTexts, core.SQLite: rowTexts}[n.dialect]
+	texts := map[core.Dialect]map[string]string{
+		core.Postgres: postgresTexts, core.MySQL: rowTexts,
+		core.SQLite: rowTexts,
+	}[n.dialect]
 	s := &statements{names: n, fixed: make(map[string]string, len(texts))}
 	for name, text := range texts {
 		s.fixed[name] = n.expand(text)

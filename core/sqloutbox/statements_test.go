@@ -69,7 +69,8 @@ func TestMigrationTexts(t *testing.T) {
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	if m := regexp.MustCompile(`\{[a-hj-z][a-z]*[:}]`).FindString(strings.ReplaceAll(got, "{whens}", "")); m != "" { // {ids} and {whens} are filled in later
+	// {ids} and {whens} are filled in later
+	if m := regexp.MustCompile(`\{[a-hj-z][a-z]*[:}]`).FindString(strings.ReplaceAll(got, "{whens}", "")); m != "" {
 		t.Errorf("%s is left in the text", m)
 	}
 	path := filepath.Join("testdata", name)
@@ -87,7 +88,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Claims never use a clock that an index condition could not use, and every statement stays inside the three tables.
+// Claims never use a clock that an index condition could not use, and every statement stays inside
+// the three tables.
 func TestPostgresClaimsCompareStableTime(t *testing.T) {
 	texts, err := sqloutbox.Texts(sqloutbox.Config{Dialect: core.Postgres}, false)
 	if err != nil {

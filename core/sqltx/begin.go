@@ -10,12 +10,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Begin begins a tracked transaction on a pool, opened with Connector or not. Give the result to Publish, and run every statement of the
-// transaction through it. A nil opts means the defaults of the driver; an empty d is told from the driver as Connector does it. As
-// with sql.DB.BeginTx, the transaction is rolled back when ctx ends.
+// Begin begins a tracked transaction on a pool, opened with Connector or not. Give the result to
+// Publish, and run every statement of the transaction through it. A nil opts means the defaults of
+// the driver; an empty d is told from the driver as Connector does it. As with sql.DB.BeginTx, the
+// transaction is rolled back when ctx ends.
 //
-// What Connector sees, the result sees: prepared statements, errors that come with rows, and what the server has rolled back behind the
-// application; see Connector.
+// What Connector sees, the result sees: prepared statements, errors that come with rows, and what
+// the server has rolled back behind the application; see Connector.
 func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
 	if db == nil {
 		return nil, errors.New("sqltx: Begin was given a nil *sql.DB")
@@ -32,11 +33,13 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect)
 	return t, err
 }
 
-// RetryBegin calls try again as long as it could begin no transaction because its connection had died while nobody used it (driver.ErrBadConn), at
-// most until the idle ones of db have had their turn. For authors of adapters: sql.DB.BeginTx does so by itself, and a *sql.Conn, such as that of
+// RetryBegin calls try again as long as it could begin no transaction because its connection had
+// died while nobody used it (driver.ErrBadConn), at most until the idle ones of db have had their
+// turn. For authors of adapters: sql.DB.BeginTx does so by itself, and a *sql.Conn, such as that of
 // TrackConn, does not. began says that a transaction was begun, whatever became of it.
 func RetryBegin(db *sql.DB, try func() (began bool, err error)) error {
-	for tries := 3 + db.Stats().Idle; ; tries-- { // database/sql ends with a new connection; here all idle ones come first
+	// database/sql ends with a new connection; here all idle ones come first
+	for tries := 3 + db.Stats().Idle; ; tries-- {
 		began, err := try()
 		if err == nil || began || tries <= 1 || !errors.Is(err, driver.ErrBadConn) {
 			return err
@@ -84,8 +87,9 @@ type TxConn interface {
 	Rollback() error
 }
 
-// Follow is Begin for authors of adapters whose transactions come from somewhere else: begin must begin a new transaction with the
-// context it is given. When the pool below was opened with Connector, its connection does the tracking, else the result.
+// Follow is Begin for authors of adapters whose transactions come from somewhere else: begin must
+// begin a new transaction with the context it is given. When the pool below was opened with
+// Connector, its connection does the tracking, else the result.
 func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (TxConn, error)) (*Tx, error) {
 	if err := checkDialect(d); err != nil {
 		return nil, err
@@ -101,7 +105,8 @@ func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (Tx
 	t := &Tx{conn: conn, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
 	if !p.seen {
 		t.tracker, t.watch = NewTracker(d), true
-		// Nobody need call Rollback once ctx has ended, but what waits for the outcome must hear of it.
+		// Nobody need call Rollback once ctx has ended, but what waits for the outcome must hear of
+		// it.
 		t.stop = context.AfterFunc(ctx, t.expire)
 	}
 	return t, nil

@@ -34,8 +34,11 @@ func TestConnectorHearsTheOutcome(t *testing.T) {
 		want core.Outcome
 		err  error
 	}{
-		"commit":   {func(_ *testing.T, _ *fakeDriver, tx *sql.Tx) error { return tx.Commit() }, core.Committed, nil},
-		"rollback": {func(_ *testing.T, _ *fakeDriver, tx *sql.Tx) error { return tx.Rollback() }, core.RolledBack, nil},
+		"commit": {func(_ *testing.T, _ *fakeDriver, tx *sql.Tx) error { return tx.Commit() }, core.Committed, nil},
+		"rollback": {
+			func(_ *testing.T, _ *fakeDriver, tx *sql.Tx) error { return tx.Rollback() }, core.RolledBack,
+			nil,
+		},
 		"commit fails": {func(_ *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.fail["COMMIT"] = refused
 			return tx.Commit()
@@ -165,8 +168,11 @@ func TestConnectorConnectionEndsWithOpenTransaction(t *testing.T) {
 		do   func(driver.Conn)
 		want core.Outcome
 	}{
-		"close":         {func(c driver.Conn) { _ = c.Close() }, core.RolledBack},
-		"reset session": {func(c driver.Conn) { _ = c.(driver.SessionResetter).ResetSession(t.Context()) }, core.Unknown},
+		"close": {func(c driver.Conn) { _ = c.Close() }, core.RolledBack},
+		"reset session": {
+			func(c driver.Conn) { _ = c.(driver.SessionResetter).ResetSession(t.Context()) },
+			core.Unknown,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake()

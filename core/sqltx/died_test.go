@@ -39,7 +39,8 @@ func (c *mortalConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 }
 func (c *mortalConn) IsValid() bool { return !c.dead }
 
-// A pool full of connections that died while nobody used them costs no transaction, whatever the driver says of them.
+// A pool full of connections that died while nobody used them costs no transaction, whatever the
+// driver says of them.
 func TestConnectionsThatDiedUnused(t *testing.T) {
 	const size = 5
 	admin := errors.New("FATAL: terminating connection due to administrator command")
@@ -54,10 +55,14 @@ func TestConnectionsThatDiedUnused(t *testing.T) {
 				defer db.Close()
 				db.SetMaxIdleConns(size)
 				begins := map[string]func() (interface{ Rollback() error }, error){
-					"Begin": func() (interface{ Rollback() error }, error) { return sqltx.Begin(t.Context(), db, nil, core.Postgres) },
+					"Begin": func() (interface{ Rollback() error }, error) {
+						return sqltx.Begin(t.Context(), db, nil, core.Postgres)
+					},
 				}
 				if name == "connector" {
-					begins["BeginTx"] = func() (interface{ Rollback() error }, error) { return db.BeginTx(t.Context(), nil) }
+					begins["BeginTx"] = func() (interface{ Rollback() error }, error) {
+						return db.BeginTx(t.Context(), nil)
+					}
 				}
 				for how, begin := range begins {
 					var idle []*sql.Conn

@@ -9,8 +9,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// trackingConn implements every optional interface of a driver.Conn and falls back to what database/sql does without it.
-// database/sql never uses a driver.Conn from two goroutines at once, so the tracker needs no lock.
+// trackingConn implements every optional interface of a driver.Conn and falls back to what
+// database/sql does without it. database/sql never uses a driver.Conn from two goroutines at once,
+// so the tracker needs no lock.
 type trackingConn struct {
 	inner   driver.Conn
 	dialect core.Dialect
@@ -36,7 +37,8 @@ var (
 // Raw returns the driver's own connection.
 func (c *trackingConn) Raw() driver.Conn { return c.inner }
 
-// before is asked before each statement. guarded says that after must release what was set around it.
+// before is asked before each statement. guarded says that after must release what was set around
+// it.
 func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, err error) {
 	if c.tracker == nil {
 		return false, nil
@@ -110,8 +112,9 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 	return &trackingTx{inner: tx, conn: c, tracker: c.tracker}, nil
 }
 
-// diedUnused reports whether no transaction began because the connection is gone, so that whoever asked for one may begin on another connection: nothing
-// has happened on this one. Some drivers tell their pool only at the next use (pgdriver, and pgx within a second).
+// diedUnused reports whether no transaction began because the connection is gone, so that whoever
+// asked for one may begin on another connection: nothing has happened on this one. Some drivers
+// tell their pool only at the next use (pgdriver, and pgx within a second).
 func diedUnused(ctx context.Context, conn driver.Conn, err error) bool {
 	if errors.Is(err, driver.ErrBadConn) {
 		return true
@@ -192,7 +195,9 @@ func (c *trackingConn) QueryContext(ctx context.Context, query string, args []dr
 }
 
 // wrapRows is after for a statement that may have returned rows.
-func (c *trackingConn) wrapRows(ctx context.Context, query string, rows driver.Rows, err error, guarded bool) (driver.Rows, error) {
+func (c *trackingConn) wrapRows(ctx context.Context, query string, rows driver.Rows, err error,
+	guarded bool,
+) (driver.Rows, error) {
 	if err != nil || c.tracker == nil {
 		c.after(ctx, query, err, guarded)
 		return rows, err
@@ -240,7 +245,8 @@ func (c *trackingConn) Ping(ctx context.Context) error {
 	return nil
 }
 
-// ResetSession is called before the connection is used again. A transaction that is open here was ended by nobody.
+// ResetSession is called before the connection is used again. A transaction that is open here was
+// ended by nobody.
 func (c *trackingConn) ResetSession(ctx context.Context) error {
 	c.lose()
 	if r, ok := c.inner.(driver.SessionResetter); ok {
@@ -292,8 +298,9 @@ func (t *trackingTx) Commit() error {
 	return t.tracker.Commit(t.commit)
 }
 
-// commit sends COMMIT. SQLite leaves the transaction open when it refuses (busy, a deferred foreign key), and not every driver ends it:
-// the pool would go on with a connection that is in a transaction of nobody.
+// commit sends COMMIT. SQLite leaves the transaction open when it refuses (busy, a deferred foreign
+// key), and not every driver ends it: the pool would go on with a connection that is in a
+// transaction of nobody.
 func (t *trackingTx) commit() error {
 	err := t.inner.Commit()
 	if err != nil && t.conn.dialect == core.SQLite {
@@ -302,9 +309,10 @@ func (t *trackingTx) commit() error {
 	return err
 }
 
-// aborted returns an error when COMMIT would roll back, or has nothing to commit. PostgreSQL answers COMMIT by ROLLBACK then, which not every driver
-// reports (pgdriver does not), MySQL and MariaDB as if nothing had happened. It asks the database only where that is in doubt and the driver does
-// not know.
+// aborted returns an error when COMMIT would roll back, or has nothing to commit. PostgreSQL
+// answers COMMIT by ROLLBACK then, which not every driver reports (pgdriver does not), MySQL and
+// MariaDB as if nothing had happened. It asks the database only where that is in doubt and the
+// driver does not know.
 func (c *trackingConn) aborted() error {
 	if err := c.gone(); err != nil || c.tracker == nil {
 		return err
@@ -357,7 +365,8 @@ func (t *trackingTx) leave() {
 	}
 }
 
-// result fills in what some drivers return for a text that is a comment: nothing at all, over which database/sql stumbles.
+// result fills in what some drivers return for a text that is a comment: nothing at all, over which
+// database/sql stumbles.
 func result(res driver.Result, err error) (driver.Result, error) {
 	if res == nil && err == nil {
 		return driver.RowsAffected(0), nil

@@ -15,8 +15,9 @@ const (
 	stateNone
 )
 
-// stateOf returns how to ask a driver for the state of its transaction, without a round trip: pgx, lib/pq, go-sql-driver/mysql and
-// mattn/go-sqlite3 know it from the latest answer of the server. Nil for others. No driver is imported for that.
+// stateOf returns how to ask a driver for the state of its transaction, without a round trip: pgx,
+// lib/pq, go-sql-driver/mysql and mattn/go-sqlite3 know it from the latest answer of the server.
+// Nil for others. No driver is imported for that.
 func stateOf(conn driver.Conn) func() txState {
 	for {
 		inner, ok := conn.(interface{ Raw() driver.Conn }) // as decorators have it

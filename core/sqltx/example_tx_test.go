@@ -9,10 +9,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Open in place of sql.Open: the transactions of the pool are tracked. Here a driver of the test stands in for pgx.
+// Open in place of sql.Open: the transactions of the pool are tracked. Here a driver of the test
+// stands in for pgx.
 func ExampleOpen() {
 	sql.Register("example", &dsnDriver{fake: newFake()})
-	pool, err := sqltx.Open("example", "postgres://...", core.Postgres) // the dialect can be left out: the common drivers tell it
+	// the dialect can be left out: the common drivers tell it
+	pool, err := sqltx.Open("example", "postgres://...", core.Postgres)
 	if err != nil {
 		panic(err)
 	}

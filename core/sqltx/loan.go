@@ -9,12 +9,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// TrackConn returns conn as one whose transactions are tracked, though its pool was opened without Connector. When the pool was
-// opened with it, that is conn itself. For authors of adapters: what is begun on the result is followed exactly, savepoints
-// and prepared statements included, whoever runs the statements.
+// TrackConn returns conn as one whose transactions are tracked, though its pool was opened without
+// Connector. When the pool was opened with it, that is conn itself. For authors of adapters: what
+// is begun on the result is followed exactly, savepoints and prepared statements included, whoever
+// runs the statements.
 //
-// The result takes conn over: closing it gives the connection back to its pool, and conn must not be used by itself any more. An empty d
-// is told from the driver as Connector does it. After an error, close conn.
+// The result takes conn over: closing it gives the connection back to its pool, and conn must not
+// be used by itself any more. An empty d is told from the driver as Connector does it. After an
+// error, close conn.
 func TrackConn(ctx context.Context, conn *sql.Conn, d core.Dialect) (*sql.Conn, error) {
 	if conn == nil {
 		return nil, errors.New("sqltx: TrackConn was given a nil *sql.Conn")
@@ -86,7 +88,8 @@ func (l *loan) hold(conn *sql.Conn) {
 	_ = conn.Close()
 }
 
-// giveBack ends the loan, and returns when the pool has its connection again. With driver.ErrBadConn the pool throws it away.
+// giveBack ends the loan, and returns when the pool has its connection again. With
+// driver.ErrBadConn the pool throws it away.
 func (l *loan) giveBack(err error) {
 	l.done <- err
 	<-l.back
@@ -105,7 +108,8 @@ func (c lentConn) open(ctx context.Context) (*sql.Conn, error) {
 	pool := sql.OpenDB(lentConnector{c})
 	pool.SetMaxIdleConns(-1) // so that closing the *sql.Conn closes the lentConn
 	conn, err := pool.Conn(ctx)
-	// Closing the pool ends what it does in the background. The connection that is out stays usable.
+	// Closing the pool ends what it does in the background. The connection that is out stays
+	// usable.
 	return conn, errors.Join(err, pool.Close())
 }
 

@@ -49,7 +49,10 @@ func TestTrackConnFollowsTransactions(t *testing.T) {
 	if open := db.Stats().InUse; open != 0 {
 		t.Fatalf("%d connections are still out", open)
 	}
-	if want := []string{"BEGIN", "SAVEPOINT a", "PREPARE ROLLBACK TO SAVEPOINT a", "ROLLBACK TO SAVEPOINT a", "COMMIT"}; !slices.Equal(d.statements(), want) {
+	if want := []string{
+		"BEGIN", "SAVEPOINT a", "PREPARE ROLLBACK TO SAVEPOINT a", "ROLLBACK TO SAVEPOINT a",
+		"COMMIT",
+	}; !slices.Equal(d.statements(), want) {
 		t.Fatalf("the driver was asked %q, want %q", d.statements(), want)
 	}
 	must(t, db.PingContext(t.Context())) // the pool has one connection, and has it again

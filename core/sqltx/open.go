@@ -9,8 +9,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Open is sql.Open with Connector in it: a pool of which every transaction is tracked. It does not connect. An empty d is told from the
-// driver as Connector does it; here it is an error when that cannot be done.
+// Open is sql.Open with Connector in it: a pool of which every transaction is tracked. It does not
+// connect. An empty d is told from the driver as Connector does it; here it is an error when that
+// cannot be done.
 func Open(driverName, dsn string, d core.Dialect) (*sql.DB, error) {
 	plain, err := sql.Open(driverName, dsn)
 	if err != nil {
@@ -29,8 +30,8 @@ func Open(driverName, dsn string, d core.Dialect) (*sql.DB, error) {
 	return OpenDB(c, d)
 }
 
-// OpenDB is sql.OpenDB with Connector in it: Open for a driver that is configured by code. What Connector reports when the pool connects
-// is an error here.
+// OpenDB is sql.OpenDB with Connector in it: Open for a driver that is configured by code. What
+// Connector reports when the pool connects is an error here.
 func OpenDB(c driver.Connector, d core.Dialect) (*sql.DB, error) {
 	tracking := Connector(c, d)
 	if t, ok := tracking.(*trackingConnector); ok && t.err != nil {

@@ -63,12 +63,24 @@ func TestOpenReportsMistakes(t *testing.T) {
 		open func() (*sql.DB, error)
 		want string
 	}{
-		"unknown driver":  {func() (*sql.DB, error) { return sqltx.Open("no-such-driver", "", core.Postgres) }, "no-such-driver"},
-		"wrong dsn":       {func() (*sql.DB, error) { return sqltx.Open("outbox-wrong", "wrong", core.Postgres) }, "no such dsn"},
+		"unknown driver": {
+			func() (*sql.DB, error) { return sqltx.Open("no-such-driver", "", core.Postgres) },
+			"no-such-driver",
+		},
+		"wrong dsn": {
+			func() (*sql.DB, error) { return sqltx.Open("outbox-wrong", "wrong", core.Postgres) },
+			"no such dsn",
+		},
 		"unknown dialect": {func() (*sql.DB, error) { return sqltx.OpenDB(newFake(), "") }, "name it"},
-		"wrong dialect":   {func() (*sql.DB, error) { return sqltx.OpenDB(newFake(), "oracle") }, `"oracle" is not supported`},
-		"nil connector":   {func() (*sql.DB, error) { return sqltx.OpenDB(nil, core.Postgres) }, "nil driver.Connector"},
-		"typed nil":       {func() (*sql.DB, error) { return sqltx.OpenDB((*fakeDriver)(nil), "") }, "nil driver.Connector"},
+		"wrong dialect": {
+			func() (*sql.DB, error) { return sqltx.OpenDB(newFake(), "oracle") },
+			`"oracle" is not supported`,
+		},
+		"nil connector": {func() (*sql.DB, error) { return sqltx.OpenDB(nil, core.Postgres) }, "nil driver.Connector"},
+		"typed nil": {
+			func() (*sql.DB, error) { return sqltx.OpenDB((*fakeDriver)(nil), "") },
+			"nil driver.Connector",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, err := tc.open()

@@ -13,14 +13,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqltext"
 )
 
-// Tracker collects what is to happen after a transaction, for authors of adapters: create one when a transaction begins, ask it before
-// every statement (Before), show it the result (Observe), and end it with Commit or RolledBack. It follows savepoints, and its rule
-// is: any doubt means Unknown. Dropping a callback's Committed is always safe, because the poller finds the row; claiming
-// Committed for a row that is not there would publish an event that never happened.
+// Tracker collects what is to happen after a transaction, for authors of adapters: create one when
+// a transaction begins, ask it before every statement (Before), show it the result (Observe), and
+// end it with Commit or RolledBack. It follows savepoints, and its rule is: any doubt means
+// Unknown. Dropping a callback's Committed is always safe, because the poller finds the row;
+// claiming Committed for a row that is not there would publish an event that never happened.
 //
-// What a text can do to the transaction is read from it, and what cannot be read counts as a doubt: a text is harmless only when it is
-// known to be. After a statement that failed the transaction may be gone, which Doubt tells; who can ask the database ends the doubt
-// with Resolve.
+// What a text can do to the transaction is read from it, and what cannot be read counts as a doubt:
+// a text is harmless only when it is known to be. After a statement that failed the transaction may
+// be gone, which Doubt tells; who can ask the database ends the doubt with Resolve.
 //
 // A Tracker is safe for use by several goroutines.
 type Tracker struct {
@@ -65,7 +66,8 @@ func NewTracker(d core.Dialect) *Tracker {
 
 const noText = "\x00"
 
-// OnOutcome registers fn as core.Tx.OnOutcome describes. After the end of the transaction fn is called at once with Unknown.
+// OnOutcome registers fn as core.Tx.OnOutcome describes. After the end of the transaction fn is
+// called at once with Unknown.
 func (t *Tracker) OnOutcome(fn func(core.Outcome)) {
 	t.mu.Lock()
 	if t.done {
@@ -77,8 +79,9 @@ func (t *Tracker) OnOutcome(fn func(core.Outcome)) {
 	t.mu.Unlock()
 }
 
-// Err returns an error wrapping core.ErrTxAborted when a statement failed in a way after which the database may have rolled the
-// transaction back behind the caller's back, and one wrapping core.ErrNoTransaction when the transaction has ended.
+// Err returns an error wrapping core.ErrTxAborted when a statement failed in a way after which the
+// database may have rolled the transaction back behind the caller's back, and one wrapping
+// core.ErrNoTransaction when the transaction has ended.
 func (t *Tracker) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,15 +90,18 @@ func (t *Tracker) Err() error {
 		return fmt.Errorf("%w: this one has ended already", core.ErrNoTransaction)
 	case t.gone != nil:
 		return t.gone
-	case t.aborted == nil && t.doubt != nil && !t.likely && (t.dialect == core.MySQL || t.dialect == core.SQLite): // PostgreSQL refuses by itself
+	case t.aborted == nil && t.doubt != nil && !t.likely && (t.dialect == core.MySQL || t.dialect == core.SQLite):
+		// PostgreSQL refuses by itself
 		return fmt.Errorf("%w: %w", core.ErrTxAborted, t.doubt)
 	}
 	return t.aborted
 }
 
-// Before is asked before each statement. Its error wraps core.ErrTxAborted: the server has rolled the transaction back, so the statement would
-// stand for itself; do not send it, nor COMMIT. opaque says that nobody can tell from the text what it does to the transaction. Who sets
-// a savepoint of his own before and can release it after it knows that it did nothing, and passes no text to Observe then.
+// Before is asked before each statement. Its error wraps core.ErrTxAborted: the server has rolled
+// the transaction back, so the statement would stand for itself; do not send it, nor COMMIT. opaque
+// says that nobody can tell from the text what it does to the transaction. Who sets a savepoint of
+// his own before and can release it after it knows that it did nothing, and passes no text to
+// Observe then.
 func (t *Tracker) Before(query string) (opaque bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,9 +120,10 @@ func (t *Tracker) read(query string) (sqltext.Kind, sqltext.Name) {
 	return t.kind, t.name
 }
 
-// Doubt returns the error of a statement after which nobody knows whether the transaction is still open: on MySQL, MariaDB and SQLite
-// the database may have rolled it back. On PostgreSQL it is aborted, unless the error never came from there. Ask the database then,
-// before the next statement, or on PostgreSQL before COMMIT, and tell Resolve.
+// Doubt returns the error of a statement after which nobody knows whether the transaction is still
+// open: on MySQL, MariaDB and SQLite the database may have rolled it back. On PostgreSQL it is
+// aborted, unless the error never came from there. Ask the database then, before the next
+// statement, or on PostgreSQL before COMMIT, and tell Resolve.
 func (t *Tracker) Doubt() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,8 +133,8 @@ func (t *Tracker) Doubt() error {
 	return t.doubt
 }
 
-// Resolve ends a doubt: open says that the database still has the transaction and will commit it. If not, nothing of it is left, and Before
-// refuses everything.
+// Resolve ends a doubt: open says that the database still has the transaction and will commit it.
+// If not, nothing of it is left, and Before refuses everything.
 func (t *Tracker) Resolve(open bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,8 +155,8 @@ func (t *Tracker) Resolve(open bool) {
 	t.doubt, t.likely = nil, false
 }
 
-// Unseen makes every outcome that is still open Unknown unless it is rolled back: there may have been savepoints that nobody saw. It does not
-// doubt the transaction.
+// Unseen makes every outcome that is still open Unknown unless it is rolled back: there may have
+// been savepoints that nobody saw. It does not doubt the transaction.
 func (t *Tracker) Unseen() {
 	t.mu.Lock()
 	t.unsure = true
@@ -170,8 +177,8 @@ func (t *Tracker) abort(cause error) {
 	}
 }
 
-// Observe is shown every statement of the transaction with its result. query may be empty when the text is not known and nothing in it
-// can be transaction control.
+// Observe is shown every statement of the transaction with its result. query may be empty when the
+// text is not known and nothing in it can be transaction control.
 func (t *Tracker) Observe(query string, err error) {
 	if errors.Is(err, driver.ErrSkip) { // the driver asks database/sql for another way; nothing was executed
 		return
@@ -200,20 +207,22 @@ func (t *Tracker) Observe(query string, err error) {
 	case sqltext.RollbackTo:
 		t.rollbackTo(name)
 	case sqltext.End:
-		// COMMIT, ROLLBACK or BEGIN as text, or a statement that MySQL commits before: the transaction that we follow is over, or never was ours.
+		// COMMIT, ROLLBACK or BEGIN as text, or a statement that MySQL commits before: the
+		// transaction that we follow is over, or never was ours.
 		t.savepoints = nil
 		t.abort(fmt.Errorf("%w: a statement ended the transaction behind the driver", core.ErrCommitUnknown))
 	case sqltext.Opaque:
 		if t.dialect != core.Postgres && t.doubt == nil {
-			t.doubt, t.likely = fmt.Errorf("%w: a statement may have ended the transaction behind the driver", core.ErrCommitUnknown), false
+			t.doubt, t.likely = fmt.Errorf("%w: a statement may have ended the transaction behind the driver",
+				core.ErrCommitUnknown), false
 		}
 	case sqltext.Harmless, sqltext.Empty, sqltext.Hidden:
 	}
 }
 
-// fail notes a failed statement. It may have rolled back more than itself, except that a violated constraint undoes only the statement on
-// MySQL, and on SQLite unless the statement or the table asks for more. PostgreSQL then refuses everything until a savepoint is rolled
-// back to.
+// fail notes a failed statement. It may have rolled back more than itself, except that a violated
+// constraint undoes only the statement on MySQL, and on SQLite unless the statement or the table
+// asks for more. PostgreSQL then refuses everything until a savepoint is rolled back to.
 func (t *Tracker) fail(query string, err error) {
 	likely := false
 	switch t.dialect {
@@ -244,8 +253,8 @@ func (t *Tracker) find(name sqltext.Name) (first, last int) {
 	return first, last
 }
 
-// exact reports whether name means savepoint i, the last of those that it may mean, for certain: every database takes the latest
-// of one spelling.
+// exact reports whether name means savepoint i, the last of those that it may mean, for certain:
+// every database takes the latest of one spelling.
 func (t *Tracker) exact(name sqltext.Name, i int) bool {
 	return !t.ambiguous && t.savepoints[i].name.Spelled == name.Spelled
 }
@@ -263,8 +272,9 @@ func (t *Tracker) release(name sqltext.Name) {
 	t.savepoints = t.savepoints[:last]
 }
 
-// rollbackTo drops what was registered since the savepoint. When it is not certain which one that is, it drops from the earliest and
-// keeps the frames up to the last: it may drop too much (the poller finds it), never too little.
+// rollbackTo drops what was registered since the savepoint. When it is not certain which one that
+// is, it drops from the earliest and keeps the frames up to the last: it may drop too much (the
+// poller finds it), never too little.
 func (t *Tracker) rollbackTo(name sqltext.Name) {
 	first, last := t.find(name)
 	if last < 0 {
@@ -292,10 +302,11 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 	t.call(dropped, outcome)
 }
 
-// Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit. When it leaves open whether the
-// transaction committed, and somebody waits for the outcome, the error also wraps core.ErrCommitUnknown: when the answer was lost, and when
-// COMMIT was answered well but may have committed something else. Where the server has rolled back before, commit is not run: the error
-// wraps core.ErrTxAborted, and the caller rolls back.
+// Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit.
+// When it leaves open whether the transaction committed, and somebody waits for the outcome, the
+// error also wraps core.ErrCommitUnknown: when the answer was lost, and when COMMIT was answered
+// well but may have committed something else. Where the server has rolled back before, commit is
+// not run: the error wraps core.ErrTxAborted, and the caller rolls back.
 func (t *Tracker) Commit(commit func() error) error {
 	if _, gone := t.Before(""); gone != nil {
 		t.RolledBack()
@@ -343,8 +354,9 @@ func (t *Tracker) reason() error {
 	return fmt.Errorf("%w: %w", core.ErrCommitUnknown, cause)
 }
 
-// RolledBack reports that the transaction was rolled back, or that its connection is gone before COMMIT was sent.
-// After Commit it does nothing. When a statement ended the transaction before, behind the driver's back, the outcome is Unknown.
+// RolledBack reports that the transaction was rolled back, or that its connection is gone before
+// COMMIT was sent. After Commit it does nothing. When a statement ended the transaction before,
+// behind the driver's back, the outcome is Unknown.
 func (t *Tracker) RolledBack() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -363,7 +375,8 @@ func (t *Tracker) end(o core.Outcome) {
 	t.call(fns, o)
 }
 
-// call runs callbacks without the lock, so that they may register others; the caller holds it before and after.
+// call runs callbacks without the lock, so that they may register others; the caller holds it
+// before and after.
 func (t *Tracker) call(fns []func(core.Outcome), o core.Outcome) {
 	if len(fns) == 0 {
 		return

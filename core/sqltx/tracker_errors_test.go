@@ -90,7 +90,8 @@ func TestTrackerSeveralStatementsInOne(t *testing.T) {
 	}
 }
 
-// Who can ask the database ends the doubt, and after a rollback nothing more is sent, not even COMMIT.
+// Who can ask the database ends the doubt, and after a rollback nothing more is sent, not even
+// COMMIT.
 func TestTrackerResolve(t *testing.T) {
 	duplicate, deadlock := sqliteError(1555), &mysqlError{1213, "deadlock"}
 	for name, tc := range map[string]struct {
@@ -99,9 +100,12 @@ func TestTrackerResolve(t *testing.T) {
 		open    bool
 		want    core.Outcome
 	}{
-		"mysql, open": {core.MySQL, deadlock, true, core.Committed}, "mysql, gone": {core.MySQL, deadlock, false, core.RolledBack},
-		"sqlite, open": {core.SQLite, duplicate, true, core.Committed}, "sqlite, gone": {core.SQLite, duplicate, false, core.RolledBack},
-		"postgres, open": {core.Postgres, context.Canceled, true, core.Committed}, "postgres, gone": {core.Postgres, pgError("23505"), false, core.RolledBack},
+		"mysql, open":    {core.MySQL, deadlock, true, core.Committed},
+		"mysql, gone":    {core.MySQL, deadlock, false, core.RolledBack},
+		"sqlite, open":   {core.SQLite, duplicate, true, core.Committed},
+		"sqlite, gone":   {core.SQLite, duplicate, false, core.RolledBack},
+		"postgres, open": {core.Postgres, context.Canceled, true, core.Committed},
+		"postgres, gone": {core.Postgres, pgError("23505"), false, core.RolledBack},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := track(tc.dialect, "+a")
@@ -129,9 +133,13 @@ func TestTrackerResolve(t *testing.T) {
 	}
 }
 
-// On PostgreSQL a statement that succeeds proves that those before it did not abort the transaction: they never got there.
+// On PostgreSQL a statement that succeeds proves that those before it did not abort the
+// transaction: they never got there.
 func TestTrackerSuccessEndsTheDoubt(t *testing.T) {
-	for query, want := range map[string]core.Outcome{"SELECT 1": core.Committed, "SAVEPOINT s": core.Committed, "": core.Unknown, "-- nothing": core.Unknown} {
+	for query, want := range map[string]core.Outcome{
+		"SELECT 1": core.Committed, "SAVEPOINT s": core.Committed,
+		"": core.Unknown, "-- nothing": core.Unknown,
+	} {
 		tr := track(core.Postgres, "+a", "!SELECT 1", query)
 		err := tr.Commit(succeed)
 		if tr.heard["a"] != want || (err == nil) != (want == core.Committed) {
@@ -149,7 +157,8 @@ func TestTrackerBefore(t *testing.T) {
 	}
 }
 
-// A callback that panics is a mistake, but the others hear of the commit, and the Tracker is not locked for ever.
+// A callback that panics is a mistake, but the others hear of the commit, and the Tracker is not
+// locked for ever.
 func TestTrackerCallbackPanics(t *testing.T) {
 	tr := track(core.Postgres, "+a")
 	tr.OnOutcome(func(core.Outcome) { panic("oh no") })

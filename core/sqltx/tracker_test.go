@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// tracked shows a tracker a script and collects what it reports. A step "+x" registers callback x, "!query" is a statement that
-// failed, anything else one that succeeded.
+// tracked shows a tracker a script and collects what it reports. A step "+x" registers callback x,
+// "!query" is a statement that failed, anything else one that succeeded.
 type tracked struct {
 	*sqltx.Tracker
 	heard map[string]core.Outcome
@@ -58,7 +58,10 @@ func succeed() error { return nil }
 
 func outcomes(committed, rolledBack, unknown string) map[string]core.Outcome {
 	all := map[string]core.Outcome{}
-	for o, names := range map[core.Outcome]string{core.Committed: committed, core.RolledBack: rolledBack, core.Unknown: unknown} {
+	for o, names := range map[core.Outcome]string{
+		core.Committed: committed, core.RolledBack: rolledBack,
+		core.Unknown: unknown,
+	} {
 		for n := range strings.FieldsSeq(names) {
 			all[n] = o
 		}
@@ -71,46 +74,127 @@ func TestTrackerFollowsSavepoints(t *testing.T) {
 		script                         []string
 		committed, rolledBack, unknown string
 	}{
-		"none":                         {[]string{"+a", "INSERT INTO x VALUES (1)", "+b"}, "a b", "", ""},
-		"rolled back to":               {[]string{"+a", "SAVEPOINT s", "+b", "ROLLBACK TO SAVEPOINT s", "+c"}, "a c", "b", ""},
-		"rolled back to twice":         {[]string{"SAVEPOINT s", "+a", "ROLLBACK TO s", "+b", "ROLLBACK TO s", "+c"}, "c", "a b", ""},
-		"released":                     {[]string{"+a", "SAVEPOINT s", "+b", "RELEASE SAVEPOINT s", "+c"}, "a b c", "", ""},
-		"released, then outer":         {[]string{"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "RELEASE i", "+c", "ROLLBACK TO o", "+d"}, "d", "a b c", ""},
-		"inner":                        {[]string{"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "ROLLBACK TO i", "+c", "RELEASE o"}, "a c", "b", ""},
-		"outer drops inner":            {[]string{"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "ROLLBACK TO o", "+c"}, "c", "a b", ""},
-		"inner is gone after outer":    {[]string{"SAVEPOINT o", "SAVEPOINT i", "ROLLBACK TO o", "+a", "ROLLBACK TO i"}, "", "", "a"},
-		"release drops inner":          {[]string{"SAVEPOINT o", "SAVEPOINT i", "RELEASE o", "+a", "ROLLBACK TO i"}, "", "", "a"},
-		"released is gone":             {[]string{"SAVEPOINT s", "RELEASE s", "+a", "ROLLBACK TO s"}, "", "", "a"},
-		"released twice":               {[]string{"SAVEPOINT s", "+a", "RELEASE s", "RELEASE s"}, "", "", "a"},
-		"unknown name":                 {[]string{"+a", "ROLLBACK TO never", "+b"}, "", "", "a b"},
-		"one name twice":               {[]string{"+a", "SAVEPOINT s", "+b", "SAVEPOINT s", "+c", "ROLLBACK TO s", "+d"}, "a b d", "c", ""},
-		"one name twice, and again":    {[]string{"SAVEPOINT s", "+a", "SAVEPOINT s", "+b", "ROLLBACK TO s", "+c", "ROLLBACK TO s", "+d"}, "a d", "b c", ""},
-		"one name twice, one released": {[]string{"SAVEPOINT s", "+a", "SAVEPOINT s", "+b", "RELEASE s", "+c", "ROLLBACK TO s", "+d"}, "d", "a b c", ""},
-		"two spellings":                {[]string{"+a", "SAVEPOINT s", "+b", `SAVEPOINT "s"`, "+c", "ROLLBACK TO s", "+d"}, "a d", "", "b c"},
-		"two spellings, marks clamped": {[]string{"SAVEPOINT s", "+a", "SAVEPOINT S", "+b", "ROLLBACK TO s", "+c", "ROLLBACK TO S", "+d"}, "d", "", "a b c"},
-		"two spellings, the last":      {[]string{"+a", "SAVEPOINT s", "+b", `SAVEPOINT "s"`, "+c", `ROLLBACK TO "s"`, "+d"}, "a b d", "c", ""},
-		"a quote in a quoted name":     {[]string{`SAVEPOINT "s"`, "+a", `SAVEPOINT "s""t"`, "+b", `ROLLBACK TO "s"`, "+c"}, "", "", "a b c"},
-		// Releasing "B" takes savepoint a2 with it on PostgreSQL, so ROLLBACK TO a goes back to a0 there.
-		"a spelling that hides a release": {[]string{"SAVEPOINT a", "+a", `SAVEPOINT "B"`, "SAVEPOINT a", "SAVEPOINT b", `RELEASE "B"`, "+b", "ROLLBACK TO a"}, "", "", "a b"},
-		"case":                            {[]string{"+a", "SAVEPOINT Sp", "+b", "rollback to sP", "+c"}, "a c", "b", ""},
-		"quotes are the same name":        {[]string{"+a", `SAVEPOINT "s"`, "+b", "ROLLBACK TO `s`", "+c"}, "a c", "b", ""},
-		"quotes with blanks":              {[]string{"+a", `SAVEPOINT "my s"`, "+b", `ROLLBACK TO "my t"`}, "", "", "a b"},
-		"brackets":                        {[]string{"+a", "SAVEPOINT [s]", "+b", "ROLLBACK TO SAVEPOINT [s]"}, "a", "b", ""},
-		"blanks, comments, semicolons":    {[]string{"+a", " -- x\n/* y */ savepoint\n/* z */ s ;", "+b", "ROLLBACK /**/ WORK\tTO s--x"}, "a", "b", ""},
-		"SQL Server's words":              {[]string{"+a", "SAVE TRAN s", "+b", "ROLLBACK TRAN s", "+c"}, "a c", "b", ""},
-		"words that only look like that":  {[]string{"SELECT 'COMMIT'", "UPDATE commit SET savepoint = 1", "SELECT 1 -- ; ROLLBACK", "+a"}, "a", "", ""},
-		"words that nobody knows":         {[]string{"+a", "COMMITMENT", "+b"}, "", "", "a b"},
+		"none": {[]string{"+a", "INSERT INTO x VALUES (1)", "+b"}, "a b", "", ""},
+		"rolled back to": {
+			[]string{"+a", "SAVEPOINT s", "+b", "ROLLBACK TO SAVEPOINT s", "+c"},
+			"a c",
+			"b", "",
+		},
+		"rolled back to twice": {
+			[]string{"SAVEPOINT s", "+a", "ROLLBACK TO s", "+b", "ROLLBACK TO s", "+c"},
+			"c", "a b", "",
+		},
+		"released": {
+			[]string{"+a", "SAVEPOINT s", "+b", "RELEASE SAVEPOINT s", "+c"},
+			"a b c", "",
+			"",
+		},
+		"released, then outer": {[]string{
+			"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "RELEASE i", "+c",
+			"ROLLBACK TO o", "+d",
+		}, "d", "a b c", ""},
+		"inner": {[]string{
+			"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "ROLLBACK TO i", "+c",
+			"RELEASE o",
+		}, "a c", "b", ""},
+		"outer drops inner": {
+			[]string{"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "ROLLBACK TO o", "+c"},
+			"c",
+			"a b", "",
+		},
+		"inner is gone after outer": {
+			[]string{"SAVEPOINT o", "SAVEPOINT i", "ROLLBACK TO o", "+a", "ROLLBACK TO i"},
+			"", "", "a",
+		},
+		"release drops inner": {
+			[]string{"SAVEPOINT o", "SAVEPOINT i", "RELEASE o", "+a", "ROLLBACK TO i"},
+			"",
+			"", "a",
+		},
+		"released is gone": {[]string{"SAVEPOINT s", "RELEASE s", "+a", "ROLLBACK TO s"}, "", "", "a"},
+		"released twice":   {[]string{"SAVEPOINT s", "+a", "RELEASE s", "RELEASE s"}, "", "", "a"},
+		"unknown name":     {[]string{"+a", "ROLLBACK TO never", "+b"}, "", "", "a b"},
+		"one name twice": {[]string{
+			"+a", "SAVEPOINT s", "+b", "SAVEPOINT s", "+c", "ROLLBACK TO s",
+			"+d",
+		}, "a b d", "c", ""},
+		"one name twice, and again": {[]string{
+			"SAVEPOINT s", "+a", "SAVEPOINT s", "+b", "ROLLBACK TO s", "+c",
+			"ROLLBACK TO s", "+d",
+		}, "a d", "b c", ""},
+		"one name twice, one released": {[]string{
+			"SAVEPOINT s", "+a", "SAVEPOINT s", "+b", "RELEASE s", "+c",
+			"ROLLBACK TO s", "+d",
+		}, "d", "a b c", ""},
+		"two spellings": {[]string{
+			"+a", "SAVEPOINT s", "+b", `SAVEPOINT "s"`, "+c", "ROLLBACK TO s",
+			"+d",
+		}, "a d", "", "b c"},
+		"two spellings, marks clamped": {[]string{
+			"SAVEPOINT s", "+a", "SAVEPOINT S", "+b", "ROLLBACK TO s", "+c",
+			"ROLLBACK TO S", "+d",
+		}, "d", "", "a b c"},
+		"two spellings, the last": {[]string{
+			"+a", "SAVEPOINT s", "+b", `SAVEPOINT "s"`, "+c", `ROLLBACK TO "s"`,
+			"+d",
+		}, "a b d", "c", ""},
+		"a quote in a quoted name": {
+			[]string{`SAVEPOINT "s"`, "+a", `SAVEPOINT "s""t"`, "+b", `ROLLBACK TO "s"`, "+c"},
+			"", "", "a b c",
+		},
+		// Releasing "B" takes savepoint a2 with it on PostgreSQL, so ROLLBACK TO a goes back to a0
+		// there.
+		"a spelling that hides a release": {[]string{
+			"SAVEPOINT a", "+a", `SAVEPOINT "B"`, "SAVEPOINT a", "SAVEPOINT b",
+			`RELEASE "B"`, "+b", "ROLLBACK TO a",
+		}, "", "", "a b"},
+		"case": {
+			[]string{"+a", "SAVEPOINT Sp", "+b", "rollback to sP", "+c"},
+			"a c", "b",
+			"",
+		},
+		"quotes are the same name": {
+			[]string{"+a", `SAVEPOINT "s"`, "+b", "ROLLBACK TO `s`", "+c"},
+			"a c", "b",
+			"",
+		},
+		"quotes with blanks": {
+			[]string{"+a", `SAVEPOINT "my s"`, "+b", `ROLLBACK TO "my t"`},
+			"", "",
+			"a b",
+		},
+		"brackets": {
+			[]string{"+a", "SAVEPOINT [s]", "+b", "ROLLBACK TO SAVEPOINT [s]"},
+			"a", "b",
+			"",
+		},
+		"blanks, comments, semicolons": {[]string{
+			"+a", " -- x\n/* y */ savepoint\n/* z */ s ;", "+b",
+			"ROLLBACK /**/ WORK\tTO s--x",
+		}, "a", "b", ""},
+		"SQL Server's words": {
+			[]string{"+a", "SAVE TRAN s", "+b", "ROLLBACK TRAN s", "+c"},
+			"a c", "b",
+			"",
+		},
+		"words that only look like that": {[]string{
+			"SELECT 'COMMIT'", "UPDATE commit SET savepoint = 1",
+			"SELECT 1 -- ; ROLLBACK", "+a",
+		}, "a", "", ""},
+		"words that nobody knows": {[]string{"+a", "COMMITMENT", "+b"}, "", "", "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := track(core.SQLite, tt.script...)
 			before := maps.Clone(tr.heard)
 			err := tr.Commit(succeed)
 			for n, o := range tr.heard {
-				if _, known := before[n]; !known && o == core.Committed && err != nil || err != nil && !errors.Is(err, core.ErrCommitUnknown) {
+				if _, known := before[n]; !known && o == core.Committed && err != nil ||
+					err != nil && !errors.Is(err, core.ErrCommitUnknown) {
 					t.Errorf("%s was reported as %s, and Commit returned %v", n, o, err)
 				}
 			}
-			if want := outcomes(tt.committed, tt.rolledBack, tt.unknown); !maps.Equal(tr.heard, want) || tr.twice != nil {
+			if want := outcomes(tt.committed, tt.rolledBack, tt.unknown); !maps.Equal(tr.heard, want) ||
+				tr.twice != nil {
 				t.Errorf("heard %v (twice %v), want %v", tr.heard, tr.twice, want)
 			}
 			tr = track(core.SQLite, tt.script...)
@@ -148,7 +232,8 @@ func TestTrackerReportsInOrderWhenItKnows(t *testing.T) {
 
 func TestTrackerControlBehindTheDriver(t *testing.T) {
 	for _, query := range []string{
-		"COMMIT", "commit;", "COMMIT WORK", "COMMIT AND CHAIN", "END", "end transaction", "ROLLBACK", "ROLLBACK WORK", "ROLLBACK TRANSACTION", "ABORT", "BEGIN", "BEGIN IMMEDIATE",
+		"COMMIT", "commit;", "COMMIT WORK", "COMMIT AND CHAIN", "END", "end transaction", "ROLLBACK", "ROLLBACK WORK",
+		"ROLLBACK TRANSACTION", "ABORT", "BEGIN", "BEGIN IMMEDIATE",
 		"START TRANSACTION", "/* x */ COMMIT", "-- x\nROLLBACK", ";;COMMIT", "PREPARE TRANSACTION 'x'",
 	} {
 		for _, d := range []core.Dialect{core.Postgres, core.MySQL, core.SQLite} {
@@ -172,7 +257,10 @@ func TestTrackerControlBehindTheDriver(t *testing.T) {
 }
 
 func TestTrackerHiddenControl(t *testing.T) {
-	for _, query := range []string{"SELECT 1; ROLLBACK TO s", "UPDATE x SET y = 1;\n/* z */ commit", "SAVEPOINT t; RELEASE s", "x;;-- y\nROLLBACK"} {
+	for _, query := range []string{
+		"SELECT 1; ROLLBACK TO s", "UPDATE x SET y = 1;\n/* z */ commit",
+		"SAVEPOINT t; RELEASE s", "x;;-- y\nROLLBACK",
+	} {
 		tr := track(core.SQLite, "+a", "SAVEPOINT s", "+b", query, "+c")
 		if tr.Err() != nil {
 			t.Errorf("%s: a doubt makes the transaction unusable: %v", query, tr.Err())
@@ -228,28 +316,36 @@ func TestTrackerCommit(t *testing.T) {
 		want    core.Outcome
 		unknown bool
 	}{
-		"accepted":                   {core.Postgres, nil, core.Committed, false},
-		"lost":                       {core.Postgres, lost, core.Unknown, true},
-		"bad connection":             {core.Postgres, driver.ErrBadConn, core.Unknown, true},
-		"context":                    {core.Postgres, context.Canceled, core.Unknown, true},
-		"never sent":                 {core.Postgres, sql.ErrTxDone, core.RolledBack, false},
-		"serialization":              {core.Postgres, pgError("40001"), core.RolledBack, false},
-		"deferred constraint":        {core.Postgres, pgError("23503"), core.RolledBack, false},
-		"completion unknown":         {core.Postgres, pgError("40003"), core.Unknown, true},
-		"server shut down":           {core.Postgres, pgError("57P01"), core.Unknown, true},
-		"rolled back instead":        {core.Postgres, errors.New("commit unexpectedly resulted in rollback"), core.RolledBack, false},
-		"deadlock":                   {core.MySQL, &mysqlError{1213, ""}, core.RolledBack, false},
-		"server gone":                {core.MySQL, &mysqlError{1053, ""}, core.Unknown, true},
-		"deferred foreign key":       {core.SQLite, sqliteError(787), core.RolledBack, false},
-		"disk":                       {core.SQLite, sqliteError(10), core.Unknown, true},
-		"wrapped with what is known": {core.MySQL, fmt.Errorf("orm: %w", &mysqlError{1213, ""}), core.RolledBack, false},
+		"accepted":            {core.Postgres, nil, core.Committed, false},
+		"lost":                {core.Postgres, lost, core.Unknown, true},
+		"bad connection":      {core.Postgres, driver.ErrBadConn, core.Unknown, true},
+		"context":             {core.Postgres, context.Canceled, core.Unknown, true},
+		"never sent":          {core.Postgres, sql.ErrTxDone, core.RolledBack, false},
+		"serialization":       {core.Postgres, pgError("40001"), core.RolledBack, false},
+		"deferred constraint": {core.Postgres, pgError("23503"), core.RolledBack, false},
+		"completion unknown":  {core.Postgres, pgError("40003"), core.Unknown, true},
+		"server shut down":    {core.Postgres, pgError("57P01"), core.Unknown, true},
+		"rolled back instead": {
+			core.Postgres, errors.New("commit unexpectedly resulted in rollback"),
+			core.RolledBack, false,
+		},
+		"deadlock":             {core.MySQL, &mysqlError{1213, ""}, core.RolledBack, false},
+		"server gone":          {core.MySQL, &mysqlError{1053, ""}, core.Unknown, true},
+		"deferred foreign key": {core.SQLite, sqliteError(787), core.RolledBack, false},
+		"disk":                 {core.SQLite, sqliteError(10), core.Unknown, true},
+		"wrapped with what is known": {
+			core.MySQL, fmt.Errorf("orm: %w", &mysqlError{1213, ""}), core.RolledBack,
+			false,
+		},
 	} {
 		tr := track(tt.dialect, "+a")
 		err := tr.Commit(func() error { return tt.err })
-		if tr.heard["a"] != tt.want || errors.Is(err, core.ErrCommitUnknown) != tt.unknown || tt.err != nil && !errors.Is(err, tt.err) {
+		if tr.heard["a"] != tt.want || errors.Is(err, core.ErrCommitUnknown) != tt.unknown ||
+			tt.err != nil && !errors.Is(err, tt.err) {
 			t.Errorf("%s: heard %s, error %v", name, tr.heard["a"], err)
 		}
-		if err := track(tt.dialect).Commit(func() error { return tt.err }); errors.Is(err, core.ErrCommitUnknown) || !errors.Is(err, tt.err) {
+		if err := track(tt.dialect).Commit(func() error { return tt.err }); errors.Is(err, core.ErrCommitUnknown) ||
+			!errors.Is(err, tt.err) {
 			t.Errorf("%s: without anybody waiting: %v", name, err)
 		}
 	}
@@ -286,7 +382,10 @@ func TestTrackerUnseenAndAbort(t *testing.T) {
 }
 
 func TestTrackerAfterTheEnd(t *testing.T) {
-	for _, end := range []func(*tracked){func(tr *tracked) { _ = tr.Commit(succeed) }, func(tr *tracked) { tr.RolledBack() }} {
+	for _, end := range []func(*tracked){
+		func(tr *tracked) { _ = tr.Commit(succeed) },
+		func(tr *tracked) { tr.RolledBack() },
+	} {
 		tr := track(core.Postgres, "+a")
 		end(tr)
 		before := tr.heard["a"]
@@ -311,12 +410,16 @@ func TestTrackerCallbackRegistersAnother(t *testing.T) {
 	tr.steps("ROLLBACK TO s")
 	tr.OnOutcome(func(core.Outcome) { tr.follow("during the commit") })
 	_ = tr.Commit(succeed)
-	if want := map[string]core.Outcome{"during the rollback": core.Committed, "during the commit": core.Unknown}; !maps.Equal(tr.heard, want) {
+	if want := map[string]core.Outcome{
+		"during the rollback": core.Committed,
+		"during the commit":   core.Unknown,
+	}; !maps.Equal(tr.heard, want) {
 		t.Errorf("heard %v, want %v", tr.heard, want)
 	}
 }
 
-// FuzzTrackerObserve shows a tracker arbitrary texts. Whatever they are, each callback is called once.
+// FuzzTrackerObserve shows a tracker arbitrary texts. Whatever they are, each callback is called
+// once.
 func FuzzTrackerObserve(f *testing.F) {
 	f.Add("SAVEPOINT a\n+\nROLLBACK TO a\n+", uint8(0))
 	f.Add("+\nCOMMIT\n+\n!x", uint8(3))
@@ -349,8 +452,8 @@ func FuzzTrackerObserve(f *testing.F) {
 	})
 }
 
-// FuzzTrackerPrograms runs programs of savepoints in a database that has the savepoints of each dialect, and compares what the
-// tracker reports with what is there.
+// FuzzTrackerPrograms runs programs of savepoints in a database that has the savepoints of each
+// dialect, and compares what the tracker reports with what is there.
 func FuzzTrackerPrograms(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 0}, uint8(0))
 	f.Add([]byte{1, 0, 5, 0, 10, 0, 2, 6, 0, 3, 0, 7, 0}, uint8(7))
@@ -397,7 +500,8 @@ func FuzzTrackerPrograms(f *testing.F) {
 		}
 		for id, outcomes := range heard {
 			_, there := repo.Row(id)
-			if len(outcomes) != 1 || outcomes[0] == core.Committed && !there || outcomes[0] == core.RolledBack && there {
+			if len(outcomes) != 1 || outcomes[0] == core.Committed && !there ||
+				outcomes[0] == core.RolledBack && there {
 				t.Fatalf("%s: row %s: heard %v, there: %t", d, id, outcomes, there)
 			}
 		}

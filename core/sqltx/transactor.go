@@ -9,21 +9,23 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// NewTransactor returns a core.Transactor on a pool, opened with Connector or not. RunInTx gives fn a *Tx, which FromContext finds
-// too. Called with a context that carries a transaction of the same Transactor, RunInTx runs fn in a savepoint of it.
-// A panic rolls back and goes on.
+// NewTransactor returns a core.Transactor on a pool, opened with Connector or not. RunInTx gives fn
+// a *Tx, which FromContext finds too. Called with a context that carries a transaction of the same
+// Transactor, RunInTx runs fn in a savepoint of it. A panic rolls back and goes on.
 //
-// RunInTx returns nil only when the transaction was heard to commit. It does not commit one that the database has rolled back behind fn,
-// because fn ignored a deadlock, say, or a violated constraint on PostgreSQL: it returns an error wrapping core.ErrTxAborted. Where a
-// statement of fn ended the transaction (COMMIT as text), and where the answer to COMMIT was lost, the error wraps core.ErrCommitUnknown.
-// A nil db, or a dialect that is neither given nor told by the driver, is reported by what takes the Transactor (core.CheckTransactor), an inbox
-// for example, else by RunInTx. The result is safe for use by
-// several goroutines.
+// RunInTx returns nil only when the transaction was heard to commit. It does not commit one that
+// the database has rolled back behind fn, because fn ignored a deadlock, say, or a violated
+// constraint on PostgreSQL: it returns an error wrapping core.ErrTxAborted. Where a statement of fn
+// ended the transaction (COMMIT as text), and where the answer to COMMIT was lost, the error wraps
+// core.ErrCommitUnknown. A nil db, or a dialect that is neither given nor told by the driver, is
+// reported by what takes the Transactor (core.CheckTransactor), an inbox for example, else by
+// RunInTx. The result is safe for use by several goroutines.
 func NewTransactor(db *sql.DB, d core.Dialect) core.Transactor {
 	return &transactor{db: db, dialect: d}
 }
 
-// FromContext returns the transaction that a Transactor of this package put into ctx, else an error wrapping core.ErrNoTransaction.
+// FromContext returns the transaction that a Transactor of this package put into ctx, else an error
+// wrapping core.ErrNoTransaction.
 func FromContext(ctx context.Context) (*Tx, error) {
 	if tx, ok := core.TxFromContext(ctx); ok {
 		if t, ok := tx.(*Tx); ok {
@@ -115,7 +117,8 @@ func (t *Tx) nested(ctx context.Context, fn func(context.Context, core.Tx) error
 	return err
 }
 
-// withRollback adds a failed rollback to the error that asked for it, unless the transaction had already ended.
+// withRollback adds a failed rollback to the error that asked for it, unless the transaction had
+// already ended.
 func withRollback(err, rollback error) error {
 	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
 		return err

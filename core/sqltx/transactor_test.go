@@ -41,19 +41,24 @@ func TestTransactor(t *testing.T) {
 			},
 			nil,
 			[]string{
-				"BEGIN", "SAVEPOINT outbox_1", "SAVEPOINT outbox_2", "RELEASE SAVEPOINT outbox_2", "RELEASE SAVEPOINT outbox_1", "COMMIT",
+				"BEGIN", "SAVEPOINT outbox_1", "SAVEPOINT outbox_2", "RELEASE SAVEPOINT outbox_2",
+				"RELEASE SAVEPOINT outbox_1", "COMMIT",
 			},
 			core.Committed,
 		},
 		"nested rolls back alone": {
 			func(ctx context.Context, r core.Transactor, _ core.Tx) error {
-				if err := r.RunInTx(ctx, func(context.Context, core.Tx) error { return failed }); !errors.Is(err, failed) {
+				if err := r.RunInTx(ctx, func(context.Context, core.Tx) error { return failed }); !errors.Is(err,
+					failed) {
 					return errors.New("the nested error is lost")
 				}
 				return nil
 			},
 			nil,
-			[]string{"BEGIN", "SAVEPOINT outbox_1", "ROLLBACK TO SAVEPOINT outbox_1", "RELEASE SAVEPOINT outbox_1", "COMMIT"},
+			[]string{
+				"BEGIN", "SAVEPOINT outbox_1", "ROLLBACK TO SAVEPOINT outbox_1", "RELEASE SAVEPOINT outbox_1",
+				"COMMIT",
+			},
 			core.Committed,
 		},
 		"does not commit what the database may have rolled back": {
@@ -72,7 +77,8 @@ func TestTransactor(t *testing.T) {
 					func() error { _, err := tx.Exec(ctx, "UPDATE t"); return err },
 					func() error { _, err := tx.Query(ctx, "UPDATE t"); return err },
 					func() error { return tx.(*sqltx.Tx).QueryRowContext(ctx, "UPDATE t").Scan(new(int)) },
-					func() error { _, err := tx.(*sqltx.Tx).PrepareContext(ctx, "UPDATE t"); return err }, //nolint:sqlclosecheck // there is none
+					//nolint:sqlclosecheck // there is none
+					func() error { _, err := tx.(*sqltx.Tx).PrepareContext(ctx, "UPDATE t"); return err },
 					func() error { return r.RunInTx(ctx, func(context.Context, core.Tx) error { return nil }) },
 				} {
 					if err := run(); !errors.Is(err, core.ErrTxAborted) {
@@ -166,7 +172,10 @@ func TestTransactorPanic(t *testing.T) {
 	}()
 	inner.want(t, core.RolledBack)
 	outer.want(t, core.RolledBack)
-	want := []string{"BEGIN", "SAVEPOINT outbox_1", "ROLLBACK TO SAVEPOINT outbox_1", "RELEASE SAVEPOINT outbox_1", "ROLLBACK"}
+	want := []string{
+		"BEGIN", "SAVEPOINT outbox_1", "ROLLBACK TO SAVEPOINT outbox_1", "RELEASE SAVEPOINT outbox_1",
+		"ROLLBACK",
+	}
 	if got := d.statements(); !slices.Equal(got, want) {
 		t.Errorf("ran %q, want %q", got, want)
 	}

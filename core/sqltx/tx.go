@@ -12,11 +12,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Tx is a tracked transaction: a core.Tx, with the methods of *sql.Tx that run statements. It is made by Begin and
-// by the Transactor; the zero value is of no use. Like *sql.Tx it may be used by several goroutines, one statement at a time.
+// Tx is a tracked transaction: a core.Tx, with the methods of *sql.Tx that run statements. It is
+// made by Begin and by the Transactor; the zero value is of no use. Like *sql.Tx it may be used by
+// several goroutines, one statement at a time.
 //
-// After an error after which the server has rolled the transaction back, a deadlock on MySQL say, every further statement and Commit return
-// an error wrapping core.ErrTxAborted and are not sent: they would stand for themselves.
+// After an error after which the server has rolled the transaction back, a deadlock on MySQL say,
+// every further statement and Commit return an error wrapping core.ErrTxAborted and are not sent:
+// they would stand for themselves.
 type Tx struct {
 	conn     TxConn
 	dialect  core.Dialect
@@ -79,12 +81,14 @@ func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error
 	return stmt, err
 }
 
-// Commit commits, unless there was a RefuseCommit. The error wraps core.ErrCommitUnknown when the connection was lost after COMMIT was sent, or the transaction was ended by
-// a statement, and events depend on it; core.ErrTxAborted when the database had rolled back already, or would have answered COMMIT by
-// ROLLBACK; sql.ErrTxDone when the transaction had already ended.
+// Commit commits, unless there was a RefuseCommit. The error wraps core.ErrCommitUnknown when the
+// connection was lost after COMMIT was sent, or the transaction was ended by a statement, and
+// events depend on it; core.ErrTxAborted when the database had rolled back already, or would have
+// answered COMMIT by ROLLBACK; sql.ErrTxDone when the transaction had already ended.
 func (t *Tx) Commit() error {
 	if cause := t.ended(); cause != nil {
-		// database/sql is rolling back, or is about to: make sure that no COMMIT is sent, so that nothing is in doubt.
+		// database/sql is rolling back, or is about to: make sure that no COMMIT is sent, so that
+		// nothing is in doubt.
 		t.expire()
 		return fmt.Errorf("%w: %w", sql.ErrTxDone, cause)
 	}
@@ -143,7 +147,8 @@ func (t *Tx) leave() {
 	}
 }
 
-// Rollback rolls back. After the end of the transaction it returns sql.ErrTxDone, so it can be deferred.
+// Rollback rolls back. After the end of the transaction it returns sql.ErrTxDone, so it can be
+// deferred.
 func (t *Tx) Rollback() error {
 	err := t.conn.Rollback()
 	if !t.watch {
@@ -182,15 +187,17 @@ func (t *Tx) Err() error {
 	return t.tracker.Err()
 }
 
-// Conn returns the transaction below, as Follow was given it. For authors of adapters: t does not see what is run through it.
+// Conn returns the transaction below, as Follow was given it. For authors of adapters: t does not
+// see what is run through it.
 func (t *Tx) Conn() TxConn { return t.conn }
 
-// Watched reports whether t has to be shown the statements that do not pass through it: the connection itself is not tracked. For authors of
-// adapters.
+// Watched reports whether t has to be shown the statements that do not pass through it: the
+// connection itself is not tracked. For authors of adapters.
 func (t *Tx) Watched() bool { return t.watch }
 
-// Before is asked before a statement that does not pass through t, which Observe is then shown. Its error wraps core.ErrTxAborted: the
-// server has rolled back, so do not run the statement. For authors of adapters. It does nothing when the connection itself is tracked.
+// Before is asked before a statement that does not pass through t, which Observe is then shown. Its
+// error wraps core.ErrTxAborted: the server has rolled back, so do not run the statement. For
+// authors of adapters. It does nothing when the connection itself is tracked.
 func (t *Tx) Before(ctx context.Context, query string) error {
 	if !t.watch {
 		return nil
@@ -210,9 +217,10 @@ func (t *Tx) Before(ctx context.Context, query string) error {
 	return nil
 }
 
-// Observe shows t a statement of the transaction that did not pass through it, with its rows, if any, and its error. An error that
-// comes neither from the database nor from its driver (of a hook, say) is none of the transaction. For authors of adapters;
-// Observe does nothing when the connection itself is tracked.
+// Observe shows t a statement of the transaction that did not pass through it, with its rows, if
+// any, and its error. An error that comes neither from the database nor from its driver (of a hook,
+// say) is none of the transaction. For authors of adapters; Observe does nothing when the
+// connection itself is tracked.
 func (t *Tx) Observe(query string, rows *sql.Rows, err error) {
 	t.keep(context.Background(), query, rows, err)
 }
@@ -234,10 +242,12 @@ func (t *Tx) keep(ctx context.Context, query string, rows *sql.Rows, err error) 
 	}
 }
 
-// errUnseen: nobody but the application sees the error that Scan of a row returns, or a statement that it prepared.
+// errUnseen: nobody but the application sees the error that Scan of a row returns, or a statement
+// that it prepared.
 var errUnseen = errors.New("sqltx: a statement was run whose error only the application has seen")
 
-// doubtRow has the database asked, before the next statement or before COMMIT, whether a row came well.
+// doubtRow has the database asked, before the next statement or before COMMIT, whether a row came
+// well.
 func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
 	if !t.watch {
 		return
@@ -248,9 +258,10 @@ func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
 	}
 }
 
-// Unseen makes the outcome unknown, unless the transaction is rolled back: something happened in it that t could not see. The database is
-// asked before the next statement, or before COMMIT, whether it still has the transaction. For authors of adapters; Unseen does
-// nothing when the connection itself is tracked.
+// Unseen makes the outcome unknown, unless the transaction is rolled back: something happened in it
+// that t could not see. The database is asked before the next statement, or before COMMIT, whether
+// it still has the transaction. For authors of adapters; Unseen does nothing when the connection
+// itself is tracked.
 func (t *Tx) Unseen() {
 	if t.watch {
 		t.tracker.Unseen()
@@ -280,7 +291,8 @@ func (t *Tx) run(ctx context.Context, query string) error {
 	return err
 }
 
-// catchUp looks for errors that came while rows were read, and finds out what has become of the transaction since the latest statement.
+// catchUp looks for errors that came while rows were read, and finds out what has become of the
+// transaction since the latest statement.
 func (t *Tx) catchUp(ctx context.Context) {
 	if !t.watch {
 		return
@@ -292,13 +304,15 @@ func (t *Tx) catchUp(ctx context.Context) {
 	if guarded {
 		t.observe(ctx, "", nil)
 	}
-	if t.dialect != core.Postgres && t.tracker.Doubt() != nil { // PostgreSQL refuses everything by itself, and is asked before COMMIT
+	// PostgreSQL refuses everything by itself, and is asked before COMMIT
+	if t.dialect != core.Postgres && t.tracker.Doubt() != nil {
 		t.tracker.Resolve(executor(t.run).ask(ctx, t.dialect))
 	}
 }
 
-// rowsAreClosed is what Rows.Columns says of closed rows without an error; otherwise it returns the error that closed them. Rows.Err
-// would race with Rows.Next of a reader on another goroutine, also at its end: Next writes what Err reads after it has closed the rows.
+// rowsAreClosed is what Rows.Columns says of closed rows without an error; otherwise it returns the
+// error that closed them. Rows.Err would race with Rows.Next of a reader on another goroutine, also
+// at its end: Next writes what Err reads after it has closed the rows.
 const rowsAreClosed = "sql: Rows are closed"
 
 func (t *Tx) readErrors() {

@@ -20,15 +20,19 @@ type visit struct {
 	err  error
 }
 
-// Visit runs fn in the transaction behind exec. It is for authors of adapters whose ORM lets a hook run a statement where the hook's own
-// statement runs, but does not show the transaction. exec must run the statement it is given there, with the context it
-// is given; the connection answers it without sending it.
+// Visit runs fn in the transaction behind exec. It is for authors of adapters whose ORM lets a hook
+// run a statement where the hook's own statement runs, but does not show the transaction. exec must
+// run the statement it is given there, with the context it is given; the connection answers it
+// without sending it.
 //
-// fn is run within that call of exec: it must do its work through the VisitedTx alone, because the transaction that exec
-// uses waits for it, and the VisitedTx is of no use afterwards. Visit returns the error of fn. It returns one wrapping
-// core.ErrNoTransaction when the connection is in no transaction, and one wrapping core.ErrUntracked when it is neither of Connector nor
-// of TrackConn; the statement, a SELECT of a constant, has then been executed.
-func Visit(ctx context.Context, exec func(ctx context.Context, query string) error, fn func(tx *VisitedTx) error) error {
+// fn is run within that call of exec: it must do its work through the VisitedTx alone, because the
+// transaction that exec uses waits for it, and the VisitedTx is of no use afterwards. Visit returns
+// the error of fn. It returns one wrapping core.ErrNoTransaction when the connection is in no
+// transaction, and one wrapping core.ErrUntracked when it is neither of Connector nor of TrackConn;
+// the statement, a SELECT of a constant, has then been executed.
+func Visit(ctx context.Context, exec func(ctx context.Context, query string) error,
+	fn func(tx *VisitedTx) error,
+) error {
 	v := &visit{fn: fn}
 	err := exec(context.WithValue(ctx, visitKey{}, v), visitQuery)
 	switch {
@@ -126,8 +130,9 @@ func (t *VisitedTx) Err() error {
 	return t.tracker.Err()
 }
 
-// RefuseCommit makes the COMMIT of the transaction roll back and return err, unless what has been done so far is rolled back to a savepoint
-// before: for hooks that cannot make their statement fail.
+// RefuseCommit makes the COMMIT of the transaction roll back and return err, unless what has been
+// done so far is rolled back to a savepoint before: for hooks that cannot make their statement
+// fail.
 func (t *VisitedTx) RefuseCommit(err error) {
 	t.visited.refused.add(err, t.OnOutcome)
 }

@@ -200,7 +200,8 @@ func TestVisitIsOver(t *testing.T) {
 	var h heard
 	h.on(kept)
 	h.want(t, core.Unknown)
-	wantIs(t, sqltx.AfterCommit(kept, func() { t.Error("ran after the commit of another transaction") }), core.ErrNoTransaction)
+	wantIs(t, sqltx.AfterCommit(kept, func() { t.Error("ran after the commit of another transaction") }),
+		core.ErrNoTransaction)
 	next, _ := beginTracked(t, pool) // on the same connection: there is no other
 	h.on(kept)
 	must(t, next.Commit())

@@ -17,15 +17,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// MigrateOptions returns what Ent's migration needs to create the tables of the mixins exactly as the migrations of sqloutbox do: collations,
-// checks, the generated columns of MySQL and MariaDB, the storage parameters of PostgreSQL. prefix is that of the mixins; empty
-// means DefaultPrefix.
+// MigrateOptions returns what Ent's migration needs to create the tables of the mixins exactly as
+// the migrations of sqloutbox do: collations, checks, the generated columns of MySQL and MariaDB,
+// the storage parameters of PostgreSQL. prefix is that of the mixins; empty means DefaultPrefix.
 //
 //	err := client.Schema.Create(ctx, entschema.MigrateOptions("")...)
 //
-// Tables that exist already are left as they are, so that it can be repeated, and WithDropColumn and WithDropIndex do them no harm.
+// Tables that exist already are left as they are, so that it can be repeated, and WithDropColumn
+// and WithDropIndex do them no harm.
 //
-// Versioned migrations (Diff, NamedDiff) take the same options. Only storage parameters are missing in the files.
+// Versioned migrations (Diff, NamedDiff) take the same options. Only storage parameters are missing
+// in the files.
 func MigrateOptions(prefix string) []schema.MigrateOption {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -66,7 +68,8 @@ func (m migration) ours(table string) bool {
 	return ok && (name == "event" || name == "key" || name == "audit")
 }
 
-// complete adds what mixins cannot say. The type of the first column, an id or a number, tells the dialect.
+// complete adds what mixins cannot say. The type of the first column, an id or a number, tells the
+// dialect.
 func (m migration) complete(t *atlas.Table) {
 	name := strings.TrimPrefix(t.Name, m.prefix)
 	switch dialectOf(t) {
@@ -95,7 +98,10 @@ func dialectOf(t *atlas.Table) string {
 }
 
 // diagnostic are the texts that only people read: they need not be compared byte by byte.
-var diagnostic = map[string]bool{"last_error": true, "last_error_code": true, "receipt": true, "action": true, "actor": true, "reason": true}
+var diagnostic = map[string]bool{
+	"last_error": true, "last_error_code": true, "receipt": true, "action": true,
+	"actor": true, "reason": true,
+}
 
 func completePostgres(name string, t *atlas.Table) {
 	for _, c := range t.Columns {
@@ -127,12 +133,17 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 	if name != "event" {
 		return
 	}
-	// There are no partial indexes: columns that are NULL for most rows keep them out of the ranges that claims read.
+	// There are no partial indexes: columns that are NULL for most rows keep them out of the ranges
+	// that claims read.
 	generated := func(name, expr string, typ atlas.Type) {
-		t.AddColumns(atlas.NewColumn(name).SetType(typ).SetNull(true).SetGeneratedExpr(&atlas.GeneratedExpr{Expr: expr, Type: "STORED"}))
+		t.AddColumns(atlas.NewColumn(name).SetType(typ).SetNull(true).SetGeneratedExpr(&atlas.GeneratedExpr{
+			Expr: expr,
+			Type: "STORED",
+		}))
 	}
 	topic, lane := 996, 16
-	generated("ready_topic", "CASE WHEN status IN (0, 2) AND lane IS NULL THEN topic END", &atlas.BinaryType{T: "varbinary", Size: &topic})
+	generated("ready_topic", "CASE WHEN status IN (0, 2) AND lane IS NULL THEN topic END",
+		&atlas.BinaryType{T: "varbinary", Size: &topic})
 	generated("open_lane", "CASE WHEN status IN (0, 2, 3) THEN lane END", &atlas.BinaryType{T: "binary", Size: &lane})
 	generated("dead", "CASE WHEN status = 3 THEN 1 ELSE 0 END", &atlas.IntegerType{T: "tinyint"})
 	generated("ended", "CASE WHEN status IN (1, 4) THEN 1 WHEN status = 3 THEN 3 END", &atlas.IntegerType{T: "tinyint"})
@@ -153,7 +164,8 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 	index("event_ended", "ended", "done_at", "id")
 }
 
-// apply sets the storage parameters of tables that were created on PostgreSQL, the only dialect whose plans have such quotes.
+// apply sets the storage parameters of tables that were created on PostgreSQL, the only dialect
+// whose plans have such quotes.
 func (m migration) apply(next schema.Applier) schema.Applier {
 	return schema.ApplyFunc(func(ctx context.Context, conn dialect.ExecQuerier, plan *atlasmigrate.Plan) error {
 		if err := next.Apply(ctx, conn, plan); err != nil {
@@ -168,7 +180,8 @@ func (m migration) apply(next schema.Applier) schema.Applier {
 				if !strings.HasPrefix(c.Cmd, "CREATE TABLE "+table+" (") {
 					continue
 				}
-				if err := conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s SET (%s)", table, parameters), []any{}, nil); err != nil {
+				if err := conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s SET (%s)", table, parameters), []any{},
+					nil); err != nil {
 					return fmt.Errorf("entschema: storage parameters of %s: %w", table, err)
 				}
 			}

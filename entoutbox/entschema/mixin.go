@@ -20,14 +20,16 @@ func prefixed(prefix, name string) string {
 	return prefix + name
 }
 
-// Event is the table of events: one row is one event for one destination. The zero value is ready for use.
+// Event is the table of events: one row is one event for one destination. The zero value is ready
+// for use.
 type Event struct {
 	mixin.Schema
 	// Prefix is that of the outbox's Config. Default: DefaultPrefix.
 	Prefix string
 }
 
-// Key is the table of keys, which gives out their numbers in commit order. The zero value is ready for use.
+// Key is the table of keys, which gives out their numbers in commit order. The zero value is ready
+// for use.
 type Key struct {
 	mixin.Schema
 	// Prefix is that of the outbox's Config. Default: DefaultPrefix.
@@ -76,7 +78,8 @@ func (Event) Fields() []ent.Field {
 	}
 }
 
-// Indexes implements ent.Mixin. They are those of PostgreSQL and SQLite: only open rows are in the ones that claims use.
+// Indexes implements ent.Mixin. They are those of PostgreSQL and SQLite: only open rows are in the
+// ones that claims use.
 func (e Event) Indexes() []ent.Index {
 	partial := func(name, where string, fields ...string) ent.Index {
 		return index.Fields(fields...).StorageKey(prefixed(e.Prefix, name)).Annotations(entsql.IndexWhere(where))
@@ -119,7 +122,10 @@ func (k Key) Annotations() []schema.Annotation { return []schema.Annotation{tabl
 func (Audit) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id").Immutable(),
-		field.Other("at", Time{}).SchemaType(times).Annotations(entsql.DefaultExprs(map[string]string{dialect.Postgres: "clock_timestamp()"})),
+		field.Other("at",
+			Time{}).SchemaType(times).Annotations(
+			entsql.DefaultExprs(map[string]string{dialect.Postgres: "clock_timestamp()"}),
+		),
 		text("action", "varchar(32)"),
 		text("actor", "varchar(255)"),
 		text("reason", "text"),

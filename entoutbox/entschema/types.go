@@ -35,8 +35,8 @@ func (id *ID) Scan(src any) error {
 	return fmt.Errorf("entschema: a %T is no id", src)
 }
 
-// Time is an instant as each database stores it: SQLite as microseconds since 1970. It is for reading; on SQLite a predicate that compares a
-// column with a Time compares it with a text.
+// Time is an instant as each database stores it: SQLite as microseconds since 1970. It is for
+// reading; on SQLite a predicate that compares a column with a Time compares it with a text.
 type Time struct{ time.Time }
 
 // Value implements driver.Valuer.

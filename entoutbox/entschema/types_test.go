@@ -13,7 +13,10 @@ func TestIDScan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, src := range map[string]any{"bytes": value, "text": want.String(), "text in bytes": []byte(want.String())} {
+	for name, src := range map[string]any{
+		"bytes": value, "text": want.String(),
+		"text in bytes": []byte(want.String()),
+	} {
 		var got entschema.ID
 		if err := got.Scan(src); err != nil || got != want {
 			t.Errorf("%s: %s, %v", name, got, err)
@@ -30,8 +33,8 @@ func TestIDScan(t *testing.T) {
 func TestTimeScan(t *testing.T) {
 	want := time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)
 	for name, src := range map[string]any{
-		"time": want.In(time.FixedZone("", 3600)), "microseconds": want.UnixMicro(), "text": "2026-02-03 04:05:06.000789",
-		"text in bytes": []byte("2026-02-03 04:05:06.000789"),
+		"time": want.In(time.FixedZone("", 3600)), "microseconds": want.UnixMicro(),
+		"text": "2026-02-03 04:05:06.000789", "text in bytes": []byte("2026-02-03 04:05:06.000789"),
 	} {
 		var got entschema.Time
 		if err := got.Scan(src); err != nil || !got.Equal(want) {

@@ -1,4 +1,5 @@
-// Command bun is a small order service on Bun: an order and its events commit together, and a relay publishes the events.
+// Command bun is a small order service on Bun: an order and its events commit together, and a relay
+// publishes the events.
 //
 //	go run ./examples/bun                                       # SQLite in a temporary folder
 //	DATABASE_URL=postgres://user@host/db go run ./examples/bun  # PostgreSQL; replaces the table example_orders there
@@ -37,7 +38,8 @@ import (
 func main() {
 	dir, err := os.MkdirTemp("", "outbox-bun-")
 	if err == nil {
-		err = run(context.Background(), os.Stdout, cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
+		err = run(context.Background(), os.Stdout,
+			cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
@@ -51,15 +53,16 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	if err != nil {
 		return err
 	}
-	// The outbox hears how all transactions of this pool end. Without the connector it hears those of outbox.RunInTx.
+	// The outbox hears how all transactions of this pool end. Without the connector it hears those
+	// of outbox.RunInTx.
 	db := bun.NewDB(sql.OpenDB(sqltx.Connector(connector, "")), dialect)
 	defer db.Close()
 	if err := db.ResetModel(ctx, (*Order)(nil)); err != nil {
 		return err
 	}
 
-	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the subscription begins before the
-	// relay and ends after it.
+	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the
+	// subscription begins before the relay and ends after it.
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
 	if err != nil {
@@ -71,7 +74,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	}
 	outbox, err := bunoutbox.New(db, bunoutbox.Config{
 		Publisher: publisher,
-		// One topic for both, because order is kept within a topic: an order is placed before it is paid.
+		// One topic for both, because order is kept within a topic: an order is placed before it is
+		// paid.
 		Routes:     map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
 		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
 	})
@@ -87,7 +91,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 
 	consumed := make(chan error, 1)
 	go func() { consumed <- consume(out, messages) }() // so late only for the order of the lines
-	err = errors.Join(err, outbox.Drain(ctx))          // wait until all that is committed is published; a server has no need to
+	// wait until all that is committed is published; a server has no need to
+	err = errors.Join(err, outbox.Drain(ctx))
 	stopRelay()
 	return errors.Join(err, <-relayed, publisher.Close(ctx), <-consumed)
 }
@@ -100,7 +105,8 @@ func connect(dsn string) (driver.Connector, schema.Dialect, error) {
 		}
 		return stdlib.GetConnector(*config), pgdialect.New(), nil
 	}
-	connector, err := sqlite.NewConnector(dsn + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	connector, err := sqlite.NewConnector(dsn +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	return connector, sqlitedialect.New(), err
 }
 
@@ -120,7 +126,8 @@ func serve(ctx context.Context, out io.Writer, service *Service) error {
 	return nil
 }
 
-// consume prints every event until the channel closes. Delivery is at least once: who must not do a thing twice remembers event.ID.
+// consume prints every event until the channel closes. Delivery is at least once: who must not do a
+// thing twice remembers event.ID.
 func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
 	count, refused := 0, "none"
 	for msg := range messages {

@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 )
 
-// Order is a row. It records what happens to it, and whoever stores it stores the events in the same transaction.
+// Order is a row. It records what happens to it, and whoever stores it stores the events in the
+// same transaction.
 type Order struct {
 	bun.BaseModel `bun:"table:example_orders"`
 
@@ -22,7 +23,8 @@ type Order struct {
 	bunoutbox.Recorder `bun:"-"`
 }
 
-// AggregateType makes "order/order-1" the key of an order's events: they are published in the order of their commits.
+// AggregateType makes "order/order-1" the key of an order's events: they are published in the order
+// of their commits.
 func (*Order) AggregateType() string { return "order" }
 
 // OrderPlaced is an event.
@@ -56,10 +58,12 @@ func (s *Service) Place(ctx context.Context, customer string, cents int) (id str
 	return id, err
 }
 
-// Pay marks an order as paid and says so explicitly, because no model is in hand that could record it.
+// Pay marks an order as paid and says so explicitly, because no model is in hand that could record
+// it.
 func (s *Service) Pay(ctx context.Context, id string) error {
 	return s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		res, err := tx.NewUpdate().Model((*Order)(nil)).Set("status = 'paid'").Where("id = ? AND status = 'placed'", id).Exec(ctx)
+		res, err := tx.NewUpdate().Model((*Order)(nil)).Set("status = 'paid'").Where("id = ? AND status = 'placed'",
+			id).Exec(ctx)
 		if err != nil {
 			return err
 		}
@@ -72,7 +76,8 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 	})
 }
 
-// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has ever been there.
+// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has
+// ever been there.
 func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if id, err = s.create(ctx, tx, customer, cents); err != nil {

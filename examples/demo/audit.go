@@ -45,7 +45,8 @@ func (r *result) audit(ctx context.Context, dir string) error {
 	return nil
 }
 
-// balance compares the orders that were committed with the entries of the ledger, which are in the order of delivery.
+// balance compares the orders that were committed with the entries of the ledger, which are in the
+// order of delivery.
 func (r *result) balance(committed []sale, entries []entry) {
 	r.audited = true
 	open := make(map[sale]bool, len(committed)) // not delivered yet
@@ -77,7 +78,8 @@ func (r *result) balance(committed []sale, entries []entry) {
 	r.Lost = len(open)
 	for _, s := range committed {
 		if open[s] {
-			r.problem("lost: order %s, number %d of %s, was committed and never delivered", s.OrderID, s.Number, s.Customer)
+			r.problem("lost: order %s, number %d of %s, was committed and never delivered", s.OrderID, s.Number,
+				s.Customer)
 		}
 	}
 	if r.Committed != r.Asked {
@@ -94,15 +96,17 @@ func (r *result) problem(format string, args ...any) {
 }
 
 func readOrders(ctx context.Context, file string) ([]sale, error) {
-	return readAll(ctx, file, `SELECT id, customer, number FROM orders ORDER BY customer, number`, func(rows *sql.Rows) (s sale, err error) {
-		return s, rows.Scan(&s.OrderID, &s.Customer, &s.Number)
-	})
+	return readAll(ctx, file, `SELECT id, customer, number FROM orders ORDER BY customer, number`,
+		func(rows *sql.Rows) (s sale, err error) {
+			return s, rows.Scan(&s.OrderID, &s.Customer, &s.Number)
+		})
 }
 
 func readLedger(ctx context.Context, file string) ([]entry, error) {
-	return readAll(ctx, file, `SELECT event_id, order_id, customer, number FROM ledger ORDER BY entry`, func(rows *sql.Rows) (e entry, err error) {
-		return e, rows.Scan(&e.EventID, &e.OrderID, &e.Customer, &e.Number)
-	})
+	return readAll(ctx, file, `SELECT event_id, order_id, customer, number FROM ledger ORDER BY entry`,
+		func(rows *sql.Rows) (e entry, err error) {
+			return e, rows.Scan(&e.EventID, &e.OrderID, &e.Customer, &e.Number)
+		})
 }
 
 func readAll[T any](ctx context.Context, file, query string, scan func(*sql.Rows) (T, error)) (all []T, err error) {

@@ -15,14 +15,26 @@ func TestBalance(t *testing.T) {
 		want    result
 		problem string
 	}{
-		"balanced":         {entries: []entry{e1, e3, e2}, want: result{Delivered: 3}},
-		"duplicates":       {entries: []entry{e1, e1, e3, e2, e1}, want: result{Delivered: 3, Duplicates: 2}},
-		"lost":             {entries: []entry{e1, e2}, want: result{Delivered: 2, Lost: 1}, problem: "lost: order o-3"},
-		"nothing":          {want: result{Lost: 3}, problem: "lost: order o-1"},
-		"ghost":            {entries: []entry{e1, e3, e2, {"e-4", sale{"o-4", "a", 2}}}, want: result{Delivered: 3, Ghosts: 1}, problem: "ghost: event e-4"},
-		"other content":    {entries: []entry{e1, e2, {"e-3", sale{"o-3", "a", 1}}}, want: result{Delivered: 2, Lost: 1, Ghosts: 1}, problem: "ghost: event e-3"},
-		"second event":     {entries: []entry{e1, e3, e2, {"e-5", b1}}, want: result{Delivered: 3, Ghosts: 1}, problem: "ghost: event e-5"},
-		"out of order":     {entries: []entry{e2, e1, e3}, want: result{Delivered: 3, OutOfOrder: 1}, problem: "a got order 1 after 2"},
+		"balanced":   {entries: []entry{e1, e3, e2}, want: result{Delivered: 3}},
+		"duplicates": {entries: []entry{e1, e1, e3, e2, e1}, want: result{Delivered: 3, Duplicates: 2}},
+		"lost":       {entries: []entry{e1, e2}, want: result{Delivered: 2, Lost: 1}, problem: "lost: order o-3"},
+		"nothing":    {want: result{Lost: 3}, problem: "lost: order o-1"},
+		"ghost": {
+			entries: []entry{e1, e3, e2, {"e-4", sale{"o-4", "a", 2}}},
+			want:    result{Delivered: 3, Ghosts: 1}, problem: "ghost: event e-4",
+		},
+		"other content": {
+			entries: []entry{e1, e2, {"e-3", sale{"o-3", "a", 1}}},
+			want:    result{Delivered: 2, Lost: 1, Ghosts: 1}, problem: "ghost: event e-3",
+		},
+		"second event": {
+			entries: []entry{e1, e3, e2, {"e-5", b1}}, want: result{Delivered: 3, Ghosts: 1},
+			problem: "ghost: event e-5",
+		},
+		"out of order": {
+			entries: []entry{e2, e1, e3}, want: result{Delivered: 3, OutOfOrder: 1},
+			problem: "a got order 1 after 2",
+		},
 		"late second copy": {entries: []entry{e1, e2, e1, e3}, want: result{Delivered: 3, Duplicates: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,8 +78,11 @@ func outboxConfig(c *core.Config) {
 	c.MaxCrashes = 1 << 30 // these kills come from outside: no event is to blame for them
 }
 
-// openShop takes orders, relays and consumes, until all orders are taken and delivered. It may be killed at any point.
-func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, orders int, report reporter, stderr io.Writer) error {
+// openShop takes orders, relays and consumes, until all orders are taken and delivered. It may be
+// killed at any point.
+func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, orders int, report reporter,
+	stderr io.Writer,
+) error {
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	db, err := openOrders(ctx, filepath.Join(dir, ordersFile))
 	if err != nil {
@@ -91,9 +94,10 @@ func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, ord
 	}
 
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	// Without a subscriber, and when the subscriber's context or the channel itself is closed, Publish returns nil although nobody
-	// has handled the message, and the relay would believe it. So the subscription begins before the relay and never ends
-	// before it: neither this function's context nor an error closes it.
+	// Without a subscriber, and when the subscriber's context or the channel itself is closed,
+	// Publish returns nil although nobody has handled the message, and the relay would believe it.
+	// So the subscription begins before the relay and never ends before it: neither this function's
+	// context nor an error closes it.
 	messages, err := channel.Subscribe(context.WithoutCancel(ctx), topic)
 	if err != nil {
 		return err
@@ -132,7 +136,8 @@ func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, ord
 	if err := waitUntilPublished(ctx, ob); err != nil {
 		return err
 	}
-	// The relay ends while the consumer is still there; only then may the channel close, and with it the consumer.
+	// The relay ends while the consumer is still there; only then may the channel close, and with
+	// it the consumer.
 	stopRelay()
 	if err := <-relayed; err != nil {
 		return err

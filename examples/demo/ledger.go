@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// ledgerFile is a database of its own, so that no transaction of the shop has anything to do with it.
+// ledgerFile is a database of its own, so that no transaction of the shop has anything to do with
+// it.
 const ledgerFile = "ledger.db"
 
 // sale is what an order and the event about it have in common.
@@ -41,7 +42,8 @@ func openLedger(ctx context.Context, file string) (*ledger, error) {
 		number   INTEGER NOT NULL)`); err != nil {
 		return nil, fmt.Errorf("create ledger: %w", err)
 	}
-	insert, err := db.PrepareContext(ctx, `INSERT INTO ledger (event_id, order_id, customer, number) VALUES (?, ?, ?, ?)`)
+	insert, err := db.PrepareContext(ctx, `INSERT INTO ledger (event_id, order_id, customer, number) VALUES (?, `+
+		`?, ?, ?)`)
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}

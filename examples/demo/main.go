@@ -1,15 +1,17 @@
 // Command demo shows that an outbox loses nothing when its process is killed.
 //
-// It starts itself again as a child: a shop that takes orders through GORM, relays their events through a Go channel and consumes
-// them. The parent kills the child with SIGKILL at random moments in the middle of its work and starts it again, several times. When all
-// orders are taken and delivered, it compares two files: the orders that were committed, and the ledger in which the consumer wrote
-// every event before it acknowledged it.
+// It starts itself again as a child: a shop that takes orders through GORM, relays their events
+// through a Go channel and consumes them. The parent kills the child with SIGKILL at random moments
+// in the middle of its work and starts it again, several times. When all orders are taken and
+// delivered, it compares two files: the orders that were committed, and the ledger in which the
+// consumer wrote every event before it acknowledged it.
 //
 //	go run ./examples/demo            # from the root; or: make demo ORDERS=5000 KILLS=10
 //	go run ./examples/demo -json      # for machines
 //
-// It exits with 0 when the ledger balances, with 1 when it does not or something else went wrong, and with 2 when it was called wrongly.
-// It needs no server and leaves nothing behind; when it fails it keeps its files and says where they are.
+// It exits with 0 when the ledger balances, with 1 when it does not or something else went wrong,
+// and with 2 when it was called wrongly. It needs no server and leaves nothing behind; when it
+// fails it keeps its files and says where they are.
 package main
 
 import (
@@ -49,7 +51,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintln(stderr, "demo:", err)
 		return exitUsage
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, opts.limit, fmt.Errorf("not finished after %s (see -timeout)", opts.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.limit,
+		fmt.Errorf("not finished after %s (see -timeout)", opts.limit))
 	defer cancel()
 
 	progress := stdout
@@ -78,7 +81,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitBalanced
 }
 
-// demonstrate kills and restarts the shop until it ends by itself, then audits its books. dir holds its files; empty: there are none.
+// demonstrate kills and restarts the shop until it ends by itself, then audits its books. dir holds
+// its files; empty: there are none.
 func demonstrate(ctx context.Context, opts options, out *screen) (result result, dir string, err error) {
 	result.Asked, result.killsAsked, result.Seed = opts.orders, opts.kills, opts.seed
 	start := time.Now()
@@ -98,7 +102,8 @@ func demonstrate(ctx context.Context, opts options, out *screen) (result result,
 		return result, dir, err
 	}
 	err = s.run(ctx)
-	result.Kills, result.RolledBack, result.Hot, result.Cold = s.kills, s.reported.rolledBack, s.reported.hot, s.reported.cold
+	result.Kills, result.RolledBack, result.Hot, result.Cold = s.kills, s.reported.rolledBack, s.reported.hot,
+		s.reported.cold
 	if err != nil {
 		return result, dir, err
 	}

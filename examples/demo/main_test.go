@@ -63,7 +63,10 @@ func TestDemoIsLaidOutForPeopleAndCleansUp(t *testing.T) {
 	if n := strings.Count(out, "killed -9"); n != 2 {
 		t.Errorf("%d kills shown, want 2", n)
 	}
-	for _, row := range []string{"committed 40", "delivered 40", "lost 0", "ghosts 0", "out of order 0", "duplicates", "kills 2", "The ledger balances"} {
+	for _, row := range []string{
+		"committed 40", "delivered 40", "lost 0", "ghosts 0", "out of order 0", "duplicates",
+		"kills 2", "The ledger balances",
+	} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
 			t.Errorf("%q is not shown", row)
 		}
@@ -95,7 +98,8 @@ func TestDemoNoticesARemovedRow(t *testing.T) {
 			if code != exitFailed || r.OK || r.Balanced || len(r.Problems) == 0 {
 				t.Errorf("exit code %d, want %d and a problem", code, exitFailed)
 			}
-			if r.Committed != want.Committed || r.Delivered != want.Delivered || r.Lost != want.Lost || r.Ghosts != want.Ghosts {
+			if r.Committed != want.Committed || r.Delivered != want.Delivered || r.Lost != want.Lost ||
+				r.Ghosts != want.Ghosts {
 				t.Errorf("%+v, want %+v", r, want)
 			}
 			if _, err := os.Stat(filepath.Join(r.Files, ordersFile)); err != nil {
@@ -116,7 +120,8 @@ func TestDemoGivesUpInTime(t *testing.T) {
 func TestDemoTellsWhyTheShopFailed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, ordersFile), []byte("this is not a database, as its first bytes say"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ordersFile), []byte("this is not a database, as its first bytes say"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := newSupervisor(dir, options{orders: 10, seed: 1}, &screen{out: &bytes.Buffer{}})
@@ -151,7 +156,8 @@ func TestOptionsAreChecked(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), tc.args, func(k string) string { return tc.env[k] }, &stdout, &stderr)
 			if code != exitUsage || !strings.Contains(stderr.String(), tc.want) || stdout.Len() > 0 {
-				t.Errorf("exit code %d, standard error %q, output %q; want %d and %q", code, stderr.String(), stdout.String(), exitUsage, tc.want)
+				t.Errorf("exit code %d, standard error %q, output %q; want %d and %q", code, stderr.String(),
+					stdout.String(), exitUsage, tc.want)
 			}
 		})
 	}

@@ -18,7 +18,8 @@ type options struct {
 	tamper        tamper
 }
 
-// parseOptions reads the flags. ORDERS and KILLS of the environment, which `make demo ORDERS=5000` sets, replace their defaults.
+// parseOptions reads the flags. ORDERS and KILLS of the environment, which `make demo ORDERS=5000`
+// sets, replace their defaults.
 func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -32,7 +33,8 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	flags.Uint64Var(&o.seed, "seed", 0, "chooses the moments of the kills (default: random)")
 	flags.DurationVar(&o.limit, "timeout", 0, "give up after this long (default: 30s, and 10ms for each order)")
 	flags.BoolVar(&o.json, "json", false, "print the ledger as JSON, and the progress to standard error")
-	flags.StringVar((*string)(&o.tamper), "tamper", "", "remove a row of `outbox`, orders or ledger, to see that it is noticed")
+	flags.StringVar((*string)(&o.tamper), "tamper", "", "remove a row of `outbox`, orders or ledger, to see that it "+
+		"is noticed")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -29,8 +29,9 @@ const (
 	declined  = 0.1                    // share of the orders that are rolled back at the end of their transaction
 )
 
-// pragmas: a kill cannot take back what SQLite has written, so that only a power cut would need synchronous=FULL. Transactions lock at
-// their beginning, because one that reads first and then finds that another has written cannot go on.
+// pragmas: a kill cannot take back what SQLite has written, so that only a power cut would need
+// synchronous=FULL. Transactions lock at their beginning, because one that reads first and then
+// finds that another has written cannot go on.
 const pragmas = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_txlock=immediate"
 
 // Order is a row of the business, and records what happened to it.
@@ -51,17 +52,22 @@ type OrderPlaced struct {
 	Cents    int    `json:"cents"`
 }
 
-// Place makes o the customer's next order. Events of one customer are published in their order, because that is their aggregate.
+// Place makes o the customer's next order. Events of one customer are published in their order,
+// because that is their aggregate.
 func (o *Order) Place(number int) {
 	o.Number = number
 	o.Record(gormoutbox.Event{
-		Type: "order.placed", Topic: topic, AggregateType: "customer", AggregateID: o.Customer, AggregateVersion: int64(number),
-		Data: OrderPlaced{OrderID: o.ID, Customer: o.Customer, Number: number, Cents: o.Cents},
+		Type: "order.placed", Topic: topic, AggregateType: "customer", AggregateID: o.Customer,
+		AggregateVersion: int64(number), Data: OrderPlaced{
+			OrderID: o.ID, Customer: o.Customer, Number: number,
+			Cents: o.Cents,
+		},
 	})
 }
 
 func openOrders(ctx context.Context, file string) (*gorm.DB, error) {
-	db, err := gorm.Open(sqlite.Dialector{DriverName: "sqlite", DSN: file + pragmas}, &gorm.Config{Logger: logger.Discard})
+	db, err := gorm.Open(sqlite.Dialector{DriverName: "sqlite", DSN: file + pragmas},
+		&gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		return nil, fmt.Errorf("open orders: %w", err)
 	}
@@ -103,18 +109,21 @@ func takeOrders(ctx context.Context, db *gorm.DB, total int, report reporter) er
 
 var errDeclined = errors.New("payment declined")
 
-// takeOrder commits one order. Declined ones before it were rolled back, after their row and their event had been written.
+// takeOrder commits one order. Declined ones before it were rolled back, after their row and their
+// event had been written.
 func takeOrder(ctx context.Context, db *gorm.DB, report reporter) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		order := &Order{
-			ID: rand.Text(), Customer: fmt.Sprintf("customer-%02d", 1+mathrand.IntN(customers)), Cents: 100 + mathrand.IntN(9900),
+			ID: rand.Text(), Customer: fmt.Sprintf("customer-%02d", 1+mathrand.IntN(customers)),
+			Cents: 100 + mathrand.IntN(9900),
 		}
 		err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			var last int
-			if err := tx.Model(&Order{}).Where("customer = ?", order.Customer).Select("coalesce(max(number), 0)").Scan(&last).Error; err != nil {
+			if err := tx.Model(&Order{}).Where("customer = ?",
+				order.Customer).Select("coalesce(max(number), 0)").Scan(&last).Error; err != nil {
 				return err
 			}
 			order.Place(last + 1)

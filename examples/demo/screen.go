@@ -34,7 +34,8 @@ func (s *screen) life(number int, c counts, orders int, end string) {
 	}
 	s.drawn = time.Now()
 	width := len(fmt.Sprint(orders))
-	line := fmt.Sprintf("  life %-3d committed %*d of %d   copies delivered %*d", number, width, c.committed, orders, width, c.delivered)
+	line := fmt.Sprintf("  life %-3d committed %*d of %d   copies delivered %*d", number, width, c.committed, orders,
+		width, c.delivered)
 	if end != "" {
 		line += "   " + end + "\n"
 	}
@@ -51,7 +52,8 @@ func printLedger(w io.Writer, r result) {
 		printNumbers(&b, r)
 	}
 	if r.OK {
-		fmt.Fprintf(&b, "\nThe ledger balances: every committed order was delivered, nothing else was. (%.1f s)\n", r.Seconds)
+		fmt.Fprintf(&b, "\nThe ledger balances: every committed order was delivered, nothing else was. (%.1f s)\n",
+			r.Seconds)
 	} else {
 		b.WriteString("\nFAILED\n")
 		for _, p := range r.Problems {

@@ -15,10 +15,12 @@ import (
 	"time"
 )
 
-// childLog is the file, in the directory of the demonstration, with what the children write to standard error.
+// childLog is the file, in the directory of the demonstration, with what the children write to
+// standard error.
 const childLog = "child.log"
 
-// counts is what the children say they did. It chooses the moments of the kills and feeds the display; the result comes from the files.
+// counts is what the children say they did. It chooses the moments of the kills and feeds the
+// display; the result comes from the files.
 type counts struct {
 	committed, rolledBack, delivered, hot, cold int
 	closed                                      int // lives that took the last order
@@ -44,7 +46,8 @@ func (c *counts) add(word string) {
 	}
 }
 
-// supervisor is the parent's side: it starts the shop, kills it in the middle of its work, and starts it again.
+// supervisor is the parent's side: it starts the shop, kills it in the middle of its work, and
+// starts it again.
 type supervisor struct {
 	dir, exe string
 	opts     options
@@ -63,9 +66,11 @@ func newSupervisor(dir string, opts options, out *screen) (*supervisor, error) {
 	return &supervisor{dir: dir, exe: exe, opts: opts, out: out, random: rand.New(rand.NewPCG(opts.seed, 0))}, nil
 }
 
-// run returns when the shop has ended by itself: all orders are taken and nothing is left in its outbox.
+// run returns when the shop has ended by itself: all orders are taken and nothing is left in its
+// outbox.
 func (s *supervisor) run(ctx context.Context) error {
-	s.out.printf("%d orders, %d kills, seed %d: SQLite, GORM, a Go channel, one binary\n\n", s.opts.orders, s.opts.kills, s.opts.seed)
+	s.out.printf("%d orders, %d kills, seed %d: SQLite, GORM, a Go channel, one binary\n\n", s.opts.orders,
+		s.opts.kills, s.opts.seed)
 	if s.opts.tamper != tamperNothing {
 		s.out.printf("  As asked for, a row will be removed: %s\n", s.opts.tamper)
 	}
@@ -87,7 +92,8 @@ func (s *supervisor) run(ctx context.Context) error {
 	return nil
 }
 
-// robbedLife is a life in which nothing can be delivered, because the ledger is locked. After the kill an event is gone.
+// robbedLife is a life in which nothing can be delivered, because the ledger is locked. After the
+// kill an event is gone.
 func (s *supervisor) robbedLife(ctx context.Context, _ func(before counts, at int) bool) (killed bool, err error) {
 	unlock, err := lockLedger(ctx, s.dir)
 	if err != nil {
@@ -126,7 +132,8 @@ func (s *supervisor) life(ctx context.Context, due func(before counts, at int) b
 		if !condemned && due(before, at) {
 			condemned = true
 			// Not at the word itself: anywhere between two transactions, or in one.
-			timer := time.AfterFunc(time.Duration(s.random.Int64N(int64(5*time.Millisecond))), func() { cmd.Process.Kill() })
+			timer := time.AfterFunc(time.Duration(s.random.Int64N(int64(5*time.Millisecond))),
+				func() { cmd.Process.Kill() })
 			defer timer.Stop()
 		}
 		s.out.life(s.lives, s.reported, s.opts.orders, "")
@@ -146,7 +153,8 @@ func (s *supervisor) life(ctx context.Context, due func(before counts, at int) b
 	return false, fmt.Errorf("the shop failed: %w: %s", err, s.lastWords())
 }
 
-// killAt returns after how many deliveries, since the beginning, this life is to end: a random moment within its share.
+// killAt returns after how many deliveries, since the beginning, this life is to end: a random
+// moment within its share.
 func (s *supervisor) killAt() int {
 	if s.kills == s.opts.kills {
 		return -1
@@ -154,7 +162,8 @@ func (s *supervisor) killAt() int {
 	return int(float64(s.opts.orders) * (float64(s.kills) + s.random.Float64()) / float64(s.opts.kills+1))
 }
 
-// due reports whether it is time to kill: something was delivered in this life, and committed unless nothing was left to take.
+// due reports whether it is time to kill: something was delivered in this life, and committed
+// unless nothing was left to take.
 func (s *supervisor) due(before counts, at int) bool {
 	now := s.reported
 	return at >= 0 && now.delivered >= at && now.delivered > before.delivered &&

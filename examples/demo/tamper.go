@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 )
 
-// tamper names a table from which a row is removed, to see that the demonstration notices: a proof that cannot fail proves nothing.
+// tamper names a table from which a row is removed, to see that the demonstration notices: a proof
+// that cannot fail proves nothing.
 type tamper string
 
 const (
@@ -32,7 +33,8 @@ func (t tamper) afterwards(ctx context.Context, dir string) error {
 	case tamperOrders:
 		return remove(ctx, filepath.Join(dir, ordersFile), `DELETE FROM orders WHERE id = (SELECT min(id) FROM orders)`)
 	case tamperLedger:
-		return remove(ctx, filepath.Join(dir, ledgerFile), `DELETE FROM ledger WHERE event_id = (SELECT min(event_id) FROM ledger)`)
+		return remove(ctx, filepath.Join(dir, ledgerFile), `DELETE FROM ledger WHERE event_id = (SELECT `+
+			`min(event_id) FROM ledger)`)
 	default:
 		return nil
 	}
@@ -53,7 +55,8 @@ func lockLedger(ctx context.Context, dir string) (unlock func() error, err error
 
 // removeFromOutbox removes an event that nobody has seen.
 func removeFromOutbox(ctx context.Context, dir string) error {
-	return remove(ctx, filepath.Join(dir, ordersFile), `DELETE FROM outbox_event WHERE id = (SELECT min(id) FROM outbox_event WHERE status IN (0, 2))`)
+	return remove(ctx, filepath.Join(dir, ordersFile), `DELETE FROM outbox_event WHERE id = (SELECT min(id) FROM `+
+		`outbox_event WHERE status IN (0, 2))`)
 }
 
 func remove(ctx context.Context, file, query string) error {

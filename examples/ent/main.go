@@ -1,4 +1,5 @@
-// Command ent is a small order service on Ent: an order and its events commit together, and a relay publishes the events.
+// Command ent is a small order service on Ent: an order and its events commit together, and a relay
+// publishes the events.
 //
 //	go run ./examples/ent                                       # SQLite in a temporary folder
 //	DATABASE_URL=postgres://user@host/db go run ./examples/ent  # PostgreSQL; replaces the table example_orders there
@@ -33,7 +34,8 @@ import (
 func main() {
 	dir, err := os.MkdirTemp("", "outbox-ent-")
 	if err == nil {
-		err = run(context.Background(), os.Stdout, cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
+		err = run(context.Background(), os.Stdout,
+			cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
@@ -45,7 +47,8 @@ func main() {
 func run(ctx context.Context, out io.Writer, dsn string) error {
 	name, driver := dialect.Postgres, "pgx"
 	if !strings.HasPrefix(dsn, "postgres") {
-		name, driver, dsn = dialect.SQLite, "sqlite", dsn+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)&_txlock=immediate"
+		name, driver, dsn = dialect.SQLite, "sqlite",
+			dsn+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)&_txlock=immediate"
 	}
 	pool, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -53,8 +56,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	}
 	defer pool.Close()
 
-	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the subscription begins before the
-	// relay and ends after it.
+	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the
+	// subscription begins before the relay and ends after it.
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
 	if err != nil {
@@ -66,14 +69,16 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	}
 	outbox, err := entoutbox.New(entsql.OpenDB(name, pool), entoutbox.Config{
 		Publisher: publisher,
-		// One topic for both, because order is kept within a topic: an order is placed before it is paid.
+		// One topic for both, because order is kept within a topic: an order is placed before it is
+		// paid.
 		Routes:     map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
 		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
 	})
 	if err != nil {
 		return err
 	}
-	// The outbox hears how all transactions of this client end, and its hook writes what happens to orders.
+	// The outbox hears how all transactions of this client end, and its hook writes what happens to
+	// orders.
 	client := ent.NewClient(ent.Driver(outbox.Driver()))
 	client.Use(outbox.Hook(entoutbox.On(placed)))
 	if _, err := client.ExecContext(ctx, "DROP TABLE IF EXISTS example_orders"); err != nil {
@@ -90,7 +95,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 
 	consumed := make(chan error, 1)
 	go func() { consumed <- consume(out, messages) }() // so late only for the order of the lines
-	err = errors.Join(err, outbox.Drain(ctx))          // wait until all that is committed is published; a server has no need to
+	// wait until all that is committed is published; a server has no need to
+	err = errors.Join(err, outbox.Drain(ctx))
 	stopRelay()
 	return errors.Join(err, <-relayed, publisher.Close(ctx), <-consumed)
 }
@@ -111,7 +117,8 @@ func serve(ctx context.Context, out io.Writer, service *Service) error {
 	return nil
 }
 
-// consume prints every event until the channel closes. Delivery is at least once: who must not do a thing twice remembers event.ID.
+// consume prints every event until the channel closes. Delivery is at least once: who must not do a
+// thing twice remembers event.ID.
 func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
 	count, refused := 0, "none"
 	for msg := range messages {

@@ -26,14 +26,18 @@ type OrderPaid struct {
 	OrderID string `json:"order_id"`
 }
 
-// placed says that an order was placed whenever one is created, in the transaction that creates it. The id becomes the event's
-// AggregateID; with AggregateType it is the key of an order's events: they are published in the order of their commits.
+// placed says that an order was placed whenever one is created, in the transaction that creates it.
+// The id becomes the event's AggregateID; with AggregateType it is the key of an order's events:
+// they are published in the order of their commits.
 func placed(ctx context.Context, _ *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) {
 	if entoutbox.OpOf(ctx) != entoutbox.OpCreate {
 		return nil, nil
 	}
 	o := v.(*ent.Order)
-	return []entoutbox.Event{{AggregateType: "order", Data: OrderPlaced{OrderID: o.ID, Customer: o.Customer, Cents: o.Cents}}}, nil
+	return []entoutbox.Event{{
+		AggregateType: "order",
+		Data:          OrderPlaced{OrderID: o.ID, Customer: o.Customer, Cents: o.Cents},
+	}}, nil
 }
 
 // Service takes orders.
@@ -43,7 +47,8 @@ type Service struct {
 	last   atomic.Int64 // number of the last order; a real service takes a UUID
 }
 
-// Place stores an order; the function placed says so. WithTx is begin, commit, and rollback on errors and panics: Ent has none of its own.
+// Place stores an order; the function placed says so. WithTx is begin, commit, and rollback on
+// errors and panics: Ent has none of its own.
 func (s *Service) Place(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = entoutbox.WithTx(ctx, s.client.Tx, func(ctx context.Context, tx *ent.Tx) error {
 		id, err = s.create(ctx, tx, customer, cents)
@@ -68,7 +73,8 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 	})
 }
 
-// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has ever been there.
+// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has
+// ever been there.
 func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = entoutbox.WithTx(ctx, s.client.Tx, func(ctx context.Context, tx *ent.Tx) error {
 		if id, err = s.create(ctx, tx, customer, cents); err != nil {

@@ -1,4 +1,5 @@
-// Command gorm is a small order service on GORM: an order and its events commit together, and a relay publishes the events.
+// Command gorm is a small order service on GORM: an order and its events commit together, and a
+// relay publishes the events.
 //
 //	go run ./examples/gorm                                       # SQLite in a temporary folder
 //	DATABASE_URL=postgres://user@host/db go run ./examples/gorm  # PostgreSQL; replaces the table example_orders there
@@ -32,7 +33,8 @@ import (
 func main() {
 	dir, err := os.MkdirTemp("", "outbox-gorm-")
 	if err == nil {
-		err = run(context.Background(), os.Stdout, cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
+		err = run(context.Background(), os.Stdout,
+			cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
@@ -44,7 +46,10 @@ func main() {
 func run(ctx context.Context, out io.Writer, dsn string) error {
 	dialector := postgres.Open(dsn)
 	if !strings.HasPrefix(dsn, "postgres") {
-		dialector = sqlite.Dialector{DriverName: "sqlite", DSN: dsn + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"}
+		dialector = sqlite.Dialector{
+			DriverName: "sqlite",
+			DSN:        dsn + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate",
+		}
 	}
 	db, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
 	if err != nil {
@@ -59,8 +64,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		return err
 	}
 
-	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the subscription begins before the
-	// relay and ends after it.
+	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the
+	// subscription begins before the relay and ends after it.
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
 	if err != nil {
@@ -72,7 +77,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	}
 	outbox := gormoutbox.Plugin(gormoutbox.Config{
 		Publisher: publisher,
-		// One topic for both, because order is kept within a topic: an order is placed before it is paid.
+		// One topic for both, because order is kept within a topic: an order is placed before it is
+		// paid.
 		Routes:     map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
 		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
 	})
@@ -87,7 +93,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 
 	consumed := make(chan error, 1)
 	go func() { consumed <- consume(out, messages) }() // so late only for the order of the lines
-	err = errors.Join(err, outbox.Drain(ctx))          // wait until all that is committed is published; a server has no need to
+	// wait until all that is committed is published; a server has no need to
+	err = errors.Join(err, outbox.Drain(ctx))
 	stopRelay()
 	return errors.Join(err, <-relayed, publisher.Close(ctx), <-consumed)
 }
@@ -108,7 +115,8 @@ func serve(ctx context.Context, out io.Writer, service *Service) error {
 	return nil
 }
 
-// consume prints every event until the channel closes. Delivery is at least once: who must not do a thing twice remembers event.ID.
+// consume prints every event until the channel closes. Delivery is at least once: who must not do a
+// thing twice remembers event.ID.
 func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
 	count, refused := 0, "none"
 	for msg := range messages {

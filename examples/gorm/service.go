@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
-// Order is a row. It records what happens to it, and whoever stores it stores the events in the same transaction.
+// Order is a row. It records what happens to it, and whoever stores it stores the events in the
+// same transaction.
 type Order struct {
 	ID                  string `gorm:"primaryKey"`
 	Customer            string
@@ -23,7 +24,8 @@ type Order struct {
 // TableName is where GORM finds orders.
 func (Order) TableName() string { return "example_orders" }
 
-// AggregateType makes "order/order-1" the key of an order's events: they are published in the order of their commits.
+// AggregateType makes "order/order-1" the key of an order's events: they are published in the order
+// of their commits.
 func (Order) AggregateType() string { return "order" }
 
 // OrderPlaced is an event.
@@ -47,12 +49,14 @@ type Service struct {
 	last atomic.Int64 // number of the last order; a real service takes a UUID
 }
 
-// Place stores an order and says so: the model records the event, and Create writes both in the transaction that GORM opens for it.
+// Place stores an order and says so: the model records the event, and Create writes both in the
+// transaction that GORM opens for it.
 func (s *Service) Place(ctx context.Context, customer string, cents int) (id string, err error) {
 	return s.create(s.db.WithContext(ctx), customer, cents)
 }
 
-// Pay marks an order as paid and says so explicitly, because no model is in hand that could record it.
+// Pay marks an order as paid and says so explicitly, because no model is in hand that could record
+// it.
 func (s *Service) Pay(ctx context.Context, id string) error {
 	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		paid := tx.Model(&Order{}).Where("id = ? AND status = 'placed'", id).Update("status", "paid")
@@ -68,7 +72,8 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 	})
 }
 
-// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has ever been there.
+// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has
+// ever been there.
 func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		if id, err = s.create(tx, customer, cents); err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/examples/ent/ent"
 )
 
-// entBank is the bank on Ent. It has no entity for accounts: its client is the one of the neighbouring example, and was generated with the
-// feature sql/execquery. With an entity it says tx.Account.UpdateOneID(p.Account).AddCents(p.Cents).Exec(ctx).
+// entBank is the bank on Ent. It has no entity for accounts: its client is the one of the
+// neighbouring example, and was generated with the feature sql/execquery. With an entity it says
+// tx.Account.UpdateOneID(p.Account).AddCents(p.Cents).Exec(ctx).
 type entBank struct{ client *ent.Client }
 
 func newEntBank(pool *sql.DB) (bank, error) {

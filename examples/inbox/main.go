@@ -1,9 +1,11 @@
-// Command inbox is a consumer that credits accounts, on four libraries: every payment is delivered three times, one of them fails half-way
-// at first, one is not a payment at all, and each account is credited once.
+// Command inbox is a consumer that credits accounts, on four libraries: every payment is delivered
+// three times, one of them fails half-way at first, one is not a payment at all, and each account
+// is credited once.
 //
 //	go run ./examples/inbox
 //
-// Compare sql.go, gorm.go, bun.go and ent.go: only the Transactor and the handler's own statements differ.
+// Compare sql.go, gorm.go, bun.go and ent.go: only the Transactor and the handler's own statements
+// differ.
 package main
 
 import (
@@ -52,7 +54,8 @@ type Payment struct {
 type bank interface {
 	// Transactor opens the transactions of the inbox.
 	Transactor() core.Transactor
-	// Credit adds to an account in the transaction of ctx. Twice is twice: it is not idempotent by itself.
+	// Credit adds to an account in the transaction of ctx. Twice is twice: it is not idempotent by
+	// itself.
 	Credit(ctx context.Context, p Payment) error
 }
 
@@ -82,10 +85,13 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	defer func() { err = errors.Join(err, channel.Close()) }()
 	credited := 0
-	outbox, err := core.New(core.Config{Repository: repo, Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-		credited++ // the broker, for this example
-		return nil
-	})})
+	outbox, err := core.New(core.Config{
+		Repository: repo,
+		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+			credited++ // the broker, for this example
+			return nil
+		}),
+	})
 	if err != nil {
 		return err
 	}
@@ -93,7 +99,10 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	in, err := inbox.New(inbox.Config{Consumer: "bank", Transactor: b.Transactor(), Store: store.Inbox(), Publisher: produced})
+	in, err := inbox.New(inbox.Config{
+		Consumer: "bank", Transactor: b.Transactor(), Store: store.Inbox(),
+		Publisher: produced,
+	})
 	if err != nil {
 		return err
 	}
@@ -112,16 +121,20 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 	fmt.Fprintf(out, "%s: ", name)
 	for _, account := range []string{"ada", "bob"} {
 		var cents int
-		err = errors.Join(err, pool.QueryRowContext(ctx, "SELECT cents FROM accounts WHERE id = ?", account).Scan(&cents))
+		err = errors.Join(err, pool.QueryRowContext(ctx, "SELECT cents FROM accounts WHERE id = ?",
+			account).Scan(&cents))
 		fmt.Fprintf(out, "%s has %d, ", account, cents)
 	}
 	parked, listErr := in.ListParked(ctx, inbox.ParkedQuery{})
-	fmt.Fprintf(out, "%d events of credits, %d parked, %d in the poison queue\n", credited, len(parked), poisoned.messages)
+	fmt.Fprintf(out, "%d events of credits, %d parked, %d in the poison queue\n", credited, len(parked),
+		poisoned.messages)
 	return errors.Join(err, listErr)
 }
 
 // newRouter wires Poison(Retry(Inbox(handler))).
-func newRouter(in *inbox.Inbox, b bank, channel *gochannel.GoChannel, poisoned message.Publisher) (*message.Router, error) {
+func newRouter(in *inbox.Inbox, b bank, channel *gochannel.GoChannel,
+	poisoned message.Publisher,
+) (*message.Router, error) {
 	poison, err := middleware.PoisonQueueWithFilter(poisoned, "payments_poison", inbox.Final)
 	if err != nil {
 		return nil, err
@@ -140,30 +153,35 @@ func newRouter(in *inbox.Inbox, b bank, channel *gochannel.GoChannel, poisoned m
 	}
 	router.AddMiddleware(chain)
 	failed := false
-	// The Router's own publisher gets nothing: what the handler returns goes to the outbox, in its transaction.
-	router.AddHandler("credit", "payments", channel, "credits", channel, func(msg *message.Message) ([]*message.Message, error) {
-		var p Payment
-		if err := json.Unmarshal(msg.Payload, &p); err != nil {
-			return nil, core.Permanent(fmt.Errorf("not a payment: %w", err)) // no attempt will ever work: park it
-		}
-		if err := b.Credit(msg.Context(), p); err != nil {
-			return nil, err
-		}
-		if p.Account == "bob" && !failed {
-			failed = true
-			return nil, errors.New("something else went wrong") // the credit is rolled back
-		}
-		event := message.NewMessage(watermill.NewUUID(), msg.Payload)
-		event.Metadata.Set(core.HeaderEventType, "account.credited")
-		return message.Messages{event}, nil
-	})
+	// The Router's own publisher gets nothing: what the handler returns goes to the outbox, in its
+	// transaction.
+	router.AddHandler("credit", "payments", channel, "credits", channel,
+		func(msg *message.Message) ([]*message.Message, error) {
+			var p Payment
+			if err := json.Unmarshal(msg.Payload, &p); err != nil {
+				return nil, core.Permanent(fmt.Errorf("not a payment: %w", err)) // no attempt will ever work: park it
+			}
+			if err := b.Credit(msg.Context(), p); err != nil {
+				return nil, err
+			}
+			if p.Account == "bob" && !failed {
+				failed = true
+				return nil, errors.New("something else went wrong") // the credit is rolled back
+			}
+			event := message.NewMessage(watermill.NewUUID(), msg.Payload)
+			event.Metadata.Set(core.HeaderEventType, "account.credited")
+			return message.Messages{event}, nil
+		})
 	return router, nil
 }
 
 // deliver sends every message three times, as a broker may.
 func deliver(to message.Publisher) error {
 	for range 3 {
-		for id, payload := range []string{`{"account":"ada","cents":4200}`, `{"account":"bob","cents":100}`, `not a payment`} {
+		for id, payload := range []string{
+			`{"account":"ada","cents":4200}`, `{"account":"bob","cents":100}`,
+			`not a payment`,
+		} {
 			msg := message.NewMessage(watermill.NewUUID(), []byte(payload))
 			msg.Metadata.Set(core.HeaderEventID, fmt.Sprint("payment-", id)) // the outbox of the sender does so
 			if err := to.Publish("payments", msg); err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 func openSQLite(path string) (*sql.DB, error) {
-	connector, err := sqlite.NewConnector("file:" + path + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)&_txlock=immediate")
+	connector, err := sqlite.NewConnector("file:" + path +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)&_txlock=immediate")
 	if err != nil {
 		return nil, err
 	}

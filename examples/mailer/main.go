@@ -1,13 +1,15 @@
-// Command mailer is a consumer that sends a mail, with RabbitMQ as the broker and SQLite as the database.
+// Command mailer is a consumer that sends a mail, with RabbitMQ as the broker and SQLite as the
+// database.
 //
 //	go run ./examples/mailer serve                      # consumes "customers" and sends mails
 //	go run ./examples/mailer register ada@example.com   # stores a customer and publishes the event
 //
-// A broker may deliver an event again. The inbox processes it once: its id and the decision to send the mail commit together. The mail
-// itself is an effect, which is tried until the mail server takes it, with the same Message-ID each time.
+// A broker may deliver an event again. The inbox processes it once: its id and the decision to send
+// the mail commit together. The mail itself is an effect, which is tried until the mail server
+// takes it, with the same Message-ID each time.
 //
-// AMQP_URL, SMTP_ADDR, DATABASE and TOPIC name the servers, the file and the queue. Defaults: amqp://guest:guest@localhost:5672/,
-// localhost:25, mailer.db, customers.
+// AMQP_URL, SMTP_ADDR, DATABASE and TOPIC name the servers, the file and the queue. Defaults:
+// amqp://guest:guest@localhost:5672/, localhost:25, mailer.db, customers.
 package main
 
 import (
@@ -64,7 +66,8 @@ func main() {
 	}
 }
 
-// register is the other service: it stores the customer, and publishes what happened with the commit.
+// register is the other service: it stores the customer, and publishes what happened with the
+// commit.
 func register(ctx context.Context, email string) (err error) {
 	db, err := open()
 	if err != nil {
@@ -85,7 +88,8 @@ func register(ctx context.Context, email string) (err error) {
 			return err
 		}
 		return gormoutbox.Publish(tx, core.Event{
-			Type: "customer.registered", Topic: topic, AggregateType: "customer", AggregateID: fmt.Sprint(customer.ID), Data: customer,
+			Type: "customer.registered", Topic: topic, AggregateType: "customer", AggregateID: fmt.Sprint(customer.ID),
+			Data: customer,
 		})
 	})
 	if err != nil {
@@ -116,7 +120,8 @@ func serve(ctx context.Context) (err error) {
 		return err
 	}
 
-	// The worker executes effects: the relay of this process hands them over, after their transaction has committed.
+	// The worker executes effects: the relay of this process hands them over, after their
+	// transaction has committed.
 	worker, err := command.NewWorker(command.WorkerConfig{
 		Store: store.Commands(), Handlers: map[string]command.Handler{"mail": sendMail},
 	})
@@ -147,8 +152,10 @@ func serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "mailer", inbox.Poison(poison.MessagePublisher(0), "mailer_poison")))
-	router.AddConsumerHandler("welcome", topic, subscriber, func(msg *message.Message) error { return welcome(msg, mails) })
+	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "mailer",
+		inbox.Poison(poison.MessagePublisher(0), "mailer_poison")))
+	router.AddConsumerHandler("welcome", topic, subscriber,
+		func(msg *message.Message) error { return welcome(msg, mails) })
 
 	done := make(chan error, 3)
 	go func() { done <- outbox.Run(ctx) }()
@@ -173,11 +180,14 @@ func welcome(msg *message.Message, mails *command.Queue) error {
 	return err
 }
 
-// sendMail is tried until it returns nil. Its Message-ID lets the mail server, and whoever reads the log, recognise a second try.
+// sendMail is tried until it returns nil. Its Message-ID lets the mail server, and whoever reads
+// the log, recognise a second try.
 func sendMail(_ context.Context, e command.Effect) (string, error) {
 	id := "<" + e.IdempotencyKey() + "@mailer.example>"
-	text := fmt.Sprintf("From: shop@example.com\r\nTo: %s\r\nMessage-ID: %s\r\nSubject: Welcome\r\n\r\nWelcome!\r\n", e.Payload, id)
-	err := smtp.SendMail(cmp.Or(os.Getenv("SMTP_ADDR"), "localhost:25"), nil, "shop@example.com", []string{string(e.Payload)}, []byte(text))
+	text := fmt.Sprintf("From: shop@example.com\r\nTo: %s\r\nMessage-ID: %s\r\nSubject: Welcome\r\n\r\nWelcome!\r\n",
+		e.Payload, id)
+	err := smtp.SendMail(cmp.Or(os.Getenv("SMTP_ADDR"), "localhost:25"), nil, "shop@example.com",
+		[]string{string(e.Payload)}, []byte(text))
 	if err == nil {
 		fmt.Println("sent a mail to", string(e.Payload))
 	}
@@ -190,6 +200,7 @@ func rabbit() amqp.Config {
 }
 
 func open() (*gorm.DB, error) {
-	dsn := "file:" + cmp.Or(os.Getenv("DATABASE"), "mailer.db") + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate"
+	dsn := "file:" + cmp.Or(os.Getenv("DATABASE"), "mailer.db") +
+		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate"
 	return gorm.Open(sqlite.Dialector{DriverName: "sqlite", DSN: dsn}, &gorm.Config{Logger: logger.Discard})
 }

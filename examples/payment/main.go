@@ -1,9 +1,12 @@
-// Command payment is an endpoint that takes payments once, however often a client sends them: net/http, GORM and the header Idempotency-Key.
+// Command payment is an endpoint that takes payments once, however often a client sends them:
+// net/http, GORM and the header Idempotency-Key.
 //
 //	go run ./examples/payment                                       # SQLite in a temporary folder
-//	DATABASE_URL=postgres://user@host/db go run ./examples/payment  # PostgreSQL; replaces example_payments, empties example_idempotency_key
+//	# PostgreSQL; replaces example_payments, empties example_idempotency_key
+//	DATABASE_URL=postgres://user@host/db go run ./examples/payment
 //
-// service.go has the endpoint; this file has the database, the server, and a client that does not trust its network.
+// service.go has the endpoint; this file has the database, the server, and a client that does not
+// trust its network.
 package main
 
 import (
@@ -29,7 +32,8 @@ import (
 func main() {
 	dir, err := os.MkdirTemp("", "outbox-payment-")
 	if err == nil {
-		err = run(context.Background(), os.Stdout, cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "payments.db")))
+		err = run(context.Background(), os.Stdout,
+			cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "payments.db")))
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
@@ -41,7 +45,10 @@ func main() {
 func run(ctx context.Context, out io.Writer, dsn string) error {
 	dialector := postgres.Open(dsn)
 	if !strings.HasPrefix(dsn, "postgres") {
-		dialector = sqlite.Dialector{DriverName: "sqlite", DSN: dsn + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"}
+		dialector = sqlite.Dialector{
+			DriverName: "sqlite",
+			DSN:        dsn + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate",
+		}
 	}
 	db, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
 	if err != nil {

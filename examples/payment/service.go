@@ -51,7 +51,8 @@ func newHandler(ctx context.Context, db *gorm.DB) (http.Handler, error) {
 	return mux, nil
 }
 
-// customer says who asks. A real service asks its authentication; nobody may get the response of another.
+// customer says who asks. A real service asks its authentication; nobody may get the response of
+// another.
 func customer(r *http.Request) string { return r.Header.Get("X-Customer") }
 
 // takePayment knows nothing of keys, but for one thing: it works in the transaction of its request.

@@ -1,4 +1,5 @@
-// Command quickstart is the program of the first page: it stores an order and publishes its event, without a server.
+// Command quickstart is the program of the first page: it stores an order and publishes its event,
+// without a server.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command sql is a small order service on database/sql: an order and its events commit together, and a relay publishes the events.
+// Command sql is a small order service on database/sql: an order and its events commit together,
+// and a relay publishes the events.
 //
 //	go run ./examples/sql                                       # SQLite in a temporary folder
 //	DATABASE_URL=postgres://user@host/db go run ./examples/sql  # PostgreSQL; replaces the table example_orders there
@@ -34,7 +35,8 @@ import (
 func main() {
 	dir, err := os.MkdirTemp("", "outbox-sql-")
 	if err == nil {
-		err = run(context.Background(), os.Stdout, cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
+		err = run(context.Background(), os.Stdout,
+			cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
@@ -56,8 +58,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		}
 	}
 
-	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the subscription begins before the
-	// relay and ends after it.
+	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the
+	// subscription begins before the relay and ends after it.
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
 	if err != nil {
@@ -77,7 +79,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	outbox, err := core.New(core.Config{
 		Repository: table,
 		Publisher:  publisher,
-		// One topic for both, because order is kept within a topic: an order is placed before it is paid.
+		// One topic for both, because order is kept within a topic: an order is placed before it is
+		// paid.
 		Routes: map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
 	})
 	if err != nil {
@@ -91,7 +94,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 
 	consumed := make(chan error, 1)
 	go func() { consumed <- consume(out, messages) }() // so late only for the order of the lines
-	err = errors.Join(err, outbox.Drain(ctx))          // wait until all that is committed is published; a server has no need to
+	// wait until all that is committed is published; a server has no need to
+	err = errors.Join(err, outbox.Drain(ctx))
 	stopRelay()
 	return errors.Join(err, <-relayed, publisher.Close(ctx), <-consumed)
 }
@@ -124,7 +128,8 @@ func serve(ctx context.Context, out io.Writer, service *Service) error {
 	return nil
 }
 
-// consume prints every event until the channel closes. Delivery is at least once: who must not do a thing twice remembers event.ID.
+// consume prints every event until the channel closes. Delivery is at least once: who must not do a
+// thing twice remembers event.ID.
 func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
 	count, refused := 0, "none"
 	for msg := range messages {

@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-const createOrders = "CREATE TABLE example_orders (id VARCHAR(64) PRIMARY KEY, customer VARCHAR(64), cents INTEGER, status VARCHAR(16))"
+const createOrders = "CREATE TABLE example_orders (id VARCHAR(64) PRIMARY KEY, customer VARCHAR(64), cents INTEGER, " +
+	"status VARCHAR(16))"
 
 // OrderPlaced is an event.
 type OrderPlaced struct {
@@ -44,7 +45,8 @@ func (s *Service) Place(ctx context.Context, customer string, cents int) (id str
 // Pay marks an order as paid and says so.
 func (s *Service) Pay(ctx context.Context, id string) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
-		paid, err := tx.ExecContext(ctx, "UPDATE example_orders SET status = 'paid' WHERE id = $1 AND status = 'placed'", id)
+		paid, err := tx.ExecContext(ctx,
+			"UPDATE example_orders SET status = 'paid' WHERE id = $1 AND status = 'placed'", id)
 		if err != nil {
 			return err
 		}
@@ -55,7 +57,8 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 	})
 }
 
-// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has ever been there.
+// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has
+// ever been there.
 func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = s.inTx(ctx, func(tx *sql.Tx) error {
 		if id, err = s.create(ctx, tx, customer, cents); err != nil {
@@ -68,21 +71,25 @@ func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) 
 
 func (s *Service) create(ctx context.Context, tx *sql.Tx, customer string, cents int) (id string, err error) {
 	id = fmt.Sprint("order-", s.last.Add(1))
-	_, err = tx.ExecContext(ctx, "INSERT INTO example_orders (id, customer, cents, status) VALUES ($1, $2, $3, 'placed')", id, customer, cents)
+	_, err = tx.ExecContext(ctx, "INSERT INTO example_orders (id, customer, cents, status) VALUES ($1, $2, $3, "+
+		"'placed')", id, customer, cents)
 	if err != nil {
 		return id, err
 	}
 	return id, s.publish(ctx, tx, id, "order.placed", OrderPlaced{OrderID: id, Customer: customer, Cents: cents})
 }
 
-// publish records an event in the transaction. "order/order-1" becomes its key: the events of an order are published in the order
-// of their commits.
+// publish records an event in the transaction. "order/order-1" becomes its key: the events of an
+// order are published in the order of their commits.
 func (s *Service) publish(ctx context.Context, tx *sql.Tx, id, eventType string, data any) error {
 	otx, err := sqltx.TxOf(ctx, tx)
 	if err != nil {
 		return err
 	}
-	_, err = s.outbox.Publish(ctx, otx, core.Event{Type: eventType, AggregateType: "order", AggregateID: id, Data: data})
+	_, err = s.outbox.Publish(ctx, otx, core.Event{
+		Type: eventType, AggregateType: "order", AggregateID: id,
+		Data: data,
+	})
 	return err
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// Store is an inbox.Store in memory that joins any transaction whose end can be heard (core.Tx.Tracked), such as those of
-// outboxtest.Repository. A transaction whose outcome is unknown counts as rolled back. Make one with NewStore; it is safe for use by several goroutines.
+// Store is an inbox.Store in memory that joins any transaction whose end can be heard
+// (core.Tx.Tracked), such as those of outboxtest.Repository. A transaction whose outcome is unknown
+// counts as rolled back. Make one with NewStore; it is safe for use by several goroutines.
 type Store struct {
 	mu    sync.Mutex
 	rows  map[inbox.Key]row
@@ -44,7 +45,8 @@ type row struct {
 
 type lane struct{ consumer, handler, tenant, topic, key string }
 
-// lock is held by a transaction until its end. What the transaction wrote is undone before anybody else gets it.
+// lock is held by a transaction until its end. What the transaction wrote is undone before anybody
+// else gets it.
 type lock struct {
 	tx   core.Tx
 	free chan struct{}
@@ -167,7 +169,8 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 		order[n] = n
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant), cmp.Compare(events[a].EventID, events[b].EventID))
+		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant),
+			cmp.Compare(events[a].EventID, events[b].EventID))
 	})
 	states := make([]sqlonce.InboxState, len(events))
 	for _, n := range order {
@@ -257,7 +260,8 @@ func (s *Store) ListParked(_ context.Context, q sqlonce.InboxQuery) ([]inbox.Par
 }
 
 func order(a, b inbox.Parked) int {
-	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.EventID, b.EventID))
+	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.Handler, b.Handler),
+		cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.EventID, b.EventID))
 }
 
 // Release implements inbox.Store.
@@ -269,7 +273,8 @@ func (s *Store) Release(_ context.Context, keys []inbox.Key, actor, reason strin
 	defer s.mu.Unlock()
 	for _, k := range keys {
 		if r, ok := s.rows[k]; ok && r.status == parked {
-			r.status, r.Attempts, r.Code, r.Text, r.ReceivedAt, r.changed = received, 0, "released", actor+": "+reason, s.now(), s.now()
+			r.status, r.Attempts, r.Code, r.Text, r.ReceivedAt, r.changed = received, 0, "released", actor+": "+reason,
+				s.now(), s.now()
 			s.rows[k] = r
 			changed++
 		}
@@ -282,7 +287,8 @@ func (s *Store) Cleanup(_ context.Context, consumer string, keep time.Duration, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, r := range s.rows {
-		if _, locked := s.locks[k]; deleted < limit && !locked && r.status == processed && k.Consumer == consumer && s.now().Sub(r.changed) > keep {
+		if _, locked := s.locks[k]; deleted < limit && !locked && r.status == processed && k.Consumer == consumer &&
+			s.now().Sub(r.changed) > keep {
 			delete(s.rows, k)
 			deleted++
 		}

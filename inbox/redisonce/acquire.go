@@ -10,8 +10,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Acquire implements once.Store. The fence is the server's clock in microseconds, or one more than the latest where that is higher: so it
-// grows across evictions, restarts and failovers as well, unless the clock is set back by then.
+// Acquire implements once.Store. The fence is the server's clock in microseconds, or one more than
+// the latest where that is higher: so it grows across evictions, restarts and failovers as well,
+// unless the clock is set back by then.
 func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
 	if err := req.Validate(); err != nil {
 		return once.Acquired{}, err
@@ -41,9 +42,11 @@ func (s *Store) acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			s.giveBack(claim(r), int(r.number(2))-1)
 		}
 	}
-	// The text names this call: the client repeats it when a connection breaks, and the second answer must be that of the first.
+	// The text names this call: the client repeats it when a connection breaks, and the second
+	// answer must be that of the first.
 	r, err := s.run(ctx, acquireScript, req.Key, true, late,
-		req.Owner, rand.Text(), req.Fingerprint.String(), micros(req.Lease), millis(req.TTL), micros(2*once.MaxLease), refuseStale)
+		req.Owner, rand.Text(), req.Fingerprint.String(), micros(req.Lease), millis(req.TTL), micros(2*once.MaxLease),
+		refuseStale)
 	if errors.Is(err, ErrReplicas) {
 		late(r)
 	}
@@ -53,7 +56,10 @@ func (s *Store) acquire(ctx context.Context, req once.Request) (once.Acquired, e
 	switch r.word() {
 	case "fresh":
 		if c := claim(r); c.Fence > 0 {
-			return once.Acquired{State: once.Fresh, Fence: c.Fence, Attempt: int(r.number(2)), TakenOver: r.number(3) == 1, Age: time.Duration(r.number(4)) * time.Microsecond}, nil
+			return once.Acquired{
+				State: once.Fresh, Fence: c.Fence, Attempt: int(r.number(2)),
+				TakenOver: r.number(3) == 1, Age: time.Duration(r.number(4)) * time.Microsecond,
+			}, nil
 		}
 	case "in_progress":
 		return once.Acquired{State: once.InProgress, RetryAfter: time.Duration(r.number(1)) * time.Microsecond}, nil

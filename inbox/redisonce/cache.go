@@ -15,11 +15,13 @@ import (
 type CacheConfig struct {
 	// Prefix of every name in Redis, as in Config. Default: "seen:".
 	Prefix string
-	// TTL is how long an entry is kept. It must be shorter than the retention of the table. Default: 1 h.
+	// TTL is how long an entry is kept. It must be shorter than the retention of the table.
+	// Default: 1 h.
 	TTL time.Duration
 	// Timeout of one call. Default: 50 ms.
 	Timeout time.Duration
-	// Pause is how long the Cache leaves Redis alone after an error, so that one that is down does not slow everybody. Default: 1 s.
+	// Pause is how long the Cache leaves Redis alone after an error, so that one that is down does
+	// not slow everybody. Default: 1 s.
 	Pause time.Duration
 }
 
@@ -57,12 +59,14 @@ func (c CacheConfig) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Cache remembers what the table of an inbox has recorded as processed, so that a duplicate costs no transaction: it is the Cache of
-// inbox.Config. The table decides: only what has committed is remembered, and a key that the Cache does not know may be new or not. So an
-// evicted or lost entry costs one look at the table, nothing else.
+// Cache remembers what the table of an inbox has recorded as processed, so that a duplicate costs
+// no transaction: it is the Cache of inbox.Config. The table decides: only what has committed is
+// remembered, and a key that the Cache does not know may be new or not. So an evicted or lost entry
+// costs one look at the table, nothing else.
 //
-// An entry outlives its row when a person deletes that, or when the database is restored to an earlier moment or loses commits in a failover: call
-// Forget, or start with another Prefix. Until then such an event would be passed over.
+// An entry outlives its row when a person deletes that, or when the database is restored to an
+// earlier moment or loses commits in a failover: call Forget, or start with another Prefix. Until
+// then such an event would be passed over.
 //
 // Make one with NewCache; it is safe for use by several goroutines and does not close the client.
 type Cache struct {
@@ -86,7 +90,8 @@ func NewCache(client redis.UniversalClient, cfg CacheConfig) (*Cache, error) {
 
 // Seen tells whether Remember was called for key. False says nothing: ask the table.
 func (c *Cache) Seen(ctx context.Context, key string) (bool, error) {
-	n, err := c.do(ctx, "seen", func(ctx context.Context) (int64, error) { return c.client.Exists(ctx, c.name(key)).Result() })
+	n, err := c.do(ctx, "seen",
+		func(ctx context.Context) (int64, error) { return c.client.Exists(ctx, c.name(key)).Result() })
 	if err != nil || n == 0 {
 		c.misses.Add(1)
 		return false, err
@@ -95,7 +100,8 @@ func (c *Cache) Seen(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// Remember notes that the work of key is done and committed. It does so also when the context of the message has ended.
+// Remember notes that the work of key is done and committed. It does so also when the context of
+// the message has ended.
 func (c *Cache) Remember(ctx context.Context, key string) error {
 	_, err := c.do(context.WithoutCancel(ctx), "remember", func(ctx context.Context) (int64, error) {
 		return 0, c.client.Set(ctx, c.name(key), 1, c.cfg.TTL).Err()
@@ -103,7 +109,8 @@ func (c *Cache) Remember(ctx context.Context, key string) error {
 	return err
 }
 
-// Forget drops entries, for a person who wants events to be processed again. It waits for as long as ctx and the client allow.
+// Forget drops entries, for a person who wants events to be processed again. It waits for as long
+// as ctx and the client allow.
 func (c *Cache) Forget(ctx context.Context, keys ...string) error {
 	for _, k := range keys {
 		_, err := await(ctx, func() (int64, error) { return c.client.Del(ctx, c.name(k)).Result() }, nil)

@@ -48,7 +48,8 @@ func TestCacheErrorsAreMisses(t *testing.T) {
 	})
 }
 
-// A Redis that hangs costs no more than the timeout. The end of the caller says nothing about Redis.
+// A Redis that hangs costs no more than the timeout. The end of the caller says nothing about
+// Redis.
 func TestCacheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -65,7 +66,8 @@ func TestCacheTimeout(t *testing.T) {
 			t.Errorf("%v, %+v", err, c.Stats())
 		}
 		start := time.Now()
-		if err := c.Remember(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 20*time.Millisecond {
+		if err := c.Remember(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(start) != 20*time.Millisecond {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 		if c.Stats().Errors != 1 {

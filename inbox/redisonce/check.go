@@ -15,12 +15,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// ErrEviction: the server may throw keys away when its memory is full, and what was done would be done again. Set maxmemory-policy to noeviction.
+// ErrEviction: the server may throw keys away when its memory is full, and what was done would be
+// done again. Set maxmemory-policy to noeviction.
 var ErrEviction = errors.New("redisonce: the server evicts keys")
 
-// Check asks the server, or each primary of a cluster, whether it keeps what it is told, and names every problem at once: ErrEviction unless
-// maxmemory-policy is noeviction, ErrReplicas when fewer are connected than Config.WaitReplicas, a replica instead of a primary, and scripts that
-// may not run. Call it at start. It does not look at persistence: without it a restart forgets every key.
+// Check asks the server, or each primary of a cluster, whether it keeps what it is told, and names
+// every problem at once: ErrEviction unless maxmemory-policy is noeviction, ErrReplicas when fewer
+// are connected than Config.WaitReplicas, a replica instead of a primary, and scripts that may not
+// run. Call it at start. It does not look at persistence: without it a restart forgets every key.
 func (s *Store) Check(ctx context.Context) error {
 	var mu sync.Mutex
 	var problems []error
@@ -67,11 +69,14 @@ func (s *Store) warnOfEviction() {
 	info, err := await(ctx, func() (string, error) { return s.client.Info(ctx, "memory").Result() }, nil)
 	switch policy := infoFields(info)["maxmemory_policy"]; {
 	case err != nil:
-		s.cfg.Logger.Warn("redisonce: the server did not say whether it evicts keys: its maxmemory-policy must be noeviction", "error", err)
+		s.cfg.Logger.Warn("redisonce: the server did not say whether it evicts keys: its maxmemory-policy must be "+
+			"noeviction", "error", err)
 	case policy == "":
-		s.cfg.Logger.Warn("redisonce: the server does not say whether it evicts keys: its maxmemory-policy must be noeviction")
+		s.cfg.Logger.Warn("redisonce: the server does not say whether it evicts keys: its maxmemory-policy must be " +
+			"noeviction")
 	case policy != "noeviction":
-		s.cfg.Logger.Warn("redisonce: the server forgets keys when its memory is full, and their work is done again: set maxmemory-policy to noeviction",
+		s.cfg.Logger.Warn("redisonce: the server forgets keys when its memory is full, and their work is done "+
+			"again: set maxmemory-policy to noeviction",
 			"maxmemory_policy", policy)
 	}
 }
@@ -83,10 +88,12 @@ func (s *Store) judge(info map[string]string) []error {
 		problems = append(problems, fmt.Errorf("%w: maxmemory-policy is %q, not noeviction", ErrEviction, p))
 	}
 	if role := info["role"]; role != "" && role != "master" {
-		problems = append(problems, fmt.Errorf("redisonce: the server is a %s, which may lag behind and cannot be written to", role))
+		problems = append(problems,
+			fmt.Errorf("redisonce: the server is a %s, which may lag behind and cannot be written to", role))
 	}
 	if n, _ := strconv.Atoi(info["connected_slaves"]); n < s.cfg.WaitReplicas {
-		problems = append(problems, fmt.Errorf("%w: %d are connected, WaitReplicas is %d", ErrReplicas, n, s.cfg.WaitReplicas))
+		problems = append(problems, fmt.Errorf("%w: %d are connected, WaitReplicas is %d", ErrReplicas, n,
+			s.cfg.WaitReplicas))
 	}
 	return problems
 }

@@ -25,7 +25,8 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 	return s.change(ctx, "complete", completeScript, c, true, millis(ttl), res.Data, res.ContentType, res.Meta)
 }
 
-// Release implements once.Store. It does not wait for replicas: one that misses it keeps the key until the lease ends.
+// Release implements once.Store. It does not wait for replicas: one that misses it keeps the key
+// until the lease ends.
 func (s *Store) Release(ctx context.Context, c once.Claim) error {
 	return s.change(ctx, "release", releaseScript, c, false)
 }
@@ -35,8 +36,11 @@ func (s *Store) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int)
 	return s.change(ctx, "release", releaseScript, c, false, attempts)
 }
 
-// change runs a script that needs the claim. A claim of Config.FailOpen is none: there is nothing to change.
-func (s *Store) change(ctx context.Context, what string, script *redis.Script, c once.Claim, confirm bool, args ...any) error {
+// change runs a script that needs the claim. A claim of Config.FailOpen is none: there is nothing
+// to change.
+func (s *Store) change(ctx context.Context, what string, script *redis.Script, c once.Claim, confirm bool,
+	args ...any,
+) error {
 	if c.Fence == 0 && s.cfg.FailOpen != nil {
 		return nil
 	}

@@ -54,12 +54,17 @@ func TestNewRefusesClients(t *testing.T) {
 		cfg    redisonce.Config
 		want   string
 	}{
-		"no client":                            {nil, redisonce.Config{}, "client is nil"},
-		"a ring":                               {ring, redisonce.Config{}, "Ring"},
-		"an answer that the client cannot see": {slow, redisonce.Config{WaitReplicas: 1, WaitTimeout: time.Second}, "ReadTimeout"},
-		"a bad configuration":                  {slow, redisonce.Config{Prefix: "{"}, "Prefix"},
+		"no client": {nil, redisonce.Config{}, "client is nil"},
+		"a ring":    {ring, redisonce.Config{}, "Ring"},
+		"an answer that the client cannot see": {
+			slow,
+			redisonce.Config{WaitReplicas: 1, WaitTimeout: time.Second},
+			"ReadTimeout",
+		},
+		"a bad configuration": {slow, redisonce.Config{Prefix: "{"}, "Prefix"},
 	} {
-		if s, err := redisonce.New(tt.client, tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) || s != nil {
+		if s, err := redisonce.New(tt.client, tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) ||
+			s != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -81,8 +86,11 @@ func TestNewWarnsOfEviction(t *testing.T) {
 		err   error
 		warns string
 	}{
-		"keeps all":         {info: "maxmemory_policy:noeviction\r\n"},
-		"forgets any":       {info: "# Memory\r\nmaxmemory_policy:allkeys-lru\r\n", warns: "maxmemory_policy=allkeys-lru"},
+		"keeps all": {info: "maxmemory_policy:noeviction\r\n"},
+		"forgets any": {
+			info:  "# Memory\r\nmaxmemory_policy:allkeys-lru\r\n",
+			warns: "maxmemory_policy=allkeys-lru",
+		},
 		"forgets ours":      {info: "maxmemory_policy:volatile-lfu\r\n", warns: "maxmemory_policy=volatile-lfu"},
 		"does not say":      {warns: "does not say"},
 		"must not be asked": {err: errors.New("NOPERM no permissions"), warns: "NOPERM"},
@@ -93,10 +101,12 @@ func TestNewWarnsOfEviction(t *testing.T) {
 			defer client.Close()
 			client.AddHook(info(func(cmd *redis.StringCmd) error { cmd.SetVal(tt.info); return tt.err }))
 			var log bytes.Buffer
-			if _, err := redisonce.New(client, redisonce.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+			if _, err := redisonce.New(client,
+				redisonce.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
 				t.Fatal(err)
 			}
-			if got := log.String(); !strings.Contains(got, tt.warns) || (got == "") != (tt.warns == "") || strings.Count(got, "\n") > 1 {
+			if got := log.String(); !strings.Contains(got, tt.warns) || (got == "") != (tt.warns == "") ||
+				strings.Count(got, "\n") > 1 {
 				t.Errorf("logged %q, want %q", got, tt.warns)
 			}
 		})

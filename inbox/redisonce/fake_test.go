@@ -10,13 +10,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 )
 
-// fake answers in place of a server, command by command. It sets the value of cmd or returns an error.
+// fake answers in place of a server, command by command. It sets the value of cmd or returns an
+// error.
 type fake func(ctx context.Context, cmd redis.Cmder) error
 
 func (f fake) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (f fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if info, ok := cmd.(*redis.StringCmd); ok && fmt.Sprint(cmd.Args()) == "[info memory]" { // what New asks for its warning
+		// what New asks for its warning
+		if info, ok := cmd.(*redis.StringCmd); ok && fmt.Sprint(cmd.Args()) == "[info memory]" {
 			info.SetVal("maxmemory_policy:noeviction\r\n")
 			return nil
 		}

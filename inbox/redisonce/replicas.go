@@ -7,10 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// askReplicas is ask, and waits until enough replicas have what the script wrote. With ErrReplicas it returns the answer too.
+// askReplicas is ask, and waits until enough replicas have what the script wrote. With ErrReplicas
+// it returns the answer too.
 //
-// WAIT looks at the writes of its own connection. So it has to travel with the script, also when the client repeats both on another
-// connection, and in a cluster it must go to the node of the key: by itself it could go anywhere.
+// WAIT looks at the writes of its own connection. So it has to travel with the script, also when
+// the client repeats both on another connection, and in a cluster it must go to the node of the
+// key: by itself it could go anywhere.
 func (s *Store) askReplicas(ctx context.Context, script *redis.Script, name string, args []any) (reply, error) {
 	node, err := s.primary(ctx, name)
 	if err != nil {

@@ -20,7 +20,8 @@ var (
 	releaseText string
 )
 
-// One script is one atomic step. Redis gets its digest, and its text when it does not know that (any more).
+// One script is one atomic step. Redis gets its digest, and its text when it does not know that
+// (any more).
 var (
 	acquireScript  = redis.NewScript(headText + acquireText)
 	extendScript   = redis.NewScript(headText + extendText)

@@ -34,7 +34,8 @@ func runner(t *testing.T, s once.Store) *once.Runner {
 	return r
 }
 
-// Each key has its own name, and one hash tag that is all of it: a cluster then spreads the keys, whatever they hold.
+// Each key has its own name, and one hash tag that is all of it: a cluster then spreads the keys,
+// whatever they hold.
 func TestNames(t *testing.T) {
 	s := says().store(t, redisonce.Config{Prefix: "p:"})
 	seen := map[string]once.Key{}
@@ -65,7 +66,8 @@ func TestNames(t *testing.T) {
 // Without Redis nothing runs, and the caller learns it.
 func TestFailsClosed(t *testing.T) {
 	for name, server := range map[string]fake{
-		"down": fails(errDown), "a strange answer": says("what?"), "no answer": says(), "fresh without a fence": says("fresh"),
+		"down": fails(errDown), "a strange answer": says("what?"), "no answer": says(),
+		"fresh without a fence": says("fresh"),
 	} {
 		_, _, err := runner(t, server.store(t, redisonce.Config{})).Do(t.Context(), someKey, once.Fingerprint{},
 			func(context.Context) (once.Result, error) {
@@ -108,13 +110,14 @@ func TestFailOpen(t *testing.T) {
 	}}
 	r := runner(t, fails(errDown).store(t, cfg))
 	run := func(ctx context.Context, scope string) (ran int, err error) {
-		_, _, err = r.Do(ctx, once.Key{Scope: scope, ID: "1"}, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-			if c, _ := once.ClaimOf(ctx); c.Fence != 0 {
-				t.Errorf("fence %d", c.Fence)
-			}
-			ran++
-			return once.Result{}, nil
-		})
+		_, _, err = r.Do(ctx, once.Key{Scope: scope, ID: "1"}, once.Fingerprint{},
+			func(ctx context.Context) (once.Result, error) {
+				if c, _ := once.ClaimOf(ctx); c.Fence != 0 {
+					t.Errorf("fence %d", c.Fence)
+				}
+				ran++
+				return once.Result{}, nil
+			})
 		return ran, err
 	}
 	for range 2 { // nothing remembers it
@@ -194,7 +197,8 @@ func TestHangingHeartbeatDoesNotOutlastTheLease(t *testing.T) {
 	})
 }
 
-// Too few replicas: an Acquire gives the key back and fails, a Complete fails although the primary knows.
+// Too few replicas: an Acquire gives the key back and fails, a Complete fails although the primary
+// knows.
 func TestReplicas(t *testing.T) {
 	for _, tt := range []struct {
 		replicas int64
@@ -240,26 +244,40 @@ func TestReplicas(t *testing.T) {
 		}
 		return nil
 	}).store(t, redisonce.Config{WaitReplicas: 2})
-	if got, err := s.Acquire(t.Context(), request()); err != nil || got.State != once.InProgress || got.RetryAfter != 1500*time.Microsecond {
+	if got, err := s.Acquire(t.Context(), request()); err != nil || got.State != once.InProgress ||
+		got.RetryAfter != 1500*time.Microsecond {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
 func TestCheck(t *testing.T) {
-	const good = "# Server\r\nredis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\nrole:master\r\nconnected_slaves:1\r\n"
+	const good = "# Server\r\nredis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n" +
+		"role:master\r\nconnected_slaves:1\r\n"
 	for name, tt := range map[string]struct {
 		info    string
 		script  error
 		want    error
 		problem string
 	}{
-		"all is well":         {info: good},
-		"keys are evicted":    {info: strings.Replace(good, "noeviction", "allkeys-lru", 1), want: redisonce.ErrEviction, problem: "allkeys-lru"},
-		"volatile keys too":   {info: strings.Replace(good, "noeviction", "volatile-ttl", 1), want: redisonce.ErrEviction, problem: "volatile-ttl"},
-		"nobody says":         {info: "", want: redisonce.ErrEviction, problem: `""`},
-		"a replica":           {info: strings.Replace(good, "master", "slave", 1), problem: "is a slave"},
-		"too few replicas":    {info: strings.Replace(good, "slaves:1", "slaves:0", 1), want: redisonce.ErrReplicas, problem: "0 are connected"},
-		"scripts are refused": {info: good, script: errors.New("NOPERM this user has no permissions"), problem: "NOPERM"},
+		"all is well": {info: good},
+		"keys are evicted": {
+			info: strings.Replace(good, "noeviction", "allkeys-lru", 1),
+			want: redisonce.ErrEviction, problem: "allkeys-lru",
+		},
+		"volatile keys too": {
+			info: strings.Replace(good, "noeviction", "volatile-ttl", 1),
+			want: redisonce.ErrEviction, problem: "volatile-ttl",
+		},
+		"nobody says": {info: "", want: redisonce.ErrEviction, problem: `""`},
+		"a replica":   {info: strings.Replace(good, "master", "slave", 1), problem: "is a slave"},
+		"too few replicas": {
+			info: strings.Replace(good, "slaves:1", "slaves:0", 1), want: redisonce.ErrReplicas,
+			problem: "0 are connected",
+		},
+		"scripts are refused": {
+			info: good, script: errors.New("NOPERM this user has no permissions"),
+			problem: "NOPERM",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fake(func(_ context.Context, cmd redis.Cmder) error {
@@ -277,7 +295,8 @@ func TestCheck(t *testing.T) {
 				return nil
 			}).store(t, redisonce.Config{WaitReplicas: 1})
 			err := s.Check(t.Context())
-			if (err == nil) != (tt.problem == "") || err != nil && !strings.Contains(err.Error(), tt.problem) || tt.want != nil && !errors.Is(err, tt.want) {
+			if (err == nil) != (tt.problem == "") || err != nil && !strings.Contains(err.Error(), tt.problem) ||
+				tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("%v", err)
 			}
 		})

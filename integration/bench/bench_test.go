@@ -11,11 +11,12 @@ import (
 	"testing"
 )
 
-// TestRun runs every section, tiny, on a real PostgreSQL: the figures mean nothing, but every competitor did its work, or the program
-// would have ended with an error.
+// TestRun runs every section, tiny, on a real PostgreSQL: the figures mean nothing, but every
+// competitor did its work, or the program would have ended with an error.
 func TestRun(t *testing.T) {
 	if os.Getenv("OUTBOX_TEST_POSTGRES") == "" {
-		t.Fatal("OUTBOX_TEST_POSTGRES is not set: start the servers with `make services-up` and run the tests with `make test`, or `eval \"$(scripts/services env)\"` first")
+		t.Fatal("OUTBOX_TEST_POSTGRES is not set: start the servers with `make services-up` and run the tests with " +
+			"`make test`, or `eval \"$(scripts/services env)\"` first")
 	}
 	dir := t.TempDir()
 	jsonFile, mdFile := filepath.Join(dir, "bench.json"), filepath.Join(dir, "benchmarks.md")
@@ -26,7 +27,8 @@ func TestRun(t *testing.T) {
 
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{
-		"-rounds", "1", "-duration", "20ms", "-events", "300", "-history", "1000", "-cap", "20s", "-keys", "50", "-json", jsonFile, "-update", mdFile,
+		"-rounds", "1", "-duration", "20ms", "-events", "300", "-history", "1000", "-cap", "20s", "-keys", "50",
+		"-json", jsonFile, "-update", mdFile,
 	}, os.Getenv, &stdout, &stderr)
 	if code != exitDone {
 		t.Fatalf("exit %d\n%s\n%s", code, stdout.String(), stderr.String())
@@ -47,10 +49,12 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := string(md); !strings.HasPrefix(s, "# Benchmarks\n\nbefore\n\n"+markerBegin) || !strings.HasSuffix(s, markerEnd+"\n\nafter\n") || strings.Contains(s, "old") {
+	if s := string(md); !strings.HasPrefix(s, "# Benchmarks\n\nbefore\n\n"+markerBegin) ||
+		!strings.HasSuffix(s, markerEnd+"\n\nafter\n") || strings.Contains(s, "old") {
 		t.Errorf("the page around the tables is not as it was:\n%s", s)
 	}
-	if !strings.Contains(report.Machine.Postgres, "PostgreSQL") || report.Machine.CPUs == 0 || report.Options.Events != 300 {
+	if !strings.Contains(report.Machine.Postgres, "PostgreSQL") || report.Machine.CPUs == 0 ||
+		report.Options.Events != 300 {
 		t.Errorf("machine %+v, options %+v", report.Machine, report.Options)
 	}
 
@@ -74,8 +78,9 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"GORM alone", "Ent + second model row", "Bun + outbox, ordered", "GORM + outbox, unordered, relay in this process",
-		oursName, handName, handPipedName, wmDefaultName, wmBestName, rvDefaultName, rvBestName, channelName, fastPathName, steadyHand,
+		"GORM alone", "Ent + second model row", "Bun + outbox, ordered",
+		"GORM + outbox, unordered, relay in this process", oursName, handName, handPipedName, wmDefaultName, wmBestName,
+		rvDefaultName, rvBestName, channelName, fastPathName, steadyHand,
 		handInboxName, inboxName, inboxBatchName, httpPlainName, httpTxName, httpLeaseName, httpReplayName,
 	} {
 		if !strings.Contains(stdout.String(), name) {
@@ -84,7 +89,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// checkTable requires a figure above zero for everybody in every round, and that people see the row.
+// checkTable requires a figure above zero for everybody in every round, and that people see the
+// row.
 func checkTable(t *testing.T, section string, table *Table, text, md string) {
 	t.Helper()
 	if len(table.Rows) < 2 {
@@ -101,7 +107,8 @@ func checkTable(t *testing.T, section string, table *Table, text, md string) {
 		if v := row.Values[0]; v.isNone() || v <= 0 {
 			t.Errorf("%s: row %q: %s is %v", section, row.Name, table.Columns[0].Name, v)
 		}
-		if i := slices.IndexFunc(table.Columns, func(c Column) bool { return c.Name == "duplicates" }); i >= 0 && row.Values[i] > 0 {
+		if i := slices.IndexFunc(table.Columns, func(c Column) bool { return c.Name == "duplicates" }); i >= 0 &&
+			row.Values[i] > 0 {
 			t.Errorf("%s: row %q has duplicates", section, row.Name)
 		}
 	}
@@ -109,7 +116,13 @@ func checkTable(t *testing.T, section string, table *Table, text, md string) {
 
 func TestRunRefusesWrongCalls(t *testing.T) {
 	for _, args := range [][]string{
-		{"-sections", "nothing"}, {"-rounds", "0"}, {"-events", "100000000"}, {"-only", "("}, {"-unknown"}, {"surplus"}, {"-dsn", ""},
+		{"-sections", "nothing"},
+		{"-rounds", "0"},
+		{"-events", "100000000"},
+		{"-only", "("},
+		{"-unknown"},
+		{"surplus"},
+		{"-dsn", ""},
 	} {
 		var stdout, stderr bytes.Buffer
 		getenv := func(string) string { return "postgres://127.0.0.1:1/none" }
@@ -126,7 +139,8 @@ func TestRunFailsWithoutServer(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	code := run(ctx, []string{"-dsn", "postgres://127.0.0.1:1/none"}, func(string) string { return "" }, &stdout, &stderr)
+	code := run(ctx, []string{"-dsn", "postgres://127.0.0.1:1/none"}, func(string) string { return "" }, &stdout,
+		&stderr)
 	if code != exitFailed || !strings.Contains(stderr.String(), "make services-up") {
 		t.Errorf("exit %d, %q", code, stderr.String())
 	}

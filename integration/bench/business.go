@@ -16,7 +16,8 @@ CREATE TABLE bench_order (
 );
 `
 
-// handSchema is the outbox table that people write by hand: what a claim loop needs, and nothing else.
+// handSchema is the outbox table that people write by hand: what a claim loop needs, and nothing
+// else.
 const handSchema = `
 CREATE TABLE bench_outbox (
     id           uuid        NOT NULL PRIMARY KEY,
@@ -52,5 +53,8 @@ type secondRow struct {
 }
 
 func newSecondRow(key string, payload []byte) secondRow {
-	return secondRow{ID: uuid.Must(uuid.NewV7()).String(), Topic: benchTopic, Type: benchType, Key: key, Payload: payload, At: time.Now()}
+	return secondRow{
+		ID: uuid.Must(uuid.NewV7()).String(), Topic: benchTopic, Type: benchType, Key: key,
+		Payload: payload, At: time.Now(),
+	}
 }

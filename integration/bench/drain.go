@@ -9,10 +9,12 @@ import (
 // relay is a competitor that empties a backlog.
 type relay struct {
 	name string
-	// seed makes the backlog anew, as it is after so many transactions have committed, and analyzes it.
+	// seed makes the backlog anew, as it is after so many transactions have committed, and analyzes
+	// it.
 	seed func(ctx context.Context) error
-	// drain publishes the backlog to l until it is settled (published and marked, not only published) or limit is over. It returns
-	// how many events are settled, and how long that took from the start of the relay.
+	// drain publishes the backlog to l until it is settled (published and marked, not only
+	// published) or limit is over. It returns how many events are settled, and how long that took
+	// from the start of the relay.
 	drain func(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error)
 	// ordered: the events of each of drainKeys keys have an order.
 	ordered bool
@@ -37,11 +39,16 @@ var drainColumns = []Column{
 }
 
 func runDrain(ctx context.Context, e *env, s *Section) error {
-	s.note("A backlog of %s committed events of %d bytes, drained until it is settled: published and marked. The publisher does nothing. "+
-		"Drains are stopped after %s; the rate is then that of what was settled.", thousands(float64(e.opts.Events)), payloadSize, e.opts.Cap)
-	s.note("hand-written: pgx on the same table, batches of 500: UPDATE ... WHERE id IN (SELECT ... FOR UPDATE SKIP LOCKED) RETURNING takes a "+
-		"lease, the batch is published outside the transaction, UPDATE ... WHERE id = ANY marks it. One goroutine; %q has a second one.", handPipedName)
-	s.note("watermill-sql, best: batches of 10,000, polls every 1 ms (up to 10,000 duplicates after a crash). River, defaults: 100 workers, as in its " +
+	s.note("A backlog of %s committed events of %d bytes, drained until it is settled: published and marked. The "+
+		"publisher does nothing. "+
+		"Drains are stopped after %s; the rate is then that of what was settled.", thousands(float64(e.opts.Events)),
+		payloadSize, e.opts.Cap)
+	s.note("hand-written: pgx on the same table, batches of 500: UPDATE ... WHERE id IN (SELECT ... FOR UPDATE SKIP "+
+		"LOCKED) RETURNING takes a "+
+		"lease, the batch is published outside the transaction, UPDATE ... WHERE id = ANY marks it. One goroutine; "+
+		"%q has a second one.", handPipedName)
+	s.note("watermill-sql, best: batches of 10,000, polls every 1 ms (up to 10,000 duplicates after a crash). " +
+		"River, defaults: 100 workers, as in its " +
 		"documentation; best: 2,000 workers, fetches every 1 ms.")
 
 	pool, err := e.openPGX(ctx)
@@ -85,7 +92,8 @@ func runDrain(ctx context.Context, e *env, s *Section) error {
 		return err
 	}
 
-	s.note("Ordered: %s keys. The hand-written loop keeps order because it takes the rows in order and publishes one after the other, and "+
+	s.note("Ordered: %s keys. The hand-written loop keeps order because it takes the rows in order and publishes "+
+		"one after the other, and "+
 		"because nobody else may run it at the same time.", thousands(drainKeys))
 	if _, err := measureDrains(ctx, e, s, "Ordered events", []relay{
 		{name: oursName, seed: ordered.seed, drain: ordered.drain, ordered: true},
@@ -183,7 +191,8 @@ func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, er
 	return d, nil
 }
 
-// medianRatio is the median of the ratios of two rows within each round; none when one was left out.
+// medianRatio is the median of the ratios of two rows within each round; none when one was left
+// out.
 func medianRatio(t *Table, column, row, base string) Value {
 	r, b := t.find(row), t.find(base)
 	if r == nil || b == nil {

@@ -15,8 +15,9 @@ import (
 // handBatch is how many rows the hand-written loop claims at once.
 const handBatch = 500
 
-// handRelay is the loop that a good engineer would write for the outbox's table, with pgx: it claims a batch with a lease, publishes it
-// outside of any transaction, and marks it. It has no retries, no renewal of leases, no dead events and no metrics.
+// handRelay is the loop that a good engineer would write for the outbox's table, with pgx: it
+// claims a batch with a lease, publishes it outside of any transaction, and marks it. It has no
+// retries, no renewal of leases, no dead events and no metrics.
 type handRelay struct {
 	pool    *pgxpool.Pool
 	table   string
@@ -42,8 +43,10 @@ func (h *handRelay) claim(ctx context.Context, rows []handRow) ([]handRow, error
 	if h.ordered {
 		lane, order = "lane IS NOT NULL", "lane, key_seq"
 	}
-	res, err := h.pool.Query(ctx, `UPDATE `+h.table+` SET claim_no = claim_no + 1, claimed_by = $1, lease_until = now() + interval '30 seconds'
-WHERE id IN (SELECT id FROM `+h.table+` WHERE status IN (0, 2) AND `+lane+` AND available_at <= now() AND (lease_until IS NULL OR lease_until <= now())
+	res, err := h.pool.Query(ctx, `UPDATE `+h.table+
+		` SET claim_no = claim_no + 1, claimed_by = $1, lease_until = now() + interval '30 seconds'
+WHERE id IN (SELECT id FROM `+h.table+` WHERE status IN (0, 2) AND `+lane+
+		` AND available_at <= now() AND (lease_until IS NULL OR lease_until <= now())
   ORDER BY `+order+` LIMIT $2 FOR UPDATE SKIP LOCKED)
 RETURNING id, event_id, event_type, topic, partition_key, payload, headers, attempts, lane, key_seq`, "hand", handBatch)
 	if err != nil {
@@ -52,7 +55,8 @@ RETURNING id, event_id, event_type, topic, partition_key, payload, headers, atte
 	rows = rows[:0]
 	for res.Next() {
 		var r handRow
-		if err := res.Scan(&r.id, &r.eventID, &r.typ, &r.topic, &r.key, &r.payload, &r.headers, &r.attempts, &r.lane, &r.keySeq); err != nil {
+		if err := res.Scan(&r.id, &r.eventID, &r.typ, &r.topic, &r.key, &r.payload, &r.headers, &r.attempts, &r.lane,
+			&r.keySeq); err != nil {
 			return nil, err
 		}
 		rows = append(rows, r)
@@ -73,7 +77,8 @@ func (h *handRelay) mark(ctx context.Context, rows []handRow) error {
 	for i := range rows {
 		ids[i] = rows[i].id
 	}
-	tag, err := h.pool.Exec(ctx, "UPDATE "+h.table+" SET status = 1, done_at = now(), lease_until = NULL WHERE id = ANY ($1) AND status IN (0, 2)", ids)
+	tag, err := h.pool.Exec(ctx, "UPDATE "+h.table+" SET status = 1, done_at = now(), lease_until = NULL WHERE id = "+
+		"ANY ($1) AND status IN (0, 2)", ids)
 	if err == nil && tag.RowsAffected() != int64(len(rows)) {
 		err = fmt.Errorf("marked %d of %d rows", tag.RowsAffected(), len(rows))
 	}
@@ -87,7 +92,9 @@ func publishAll(l *ledger, rows []handRow) {
 }
 
 // drain claims, publishes and marks in turn.
-func (h *handRelay) drain(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error) {
+func (h *handRelay) drain(ctx context.Context, l *ledger,
+	limit time.Duration,
+) (settled int, took time.Duration, err error) {
 	start := time.Now()
 	var rows []handRow
 	for time.Since(start) < limit {
@@ -107,7 +114,9 @@ func (h *handRelay) drain(ctx context.Context, l *ledger, limit time.Duration) (
 }
 
 // drainPiped claims the next batch while it marks the one before.
-func (h *handRelay) drainPiped(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error) {
+func (h *handRelay) drainPiped(ctx context.Context, l *ledger,
+	limit time.Duration,
+) (settled int, took time.Duration, err error) {
 	start := time.Now()
 	batches := make(chan []handRow, 1)
 	g, ctx := errgroup.WithContext(ctx)

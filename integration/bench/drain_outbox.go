@@ -15,7 +15,8 @@ import (
 // drainKeys is how many keys ordered events have.
 const drainKeys = 1000
 
-// outboxBacklog is a backlog in tables of the outbox, written once through Publish and copied from then on.
+// outboxBacklog is a backlog in tables of the outbox, written once through Publish and copied from
+// then on.
 type outboxBacklog struct {
 	e      *env
 	prefix string
@@ -42,7 +43,10 @@ func newOutboxBacklogOf(ctx context.Context, e *env, prefix string, ordered bool
 	for first := 0; first < events; first += batch {
 		all := make([]core.Event, 0, batch)
 		for n := first; n < min(first+batch, events); n++ {
-			ev := core.Event{Type: benchType, Topic: benchTopic, ContentType: "application/json", Payload: newPayload(n)}
+			ev := core.Event{
+				Type: benchType, Topic: benchTopic, ContentType: "application/json",
+				Payload: newPayload(n),
+			}
 			if ordered {
 				ev.Key = fmt.Sprintf("order/%04d", n%drainKeys)
 			}
@@ -81,7 +85,9 @@ func (b *outboxBacklog) add(ctx context.Context) error {
 }
 
 // drain runs the relay as it is without any setting.
-func (b *outboxBacklog) drain(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error) {
+func (b *outboxBacklog) drain(ctx context.Context, l *ledger,
+	limit time.Duration,
+) (settled int, took time.Duration, err error) {
 	var marked atomic.Int64
 	done := make(chan struct{})
 	ob, err := core.New(core.Config{

@@ -63,7 +63,10 @@ func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]relay, e
 		var all []river.InsertManyParams
 		for n := first; n < min(first+batch, e.opts.Events); n++ {
 			p := newPayload(n)
-			all = append(all, river.InsertManyParams{Args: riverArgs{N: string(p[6:14]), Pad: string(p[23 : len(p)-2])}})
+			all = append(all, river.InsertManyParams{Args: riverArgs{
+				N:   string(p[6:14]),
+				Pad: string(p[23 : len(p)-2]),
+			}})
 		}
 		if _, err := client.InsertManyFast(ctx, all); err != nil {
 			return both, err
@@ -84,7 +87,9 @@ func (r *riverRelay) seed(ctx context.Context) error {
 	return r.e.exec(ctx, "TRUNCATE river_job", "INSERT INTO river_job SELECT * FROM river_seed", "ANALYZE river_job")
 }
 
-func (r *riverRelay) drain(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error) {
+func (r *riverRelay) drain(ctx context.Context, l *ledger,
+	limit time.Duration,
+) (settled int, took time.Duration, err error) {
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers, &riverWorker{l: l}); err != nil {
 		return 0, 0, err
@@ -106,7 +111,8 @@ func (r *riverRelay) drain(ctx context.Context, l *ledger, limit time.Duration) 
 		if l.published.Load() < int64(events) {
 			return false, nil
 		}
-		n, err := r.e.count(ctx, "SELECT count(*) FROM (SELECT 1 FROM river_job WHERE state IN ('available', 'running') LIMIT 1) open")
+		n, err := r.e.count(ctx, "SELECT count(*) FROM (SELECT 1 FROM river_job WHERE state IN ('available', "+
+			"'running') LIMIT 1) open")
 		return n == 0, err
 	})
 	took = time.Since(start)

@@ -19,7 +19,8 @@ const (
 	wmOffsets = `"watermill_offsets_forwarder"`
 )
 
-// wmRelay is Watermill's own outbox: its Forwarder, which reads envelopes from a table of watermill-sql.
+// wmRelay is Watermill's own outbox: its Forwarder, which reads envelopes from a table of
+// watermill-sql.
 type wmRelay struct {
 	e    *env
 	pool *pgxpool.Pool
@@ -46,14 +47,15 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]rela
 			return both, err
 		}
 	}
-	// Each event is from a transaction of its own, as an outbox's are, and the subscriber orders by transaction: so many numbers of
-	// transactions must have gone by.
+	// Each event is from a transaction of its own, as an outbox's are, and the subscriber orders by
+	// transaction: so many numbers of transactions must have gone by.
 	if err := e.burnTransactions(ctx, e.opts.Events); err != nil {
 		return both, err
 	}
-	if err := e.exec(ctx, fmt.Sprintf(`CREATE TABLE watermill_seed AS SELECT "offset", uuid, created_at, payload, metadata,
+	if err := e.exec(ctx,
+		fmt.Sprintf(`CREATE TABLE watermill_seed AS SELECT "offset", uuid, created_at, payload, metadata,
   (pg_snapshot_xmin(pg_current_snapshot())::text::bigint - %d + row_number() OVER (ORDER BY "offset"))::text::xid8 AS transaction_id FROM %s`,
-		e.opts.Events+1, wmTable)); err != nil {
+			e.opts.Events+1, wmTable)); err != nil {
 		return both, err
 	}
 	standard := &wmRelay{e: e, pool: pool}
@@ -70,7 +72,9 @@ func (e *env) burnTransactions(ctx context.Context, n int) error {
 	if err != nil || now > int64(n)+1000 {
 		return err
 	}
-	return e.exec(ctx, fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`, n+1000-int(now)))
+	return e.exec(ctx,
+		fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`,
+			n+1000-int(now)))
 }
 
 func (w *wmRelay) schema() wmsql.DefaultPostgreSQLSchema {
@@ -81,7 +85,8 @@ func (w *wmRelay) seed(ctx context.Context) error {
 	return w.e.exec(ctx,
 		"DROP TABLE IF EXISTS "+wmOffsets,
 		"TRUNCATE "+wmTable,
-		"INSERT INTO "+wmTable+` ("offset", uuid, created_at, payload, metadata, transaction_id) SELECT "offset", uuid, created_at, payload, metadata, transaction_id FROM watermill_seed`,
+		"INSERT INTO "+wmTable+` ("offset", uuid, created_at, payload, metadata, transaction_id) SELECT "offset", `+
+			`uuid, created_at, payload, metadata, transaction_id FROM watermill_seed`,
 		"ANALYZE "+wmTable)
 }
 
@@ -96,15 +101,19 @@ func (p ledgerPublisher) Publish(_ string, messages ...*message.Message) error {
 }
 func (p ledgerPublisher) Close() error { return nil }
 
-func (w *wmRelay) drain(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error) {
+func (w *wmRelay) drain(ctx context.Context, l *ledger,
+	limit time.Duration,
+) (settled int, took time.Duration, err error) {
 	start := time.Now()
 	sub, err := wmsql.NewSubscriber(wmsql.BeginnerFromPgx(w.pool), wmsql.SubscriberConfig{
-		SchemaAdapter: w.schema(), OffsetsAdapter: wmsql.DefaultPostgreSQLOffsetsAdapter{}, InitializeSchema: true, PollInterval: w.poll,
+		SchemaAdapter: w.schema(), OffsetsAdapter: wmsql.DefaultPostgreSQLOffsetsAdapter{}, InitializeSchema: true,
+		PollInterval: w.poll,
 	}, watermill.NopLogger{})
 	if err != nil {
 		return 0, 0, err
 	}
-	f, err := forwarder.NewForwarder(sub, ledgerPublisher{l}, watermill.NopLogger{}, forwarder.Config{ForwarderTopic: wmTopic})
+	f, err := forwarder.NewForwarder(sub, ledgerPublisher{l}, watermill.NopLogger{},
+		forwarder.Config{ForwarderTopic: wmTopic})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -17,8 +17,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// poolSize is that of each pool: enough for 32 producers and a relay. Only two pools are open at a time, so that both fit into the
-// stock max_connections of 100.
+// poolSize is that of each pool: enough for 32 producers and a relay. Only two pools are open at a
+// time, so that both fit into the stock max_connections of 100.
 const poolSize = 40
 
 // env is a database for one run.
@@ -101,7 +101,10 @@ func (e *env) prepare(ctx context.Context) error {
 	e.machine.Postgres, _, _ = strings.Cut("PostgreSQL "+version, " (")
 	e.machine.Durable = true
 	var shown []string
-	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"} {
+	for _, name := range []string{
+		"fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers",
+		"max_wal_size",
+	} {
 		var value string
 		if err := e.db.QueryRowContext(ctx, "SHOW "+name).Scan(&value); err != nil {
 			return err
@@ -146,8 +149,8 @@ func (e *env) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// checkpoint asks for a checkpoint now: one in the middle would be paid by whoever runs then. It needs rights that a server of
-// somebody else may not give, so it may do nothing.
+// checkpoint asks for a checkpoint now: one in the middle would be paid by whoever runs then. It
+// needs rights that a server of somebody else may not give, so it may do nothing.
 func (e *env) checkpoint(ctx context.Context) {
 	_, _ = e.db.ExecContext(ctx, "CHECKPOINT")
 }

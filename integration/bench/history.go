@@ -8,7 +8,8 @@ import (
 func runHistory(ctx context.Context, e *env, s *Section) error {
 	events := min(20_000, e.opts.Events)
 	rows := thousands(float64(e.opts.History))
-	s.note("The drain of %s unordered events with an empty table around them, and with %s published rows in it.", thousands(float64(events)), rows)
+	s.note("The drain of %s unordered events with an empty table around them, and with %s published rows in it.",
+		thousands(float64(events)), rows)
 	empty, err := newOutboxBacklogOf(ctx, e, "empty_", false, events)
 	if err != nil {
 		return err
@@ -27,7 +28,8 @@ func runHistory(ctx context.Context, e *env, s *Section) error {
 		{name: fullName, seed: full.refill, drain: full.drain},
 	}
 
-	t := s.table("ormoutbox, default configuration", []Column{{"events/s", Count}, {"÷ empty", Ratio}, {"WAL B/event", Count}}...)
+	t := s.table("ormoutbox, default configuration",
+		[]Column{{"events/s", Count}, {"÷ empty", Ratio}, {"WAL B/event", Count}}...)
 	for _, r := range relays {
 		t.row(r.name, e.opts.Rounds)
 	}
@@ -54,7 +56,8 @@ func runHistory(ctx context.Context, e *env, s *Section) error {
 func (b *outboxBacklog) fill(ctx context.Context, n int) error {
 	return b.e.exec(ctx,
 		"TRUNCATE "+b.prefix+"event, "+b.prefix+"key",
-		fmt.Sprintf(`INSERT INTO %sevent (id, event_id, event_type, topic, content_type, payload, status, claim_no, available_at, occurred_at, created_at, done_at)
+		fmt.Sprintf(`INSERT INTO %sevent (id, event_id, event_type, topic, content_type, payload, status, claim_no,
+  available_at, occurred_at, created_at, done_at)
 SELECT id, id::text, '%s', '%s', 'application/json', '%s', 1, 1, at, at, at, at FROM (
   SELECT (lpad(to_hex(i), 12, '0') || '70008000000000000000')::uuid AS id, now() - interval '1 hour' + i * interval '1 ms' AS at
   FROM generate_series(1, %d) i) r`, b.prefix, benchType, benchTopic, newPayload(0), n),

@@ -26,11 +26,19 @@ const (
 	httpReplayName = "a response that is replayed"
 )
 
-var httpColumns = []Column{{"requests/s", Count}, {"÷ alone", Ratio}, {"p50 µs", Count}, {"p99 µs", Count}, {"WAL B/request", Count}}
+var httpColumns = []Column{
+	{"requests/s", Count},
+	{"÷ alone", Ratio},
+	{"p50 µs", Count},
+	{"p99 µs", Count},
+	{"WAL B/request", Count},
+}
 
 func runHTTP(ctx context.Context, e *env, s *Section) error {
-	s.note("A handler inserts an order in a transaction and answers 201, called without a network. With a key of its own each request is carried out; " +
-		"a request that comes again is answered from what was kept. In the transaction of the handler the key costs one statement to take and one to keep " +
+	s.note("A handler inserts an order in a transaction and answers 201, called without a network. With a key of " +
+		"its own each request is carried out; " +
+		"a request that comes again is answered from what was kept. In the transaction of the handler the key costs " +
+		"one statement to take and one to keep " +
 		"the response; under a lease these are two transactions of their own.")
 	store, err := sqlonce.New(e.db, sqlonce.Config{Dialect: core.Postgres, Prefix: "bench_http_"})
 	if err != nil {
@@ -108,7 +116,8 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 					return err
 				}
 				if after-before != done.Load()*client.orders {
-					return fmt.Errorf("%d orders are stored, %d requests were carried out", after-before, done.Load()*client.orders)
+					return fmt.Errorf("%d orders are stored, %d requests were carried out", after-before,
+						done.Load()*client.orders)
 				}
 				wal, err := e.wal(ctx)
 				if err != nil {
@@ -134,7 +143,8 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 func orderHandler(transactor core.Transactor) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		store := func(ctx context.Context, tx core.Tx) error {
-			_, err := tx.Exec(ctx, "INSERT INTO bench_order (customer, amount, created_at) VALUES ($1, $2, now())", "ada", 4200)
+			_, err := tx.Exec(ctx, "INSERT INTO bench_order (customer, amount, created_at) VALUES ($1, $2, now())",
+				"ada", 4200)
 			return err
 		}
 		var err error
@@ -155,7 +165,8 @@ func orderHandler(transactor core.Transactor) http.Handler {
 
 // sendOrder sends one request and reports whether its response is a replay.
 func sendOrder(ctx context.Context, h http.Handler, key string) (replayed bool, err error) {
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/orders", bytes.NewReader([]byte(`{"customer":"ada","amount":4200}`)))
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/orders",
+		bytes.NewReader([]byte(`{"customer":"ada","amount":4200}`)))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", key)
 	w := httptest.NewRecorder()

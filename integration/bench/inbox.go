@@ -53,7 +53,8 @@ type consumer struct {
 }
 
 func runInbox(ctx context.Context, e *env, s *Section) error {
-	s.note("A consumer's transaction, through database/sql: the effect is an order. The hand-written inbox row is INSERT ... ON CONFLICT DO NOTHING into a " +
+	s.note("A consumer's transaction, through database/sql: the effect is an order. The hand-written inbox row is " +
+		"INSERT ... ON CONFLICT DO NOTHING into a " +
 		"table of consumer and event id; a second copy would be seen by its row count.")
 	s.note("Batches: only the inbox, without an effect, by one goroutine.")
 	store, err := sqlonce.New(e.db, sqlonce.Config{Dialect: core.Postgres, Prefix: "bench_"})
@@ -79,7 +80,8 @@ func runInbox(ctx context.Context, e *env, s *Section) error {
 		}
 		t.divide("÷ hand-written", "tx/s", func(*Row) *Row { return t.find(handInboxName) })
 		t.settle()
-		s.atLeast(t.value(inboxName, "÷ hand-written"), 0.95, "%d at once: at least 0.95 × the hand-written inbox row", c)
+		s.atLeast(t.value(inboxName, "÷ hand-written"), 0.95, "%d at once: at least 0.95 × the hand-written inbox row",
+			c)
 	}
 	t := s.table("events, one goroutine", batchColumns...)
 	if err := e.measureConsumers(ctx, t, consumers[3:], 1); err != nil {
@@ -105,14 +107,16 @@ func (e *env) consumers(in *sqlonce.Inbox) []consumer {
 		return fresh(err, state)
 	}
 	byHand := func(ctx context.Context, tx core.Tx) error {
-		n, err := tx.Exec(ctx, "INSERT INTO bench_inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING", "billing", core.NewEventID())
+		n, err := tx.Exec(ctx, "INSERT INTO bench_inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+			"billing", core.NewEventID())
 		if err == nil && n != 1 {
 			err = errors.New("a new event was taken for a duplicate")
 		}
 		return err
 	}
 	effect := func(ctx context.Context, tx core.Tx) error {
-		_, err := tx.Exec(ctx, "INSERT INTO bench_order (customer, amount, created_at) VALUES ($1, $2, now())", "ada", 4200)
+		_, err := tx.Exec(ctx, "INSERT INTO bench_order (customer, amount, created_at) VALUES ($1, $2, now())", "ada",
+			4200)
 		return err
 	}
 	storedIn := func(table string) func(ctx context.Context) (int64, error) {
@@ -121,7 +125,10 @@ func (e *env) consumers(in *sqlonce.Inbox) []consumer {
 	inbox := storedIn("bench_inbox_event")
 	return []consumer{
 		{effectName, 1, func(ctx context.Context) error { return e.inTx(ctx, effect) }, nil},
-		{handInboxName, 1, func(ctx context.Context) error { return e.inTx(ctx, byHand, effect) }, storedIn("bench_inbox")},
+		{
+			handInboxName, 1, func(ctx context.Context) error { return e.inTx(ctx, byHand, effect) },
+			storedIn("bench_inbox"),
+		},
 		{inboxName, 1, func(ctx context.Context) error { return e.inTx(ctx, begin, effect) }, inbox},
 		{inboxOnesName, 1, func(ctx context.Context) error { return e.inTx(ctx, begin) }, inbox},
 		{inboxBatchName, inboxBatch, func(ctx context.Context) error {
@@ -149,7 +156,10 @@ func fresh(err error, states ...sqlonce.InboxState) error {
 
 // checkInbox requires that a second copy is seen, so that what is measured is an inbox that works.
 func (e *env) checkInbox(ctx context.Context, in *sqlonce.Inbox) error {
-	ev := sqlonce.InboxEvent{InboxKey: sqlonce.InboxKey{Consumer: "billing", Handler: "invoice", EventID: core.NewEventID()}}
+	ev := sqlonce.InboxEvent{InboxKey: sqlonce.InboxKey{
+		Consumer: "billing", Handler: "invoice",
+		EventID: core.NewEventID(),
+	}}
 	for _, want := range []sqlonce.InboxState{sqlonce.InboxFresh, sqlonce.InboxProcessed} {
 		err := e.inTx(ctx, func(ctx context.Context, tx core.Tx) error {
 			state, _, err := in.Begin(ctx, tx, ev)

@@ -34,8 +34,10 @@ var latencyColumns = []Column{
 
 func runLatency(ctx context.Context, e *env, s *Section) (err error) {
 	duration := 4 * e.opts.Duration
-	s.note("From the return of COMMIT to the entry of Publish, at %d transactions a second (Poisson) through GORM, for %s in each round. The "+
-		"channel is what any hand-off to another goroutine costs: a send after the commit, and a goroutine that waits for it.", latencyRate, duration)
+	s.note("From the return of COMMIT to the entry of Publish, at %d transactions a second (Poisson) through GORM, "+
+		"for %s in each round. The "+
+		"channel is what any hand-off to another goroutine costs: a send after the commit, and a goroutine that "+
+		"waits for it.", latencyRate, duration)
 	plain, err := openGORM(ctx, e.db, nil)
 	if err != nil {
 		return err
@@ -86,7 +88,8 @@ func runLatency(ctx context.Context, e *env, s *Section) (err error) {
 	t.settle()
 	for _, name := range []string{fastPathName, fastOrderedName} {
 		p50, ratio := t.value(name, "p50 µs"), t.value(name, "÷ channel")
-		s.aim(ratio, ratio <= 3 || p50 <= 30, Ratio.text(ratio), "%s: p50 at most 3 × the channel, or 30 µs (%s µs)", name, Micros.text(p50))
+		s.aim(ratio, ratio <= 3 || p50 <= 30, Ratio.text(ratio), "%s: p50 at most 3 × the channel, or 30 µs (%s µs)",
+			name, Micros.text(p50))
 	}
 	return nil
 }
@@ -142,7 +145,8 @@ func latencyOfOutbox(ctx context.Context, sess *session, w *stopwatch, d time.Du
 	return sess.settled(ctx)
 }
 
-// poisson calls fn latencyRate times a second, at random, for d; it makes up for calls that took long.
+// poisson calls fn latencyRate times a second, at random, for d; it makes up for calls that took
+// long.
 func poisson(ctx context.Context, d time.Duration, fn func() error) error {
 	start := time.Now()
 	for next := time.Duration(0); next < d; {

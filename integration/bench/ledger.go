@@ -14,7 +14,8 @@ const payloadSize = 512
 
 var payloadPad = strings.Repeat("x", payloadSize)
 
-// newPayload returns the payload of event n: JSON of payloadSize bytes with the number at a fixed place.
+// newPayload returns the payload of event n: JSON of payloadSize bytes with the number at a fixed
+// place.
 func newPayload(n int) []byte {
 	b := make([]byte, 0, payloadSize)
 	b = fmt.Appendf(b, `{"n":"%08d","pad":"`, n)
@@ -37,7 +38,8 @@ func payloadNumber(b []byte) int {
 	return n
 }
 
-// ledger is the destination of every competitor: a publisher that does nothing but note which event came.
+// ledger is the destination of every competitor: a publisher that does nothing but note which event
+// came.
 type ledger struct {
 	seen       [maxEvents / 32]atomic.Uint32
 	published  atomic.Int64

@@ -17,7 +17,9 @@ type load struct {
 func (l load) rate() float64 { return float64(len(l.latencies)) / l.took.Seconds() }
 
 // produce runs transactions in c goroutines: for a tenth of d to warm up, then for d.
-func (e *env) produce(ctx context.Context, c int, d time.Duration, tx func(ctx context.Context) error) (l load, err error) {
+func (e *env) produce(ctx context.Context, c int, d time.Duration,
+	tx func(ctx context.Context) error,
+) (l load, err error) {
 	if _, err := loop(ctx, c, d/10, tx); err != nil {
 		return l, err
 	}
@@ -30,7 +32,8 @@ func (e *env) produce(ctx context.Context, c int, d time.Duration, tx func(ctx c
 	return l, err
 }
 
-// loop runs transactions in c goroutines for d, at least one in each, and returns how long each took.
+// loop runs transactions in c goroutines for d, at least one in each, and returns how long each
+// took.
 func loop(ctx context.Context, c int, d time.Duration, tx func(ctx context.Context) error) ([]time.Duration, error) {
 	all := make([][]time.Duration, c)
 	g, ctx := errgroup.WithContext(ctx)

@@ -15,7 +15,8 @@ const (
 // markdown returns the tables for docs/benchmarks.md.
 func (r *Report) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s; %s; %.0f s.\n", r.Started.Format("2006-01-02"), r.Machine.line(), r.Options.line(), r.Seconds)
+	fmt.Fprintf(&b, "%s: %s; %s; %.0f s.\n", r.Started.Format("2006-01-02"), r.Machine.line(), r.Options.line(),
+		r.Seconds)
 	if !r.Machine.Durable {
 		b.WriteString("\n**This server did not sync commits: the figures mean little.**\n")
 	}

@@ -45,20 +45,26 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&o.dsn, "dsn", getenv("OUTBOX_TEST_POSTGRES"), "`URL` of a PostgreSQL server on which databases may be created")
-	f.StringVar(&names, "sections", "", "comma-separated `names` of sections: "+strings.Join(known, ",")+" (default all)")
+	f.StringVar(&o.dsn, "dsn", getenv("OUTBOX_TEST_POSTGRES"), "`URL` of a PostgreSQL server on which databases may "+
+		"be created")
+	f.StringVar(&names, "sections", "", "comma-separated `names` of sections: "+strings.Join(known, ",")+
+		" (default all)")
 	f.StringVar(&only, "only", "", "`regexp`: only competitors whose names match; ratios to others are left out")
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds; figures are medians over them")
-	f.DurationVar(&o.Duration, "duration", 500*time.Millisecond, "of one measurement of producers; latency and steady state take four times as long")
+	f.DurationVar(&o.Duration, "duration", 500*time.Millisecond, "of one measurement of producers; latency and "+
+		"steady state take four times as long")
 	f.IntVar(&o.Events, "events", 50_000, "backlog of a drain")
-	f.IntVar(&o.History, "history", 1_000_000, "published rows in the table, in section history (which drains 20,000 events at most)")
-	f.DurationVar(&o.Cap, "cap", 4*time.Second, "longest a drain may take; slower ones are reported with what they did by then")
+	f.IntVar(&o.History, "history", 1_000_000, "published rows in the table, in section history (which drains "+
+		"20,000 events at most)")
+	f.DurationVar(&o.Cap, "cap", 4*time.Second, "longest a drain may take; slower ones are reported with what they "+
+		"did by then")
 	f.IntVar(&o.Keys, "keys", 10_000, "keys of the ordered events of producers")
 	f.BoolVar(&short, "short", false, "a quick look: one round of everything, small")
 	f.StringVar(&o.json, "json", "", "write everything to this `file`, with the figures of each round")
 	f.StringVar(&o.markdown, "markdown", "", "write the tables as Markdown to this `file`")
 	f.StringVar(&o.update, "update", "", "replace what is between the markers of this Markdown `file` by the tables")
-	f.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`; its tag \"competitor\" tells whose time it is")
+	f.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`; its tag \"competitor\" tells "+
+		"whose time it is")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -102,10 +108,12 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 		bad("unexpected argument %q", f.Arg(0))
 	}
 	if o.dsn == "" {
-		bad("no PostgreSQL server: run `make bench`, or `eval \"$(SERVICES_DURABLE=1 scripts/services up postgres)\"` first, or give -dsn")
+		bad("no PostgreSQL server: run `make bench`, or `eval \"$(SERVICES_DURABLE=1 scripts/services up " +
+			"postgres)\"` first, or give -dsn")
 	}
 	for name, n := range map[string]int64{
-		"rounds": int64(o.Rounds), "duration": int64(o.Duration), "events": int64(o.Events), "history": int64(o.History), "cap": int64(o.Cap), "keys": int64(o.Keys),
+		"rounds": int64(o.Rounds), "duration": int64(o.Duration), "events": int64(o.Events),
+		"history": int64(o.History), "cap": int64(o.Cap), "keys": int64(o.Keys),
 	} {
 		if n <= 0 {
 			bad("-%s must be more than 0", name)

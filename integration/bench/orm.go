@@ -10,14 +10,15 @@ import (
 // orm is an ORM with an adapter of ours. Each is one file.
 type orm struct {
 	name string
-	// simpleProtocol: the ORM writes values into the text of its statements, and its documentation asks for a driver that does not
-	// prepare each of them.
+	// simpleProtocol: the ORM writes values into the text of its statements, and its documentation
+	// asks for a driver that does not prepare each of them.
 	simpleProtocol bool
 	// open returns a client on db: a plain one without cfg, else one with the outbox.
 	open func(ctx context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error)
 }
 
-// outboxConfig is what a benchmark sets of the outbox; all else is left to its defaults. Tables are created.
+// outboxConfig is what a benchmark sets of the outbox; all else is left to its defaults. Tables are
+// created.
 type outboxConfig struct {
 	prefix    string
 	publisher core.Publisher

@@ -48,7 +48,10 @@ func openBun(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error
 	if cfg == nil {
 		return &bunClient{db: b}, nil
 	}
-	ob, err := bunoutbox.New(b, bunoutbox.Config{Publisher: cfg.publisher, Observer: cfg.observer, Prefix: cfg.prefix, AutoCreate: true})
+	ob, err := bunoutbox.New(b, bunoutbox.Config{
+		Publisher: cfg.publisher, Observer: cfg.observer, Prefix: cfg.prefix,
+		AutoCreate: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +73,8 @@ func (c *bunClient) SecondRow(ctx context.Context, row secondRow) error {
 			return err
 		}
 		_, err := tx.NewInsert().Model(&bunSecondRow{
-			ID: row.ID, Topic: row.Topic, Type: row.Type, Key: row.Key, Payload: row.Payload, AvailableAt: row.At, CreatedAt: row.At,
+			ID: row.ID, Topic: row.Topic, Type: row.Type, Key: row.Key, Payload: row.Payload, AvailableAt: row.At,
+			CreatedAt: row.At,
 		}).Exec(ctx)
 		return err
 	})

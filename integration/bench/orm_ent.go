@@ -23,7 +23,10 @@ func openEnt(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error
 	if cfg == nil {
 		return &entClient{client: ent.NewClient(ent.Driver(drv))}, nil
 	}
-	ob, err := entoutbox.New(drv, entoutbox.Config{Publisher: cfg.publisher, Observer: cfg.observer, Prefix: cfg.prefix, AutoCreate: true})
+	ob, err := entoutbox.New(drv, entoutbox.Config{
+		Publisher: cfg.publisher, Observer: cfg.observer, Prefix: cfg.prefix,
+		AutoCreate: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +54,8 @@ func (c *entClient) Alone(ctx context.Context) error {
 
 func (c *entClient) SecondRow(ctx context.Context, row secondRow) error {
 	return c.inTx(ctx, func(tx *ent.Tx) error {
-		return tx.SecondRow.Create().SetID(row.ID).SetTopic(row.Topic).SetType(row.Type).SetKey(row.Key).SetPayload(row.Payload).
-			SetAvailableAt(row.At).SetCreatedAt(row.At).Exec(ctx)
+		return tx.SecondRow.Create().SetID(row.ID).SetTopic(row.Topic).SetType(row.Type).SetKey(row.Key).
+			SetPayload(row.Payload).SetAvailableAt(row.At).SetCreatedAt(row.At).Exec(ctx)
 	})
 }
 

@@ -51,7 +51,10 @@ func openGORM(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, erro
 	}
 	c := &gormClient{db: g}
 	if cfg != nil {
-		c.ob = gormoutbox.Plugin(gormoutbox.Config{Publisher: cfg.publisher, Observer: cfg.observer, Prefix: cfg.prefix, AutoCreate: true})
+		c.ob = gormoutbox.Plugin(gormoutbox.Config{
+			Publisher: cfg.publisher, Observer: cfg.observer, Prefix: cfg.prefix,
+			AutoCreate: true,
+		})
 		if err := g.Use(c.ob); err != nil {
 			return nil, err
 		}
@@ -71,7 +74,8 @@ func (c *gormClient) SecondRow(ctx context.Context, row secondRow) error {
 			return err
 		}
 		return tx.Create(&gormSecondRow{
-			ID: row.ID, Topic: row.Topic, Type: row.Type, Key: row.Key, Payload: row.Payload, AvailableAt: row.At, CreatedAt: row.At,
+			ID: row.ID, Topic: row.Topic, Type: row.Type, Key: row.Key, Payload: row.Payload, AvailableAt: row.At,
+			CreatedAt: row.At,
 		}).Error
 	})
 }
@@ -87,18 +91,22 @@ func (c *gormClient) Publish(ctx context.Context, events ...core.Event) error {
 
 func (c *gormClient) Run(ctx context.Context) error { return c.ob.Run(ctx) }
 
-// ByHand inserts an order, and the row that Publish writes by a statement that was written for it alone, in the tables with the prefix: what
-// the database takes for this row, with nothing around it.
+// ByHand inserts an order, and the row that Publish writes by a statement that was written for it
+// alone, in the tables with the prefix: what the database takes for this row, with nothing around
+// it.
 func (c *gormClient) ByHand(ctx context.Context, prefix string, row secondRow, ordered bool) error {
-	insert := `INSERT INTO ` + prefix + `event (id, event_id, event_type, schema_version, topic, aggregate_version, partition_key, payload,
+	insert := `INSERT INTO ` + prefix +
+		`event (id, event_id, event_type, schema_version, topic, aggregate_version, partition_key, payload,
   content_type, claim_no, available_at, occurred_at, created_at) VALUES ($1, $2, $3, 0, $4, 0, $5, $6, 'application/json', 0, clock_timestamp(), $7, clock_timestamp())`
 	args := []any{row.ID, row.ID, row.Type, row.Topic, row.Key, row.Payload, row.At}
 	if ordered {
-		insert = `WITH k AS (INSERT INTO ` + prefix + `key AS k (lane, last_seq, first_seq, last_id, used_at) VALUES ($8, 1, 1, $1::uuid, clock_timestamp())
+		insert = `WITH k AS (INSERT INTO ` + prefix +
+			`key AS k (lane, last_seq, first_seq, last_id, used_at) VALUES ($8, 1, 1, $1::uuid, clock_timestamp())
 ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at
 RETURNING lane, last_seq)
-INSERT INTO ` + prefix + `event (id, event_id, event_type, schema_version, topic, aggregate_version, partition_key, payload, content_type, claim_no,
-  available_at, occurred_at, created_at, lane, key_seq)
+INSERT INTO ` + prefix +
+			`event (id, event_id, event_type, schema_version, topic, aggregate_version, partition_key, payload,
+  content_type, claim_no, available_at, occurred_at, created_at, lane, key_seq)
 SELECT $1::uuid, $2::text, $3::text, 0, $4::text, 0, $5::text, $6::bytea, 'application/json', 0, clock_timestamp(), $7::timestamptz, clock_timestamp(),
   k.lane, k.last_seq FROM k`
 		lane := core.NewLane("", row.Topic, row.Key)

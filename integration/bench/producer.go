@@ -25,7 +25,10 @@ const (
 	rowOrderedHot   = "+ outbox, ordered, relay in this process"
 )
 
-var producerRows = []string{rowAlone, rowSecond, rowByHand, rowByHandOrder, rowUnordered, rowOrdered, rowUnorderedHot, rowOrderedHot}
+var producerRows = []string{
+	rowAlone, rowSecond, rowByHand, rowByHandOrder, rowUnordered, rowOrdered, rowUnorderedHot,
+	rowOrderedHot,
+}
 
 // byHand is an ORM's client that can also write the outbox's row by hand.
 type byHand interface {
@@ -50,12 +53,17 @@ type producer struct {
 }
 
 func runProducer(ctx context.Context, e *env, s *Section) (err error) {
-	s.note("A transaction inserts an order through the ORM, and an event of %d bytes beside it. The second model row is what people write by "+
-		"hand: a model with id, topic, type, key, payload, status, times and the index that a poller needs. Ordered events have one of %s keys.",
+	s.note("A transaction inserts an order through the ORM, and an event of %d bytes beside it. The second model "+
+		"row is what people write by "+
+		"hand: a model with id, topic, type, key, payload, status, times and the index that a poller needs. Ordered "+
+		"events have one of %s keys.",
 		payloadSize, thousands(float64(e.opts.Keys)))
-	s.note("Without a relay only the insert is measured, as with the second model row, which nobody relays here. With a relay in this process " +
-		"the events are published and marked meanwhile, on the same CPUs; the log then includes the marks (section steady compares whole systems).")
-	s.note("The outbox's row by hand is what the database alone takes for it: a statement written for this one row, in tables like ours.")
+	s.note("Without a relay only the insert is measured, as with the second model row, which nobody relays here. " +
+		"With a relay in this process " +
+		"the events are published and marked meanwhile, on the same CPUs; the log then includes the marks (section " +
+		"steady compares whole systems).")
+	s.note("The outbox's row by hand is what the database alone takes for it: a statement written for this one row, " +
+		"in tables like ours.")
 
 	var producers []producer
 	var sessions []*session
@@ -116,15 +124,19 @@ func runProducer(ctx context.Context, e *env, s *Section) (err error) {
 			}
 			t.divide("÷ second row", "tx/s", func(*Row) *Row { return t.find(o.name + " " + rowSecond) })
 			t.settle()
-			s.atLeast(t.value(o.name+" "+rowUnordered, "÷ second row"), 1, "%s, %d at once: unordered at least 1.00 × the second model row", o.name, c)
-			s.atLeast(t.value(o.name+" "+rowOrdered, "÷ second row"), 0.85, "%s, %d at once: ordered at least 0.85 × the second model row", o.name, c)
+			s.atLeast(t.value(o.name+" "+rowUnordered, "÷ second row"), 1, "%s, %d at once: unordered at least 1.00 "+
+				"× the second model row", o.name, c)
+			s.atLeast(t.value(o.name+" "+rowOrdered, "÷ second row"), 0.85, "%s, %d at once: ordered at least 0.85 "+
+				"× the second model row", o.name, c)
 		}
 	}
 	return nil
 }
 
 // producersOf opens the clients of one ORM.
-func (e *env) producersOf(ctx context.Context, o orm, db *sql.DB, wanted func(row string) bool) (all []producer, sessions []*session, err error) {
+func (e *env) producersOf(ctx context.Context, o orm, db *sql.DB,
+	wanted func(row string) bool,
+) (all []producer, sessions []*session, err error) {
 	plain, err := o.open(ctx, db, nil)
 	if err != nil {
 		return nil, nil, err
@@ -157,7 +169,8 @@ func (e *env) producersOf(ctx context.Context, o orm, db *sql.DB, wanted func(ro
 		if !wanted(with.unordered) && !wanted(with.ordered) {
 			continue
 		}
-		prefix := fmt.Sprintf("%s_%s_", strings.ToLower(o.name), map[bool]string{false: "cold", true: "hot"}[with.relay])
+		prefix := fmt.Sprintf("%s_%s_", strings.ToLower(o.name),
+			map[bool]string{false: "cold", true: "hot"}[with.relay])
 		sess, err := e.openSession(ctx, o, db, prefix, with.relay)
 		if err != nil {
 			return nil, append(sessions, sess), err

@@ -160,7 +160,8 @@ func (t *Table) set(r *Row, round int, column string, v float64) {
 	r.Rounds[round][t.column(column)] = Value(v)
 }
 
-// divide fills the column to with column from divided by that of the row base names for each row, round by round.
+// divide fills the column to with column from divided by that of the row base names for each row,
+// round by round.
 func (t *Table) divide(to, from string, base func(r *Row) *Row) {
 	c, f := t.column(to), t.column(from)
 	for _, r := range t.Rows {

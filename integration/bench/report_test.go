@@ -12,7 +12,12 @@ import (
 
 // sample is a table with two competitors and three rounds.
 func sample() *Table {
-	t := &Table{Title: "relay", Columns: []Column{{"events/s", Count}, {"÷ base", Ratio}, {"p50 µs", Micros}, {"done", Percent}}}
+	t := &Table{Title: "relay", Columns: []Column{
+		{"events/s", Count},
+		{"÷ base", Ratio},
+		{"p50 µs", Micros},
+		{"done", Percent},
+	}}
 	for name, rates := range map[string][]float64{"base": {1000, 2000, 3000}, "other": {500, 3000, 1500}} {
 		r := t.row(name, 3)
 		for round, rate := range rates {
@@ -29,7 +34,8 @@ func sample() *Table {
 	return t
 }
 
-// A ratio is the median of the ratios within a round (0.5, 1.5, 0.5), not the ratio of the medians (0.75).
+// A ratio is the median of the ratios within a round (0.5, 1.5, 0.5), not the ratio of the medians
+// (0.75).
 func TestTableMedians(t *testing.T) {
 	table := sample()
 	if v := table.value("other", "events/s"); v != 1500 {
@@ -149,7 +155,8 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// Everybody begins a round once when there are as many rounds as competitors, and everybody is in each.
+// Everybody begins a round once when there are as many rounds as competitors, and everybody is in
+// each.
 func TestInterleave(t *testing.T) {
 	first := map[int]bool{}
 	count := make([]int, 3)
@@ -167,11 +174,17 @@ func TestInterleave(t *testing.T) {
 }
 
 func TestSectionText(t *testing.T) {
-	s := &Section{Title: "A question", Seconds: 2, Notes: []string{strings.Repeat("word ", 30)}, Tables: []*Table{sample()}}
+	s := &Section{
+		Title: "A question", Seconds: 2, Notes: []string{strings.Repeat("word ", 30)},
+		Tables: []*Table{sample()},
+	}
 	s.atLeast(0.7, 0.8, "fast enough")
 	var b bytes.Buffer
 	s.text(&b)
-	for _, want := range []string{"\nA question (2 s)\n================\n- word ", "\n  word ", "\n  aim missed  0.70   fast enough\n"} {
+	for _, want := range []string{
+		"\nA question (2 s)\n================\n- word ", "\n  word ",
+		"\n  aim missed  0.70   fast enough\n",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

@@ -20,8 +20,8 @@ func producerKey(k int) string { return fmt.Sprintf("order/%07d", k) }
 // settleLimit is how long a relay that keeps up may take to settle what it was given.
 const settleLimit = time.Minute
 
-// session is an ORM with the outbox, for a whole section: a relay that has just started does not know the keys yet, and a
-// process that runs for days does.
+// session is an ORM with the outbox, for a whole section: a relay that has just started does not
+// know the keys yet, and a process that runs for days does.
 type session struct {
 	ormClient
 
@@ -37,7 +37,8 @@ type session struct {
 	ended chan error
 }
 
-// openSession opens an ORM with its outbox in tables of the given prefix, with a relay or without, and uses every key once.
+// openSession opens an ORM with its outbox in tables of the given prefix, with a relay or without,
+// and uses every key once.
 func (e *env) openSession(ctx context.Context, o orm, db *sql.DB, prefix string, relay bool) (_ *session, err error) {
 	e.progress.show("preparing %s", o.name)
 	s := &session{e: e, table: prefix + "event", ledger: newLedger()}
@@ -111,11 +112,13 @@ func (s *session) warm(ctx context.Context) error {
 // event returns the next event: ordered with a key, unordered without.
 func (s *session) event(key string) core.Event {
 	return core.Event{
-		Type: benchType, Topic: benchTopic, Key: key, ContentType: "application/json", Payload: newPayload(int(s.next.Add(1) - 1)),
+		Type: benchType, Topic: benchTopic, Key: key, ContentType: "application/json",
+		Payload: newPayload(int(s.next.Add(1) - 1)),
 	}
 }
 
-// settled waits until the relay has published and marked everything, and checks it. Without a relay it only counts.
+// settled waits until the relay has published and marked everything, and checks it. Without a relay
+// it only counts.
 func (s *session) settled(ctx context.Context) error {
 	n := s.next.Load()
 	if s.stop == nil {

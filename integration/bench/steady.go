@@ -45,8 +45,10 @@ type steadyRun struct {
 
 func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 	duration := 4 * e.opts.Duration
-	s.note("%d goroutines run transactions through GORM for %s, with the relay in the same process. The hand-written outbox is the second model "+
-		"row of section producer and the loop of section drain, on that table, which sleeps %s when it found less than a batch. The backlog is what is not "+
+	s.note("%d goroutines run transactions through GORM for %s, with the relay in the same process. The "+
+		"hand-written outbox is the second model "+
+		"row of section producer and the loop of section drain, on that table, which sleeps %s when it found less "+
+		"than a batch. The backlog is what is not "+
 		"yet settled when the producers stop; the log includes settling it.", steadyLoad, duration, handPause)
 	plain, err := openGORM(ctx, e.db, nil)
 	if err != nil {
@@ -82,7 +84,10 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 			r.load, err = e.produce(ctx, steadyLoad, duration, plain.Alone)
 			return r, err
 		}},
-		{steadyHand, func(ctx context.Context) (steadyRun, error) { return e.steadyByHand(ctx, plain, pool, duration) }},
+		{
+			steadyHand,
+			func(ctx context.Context) (steadyRun, error) { return e.steadyByHand(ctx, plain, pool, duration) },
+		},
 		{steadyUnordered, outbox(false)},
 		{steadyOrdered, outbox(true)},
 	} {
@@ -148,7 +153,8 @@ func (e *env) steadyOutbox(ctx context.Context, sess *session, d time.Duration, 
 // handPause is how long the hand-written loop sleeps when it found less than a batch.
 const handPause = 20 * time.Millisecond
 
-// fillSecondRows lets the planner know the table of second rows as it is after a while, as the outbox's is.
+// fillSecondRows lets the planner know the table of second rows as it is after a while, as the
+// outbox's is.
 func (e *env) fillSecondRows(ctx context.Context) error {
 	return e.exec(ctx,
 		fmt.Sprintf(`INSERT INTO bench_outbox (id, topic, type, key, payload, status, available_at, created_at, done_at)
@@ -157,7 +163,9 @@ SELECT gen_random_uuid(), '%s', '%s', 'order/' || i, '%s', 1, now(), now(), now(
 		"ANALYZE bench_outbox")
 }
 
-func (e *env) steadyByHand(ctx context.Context, client ormClient, pool *pgxpool.Pool, d time.Duration) (r steadyRun, err error) {
+func (e *env) steadyByHand(ctx context.Context, client ormClient, pool *pgxpool.Pool,
+	d time.Duration,
+) (r steadyRun, err error) {
 	l := newLedger()
 	var next, marked atomic.Int64
 	var produced atomic.Bool
@@ -220,7 +228,8 @@ RETURNING id, topic, type, key, payload, attempts`, "hand", handBatch)
 	if err := res.Err(); err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	tag, err := pool.Exec(ctx, "UPDATE bench_outbox SET status = 1, done_at = now(), lease_until = NULL WHERE id = ANY ($1) AND status = 0", ids)
+	tag, err := pool.Exec(ctx, "UPDATE bench_outbox SET status = 1, done_at = now(), lease_until = NULL WHERE id = "+
+		"ANY ($1) AND status = 0", ids)
 	if err == nil && tag.RowsAffected() != int64(len(ids)) {
 		err = fmt.Errorf("marked %d of %d rows", tag.RowsAffected(), len(ids))
 	}

@@ -46,12 +46,14 @@ func thousands(f float64) string {
 func (r *Report) header(w io.Writer) {
 	fmt.Fprintf(w, "%s\n%s\n", r.Machine.line(), r.Options.line())
 	if !r.Machine.Durable {
-		fmt.Fprintln(w, "WARNING: this server does not sync commits: absolute figures mean nothing, and ratios little. Use `make bench`.")
+		fmt.Fprintln(w, "WARNING: this server does not sync commits: absolute figures mean nothing, and ratios "+
+			"little. Use `make bench`.")
 	}
 }
 
 func (m Machine) line() string {
-	return fmt.Sprintf("%s, %s, %d CPUs shared with the database, %s (%s)", m.Go, m.Platform, m.CPUs, m.Postgres, m.Settings)
+	return fmt.Sprintf("%s, %s, %d CPUs shared with the database, %s (%s)", m.Go, m.Platform, m.CPUs, m.Postgres,
+		m.Settings)
 }
 
 func (s Shown) line() string {

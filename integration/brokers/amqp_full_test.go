@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// A refused publish is tried again, with a broker: a full queue of RabbitMQ refuses what is published to it.
+// A refused publish is tried again, with a broker: a full queue of RabbitMQ refuses what is
+// published to it.
 func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	topic := fixture.UniqueTopic("narrow")
@@ -23,7 +24,8 @@ func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 		queue, err = conn.Channel()
 	}
 	if err == nil {
-		_, err = queue.QueueDeclare(topic, true, false, false, false, amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+		_, err = queue.QueueDeclare(topic, true, false, false, false,
+			amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -43,14 +45,18 @@ func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 	}
 
 	p := fixture.NewProcess(t, testdb.Postgres(t), core.Config{
-		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}), Retry: core.RetryPolicy{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 10_000},
+		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}),
+		Retry: core.RetryPolicy{
+			BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond,
+			MaxAttempts: 10_000,
+		},
 	})
 	first := p.Publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
 	p.Run()
 	p.AwaitDone(1)
 	second := p.Publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
-	// Refused alone at a destination that takes nothing else: from the fifth refusal on (core.BreakerPolicy.Failures) it may be an outage, and
-	// spends no attempt.
+	// Refused alone at a destination that takes nothing else: from the fifth refusal on
+	// (core.BreakerPolicy.Failures) it may be an outage, and spends no attempt.
 	const spent = 4
 	fixture.Await(t, "attempts grow", func() bool {
 		row := p.Row(second)

@@ -98,7 +98,10 @@ func TestAMQPTopicExchange(t *testing.T) {
 func TestAMQPProperties(t *testing.T) {
 	t.Parallel()
 	topic := topics.Rabbit(t)
-	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t)), DeclareQueues: true})
+	p := topics.RabbitPublisher(t, amqpbridge.Config{
+		AMQP:          amqpbridge.QueueConfig(topics.RabbitURI(t)),
+		DeclareQueues: true,
+	})
 	d := brokerDelivery(t, topic, "")
 	if err := publishWithin(t, p, d, 10*time.Second); err != nil {
 		t.Fatal(err)
@@ -107,7 +110,8 @@ func TestAMQPProperties(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("no message: %v", err)
 	}
-	if raw.DeliveryMode != amqp091.Persistent || raw.MessageId != d.RowID.String() || raw.ContentType != "application/json" {
+	if raw.DeliveryMode != amqp091.Persistent || raw.MessageId != d.RowID.String() ||
+		raw.ContentType != "application/json" {
 		t.Errorf("delivery mode %d, message id %q, content type %q", raw.DeliveryMode, raw.MessageId, raw.ContentType)
 	}
 	for k, v := range raw.Headers {
@@ -124,9 +128,12 @@ func TestAMQPUnroutable(t *testing.T) {
 		cfg     amqpbridge.Config
 		refused bool
 	}{
-		"no queue":             {amqpbridge.Config{AMQP: amqpbridge.QueueConfig(uri)}, true},
-		"no binding":           {amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil)}, true},
-		"no binding, allowed":  {amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil), AllowUnroutable: true}, false},
+		"no queue":   {amqpbridge.Config{AMQP: amqpbridge.QueueConfig(uri)}, true},
+		"no binding": {amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil)}, true},
+		"no binding, allowed": {
+			amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil), AllowUnroutable: true},
+			false,
+		},
 		"mandatory turned off": {amqpbridge.Config{AMQP: amqp.NewDurablePubSubConfig(uri, nil)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +174,8 @@ func TestAMQPReturnedMessagesAreTheirOwn(t *testing.T) {
 				if bad {
 					topic = unroutable
 				}
-				if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 20*time.Second); errors.Is(err, amqpbridge.ErrUnroutable) != bad || !bad && err != nil {
+				if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 20*time.Second); errors.Is(err,
+					amqpbridge.ErrUnroutable) != bad || !bad && err != nil {
 					t.Errorf("unroutable %v: err = %v", bad, err)
 				}
 			}
@@ -210,7 +218,8 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := topics.RabbitPublisher(t, amqpbridge.Config{
-		AMQP: amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName), DeclareQueues: true, Channels: 1,
+		AMQP: amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName), DeclareQueues: true,
+		Channels: 1,
 	})
 	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second); err != nil {
 		t.Fatal(err)
@@ -407,7 +416,10 @@ func TestAMQPWatermillPublishers(t *testing.T) {
 func BenchmarkAMQPPublish(b *testing.B) {
 	own := func(b *testing.B, channels int) core.Publisher {
 		b.Helper()
-		return topics.RabbitPublisher(b, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(b)), DeclareQueues: true, Channels: channels})
+		return topics.RabbitPublisher(b, amqpbridge.Config{
+			AMQP:          amqpbridge.QueueConfig(topics.RabbitURI(b)),
+			DeclareQueues: true, Channels: channels,
+		})
 	}
 	watermills := func(b *testing.B, channels int) core.Publisher {
 		b.Helper()
@@ -424,7 +436,10 @@ func BenchmarkAMQPPublish(b *testing.B) {
 		topics.CloseAtEnd(b, p)
 		return p
 	}
-	for name, open := range map[string]func(*testing.B, int) core.Publisher{"amqpbridge": own, "watermill": watermills} {
+	for name, open := range map[string]func(*testing.B, int) core.Publisher{
+		"amqpbridge": own,
+		"watermill":  watermills,
+	} {
 		for _, channels := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s/channels=%d", name, channels), func(b *testing.B) {
 				topic := topics.Rabbit(b)

@@ -28,7 +28,8 @@ func classOf(err error) core.Class {
 	return core.DefaultClassifier(err)
 }
 
-// publishUntil publishes d until the answer is of the class, or nil for "", and fails the test when that takes too long.
+// publishUntil publishes d until the answer is of the class, or nil for "", and fails the test when
+// that takes too long.
 func publishUntil(t *testing.T, p core.Publisher, d core.Delivery, want string) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -78,7 +79,8 @@ func bridged(t *testing.T, pub message.Publisher, cfg watermillbridge.Config) *w
 	return p
 }
 
-// What NATS answers, and does not answer, is told apart: only what can never be stored is against the event.
+// What NATS answers, and does not answer, is told apart: only what can never be stored is against
+// the event.
 func TestNATSClasses(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "nats")
@@ -92,7 +94,10 @@ func TestNATSClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, MaxMsgSize: 4096})
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.>"},
+		MaxMsgSize: 4096,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +112,10 @@ func TestNATSClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := bridged(t, pub, watermillbridge.Config{Classifier: natsbridge.Classify, RowIDMetadata: natsbridge.RowIDMetadata})
+	p := bridged(t, pub, watermillbridge.Config{
+		Classifier:    natsbridge.Classify,
+		RowIDMetadata: natsbridge.RowIDMetadata,
+	})
 
 	// One event with two destinations in one stream, each published twice.
 	a := brokerDelivery(t, "s.a", "order/o-1")
@@ -128,7 +136,10 @@ func TestNATSClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	consumed, err := (&wmnats.NATSMarshaler{}).Unmarshal(&nats.Msg{Subject: raw.Subject, Header: raw.Header, Data: raw.Data})
+	consumed, err := (&wmnats.NATSMarshaler{}).Unmarshal(&nats.Msg{
+		Subject: raw.Subject, Header: raw.Header,
+		Data: raw.Data,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

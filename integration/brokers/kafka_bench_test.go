@@ -16,8 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// BenchmarkKafkaRelay is the relay on its way to a real Kafka with 128 workers: rows are marked as done, or deleted, and for comparison 128
-// goroutines publish through the same publisher without any table. Published/s of the first two against the third tell what the outbox holds up.
+// BenchmarkKafkaRelay is the relay on its way to a real Kafka with 128 workers: rows are marked as
+// done, or deleted, and for comparison 128 goroutines publish through the same publisher without
+// any table. Published/s of the first two against the third tell what the outbox holds up.
 func BenchmarkKafkaRelay(b *testing.B) {
 	const workers = 128
 	publisher := func(b *testing.B) *watermillbridge.Publisher {
@@ -32,7 +33,8 @@ func BenchmarkKafkaRelay(b *testing.B) {
 			for pb.Next() {
 				i := n.Add(1)
 				d := core.Delivery{RowID: core.RowID{1}, Event: core.Event{
-					ID: core.NewEventID(), Type: "order.placed", Topic: topic, Key: fmt.Sprint(i % 10_000), Payload: make([]byte, 512),
+					ID: core.NewEventID(), Type: "order.placed", Topic: topic, Key: fmt.Sprint(i % 10_000),
+					Payload: make([]byte, 512),
 				}}
 				if err := p.Publish(b.Context(), d); err != nil {
 					b.Error(err)
@@ -56,7 +58,8 @@ func BenchmarkKafkaRelay(b *testing.B) {
 			}
 			topic := topics.Kafka(b, "", 12, nil)
 			outbox, err := core.New(core.Config{
-				Repository: table, Publisher: publisher(b), Workers: workers, ColdEvents: 4000, Retention: core.Retention{DeleteOnSuccess: deleted},
+				Repository: table, Publisher: publisher(b), Workers: workers, ColdEvents: 4000,
+				Retention: core.Retention{DeleteOnSuccess: deleted},
 			})
 			if err != nil {
 				b.Fatal(err)
@@ -66,7 +69,10 @@ func BenchmarkKafkaRelay(b *testing.B) {
 				err := tx.RunInTx(b.Context(), func(ctx context.Context, otx core.Tx) error {
 					events := make([]core.Event, min(500, b.N-done))
 					for i := range events {
-						events[i] = core.Event{Type: "order.placed", Topic: topic, Key: fmt.Sprint((done + i) % 10_000), Payload: make([]byte, 512)}
+						events[i] = core.Event{
+							Type: "order.placed", Topic: topic, Key: fmt.Sprint((done + i) % 10_000),
+							Payload: make([]byte, 512),
+						}
 					}
 					done += len(events)
 					_, err := outbox.Publish(ctx, otx, events...)

@@ -21,11 +21,14 @@ import (
 
 const clusterPartitions = 4
 
-// Three brokers, every topic on all of them, an acknowledgement means that two have the event. While many events are on their way, leaders
-// move from broker to broker and each broker is restarted cleanly. Afterwards Kafka holds every event whose row is DONE, at the partition and
-// offset that its receipt names, no two rows share a receipt, and the first copies of each key are in order.
+// Three brokers, every topic on all of them, an acknowledgement means that two have the event.
+// While many events are on their way, leaders move from broker to broker and each broker is
+// restarted cleanly. Afterwards Kafka holds every event whose row is DONE, at the partition and
+// offset that its receipt names, no two rows share a receipt, and the first copies of each key are
+// in order.
 //
-// Versions of Sarama before 1.48 fail this test: with idempotence on they report messages as stored that no broker has.
+// Versions of Sarama before 1.48 fail this test: with idempotence on they report messages as stored
+// that no broker has.
 func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	t.Parallel()
 	brokers := fixture.StartPrivateSet(t, "kafka1", "kafka2", "kafka3")
@@ -49,7 +52,8 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	for _, f := range flows {
 		f.start(t)
 		// The events are there before the topic is: its first messages come all at once.
-		fixture.Await(t, "events wait for their topic", func() bool { return f.count("SELECT COUNT(*) FROM outbox_event") >= 200 })
+		fixture.Await(t, "events wait for their topic",
+			func() bool { return f.count("SELECT COUNT(*) FROM outbox_event") >= 200 })
 		detail := &sarama.TopicDetail{NumPartitions: clusterPartitions, ReplicationFactor: 3}
 		if err := admin.CreateTopic(f.topic, detail, false); err != nil {
 			t.Fatal(err)
@@ -60,7 +64,8 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 		t.Helper()
 		for _, f := range flows {
 			before := f.done()
-			fixture.AwaitIn(t, time.Minute, f.name+": events are published", func() bool { return f.done() > before+20 })
+			fixture.AwaitIn(t, time.Minute, f.name+": events are published",
+				func() bool { return f.done() > before+20 })
 		}
 	}
 	progress()
@@ -115,11 +120,13 @@ func (c *kafkaCluster) moveLeaders() {
 	}
 	fixture.Await(c.t, "the leaders have moved", func() bool {
 		_, err := c.admin.ElectLeaders(sarama.PreferredElection, partitions)
-		return err == nil && !slices.ContainsFunc(c.describe(), func(p *sarama.PartitionMetadata) bool { return p.Leader != want[p.ID] })
+		return err == nil && !slices.ContainsFunc(c.describe(),
+			func(p *sarama.PartitionMetadata) bool { return p.Leader != want[p.ID] })
 	})
 }
 
-// awaitReplicas waits until every partition is on all brokers, as whoever restarts them one after the other has to.
+// awaitReplicas waits until every partition is on all brokers, as whoever restarts them one after
+// the other has to.
 func (c *kafkaCluster) awaitReplicas() {
 	c.t.Helper()
 	fixture.Await(c.t, "every partition is in sync on three brokers", func() bool {
@@ -154,10 +161,13 @@ func newClusterFlow(t *testing.T, name string, cfg kafkabridge.Config) *clusterF
 		t.Fatal(err)
 	}
 	topics.CloseAtEnd(t, pub)
-	return &clusterFlow{name: name, topic: fixture.UniqueTopic(name), Process: fixture.NewProcess(t, testdb.Postgres(t), core.Config{
-		Publisher: pub, Workers: 64, PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
-		Breaker: core.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
-	})}
+	return &clusterFlow{
+		name: name, topic: fixture.UniqueTopic(name),
+		Process: fixture.NewProcess(t, testdb.Postgres(t), core.Config{
+			Publisher: pub, Workers: 64, PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
+			Breaker: core.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
+		}),
+	}
 }
 
 // start runs the relay and three producers.
@@ -171,7 +181,10 @@ func (f *clusterFlow) start(t *testing.T) {
 			for i := 0; ctx.Err() == nil; i++ {
 				events := make([]core.Event, 20)
 				for k := range events {
-					events[k] = core.Event{Type: "moved", Topic: f.topic, Key: fmt.Sprintf("%d-%d", n, (i*7+k)%200), Payload: []byte(`{}`)}
+					events[k] = core.Event{
+						Type: "moved", Topic: f.topic, Key: fmt.Sprintf("%d-%d", n, (i*7+k)%200),
+						Payload: []byte(`{}`),
+					}
 				}
 				if err := f.Tx.RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) error {
 					_, err := f.Outbox.Publish(ctx, tx, events...)
@@ -218,7 +231,8 @@ type clusterRow struct {
 func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 	t.Helper()
 	held, positions := f.held(t, addresses)
-	rows := fixture.Query(t, f.Pool, `SELECT event_id, partition_key, COALESCE(receipt, ''), key_seq FROM outbox_event WHERE status = 1`,
+	rows := fixture.Query(t, f.Pool, `SELECT event_id, partition_key, COALESCE(receipt, ''), key_seq FROM `+
+		`outbox_event WHERE status = 1`,
 		func(r *sql.Rows) (x clusterRow, err error) {
 			return x, r.Scan(&x.eventID, &x.key, &x.receipt, &x.keySeq)
 		})
@@ -241,7 +255,8 @@ func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 	}
 	t.Logf("%s: %d rows, %d messages", f.name, len(rows), len(positions))
 	if lost > 0 || misplaced > 0 {
-		t.Errorf("%s: of %d DONE events %d are lost, %d receipts name another place", f.name, len(rows), lost, misplaced)
+		t.Errorf("%s: of %d DONE events %d are lost, %d receipts name another place", f.name, len(rows), lost,
+			misplaced)
 	}
 	last := map[string]clusterRow{} // by key: of the first copies
 	for _, receipt := range sortedPositions(positions) {
@@ -259,7 +274,8 @@ func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 	}
 }
 
-// held reads the whole topic: the places of each event in the order of their offsets, and the event at each place.
+// held reads the whole topic: the places of each event in the order of their offsets, and the event
+// at each place.
 func (f *clusterFlow) held(t *testing.T, addresses []string) (held map[string][]string, positions map[string]string) {
 	t.Helper()
 	client, err := sarama.NewClient(addresses, kafkabridge.SaramaConfig(0))

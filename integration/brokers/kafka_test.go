@@ -153,7 +153,9 @@ func TestKafkaTopicIsCreatedLater(t *testing.T) {
 }
 
 // kafkaThroughProxy returns a publisher whose connections all go through a proxy.
-func kafkaThroughProxy(t *testing.T, timeout time.Duration, bridge watermillbridge.Config) (*watermillbridge.Publisher, *brokerProxy) {
+func kafkaThroughProxy(t *testing.T, timeout time.Duration,
+	bridge watermillbridge.Config,
+) (*watermillbridge.Publisher, *brokerProxy) {
 	t.Helper()
 	proxy := newBrokerProxy(t, topics.KafkaAddress(t))
 	s := kafkabridge.SaramaConfig(timeout)
@@ -161,13 +163,17 @@ func kafkaThroughProxy(t *testing.T, timeout time.Duration, bridge watermillbrid
 	return topics.KafkaPublisher(t, kafkabridge.Config{Sarama: s, PublishTimeout: timeout, Bridge: bridge}), proxy
 }
 
-// A broker that hangs costs a publish its timeout and no more; what was on the way arrives when it goes on.
+// A broker that hangs costs a publish its timeout and no more; what was on the way arrives when it
+// goes on.
 func TestKafkaHangs(t *testing.T) {
 	t.Parallel()
 	topic := topics.Kafka(t, "", 1, nil)
 	const timeout = time.Second
 	var late atomic.Int32
-	p, proxy := kafkaThroughProxy(t, timeout, watermillbridge.Config{MaxStuck: 2, OnLate: func(watermillbridge.Late) { late.Add(1) }})
+	p, proxy := kafkaThroughProxy(t, timeout, watermillbridge.Config{
+		MaxStuck: 2,
+		OnLate:   func(watermillbridge.Late) { late.Add(1) },
+	})
 	if err := publishWithin(t, p, brokerDelivery(t, topic, "before"), 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +205,8 @@ func TestKafkaHangs(t *testing.T) {
 	})
 }
 
-// While connections break, each event is tried until it is acknowledged: every one arrives, and in the order of its key when
-// only the first copy of each counts.
+// While connections break, each event is tried until it is acknowledged: every one arrives, and in
+// the order of its key when only the first copy of each counts.
 func TestKafkaConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	topic := topics.Kafka(t, "", 3, nil)
@@ -218,7 +224,8 @@ func TestKafkaConnectionsBreak(t *testing.T) {
 					if err == nil {
 						break
 					}
-					if class, marked := core.ClassOf(err); marked && class != core.ClassUnavailable && class != core.ClassKeyUnavailable {
+					if class, marked := core.ClassOf(err); marked && class != core.ClassUnavailable &&
+						class != core.ClassKeyUnavailable {
 						t.Errorf("err = %v, class %v; want an outage", err, class)
 					}
 					select {
@@ -253,7 +260,8 @@ func TestKafkaConnectionsBreak(t *testing.T) {
 	}
 }
 
-// What docs/operations.md says about rows that share a receipt finds them, and brings the event back that the broker does not have.
+// What docs/operations.md says about rows that share a receipt finds them, and brings the event
+// back that the broker does not have.
 func TestRowsThatShareAReceipt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -273,7 +281,8 @@ func TestRowsThatShareAReceipt(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n, id := range ids { // the second has the place of the first
-			fixture.MustExec(t, p.Pool, fmt.Sprintf(`UPDATE outbox_event SET receipt = 'orders/0@%d' WHERE event_id = '%s'`, n/2, id))
+			fixture.MustExec(t, p.Pool,
+				fmt.Sprintf(`UPDATE outbox_event SET receipt = 'orders/0@%d' WHERE event_id = '%s'`, n/2, id))
 		}
 		page, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", "operations.md"))
 		if err != nil {
@@ -294,12 +303,14 @@ func TestRowsThatShareAReceipt(t *testing.T) {
 			t.Fatalf("found %v, want the first two of %v", found, ids)
 		}
 
-		fixture.MustExec(t, p.Pool, `UPDATE outbox_event SET status = 3, last_error_code = 'not_in_kafka', receipt = NULL WHERE event_id = '`+ids[1]+`'`)
+		fixture.MustExec(t, p.Pool, `UPDATE outbox_event SET status = 3, last_error_code = 'not_in_kafka', receipt `+
+			`= NULL WHERE event_id = '`+ids[1]+`'`)
 		id, err := core.NewRowID(ids[1], "orders")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Outbox.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{id}, Actor: "ada", Reason: "lost by the producer"}); err != nil {
+		if _, err := p.Outbox.Redrive(t.Context(),
+			core.AdminRequest{IDs: []core.RowID{id}, Actor: "ada", Reason: "lost by the producer"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Outbox.Drain(t.Context()); err != nil {

@@ -98,7 +98,8 @@ func (o *outage) wantStatus(want outboxtest.Status, what string, limit time.Dura
 	})
 }
 
-// eager spends its attempts in no time, so that a refusal that is wrongly held against an event shows.
+// eager spends its attempts in no time, so that a refusal that is wrongly held against an event
+// shows.
 var eager = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 3}
 
 // A relay that starts before the first consumer waits for it.
@@ -106,7 +107,8 @@ func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
 	t.Parallel()
 	topic := topics.Rabbit(t)
 	o := newOutage(t, core.Config{
-		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}), Retry: eager,
+		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}),
+		Retry:     eager,
 	})
 	for range 10 {
 		o.publish(core.Event{Type: topic, Key: "k"}, core.Event{Type: topic})
@@ -141,14 +143,17 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room", 10*time.Second)
 }
 
-// When a broker is back after an outage that was long compared with all pauses, the first event leaves within five seconds, which are given the
-// load of the machine on top.
+// When a broker is back after an outage that was long compared with all pauses, the first event
+// leaves within five seconds, which are given the load of the machine on top.
 func TestBrokerIsBack(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "rabbitmq")
 	topic := "back-" + core.NewEventID()
 	o := newOutage(t, core.Config{
-		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(server.Address), DeclareQueues: true}), Retry: eager,
+		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{
+			AMQP:          amqpbridge.QueueConfig(server.Address),
+			DeclareQueues: true,
+		}), Retry: eager,
 	})
 	o.publish(core.Event{Type: topic, Key: "k"})
 	o.wantStatus(outboxtest.StatusDone, "the first event leaves", 30*time.Second)
@@ -161,7 +166,8 @@ func TestBrokerIsBack(t *testing.T) {
 	o.wantStatus(outboxtest.StatusDone, "events leave once the broker is back", 20*time.Second)
 }
 
-// After a database was away, publishing goes on within two seconds, which are given the load of the machine on top.
+// After a database was away, publishing goes on within two seconds, which are given the load of the
+// machine on top.
 func TestDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"postgres", "mariadb"} {
@@ -178,14 +184,17 @@ func TestDatabaseIsBack(t *testing.T) {
 			}
 			pub := &outboxtest.Publisher{}
 			failed := make(chan struct{}, 1000)
-			relay, err := core.New(core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{Claimed: func(i core.ClaimInfo) {
-				if i.Err != nil {
-					select {
-					case failed <- struct{}{}:
-					default:
+			relay, err := core.New(core.Config{
+				Repository: repo, Publisher: pub,
+				Observer: &core.Observer{Claimed: func(i core.ClaimInfo) {
+					if i.Err != nil {
+						select {
+						case failed <- struct{}{}:
+						default:
+						}
 					}
-				}
-			}}})
+				}},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +232,8 @@ func TestDatabaseIsBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			fixture.AwaitIn(t, 8*time.Second, "events leave once the database is back", func() bool { return len(pub.Accepted()) == 2 })
+			fixture.AwaitIn(t, 8*time.Second, "events leave once the database is back",
+				func() bool { return len(pub.Accepted()) == 2 })
 		})
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// brokerProxy stands between a client and a broker. It can hold everything back, as a broker does that hangs, cut connections, and put
-// bytes of its own into what the client reads.
+// brokerProxy stands between a client and a broker. It can hold everything back, as a broker does
+// that hangs, cut connections, and put bytes of its own into what the client reads.
 type brokerProxy struct {
 	listener net.Listener
 	broker   string
@@ -41,8 +41,8 @@ func newBrokerProxy(t *testing.T, broker string) *brokerProxy {
 
 func (p *brokerProxy) Addr() string { return p.listener.Addr().String() }
 
-// Dial makes p a dialer that goes to the broker through the proxy whatever the address, because brokers tell clients addresses of
-// their own.
+// Dial makes p a dialer that goes to the broker through the proxy whatever the address, because
+// brokers tell clients addresses of their own.
 func (p *brokerProxy) Dial(network, _ string) (net.Conn, error) { return net.Dial(network, p.Addr()) }
 
 func (p *brokerProxy) accept() {

@@ -23,8 +23,12 @@ func brokerDelivery(t testing.TB, topic, key string) core.Delivery {
 	t.Helper()
 	e := core.Event{
 		ID: core.NewEventID(), Type: "order.placed", AggregateType: "order", AggregateID: "o-1", AggregateVersion: 3,
-		TenantID: "acme", SchemaVersion: 2, Topic: topic, Key: key, OccurredAt: time.Now().UTC().Truncate(time.Microsecond),
-		ContentType: "application/json", Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "note": "grün"},
+		TenantID: "acme", SchemaVersion: 2, Topic: topic, Key: key,
+		OccurredAt: time.Now().UTC().Truncate(time.Microsecond), ContentType: "application/json",
+		Headers: map[string]string{
+			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			"note":        "grün",
+		},
 		Payload: []byte(`{"total":7}`),
 	}
 	row, err := core.NewRowID(e.ID, topic)
@@ -45,8 +49,10 @@ func requireDelivery(t testing.TB, msg *message.Message, want core.Delivery) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got.Payload) != string(want.Payload) || !maps.Equal(got.Headers, want.Headers) || !got.OccurredAt.Equal(want.OccurredAt) {
-		t.Errorf("payload %q, headers %v, occurred at %s\nwant %q, %v, %s", got.Payload, got.Headers, got.OccurredAt, want.Payload, want.Headers, want.OccurredAt)
+	if string(got.Payload) != string(want.Payload) || !maps.Equal(got.Headers, want.Headers) ||
+		!got.OccurredAt.Equal(want.OccurredAt) {
+		t.Errorf("payload %q, headers %v, occurred at %s\nwant %q, %v, %s", got.Payload, got.Headers, got.OccurredAt,
+			want.Payload, want.Headers, want.OccurredAt)
 	}
 	for _, f := range []struct {
 		name      string
@@ -105,8 +111,8 @@ func requireClass(t testing.TB, err error, want core.Class) {
 
 type orderPlaced struct{ ID string }
 
-// A CQRS event bus publishes into the outbox by a change of its publisher, the relay publishes through Watermill, and the CQRS
-// processor on the other side handles the event.
+// A CQRS event bus publishes into the outbox by a change of its publisher, the relay publishes
+// through Watermill, and the CQRS processor on the other side handles the event.
 func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -130,8 +136,10 @@ func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	bus, err := cqrs.NewEventBusWithConfig(toOutbox, cqrs.EventBusConfig{
-		GeneratePublishTopic: func(p cqrs.GenerateEventPublishTopicParams) (string, error) { return "events." + p.EventName, nil },
-		Marshaler:            marshaler,
+		GeneratePublishTopic: func(p cqrs.GenerateEventPublishTopicParams) (string, error) {
+			return "events." + p.EventName, nil
+		},
+		Marshaler: marshaler,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -150,8 +158,10 @@ func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 		GenerateSubscribeTopic: func(p cqrs.EventProcessorGenerateSubscribeTopicParams) (string, error) {
 			return "events." + p.EventName, nil
 		},
-		SubscriberConstructor: func(cqrs.EventProcessorSubscriberConstructorParams) (message.Subscriber, error) { return pubsub, nil },
-		Marshaler:             marshaler,
+		SubscriberConstructor: func(cqrs.EventProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+			return pubsub, nil
+		},
+		Marshaler: marshaler,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,11 +10,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// eachBun runs fn on each database, PostgreSQL over both drivers, each in the ways that only lets pass. A nil one lets all pass.
+// eachBun runs fn on each database, PostgreSQL over both drivers, each in the ways that only lets
+// pass. A nil one lets all pass.
 func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, db testdb.DB, way adapters.BunWay)) {
 	t.Helper()
 	for name, way := range map[string]adapters.BunWay{
-		"plain": {}, "connector": {Connector: true}, "pgdriver": {PGDriver: true}, "pgdriver and connector": {PGDriver: true, Connector: true},
+		"plain": {}, "connector": {Connector: true}, "pgdriver": {PGDriver: true},
+		"pgdriver and connector": {PGDriver: true, Connector: true},
 	} {
 		if only != nil && !only(way) {
 			continue

@@ -19,8 +19,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// bunEnv is a database opened with Bun and the hook, and what the outbox was seen to do. Its relay has one worker, so that
-// events on the fast path are published in the order of their commits.
+// bunEnv is a database opened with Bun and the hook, and what the outbox was seen to do. Its relay
+// has one worker, so that events on the fast path are published in the order of their commits.
 type bunEnv struct {
 	*bun.DB
 	bare  *bun.DB // without the hook
@@ -36,7 +36,9 @@ type bunEnv struct {
 }
 
 // eachBunEnv runs fn on each database and in each way to open it that only lets pass.
-func eachBunEnv(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, b *bunEnv), options ...func(*bunoutbox.Config)) {
+func eachBunEnv(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, b *bunEnv),
+	options ...func(*bunoutbox.Config),
+) {
 	t.Helper()
 	eachBun(t, only, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
 		fn(t, newBunEnv(t, db, way, options...))
@@ -145,10 +147,12 @@ func (b *bunEnv) wantHot(t *testing.T, want ...string) {
 	fixture.SameSet(t, "published on the fast path", got, want)
 }
 
-// wantRows compares what type says of each event in the table, with its aggregate id where there is one.
+// wantRows compares what type says of each event in the table, with its aggregate id where there is
+// one.
 func (b *bunEnv) wantRows(t *testing.T, want ...string) {
 	t.Helper()
-	rows, err := b.plain.QueryContext(t.Context(), "SELECT event_type, aggregate_id FROM outbox_event WHERE event_type <> '"+fixture.SentinelType+"'")
+	rows, err := b.plain.QueryContext(t.Context(), "SELECT event_type, aggregate_id FROM outbox_event WHERE "+
+		"event_type <> '"+fixture.SentinelType+"'")
 	fixture.NoError(t, err)
 	defer rows.Close()
 	var got []string
@@ -191,7 +195,8 @@ func (b *bunEnv) exec(t *testing.T, ctx context.Context, q bunQuery) {
 // inTx runs fn in a transaction that must commit.
 func (b *bunEnv) inTx(t *testing.T, fn func(ctx context.Context, tx bun.Tx)) {
 	t.Helper()
-	fixture.NoError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error { fn(ctx, tx); return nil }))
+	fixture.NoError(t,
+		b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error { fn(ctx, tx); return nil }))
 }
 
 func (b *bunEnv) publish(ctx context.Context, tx bun.IDB, types ...string) error {
@@ -288,7 +293,8 @@ func mapBun(b *bunEnv) {
 	bunoutbox.On(b.ob, func(op core.Op, p *bProduct) []core.Event {
 		return []core.Event{{Type: fmt.Sprintf("product.%s.%s", p.Name, op), Data: p}}
 	})
-	bunoutbox.On(b.ob, func(op core.Op, p *bPair) []core.Event { return []core.Event{{Type: "pair." + op.String(), Data: p}} })
+	bunoutbox.On(b.ob,
+		func(op core.Op, p *bPair) []core.Event { return []core.Event{{Type: "pair." + op.String(), Data: p}} })
 	bunoutbox.OnContext(b.ob, func(_ context.Context, op core.Op, s *bStrict) ([]core.Event, error) {
 		if s.Name == "bad" {
 			return nil, errReason

@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 )
 
-// What is captured of which statement. Each case runs in one transaction of RunInTx and names the events that are in the table after it.
+// What is captured of which statement. Each case runs in one transaction of RunInTx and names the
+// events that are in the table after it.
 func TestBunCaptures(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -26,7 +27,9 @@ func TestBunCaptures(t *testing.T) {
 		"recorded events of an insert": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			b.exec(t, ctx, tx.NewInsert().Model(newBOrder("a", "b")))
 		}, []string{"a 1", "b 1"}},
-		"recorded events of a batch, element by element": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+		"recorded events of a batch, element by element": {func(
+			t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx,
+		) {
 			orders := []*bOrder{newBOrder("a"), newBOrder(), newBOrder("c")}
 			b.exec(t, ctx, tx.NewInsert().Model(&orders))
 		}, []string{"a 1", "c 3"}},
@@ -116,7 +119,10 @@ func TestBunCaptures(t *testing.T) {
 			b.exec(t, ctx, tx.NewInsert().Model(&pairs))
 			b.exec(t, ctx, tx.NewUpdate().Model(&pairs[1]).Set("n = 1").WherePK())
 			b.exec(t, ctx, tx.NewDelete().Model(&pairs).WherePK())
-		}, []string{"pair.create 0,x", "pair.create 1,it's", "pair.update 1,it's", "pair.delete 0,x", "pair.delete 1,it's"}},
+		}, []string{
+			"pair.create 0,x", "pair.create 1,it's", "pair.update 1,it's", "pair.delete 0,x",
+			"pair.delete 1,it's",
+		}},
 		"an upsert is never a create": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			for range 2 {
 				q := tx.NewInsert().Model(&bPair{A: 1, B: "x", N: 1})
@@ -203,10 +209,13 @@ func TestBunRefusesBeforeItExecutes(t *testing.T) {
 			_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
 			return err
 		}, core.ErrNoTransaction},
-		"a strict model on a pool without the connector": {withoutConnector, func(ctx context.Context, b *bunEnv) error {
-			_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
-			return err
-		}, core.ErrUntracked},
+		"a strict model on a pool without the connector": {
+			withoutConnector,
+			func(ctx context.Context, b *bunEnv) error {
+				_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
+				return err
+			}, core.ErrUntracked,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachBunEnv(t, tc.only, func(t *testing.T, b *bunEnv) {
@@ -240,11 +249,13 @@ func TestBunKeyless(t *testing.T) {
 			return err
 		},
 		"update by the key or something else": func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.NewUpdate().Model(&bProduct{ID: 1, Stock: 9}).Column("stock").Where("id = ?", 1).WhereOr("name = ?", "x").Exec(ctx)
+			_, err := tx.NewUpdate().Model(&bProduct{ID: 1, Stock: 9}).Column("stock").Where("id = ?",
+				1).WhereOr("name = ?", "x").Exec(ctx)
 			return err
 		},
 		"update of data that looks like a key": func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.NewUpdate().Model(&bProduct{ID: 1, Stock: 9}).Set("stock = 9").Where("name <> ? AND stock < 9", " WHERE (id = 1)").Exec(ctx)
+			_, err := tx.NewUpdate().Model(&bProduct{ID: 1, Stock: 9}).Set("stock = 9").Where("name <> ? AND stock < 9",
+				" WHERE (id = 1)").Exec(ctx)
 			return err
 		},
 		"delete": func(ctx context.Context, tx bun.Tx) error {
@@ -257,7 +268,10 @@ func TestBunKeyless(t *testing.T) {
 			for _, allow := range []bool{false, true} {
 				t.Run(fmt.Sprintf("allow %v", allow), func(t *testing.T) {
 					eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
-						b.inTx(t, func(ctx context.Context, tx bun.Tx) { b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "x"})) })
+						b.inTx(t,
+							func(ctx context.Context, tx bun.Tx) {
+								b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "x"}))
+							})
 						mapBun(b)
 						err := b.ob.RunInTx(t.Context(), statement)
 						live := "SELECT COUNT(*) FROM b_products WHERE stock = 0 AND deleted_at IS NULL"
@@ -292,14 +306,16 @@ func TestBunKeyOrSomethingElse(t *testing.T) {
 			b.exec(t, ctx, tx.NewUpdate().Model(&bStrict{ID: 1, Name: "z"}).Where("id = ?", 1).Where("name = ?", "x"))
 		})
 		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.NewUpdate().Model(&bStrict{ID: 1}).Set("name = 'all'").Where("id = ?", 1).WhereOr("name = ?", "y").Exec(ctx)
+			_, err := tx.NewUpdate().Model(&bStrict{ID: 1}).Set("name = 'all'").Where("id = ?", 1).WhereOr("name = ?",
+				"y").Exec(ctx)
 			return err
 		}), bunoutbox.ErrNoAggregateID)
 		b.wantRows(t, "strict.create 1", "strict.create 2", "strict.update 1")
 	})
 }
 
-// What an On function returns and what a model records is checked only after the statement: then the COMMIT fails.
+// What an On function returns and what a model records is checked only after the statement: then
+// the COMMIT fails.
 func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -325,9 +341,11 @@ func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
-				bunoutbox.OnContext(b.ob, func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
+				bunoutbox.OnContext(b.ob,
+					func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
 				b.inTx(t, func(ctx context.Context, tx bun.Tx) {
-					fixture.NoError(t, b.ob.Publish(ctx, tx, core.Event{ID: "01a1fba3-cb86-7391-a0f4-64679995f198", Type: "t"}))
+					fixture.NoError(t, b.ob.Publish(ctx, tx,
+						core.Event{ID: "01a1fba3-cb86-7391-a0f4-64679995f198", Type: "t"}))
 				})
 				b.run(t)
 				err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
@@ -361,7 +379,8 @@ func TestBunFailedCaptureInASavepoint(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
 		mapBun(b)
-		bunoutbox.OnContext(b.ob, func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
+		bunoutbox.OnContext(b.ob,
+			func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
 		b.run(t)
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
 			fixture.NoError(t, b.publish(ctx, tx, "outer"))
@@ -417,7 +436,8 @@ func TestBunStrictModels(t *testing.T) {
 	})
 }
 
-// A closure that is run again publishes its recorded events once, with the ids that they got when they were recorded.
+// A closure that is run again publishes its recorded events once, with the ids that they got when
+// they were recorded.
 func TestBunRecordedEventsOfARetriedClosure(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {

@@ -55,7 +55,8 @@ func exampleBunDB(models ...any) (*bun.DB, func()) {
 	return db, func() { _ = errors.Join(db.Close(), os.RemoveAll(dir)) }
 }
 
-// exampleBunOutbox makes an outbox that prints what it publishes, and what publishes all that has committed.
+// exampleBunOutbox makes an outbox that prints what it publishes, and what publishes all that has
+// committed.
 func exampleBunOutbox(db *bun.DB) (ob *bunoutbox.Outbox, drain func()) {
 	ob, err := bunoutbox.New(db, bunoutbox.Config{
 		Publisher: bunoutbox.PublisherFunc(func(_ context.Context, d bunoutbox.Delivery) error {
@@ -148,7 +149,8 @@ func Example_bun() {
 	// order.shipped of order 1: [1]
 }
 
-// A statement that would have to write events is refused outside a transaction, before it is executed.
+// A statement that would have to write events is refused outside a transaction, before it is
+// executed.
 func Example_bunWithoutTransaction() {
 	db, remove := exampleBunDB((*exampleBunOrder)(nil))
 	defer remove()
@@ -279,7 +281,8 @@ func (*exampleBunInvoice) AfterInsert(ctx context.Context, q *bun.InsertQuery) e
 	return bunoutbox.AfterInsert(ctx, q)
 }
 
-// With the model hooks a statement fails when its events cannot be written, and is not executed by a *bun.DB without the query hook.
+// With the model hooks a statement fails when its events cannot be written, and is not executed by
+// a *bun.DB without the query hook.
 func Example_bunModelHooks() {
 	db, remove := exampleBunDB((*exampleBunInvoice)(nil))
 	defer remove()

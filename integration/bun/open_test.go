@@ -31,7 +31,8 @@ func driverOf(db testdb.DB) (name string, dialect schema.Dialect) {
 	}
 }
 
-// One call from a driver's name, or its connector, and a DSN to a *bun.DB that captures, and an outbox that publishes what commits.
+// One call from a driver's name, or its connector, and a DSN to a *bun.DB that captures, and an
+// outbox that publishes what commits.
 func TestBunOpen(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"name", "connector"} {
@@ -95,11 +96,13 @@ func TestBunOpenRefuses(t *testing.T) {
 			return db, nilled(db == nil, err)
 		},
 		"no database": func() (any, error) {
-			db, _, err := bunoutbox.Open(ended, "mysql", "nobody@tcp(127.0.0.1:1)/x", mysqldialect.New(), bunoutbox.Config{})
+			db, _, err := bunoutbox.Open(ended, "mysql", "nobody@tcp(127.0.0.1:1)/x", mysqldialect.New(),
+				bunoutbox.Config{})
 			return db, nilled(db == nil, err)
 		},
 		"configuration": func() (any, error) {
-			db, _, err := bunoutbox.Open(t.Context(), "sqlite", dsn, sqlitedialect.New(), bunoutbox.Config{Outbox: shared, AutoCreate: true})
+			db, _, err := bunoutbox.Open(t.Context(), "sqlite", dsn, sqlitedialect.New(),
+				bunoutbox.Config{Outbox: shared, AutoCreate: true})
 			return db, nilled(db == nil, err)
 		},
 	} {
@@ -123,7 +126,8 @@ func Example_bunOpen() {
 	dir, err := os.MkdirTemp("", "outbox")
 	mustBun(err)
 	defer os.RemoveAll(dir)
-	dsn := "file:" + filepath.Join(dir, "example.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"
+	dsn := "file:" + filepath.Join(dir, "example.db") +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"
 	db, ob, err := bunoutbox.Open(ctx, "sqlite", dsn, sqlitedialect.New(), bunoutbox.Config{
 		AutoCreate: true,
 		Publisher: bunoutbox.PublisherFunc(func(_ context.Context, d bunoutbox.Delivery) error {

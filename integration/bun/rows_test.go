@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// The cases here are about one question: which rows did this statement change? An event is written if,
-// and only if, the database said that its row was.
+// The cases here are about one question: which rows did this statement change? An event is written
+// if, and only if, the database said that its row was.
 
 // bDoc has a key of its own making, another unique column, and one that the database fills.
 type bDoc struct {
@@ -82,8 +82,8 @@ func docsOf(ids ...string) []*bDoc {
 	return all
 }
 
-// Conditions that only look as if they named the row, and RETURNING that is read over the wrong models, are refused before
-// anything is changed.
+// Conditions that only look as if they named the row, and RETURNING that is read over the wrong
+// models, are refused before anything is changed.
 func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]func(ctx context.Context, tx bun.Tx) error{
@@ -93,16 +93,20 @@ func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
 			return err
 		},
 		"the subquery of a SET": func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.NewUpdate().Model(doc("d1")).Set("title = (SELECT 'x' FROM (SELECT 1 AS id) AS o WHERE (id = 'd1'))").Where("stars = 7").Exec(ctx)
+			_, err := tx.NewUpdate().Model(doc("d1")).Set("title = (SELECT 'x' FROM (SELECT 1 AS id) AS o WHERE (id " +
+				"= 'd1'))").Where("stars = 7").Exec(ctx)
 			return err
 		},
 		"RETURNING of one column into a slice": func(ctx context.Context, tx bun.Tx) error {
 			all := docsOf("d1", "d2", "d3")
-			_, err := tx.NewUpdate().Model(&all).Set("stars = stars + 1").WherePK().Where("title <> 'title of d2'").Returning("title").Exec(ctx)
+			_, err := tx.NewUpdate().Model(&all).Set("stars = stars + 1").WherePK().Where(
+				"title <> 'title of d2'",
+			).Returning("title").Exec(ctx)
 			return err
 		},
 		"RETURNING of something that is called like the key": func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.NewUpdate().Model(&bDoc{}).Set("stars = stars + 1").Where("id = ?", "d1").Returning("'d2' AS id").Exec(ctx)
+			_, err := tx.NewUpdate().Model(&bDoc{}).Set("stars = stars + 1").Where("id = ?",
+				"d1").Returning("'d2' AS id").Exec(ctx)
 			return err
 		},
 		"another key": func(ctx context.Context, tx bun.Tx) error {
@@ -136,7 +140,8 @@ func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
 	}
 }
 
-// Recorded events are not left behind by AllowKeyless either; those that name their aggregate need no row.
+// Recorded events are not left behind by AllowKeyless either; those that name their aggregate need
+// no row.
 func TestBunRowsOfRecordedEvents(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
@@ -158,7 +163,8 @@ func TestBunRowsOfRecordedEvents(t *testing.T) {
 	}, func(c *bunoutbox.Config) { c.AllowKeyless = true })
 }
 
-// An update that sets what is there: MySQL and MariaDB do not count it. That is no event, and no error.
+// An update that sets what is there: MySQL and MariaDB do not count it. That is no event, and no
+// error.
 func TestBunRowsThatAreAsTheyShallBe(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
@@ -186,7 +192,8 @@ func TestBunResolveRows(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
-			b.exec(t, ctx, tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = stars + 1").Where("title <> ?", "title of d2"))
+			b.exec(t, ctx, tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = stars + 1").Where("title <> ?",
+				"title of d2"))
 		})
 		want := []string{"update title of d1/8 d1", "update title of d3/8 d3"}
 		b.wantRows(t, want...)
@@ -225,7 +232,8 @@ func TestBunResolveRowsOfASubquery(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
 		update := func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = 1").Where("title = (SELECT o.title FROM (SELECT * FROM b_docs) AS o WHERE o.id = 'd2')").Exec(ctx)
+			_, err := tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = 1").Where("title = (SELECT o.title FROM " +
+				"(SELECT * FROM b_docs) AS o WHERE o.id = 'd2')").Exec(ctx)
 			return err
 		}
 		if b.db.Dialect != core.SQLite {
@@ -237,7 +245,8 @@ func TestBunResolveRowsOfASubquery(t *testing.T) {
 	}, bunoutbox.ResolveRows())
 }
 
-// Rows that come to meet the condition between the look and the statement are changed and were not seen: nothing commits.
+// Rows that come to meet the condition between the look and the statement are changed and were not
+// seen: nothing commits.
 func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
@@ -246,7 +255,8 @@ func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 			return
 		}
 		db := b.WithQueryHook(&intruder{fn: func() {
-			if _, err := b.plain.ExecContext(t.Context(), "INSERT INTO b_docs (id, slug, title) VALUES ('d2', 's2', 't2')"); err != nil {
+			if _, err := b.plain.ExecContext(t.Context(), "INSERT INTO b_docs (id, slug, title) VALUES ('d2', "+
+				"'s2', 't2')"); err != nil {
 				t.Error(err)
 			}
 		}})
@@ -278,7 +288,8 @@ func TestBunRowsThatReturningTells(t *testing.T) {
 	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
 		update := func(into any, returning string) error {
 			return b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
-				_, err := tx.NewUpdate().Model(into).Set("stars = stars + 1").Where("title <> ?", "title of d2").Returning(returning).Exec(ctx)
+				_, err := tx.NewUpdate().Model(into).Set("stars = stars + 1").Where("title <> ?",
+					"title of d2").Returning(returning).Exec(ctx)
 				return err
 			})
 		}
@@ -296,7 +307,8 @@ func TestBunRowsThatReturningTells(t *testing.T) {
 		fixture.WantError(t, update(&bDoc{}, "*"), bunoutbox.ErrNoAggregateID) // which holds one of the two
 		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 			var ids []string // in place of the model
-			_, err := tx.NewUpdate().Model(&[]bDoc{}).Set("stars = stars + 1").Where("title <> ?", "title of d2").Returning("id").Exec(ctx, &ids)
+			_, err := tx.NewUpdate().Model(&[]bDoc{}).Set("stars = stars + 1").Where("title <> ?",
+				"title of d2").Returning("id").Exec(ctx, &ids)
 			return err
 		}), bunoutbox.ErrNoAggregateID)
 		b.wantRows(t, want...)
@@ -320,7 +332,8 @@ func TestBunHiddenRecorder(t *testing.T) {
 		b.wantCount(t, "b_docs", 0)
 		text, err := json.Marshal(recordedDoc("d1"))
 		fixture.NoError(t, err)
-		if s := fmt.Sprint(*recordedDoc("d1")); !strings.Contains(s, "title of d1") || strings.Contains(string(text), "recorded") {
+		if s := fmt.Sprint(*recordedDoc("d1")); !strings.Contains(s, "title of d1") ||
+			strings.Contains(string(text), "recorded") {
 			t.Errorf("a model is printed as %s and encoded as %s", s, text)
 		}
 	})

@@ -20,7 +20,9 @@ import (
 func TestCaptureSuiteBun(t *testing.T) {
 	eachBun(t, withConnector, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
 		outboxtest.TestCapture(t, adapters.CaptureHarness(db, bunRefuses,
-			func(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+			func(
+				t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions,
+			) outboxtest.CaptureORM {
 				return bunCapture(t, db, tables, way, o)
 			}))
 	})
@@ -166,7 +168,9 @@ func bRow(key string, c BColumns) outboxtest.CaptureRow {
 	return outboxtest.CaptureRow{Key: key, Name: c.Name, Note: c.Note, Stock: c.Stock}
 }
 
-func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way adapters.BunWay, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way adapters.BunWay,
+	o outboxtest.CaptureOptions,
+) outboxtest.CaptureORM {
 	t.Helper()
 	ob, err := bunoutbox.New(adapters.OpenBun(t, db, way), bunoutbox.Config{AutoCreate: true})
 	fixture.NoError(t, err)
@@ -202,14 +206,19 @@ func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way 
 			}
 		},
 		Hidden: func(ctx context.Context) error {
-			_, err := ctx.Value(adapters.CaptureTxKey{}).(bun.Tx).NewInsert().Model(&bItemHidden{Name: "hidden"}).Exec(ctx)
+			_, err := ctx.Value(adapters.CaptureTxKey{}).(bun.Tx).NewInsert().Model(
+				&bItemHidden{Name: "hidden"},
+			).Exec(ctx)
 			return err
 		},
 	})
 }
 
-// bunExec runs a statement. A mistake in its text, that MariaDB has no such RETURNING say, is no statement of Bun.
-func bunExec[T any](ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatement, kind adapters.CaptureKind[T]) (func() []string, error) {
+// bunExec runs a statement. A mistake in its text, that MariaDB has no such RETURNING say, is no
+// statement of Bun.
+func bunExec[T any](ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatement,
+	kind adapters.CaptureKind[T],
+) (func() []string, error) {
 	one, slice, recorders := kind.Models(s)
 	var model any = one // which may be nil, and then says what table it is
 	if s.Slice {

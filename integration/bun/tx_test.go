@@ -16,8 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Whatever becomes of parts of a transaction, and with whichever context: what is rolled back is never published, and what commits goes
-// the fast path. Each case runs in RunInTx, and where the pool was opened with the connector in Bun's own transactions too.
+// Whatever becomes of parts of a transaction, and with whichever context: what is rolled back is
+// never published, and what commits goes the fast path. Each case runs in RunInTx, and where the
+// pool was opened with the connector in Bun's own transactions too.
 func TestBunFollowsTransactions(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -29,7 +30,8 @@ func TestBunFollowsTransactions(t *testing.T) {
 			fixture.NoError(t, b.publish(ctx, tx, "a", "b"))
 		}, []string{"a", "b"}, nil},
 		"nested": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
-			fixture.NoError(t, tx.RunInTx(ctx, nil, func(ctx context.Context, sp bun.Tx) error { return b.publish(ctx, sp, "inner") }))
+			fixture.NoError(t, tx.RunInTx(ctx, nil,
+				func(ctx context.Context, sp bun.Tx) error { return b.publish(ctx, sp, "inner") }))
 			fixture.NoError(t, b.publish(ctx, tx, "outer"))
 		}, []string{"inner", "outer"}, nil},
 		"nested with a foreign context, rolled back": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
@@ -39,15 +41,18 @@ func TestBunFollowsTransactions(t *testing.T) {
 				return errReason
 			}), errReason)
 		}, []string{"outer"}, nil},
-		"nested with the context of another transaction, rolled back": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+		"nested with the context of another transaction, rolled back": {func(
+			t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx,
+		) {
 			fixture.NoError(t, b.publish(ctx, tx, "outer"))
 			other, err := b.bare.Conn(ctx)
 			fixture.NoError(t, err)
 			defer other.Close()
-			fixture.WantError(t, tx.RunInTx(context.WithValue(context.Background(), bunOther{}, other), nil, func(ctx context.Context, sp bun.Tx) error {
-				b.exec(t, ctx, sp.NewInsert().Model(newBOrder("ghost")))
-				return errReason
-			}), errReason)
+			fixture.WantError(t, tx.RunInTx(context.WithValue(context.Background(), bunOther{}, other), nil,
+				func(ctx context.Context, sp bun.Tx) error {
+					b.exec(t, ctx, sp.NewInsert().Model(newBOrder("ghost")))
+					return errReason
+				}), errReason)
 		}, []string{"outer"}, nil},
 		"savepoints by hand": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			kept, err := tx.BeginTx(context.Background(), nil)
@@ -141,7 +146,8 @@ func TestBunFollowsTransactions(t *testing.T) {
 					return
 				}
 				b.clear(t)
-				fixture.NoError(t, b.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error { tc.do(t, ctx, b, tx); return nil }))
+				fixture.NoError(t, b.RunInTx(t.Context(), nil,
+					func(ctx context.Context, tx bun.Tx) error { tc.do(t, ctx, b, tx); return nil }))
 				b.wantRows(t, tc.rows...)
 				b.wantHot(t, append(want, want...)...)
 			})
@@ -176,7 +182,8 @@ func TestBunRunInTxNested(t *testing.T) {
 			fixture.WantError(t, b.ob.RunInTx(ctx, func(ctx context.Context, sp bun.Tx) error {
 				fixture.NoError(t, b.publish(ctx, sp, "gone"))
 				b.exec(t, ctx, sp.NewInsert().Model(&bPair{A: 1, B: "gone"}))
-				fixture.NoError(t, b.ob.RunInTx(ctx, func(ctx context.Context, sp bun.Tx) error { return b.publish(ctx, sp, "gone too") }))
+				fixture.NoError(t, b.ob.RunInTx(ctx,
+					func(ctx context.Context, sp bun.Tx) error { return b.publish(ctx, sp, "gone too") }))
 				return errReason
 			}), errReason)
 			fixture.NoError(t, b.ob.RunInTx(ctx, func(ctx context.Context, sp bun.Tx) error {
@@ -190,8 +197,9 @@ func TestBunRunInTxNested(t *testing.T) {
 	})
 }
 
-// The end of a nested call's context is a reason to roll its savepoint back, and must not be in the way of it. With Bun's own nested
-// RunInTx it is: ROLLBACK TO is not sent, and the outer transaction commits what the inner one wrote.
+// The end of a nested call's context is a reason to roll its savepoint back, and must not be in the
+// way of it. With Bun's own nested RunInTx it is: ROLLBACK TO is not sent, and the outer
+// transaction commits what the inner one wrote.
 func TestBunRunInTxNestedContextEnds(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
@@ -215,7 +223,8 @@ func TestBunRunInTxNestedContextEnds(t *testing.T) {
 	})
 }
 
-// A context that ends, an error, a panic: all is rolled back, nothing leaves, and the connection goes back.
+// A context that ends, an error, a panic: all is rolled back, nothing leaves, and the connection
+// goes back.
 func TestBunRunInTxRollsBack(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(cancel context.CancelFunc) error{
@@ -280,9 +289,10 @@ func TestBunRunInTxOptions(t *testing.T) {
 			t.Log("SQLite has no read-only transactions")
 			return
 		}
-		err := b.ob.RunInTxOptions(t.Context(), &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
-			return b.publish(ctx, tx, "t")
-		})
+		err := b.ob.RunInTxOptions(t.Context(), &sql.TxOptions{ReadOnly: true},
+			func(ctx context.Context, tx bun.Tx) error {
+				return b.publish(ctx, tx, "t")
+			})
 		if err == nil {
 			t.Fatal("wrote in a read-only transaction")
 		}
@@ -304,8 +314,9 @@ func TestBunPublishNeedsATransaction(t *testing.T) {
 		var nilTx *bun.Tx
 		var nilConn *bun.Conn
 		for name, tx := range map[string]bun.IDB{
-			"a pool": b.DB, "a connection": conn, "a pointer to a connection": &conn, "a transaction that has ended": ended,
-			"no transaction in the context": nil, "a nil transaction": nilTx, "a zero transaction": bun.Tx{}, "a nil connection": nilConn,
+			"a pool": b.DB, "a connection": conn, "a pointer to a connection": &conn,
+			"a transaction that has ended": ended, "no transaction in the context": nil, "a nil transaction": nilTx,
+			"a zero transaction": bun.Tx{}, "a nil connection": nilConn,
 			"a zero connection": bun.Conn{}, "something else": struct{ bun.IDB }{b.DB},
 		} {
 			if err := b.publish(ctx, tx, "t"); !errors.Is(err, core.ErrNoTransaction) {
@@ -313,7 +324,8 @@ func TestBunPublishNeedsATransaction(t *testing.T) {
 			}
 		}
 		b.wantRows(t)
-		fixture.NoError(t, b.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return b.publish(ctx, &tx, "pointer") }))
+		fixture.NoError(t,
+			b.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return b.publish(ctx, &tx, "pointer") }))
 		b.wantRows(t, "pointer")
 	})
 }
@@ -334,8 +346,8 @@ func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
 	})
 }
 
-// Bun's own transactions on a pool without the connector cannot be heard: their events are as safe and wait for the poller, or are
-// refused.
+// Bun's own transactions on a pool without the connector cannot be heard: their events are as safe
+// and wait for the poller, or are refused.
 func TestBunUntrackedTransactions(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, withoutConnector, func(t *testing.T, b *bunEnv) {
@@ -393,7 +405,8 @@ func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
 	})
 }
 
-// The victim of a deadlock that ignores the error has lost its transaction on MariaDB, and COMMIT does not tell.
+// The victim of a deadlock that ignores the error has lost its transaction on MariaDB, and COMMIT
+// does not tell.
 func TestBunDeadlockIgnored(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]adapters.BunWay{"plain": {}, "connector": {Connector: true}} {

@@ -30,7 +30,10 @@ type effectChildSpec struct {
 
 // run relays effects, makes the call and then waits to be killed.
 func (s effectChildSpec) run(ctx context.Context) error {
-	pool, err := sql.Open(map[core.Dialect]string{core.Postgres: "pgx", core.MySQL: "mysql", core.SQLite: "sqlite"}[s.Dialect], s.DSN)
+	pool, err := sql.Open(map[core.Dialect]string{
+		core.Postgres: "pgx", core.MySQL: "mysql",
+		core.SQLite: "sqlite",
+	}[s.Dialect], s.DSN)
 	if err != nil {
 		return err
 	}
@@ -55,7 +58,8 @@ func (s effectChildSpec) run(ctx context.Context) error {
 	router := core.NewRouter()
 	worker.AddTo(router)
 	ob, err := core.New(core.Config{
-		Repository: repo, Publisher: router, PollInterval: 20 * time.Millisecond, PublishTimeout: time.Second, ClaimLease: 3 * time.Second, HotLease: 3 * time.Second, LeaseMargin: 500 * time.Millisecond,
+		Repository: repo, Publisher: router, PollInterval: 20 * time.Millisecond, PublishTimeout: time.Second,
+		ClaimLease: 3 * time.Second, HotLease: 3 * time.Second, LeaseMargin: 500 * time.Millisecond,
 	})
 	if err != nil {
 		return err
@@ -63,7 +67,8 @@ func (s effectChildSpec) run(ctx context.Context) error {
 	return ob.Run(ctx)
 }
 
-// A process is killed after the call and before its mark: the next one makes the call again, under the same key, once.
+// A process is killed after the call and before its mark: the next one makes the call again, under
+// the same key, once.
 func TestEffectKilledBetweenCallAndMark(t *testing.T) {
 	t.Parallel()
 	if text := os.Getenv(effectChildVariable); text != "" {
@@ -75,7 +80,8 @@ func TestEffectKilledBetweenCallAndMark(t *testing.T) {
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		w.mustEnqueue(mail("1"))
 		key := killAtCall(t, w.db)
-		if rec, err := w.queue.Find(t.Context(), "acme", "mail", "1"); err != nil || rec.Status != once.EffectProcessing {
+		if rec, err := w.queue.Find(t.Context(), "acme", "mail", "1"); err != nil ||
+			rec.Status != once.EffectProcessing {
 			t.Errorf("after the kill: %+v, %v", rec, err)
 		}
 		w.relay(w.worker(sent))
@@ -92,7 +98,8 @@ func killAtCall(t *testing.T, db testdb.DB) (key string) {
 	t.Helper()
 	spec, err := json.Marshal(effectChildSpec{Dialect: db.Dialect, DSN: db.DSN})
 	fixture.NoError(t, err)
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEffectKilledBetweenCallAndMark$", "-test.timeout=60s")
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEffectKilledBetweenCallAndMark$",
+		"-test.timeout=60s")
 	child.Env = append(os.Environ(), effectChildVariable+"="+string(spec))
 	child.Stderr = os.Stderr
 	out, err := child.StdoutPipe()

@@ -13,8 +13,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// One of eleven subscribers is dead, and has as many effects waiting as all others together: these get theirs, the dead one's wait without
-// spending attempts, the channel is never stopped, and when the subscriber is back it gets them all.
+// One of eleven subscribers is dead, and has as many effects waiting as all others together: these
+// get theirs, the dead one's wait without spending attempts, the channel is never stopped, and when
+// the subscriber is back it gets them all.
 func TestDeadWebhookSubscriber(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]func(ctx context.Context) error{
@@ -40,7 +41,10 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 						return "", die(ctx)
 					}
 					return "ref", nil
-				}, func(c *command.WorkerConfig) { c.Destination = func(e command.Effect) string { return e.Tenant } }).AddTo(router)
+				},
+					func(c *command.WorkerConfig) {
+						c.Destination = func(e command.Effect) string { return e.Tenant }
+					}).AddTo(router)
 				ob := w.runRelay(core.Config{Publisher: router, Observer: &core.Observer{
 					BreakerChanged: func(string, bool, error) {
 						mu.Lock()
@@ -51,7 +55,8 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 				queue, err := command.NewQueue(command.QueueConfig{Store: w.store.Commands(), Outbox: ob})
 				fixture.NoError(t, err)
 				enqueue := func(ctx context.Context, tenant string, key int) error {
-					_, _, err := queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(key)})
+					_, _, err := queue.Enqueue(ctx, nil,
+						command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(key)})
 					return err
 				}
 				for i := range each {
@@ -73,7 +78,8 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 					return len(got) == live*each
 				})
 				const all = live * each
-				if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command WHERE tenant_id = 'dead' AND status IN (0, 1, 3) AND attempts = 0"); n != all {
+				if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command WHERE tenant_id = 'dead' "+
+					"AND status IN (0, 1, 3) AND attempts = 0"); n != all {
 					t.Errorf("%d of %d effects of the dead one wait and have spent nothing", n, all)
 				}
 				mu.Lock()
@@ -86,7 +92,8 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 				back = true
 				mu.Unlock()
 				w.eventually("the dead one has its own", func() bool {
-					return fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command WHERE status = 2") == 2*all
+					return fixture.Count(t, w.pool,
+						"SELECT COUNT(*) FROM side_effect_command WHERE status = 2") == 2*all
 				})
 				mu.Lock()
 				defer mu.Unlock()
@@ -102,9 +109,11 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 					}
 				}
 				if len(got) != 2*all || calls > 2*all+lost {
-					t.Errorf("%d effects were called %d times, %d of which could not be recorded", len(got), calls, lost)
+					t.Errorf("%d effects were called %d times, %d of which could not be recorded", len(got), calls,
+						lost)
 				}
-				if list, err := queue.List(t.Context(), command.Query{Status: once.EffectParked}); err != nil || len(list) != 0 {
+				if list, err := queue.List(t.Context(), command.Query{Status: once.EffectParked}); err != nil ||
+					len(list) != 0 {
 					t.Errorf("parked: %+v, %v", list, err)
 				}
 			})

@@ -15,13 +15,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// An effect is written with the transaction or not at all, once per tenant, channel and key; the relay has it executed.
+// An effect is written with the transaction or not at all, once per tenant, channel and key; the
+// relay has it executed.
 func TestEffectEnqueue(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		rows := func(want int64) {
 			t.Helper()
-			if n, events := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command"), fixture.Count(t, w.pool, "SELECT COUNT(*) FROM outbox_event"); n != want || events != want {
+			if n, events := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command"),
+				fixture.Count(t, w.pool, "SELECT COUNT(*) FROM outbox_event"); n != want || events != want {
 				t.Errorf("%d effects and %d events, want %d", n, events, want)
 			}
 		}
@@ -42,7 +44,8 @@ func TestEffectEnqueue(t *testing.T) {
 
 		first := w.mustEnqueue(mail("1"))
 		for range 2 {
-			if rec, added, err := w.enqueue(mail("1")); err != nil || added || rec.ID != first.ID || rec.Status != once.EffectPending {
+			if rec, added, err := w.enqueue(mail("1")); err != nil || added || rec.ID != first.ID ||
+				rec.Status != once.EffectPending {
 				t.Errorf("again: %+v, %t, %v", rec, added, err)
 			}
 		}
@@ -52,7 +55,12 @@ func TestEffectEnqueue(t *testing.T) {
 		if _, _, err := w.enqueue(other); !errors.Is(err, once.ErrFingerprintMismatch) {
 			t.Errorf("another payload: %v", err)
 		}
-		for _, e := range []command.Effect{mail("1 "), {Channel: "mail", Tenant: "Acme", Key: "1"}, {Channel: "mail", Key: "1"}, {Channel: "Mail", Tenant: "acme", Key: "1"}} {
+		for _, e := range []command.Effect{
+			mail("1 "),
+			{Channel: "mail", Tenant: "Acme", Key: "1"},
+			{Channel: "mail", Key: "1"},
+			{Channel: "Mail", Tenant: "acme", Key: "1"},
+		} {
 			w.mustEnqueue(e)
 		}
 		rows(5)
@@ -63,24 +71,29 @@ func TestEffectEnqueue(t *testing.T) {
 			_, _, err := w.queue.Enqueue(ctx, tx, command.Effect{Key: strings.Repeat("k", 256), Delay: -1})
 			return err
 		})
-		if !errors.Is(err, once.ErrInvalidRequest) || !strings.Contains(err.Error(), "channel") || !strings.Contains(err.Error(), "key") || !strings.Contains(err.Error(), "delay") {
+		if !errors.Is(err, once.ErrInvalidRequest) || !strings.Contains(err.Error(), "channel") ||
+			!strings.Contains(err.Error(), "key") || !strings.Contains(err.Error(), "delay") {
 			t.Errorf("invalid: %v", err)
 		}
 
 		w.relay(w.worker(sent))
 		rec := w.await(mail("1"), once.EffectCompleted)
 		want := mail("1")
-		if rec.ExternalRef != "ref-1" || rec.DoneAt.IsZero() || string(rec.Payload) != string(want.Payload) || rec.Headers["Subject"] != want.Headers["Subject"] ||
-			rec.EventID != "018f" || rec.CorrelationID != "c" || rec.BusinessKey != "order-7" || rec.ContentType != "text/plain" {
+		if rec.ExternalRef != "ref-1" || rec.DoneAt.IsZero() || string(rec.Payload) != string(want.Payload) ||
+			rec.Headers["Subject"] != want.Headers["Subject"] ||
+			rec.EventID != "018f" || rec.CorrelationID != "c" || rec.BusinessKey != "order-7" ||
+			rec.ContentType != "text/plain" {
 			t.Errorf("%+v", rec)
 		}
-		if rec, added, err := w.enqueue(mail("1")); err != nil || added || rec.ExternalRef != "ref-1" || rec.Status != once.EffectCompleted {
+		if rec, added, err := w.enqueue(mail("1")); err != nil || added || rec.ExternalRef != "ref-1" ||
+			rec.Status != once.EffectCompleted {
 			t.Errorf("enqueued after the end: %+v, %t, %v", rec, added, err)
 		}
 	})
 }
 
-// Sixteen transactions want the same effect at once, and four deliveries come at once: one row, one event, one execution.
+// Sixteen transactions want the same effect at once, and four deliveries come at once: one row, one
+// event, one execution.
 func TestEffectConcurrently(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -133,7 +146,8 @@ func TestEffectConcurrently(t *testing.T) {
 	})
 }
 
-// What fails is tried again by the relay, with the same key for the other side; what fails too often or for good is parked, and released by a person.
+// What fails is tried again by the relay, with the same key for the other side; what fails too
+// often or for good is parked, and released by a person.
 func TestEffectRetryParkRelease(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -162,11 +176,13 @@ func TestEffectRetryParkRelease(t *testing.T) {
 		}
 		w.mustEnqueue(mail("bad"))
 		bad := w.await(mail("bad"), once.EffectParked)
-		if bad.Attempts != 1 || bad.ErrorCode != "permanent" || strings.Contains(bad.Error, "pass") || strings.Contains(bad.Error, "abc") {
+		if bad.Attempts != 1 || bad.ErrorCode != "permanent" || strings.Contains(bad.Error, "pass") ||
+			strings.Contains(bad.Error, "abc") {
 			t.Errorf("%+v", bad)
 		}
 		w.mustEnqueue(mail("slow"))
-		if rec := w.await(mail("slow"), once.EffectParked); rec.Attempts != 3 || rec.ErrorCode != "transient" || rec.Error != "greylisted" {
+		if rec := w.await(mail("slow"), once.EffectParked); rec.Attempts != 3 || rec.ErrorCode != "transient" ||
+			rec.Error != "greylisted" {
 			t.Errorf("%+v", rec)
 		}
 		w.mustEnqueue(mail("panic"))
@@ -185,7 +201,10 @@ func TestEffectRetryParkRelease(t *testing.T) {
 		if err != nil || len(parked) != 3 || parked[0].ID != bad.ID {
 			t.Fatalf("%+v, %v", parked, err)
 		}
-		page, err := w.queue.List(t.Context(), command.Query{Status: once.EffectParked, Tenant: "acme", After: parked[0].ID, Limit: 1})
+		page, err := w.queue.List(t.Context(), command.Query{
+			Status: once.EffectParked, Tenant: "acme",
+			After: parked[0].ID, Limit: 1,
+		})
 		if err != nil || len(page) != 1 || page[0].ID != parked[1].ID {
 			t.Errorf("%+v, %v", page, err)
 		}
@@ -222,8 +241,8 @@ func TestEffectRetryParkRelease(t *testing.T) {
 	})
 }
 
-// A process dies after the call and before it is recorded: the effect is executed again, under the same key, and whatever the dead one
-// may still say counts no more.
+// A process dies after the call and before it is recorded: the effect is executed again, under the
+// same key, and whatever the dead one may still say counts no more.
 func TestEffectCrashAndStaleTakeover(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -253,7 +272,8 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 			t.Errorf("%+v", calls)
 		}
 		for name, err := range map[string]error{
-			"complete": store.Complete(t.Context(), dead, "of the dead"), "fail": store.Fail(t.Context(), dead, once.EffectFailure{Park: true}),
+			"complete": store.Complete(t.Context(), dead, "of the dead"),
+			"fail":     store.Fail(t.Context(), dead, once.EffectFailure{Park: true}),
 		} {
 			if !errors.Is(err, once.ErrAlreadyDone) {
 				t.Errorf("%s: %v", name, err)
@@ -266,7 +286,8 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 			t.Errorf("%+v", rec)
 		}
 
-		// Claims are fenced while the next holder works, too; ends may be repeated by the one who made them.
+		// Claims are fenced while the next holder works, too; ends may be repeated by the one who
+		// made them.
 		other := mail("2")
 		other.Channel = "fax" // which no relay serves here
 		rec = w.mustEnqueue(other)
@@ -280,23 +301,27 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		if second.Fence <= first.Fence {
 			t.Errorf("fences %d, %d", first.Fence, second.Fence)
 		}
-		if err := store.Complete(t.Context(), once.EffectClaim{ID: rec.ID, Owner: "first", Fence: first.Fence}, "late"); !errors.Is(err, once.ErrLeaseLost) {
+		if err := store.Complete(t.Context(), once.EffectClaim{ID: rec.ID, Owner: "first", Fence: first.Fence},
+			"late"); !errors.Is(err, once.ErrLeaseLost) {
 			t.Errorf("the first: %v", err)
 		}
 		for range 2 {
-			fixture.NoError(t, store.Complete(t.Context(), once.EffectClaim{ID: rec.ID, Owner: "second", Fence: second.Fence}, refs(2)))
+			fixture.NoError(t, store.Complete(t.Context(),
+				once.EffectClaim{ID: rec.ID, Owner: "second", Fence: second.Fence}, refs(2)))
 		}
 	})
 }
 
-// Processes that keep dying with an effect park it; an effect that is not in the table is never taken for done.
+// Processes that keep dying with an effect park it; an effect that is not in the table is never
+// taken for done.
 func TestEffectPoisonAndMissing(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		rec := w.mustEnqueue(mail("1"))
 		worker := w.worker(sent, func(c *command.WorkerConfig) { c.MaxAttempts = 3 })
 		fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET lost_leases = 3")
-		if receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(rec, 1)); err != nil || receipt != "parked" {
+		if receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(rec, 1)); err != nil ||
+			receipt != "parked" {
 			t.Errorf("%q, %v", receipt, err)
 		}
 		if got := w.await(mail("1"), once.EffectParked); got.ErrorCode != "lost" || len(w.called()) != 0 {
@@ -316,7 +341,8 @@ func TestEffectPoisonAndMissing(t *testing.T) {
 	})
 }
 
-// A handler that works longer than the lease keeps it; one whose lease was lost is told to stop, and its end does not count.
+// A handler that works longer than the lease keeps it; one whose lease was lost is told to stop,
+// and its end does not count.
 func TestEffectLease(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -334,7 +360,8 @@ func TestEffectLease(t *testing.T) {
 				}
 				return sent(ctx, e)
 			}
-			fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET owner = 'thief', fence = fence + 1 WHERE idempotency_key = 'lost'")
+			fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET owner = 'thief', fence = fence + 1 WHERE "+
+				"idempotency_key = 'lost'")
 			select {
 			case <-ctx.Done():
 				return "", context.Cause(ctx)
@@ -368,7 +395,8 @@ func TestEffectCleanup(t *testing.T) {
 				t.Errorf("%d, %v, want %d", n, err, want)
 			}
 		}
-		if left, err := w.queue.List(t.Context(), command.Query{}); err != nil || len(left) != 1 || left[0].ID != open.ID {
+		if left, err := w.queue.List(t.Context(), command.Query{}); err != nil || len(left) != 1 ||
+			left[0].ID != open.ID {
 			t.Errorf("%+v, %v", left, err)
 		}
 	})

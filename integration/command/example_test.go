@@ -16,14 +16,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// A webhook is decided on in a transaction, and called by the relay after its commit; the other side gets a key that is the same for every attempt.
+// A webhook is decided on in a transaction, and called by the relay after its commit; the other
+// side gets a key that is the same for every attempt.
 func Example_command() {
 	dir, err := os.MkdirTemp("", "command")
 	if err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "example.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "example.db")+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	if err != nil {
 		panic(err)
 	}
@@ -56,7 +58,11 @@ func Example_command() {
 
 	for range 2 {
 		err := sqltx.NewTransactor(pool, "").RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
-			_, added, err := queue.Enqueue(ctx, tx, command.Effect{Channel: "webhook", Tenant: "acme", Key: "order-placed:7", Payload: []byte(`{"order":7}`)})
+			_, added, err := queue.Enqueue(ctx, tx,
+				command.Effect{
+					Channel: "webhook", Tenant: "acme", Key: "order-placed:7",
+					Payload: []byte(`{"order":7}`),
+				})
 			fmt.Println("added:", added)
 			return err
 		})

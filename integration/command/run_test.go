@@ -31,13 +31,15 @@ func TestCommandOnDatabases(t *testing.T) {
 		for name, run := range map[string]func(cmd command.Command) (int64, bool, error){
 			"lease": func(cmd command.Command) (n int64, replayed bool, err error) {
 				return command.Run(t.Context(), commands, cmd, func(ctx context.Context) (n int64, err error) {
-					err = once.RetryTx(ctx, transactor, func(ctx context.Context, tx core.Tx) error { n, err = insert(ctx, tx); return err })
+					err = once.RetryTx(ctx, transactor,
+						func(ctx context.Context, tx core.Tx) error { n, err = insert(ctx, tx); return err })
 					return n, err
 				})
 			},
 			"tx": func(cmd command.Command) (n int64, replayed bool, err error) {
 				err = once.RetryTx(t.Context(), transactor, func(ctx context.Context, tx core.Tx) (err error) {
-					n, replayed, err = command.RunTx(ctx, commands, nil, cmd, func(ctx context.Context) (int64, error) { return insert(ctx, tx) })
+					n, replayed, err = command.RunTx(ctx, commands, nil, cmd,
+						func(ctx context.Context) (int64, error) { return insert(ctx, tx) })
 					return err
 				})
 				return n, replayed, err
@@ -48,12 +50,16 @@ func TestCommandOnDatabases(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				fixture.MustExec(t, w.pool, "DELETE FROM orders_made")
-				cmd := command.Command{Type: "create " + name, Tenant: "acme", Key: command.EventKey("QuoteAccepted", "018f"), Input: "quote"}
+				cmd := command.Command{
+					Type: "create " + name, Tenant: "acme",
+					Key: command.EventKey("QuoteAccepted", "018f"), Input: "quote",
+				}
 				failed := errors.New("failed")
-				_, _, err := command.RunInTx(t.Context(), commands, transactor, cmd, func(ctx context.Context, tx core.Tx) (int, error) {
-					n, err := insert(ctx, tx)
-					return int(n), errors.Join(err, failed)
-				})
+				_, _, err := command.RunInTx(t.Context(), commands, transactor, cmd,
+					func(ctx context.Context, tx core.Tx) (int, error) {
+						n, err := insert(ctx, tx)
+						return int(n), errors.Join(err, failed)
+					})
 				if !errors.Is(err, failed) {
 					t.Error(err)
 				}
@@ -75,7 +81,8 @@ func TestCommandOnDatabases(t *testing.T) {
 				wg.Wait()
 				different := 0
 				results.Range(func(any, any) bool { different++; return true })
-				if rows := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM orders_made"); rows != 1 || fresh.Load() != 1 || different != 1 {
+				if rows := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM orders_made"); rows != 1 ||
+					fresh.Load() != 1 || different != 1 {
 					t.Errorf("%d orders, %d fresh, %d results", rows, fresh.Load(), different)
 				}
 				cmd.Input = "another quote"
@@ -87,7 +94,8 @@ func TestCommandOnDatabases(t *testing.T) {
 	})
 }
 
-// A consumer's transaction: the command, its row and the effect that it decides on commit together, and a redelivery changes nothing.
+// A consumer's transaction: the command, its row and the effect that it decides on commit together,
+// and a redelivery changes nothing.
 func TestCommandAndEffectInOneTransaction(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -96,7 +104,8 @@ func TestCommandAndEffectInOneTransaction(t *testing.T) {
 		fixture.NoError(t, err)
 		deliver := func(fail error) error {
 			return w.inTx(func(ctx context.Context, tx core.Tx) error {
-				_, _, err := command.RunTx(ctx, commands, nil, command.Command{Type: "create-order", Key: command.EventKey("QuoteAccepted", "018f")},
+				_, _, err := command.RunTx(ctx, commands, nil,
+					command.Command{Type: "create-order", Key: command.EventKey("QuoteAccepted", "018f")},
 					func(ctx context.Context) (string, error) {
 						if _, err := tx.Exec(ctx, "INSERT INTO orders_made (name) VALUES ('o')"); err != nil {
 							return "", err

@@ -20,8 +20,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Two relays on one table: one has a publisher as a bridge is, which names no topics, the other one serves effects, and its mail server fails once.
-// Every mail is sent, once, nothing is pending, and the bridge sees none of it.
+// Two relays on one table: one has a publisher as a bridge is, which names no topics, the other one
+// serves effects, and its mail server fails once. Every mail is sent, once, nothing is pending, and
+// the bridge sees none of it.
 func TestEffectsBesideAPlainBridge(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -89,7 +90,8 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 	})
 }
 
-// Effects whose events are gone, as after a publisher that took them for its own, are executed by Run without a person, once in all processes.
+// Effects whose events are gone, as after a publisher that took them for its own, are executed by
+// Run without a person, once in all processes.
 func TestEffectsWithoutEventsAreFound(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -134,7 +136,8 @@ func TestEffectsWithoutEventsAreFound(t *testing.T) {
 	})
 }
 
-// What is overdue: due for long enough, not ended, not held, and of that channel. And what the backlog says of it.
+// What is overdue: due for long enough, not ended, not held, and of that channel. And what the
+// backlog says of it.
 func TestEffectOverdueAndBacklog(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -160,7 +163,8 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 		fixture.NoError(t, store.Fail(t.Context(), claim("failed"), once.EffectFailure{Code: "transient"}))
 		fixture.NoError(t, store.Fail(t.Context(), claim("parked"), once.EffectFailure{Park: true}))
 		fixture.NoError(t, store.Complete(t.Context(), claim("completed"), "ref"))
-		w.ago("available_at", 20*time.Minute, "pending", "held", "abandoned", "just abandoned", "parked", "completed", "failed", "fax")
+		w.ago("available_at", 20*time.Minute, "pending", "held", "abandoned", "just abandoned", "parked", "completed",
+			"failed", "fax")
 		w.ago("available_at", 30*time.Minute, "older")
 		w.ago("created_at", 3*time.Hour, "older", "failed")
 		w.ago("lease_until", 15*time.Minute, "abandoned")
@@ -176,9 +180,12 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 			}
 			return strings.Join(keys, ",")
 		}
-		// Those of one instant come in the order of their ids, which is that of time only from one millisecond to the next.
+		// Those of one instant come in the order of their ids, which is that of time only from one
+		// millisecond to the next.
 		got := keys("mail", 100)
-		if !strings.HasPrefix(got, "older,") || len(strings.Split(got, ",")) != 4 || !strings.Contains(got, "pending") || !strings.Contains(got, ",abandoned") || !strings.Contains(got, "failed") {
+		if !strings.HasPrefix(got, "older,") || len(strings.Split(got, ",")) != 4 ||
+			!strings.Contains(got, "pending") || !strings.Contains(got, ",abandoned") ||
+			!strings.Contains(got, "failed") {
 			t.Errorf("overdue: %s", got)
 		}
 		if got := keys("mail", 1); got != "older" {
@@ -192,7 +199,8 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 		}
 
 		list, err := w.queue.Backlog(t.Context())
-		if err != nil || len(list) != 2 || list[0].Channel != "fax" || list[0].Pending != 1 || list[0].Parked != 0 || list[1].Channel != "mail" ||
+		if err != nil || len(list) != 2 || list[0].Channel != "fax" || list[0].Pending != 1 || list[0].Parked != 0 ||
+			list[1].Channel != "mail" ||
 			list[1].Pending != 8 || list[1].Parked != 1 {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -203,17 +211,21 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 		if d := list[0].OldestAge; d < 20*time.Minute || d > time.Hour {
 			t.Errorf("fax: the oldest has waited for %s", d)
 		}
-		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key NOT IN ('older', 'later', 'parked')")
+		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key NOT IN ('older', "+
+			"'later', 'parked')")
 		list, err = store.Backlog(t.Context(), 1)
-		if err != nil || len(list) != 1 || list[0].Pending != 1 || list[0].Parked != 1 || list[0].Limit != 1 || list[0].OldestAge < 30*time.Minute || list[0].OldestAge > time.Hour {
+		if err != nil || len(list) != 1 || list[0].Pending != 1 || list[0].Parked != 1 || list[0].Limit != 1 ||
+			list[0].OldestAge < 30*time.Minute || list[0].OldestAge > time.Hour {
 			t.Errorf("%+v, %v", list, err)
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key = 'older'")
-		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].OldestAge != 0 || list[0].Pending != 1 {
+		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].OldestAge != 0 ||
+			list[0].Pending != 1 {
 			t.Errorf("what is not due yet has an age: %+v, %v", list, err)
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key = 'later'")
-		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].Parked != 1 || list[0].Pending != 0 {
+		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].Parked != 1 ||
+			list[0].Pending != 0 {
 			t.Errorf("parked alone: %+v, %v", list, err)
 		}
 		if _, err := store.Backlog(t.Context(), 0); !errors.Is(err, once.ErrInvalidRequest) {
@@ -222,7 +234,8 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 	})
 }
 
-// Neither the search for overdue effects nor the backlog walks through 15,000 that are completed and 5,000 of other channels.
+// Neither the search for overdue effects nor the backlog walks through 15,000 that are completed
+// and 5,000 of other channels.
 func TestEffectPlans(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -232,7 +245,8 @@ func TestEffectPlans(t *testing.T) {
 		for _, statistics := range []string{"no", "new"} {
 			if statistics == "new" {
 				fixture.MustExec(t, pool, map[core.Dialect]string{
-					core.Postgres: "ANALYZE side_effect_command", core.MySQL: "ANALYZE TABLE side_effect_command", core.SQLite: "ANALYZE side_effect_command",
+					core.Postgres: "ANALYZE side_effect_command", core.MySQL: "ANALYZE TABLE side_effect_command",
+					core.SQLite: "ANALYZE side_effect_command",
 				}[db.Dialect])
 			}
 			for name, run := range map[string]func(ctx context.Context) error{
@@ -269,17 +283,23 @@ func TestEffectPlans(t *testing.T) {
 	})
 }
 
-// fillEffects writes 15,000 completed effects, 5,000 pending ones of the channel webhook and 200 of the channel mail.
+// fillEffects writes 15,000 completed effects, 5,000 pending ones of the channel webhook and 200 of
+// the channel mail.
 func fillEffects(t *testing.T, d core.Dialect, pool *sql.DB) {
 	t.Helper()
-	const columns = "INSERT INTO side_effect_command (id, tenant_id, channel, idempotency_key, payload, status, available_at, created_at, updated_at, done_at) "
+	const columns = "INSERT INTO side_effect_command (id, tenant_id, channel, idempotency_key, payload, status, " +
+		"available_at, created_at, updated_at, done_at) "
 	fixture.MustExec(t, pool, map[core.Dialect]string{
-		core.Postgres: columns + "SELECT 'e-' || n, '', CASE WHEN n > 20000 THEN 'mail' ELSE 'webhook' END, 'k-' || n, '', CASE WHEN n <= 15000 THEN 2 ELSE 0 END, at, at, at, at " +
+		core.Postgres: columns + "SELECT 'e-' || n, '', CASE WHEN n > 20000 THEN 'mail' ELSE 'webhook' END, 'k-' || " +
+			"n, '', CASE WHEN n <= 15000 THEN 2 ELSE 0 END, at, at, at, at " +
 			"FROM (SELECT n, now() - interval '1 hour' AS at FROM generate_series(1, 20200) AS s(n)) x",
-		core.MySQL: columns + "SELECT CONCAT('e-', n), '', IF(n > 20000, 'mail', 'webhook'), CONCAT('k-', n), '', IF(n <= 15000, 2, 0), at, at, at, at " +
+		core.MySQL: columns + "SELECT CONCAT('e-', n), '', IF(n > 20000, 'mail', 'webhook'), CONCAT('k-', n), '', " +
+			"IF(n <= 15000, 2, 0), at, at, at, at " +
 			"FROM (SELECT n, UTC_TIMESTAMP(6) - INTERVAL 1 HOUR AS at FROM " + fixture.Numbers(20200) + ") x",
-		core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20200), x AS (SELECT n, (unixepoch() - 3600) * 1000000 AS at FROM s) " + columns +
-			"SELECT 'e-' || n, '', CASE WHEN n > 20000 THEN 'mail' ELSE 'webhook' END, 'k-' || n, '', CASE WHEN n <= 15000 THEN 2 ELSE 0 END, at, at, at, at FROM x",
+		core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20200), x AS (SELECT " +
+			"n, (unixepoch() - 3600) * 1000000 AS at FROM s) " + columns +
+			"SELECT 'e-' || n, '', CASE WHEN n > 20000 THEN 'mail' ELSE 'webhook' END, 'k-' || n, '', CASE WHEN n " +
+			"<= 15000 THEN 2 ELSE 0 END, at, at, at, at FROM x",
 	}[d])
 }
 

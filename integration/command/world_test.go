@@ -20,7 +20,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// effectWorld is a database with an outbox and a table of effects, and the world outside that the effects go to.
+// effectWorld is a database with an outbox and a table of effects, and the world outside that the
+// effects go to.
 type effectWorld struct {
 	t      *testing.T
 	db     testdb.DB
@@ -99,7 +100,8 @@ func (w *effectWorld) worker(handler command.Handler, set ...func(*command.Worke
 	return worker
 }
 
-// relay runs the relay of another process, with a router that leads to the worker, until the test ends.
+// relay runs the relay of another process, with a router that leads to the worker, until the test
+// ends.
 func (w *effectWorld) relay(worker *command.Worker) {
 	w.t.Helper()
 	router := core.NewRouter()
@@ -133,7 +135,8 @@ func (w *effectWorld) runRelay(cfg core.Config) *core.Outbox {
 func (w *effectWorld) ago(column string, d time.Duration, keys ...string) {
 	w.t.Helper()
 	at := map[core.Dialect]string{
-		core.Postgres: "now() - interval '%d seconds'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL %d SECOND", core.SQLite: "(unixepoch() - %d) * 1000000",
+		core.Postgres: "now() - interval '%d seconds'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL %d SECOND",
+		core.SQLite: "(unixepoch() - %d) * 1000000",
 	}[w.db.Dialect]
 	fixture.MustExec(w.t, w.pool, "UPDATE side_effect_command SET "+column+" = "+fmt.Sprintf(at, int(d.Seconds()))+
 		" WHERE idempotency_key IN ('"+strings.Join(keys, "', '")+"')")
@@ -146,7 +149,10 @@ func (w *effectWorld) eventually(what string, good func() bool) {
 
 // delivery is what a relay gives to the worker for an effect.
 func (w *effectWorld) delivery(rec command.Record, attempt int) core.Delivery {
-	return core.Delivery{Event: core.Event{Topic: command.Topic(rec.Channel), TenantID: rec.Tenant, AggregateID: rec.ID}, Attempt: attempt}
+	return core.Delivery{Event: core.Event{
+		Topic: command.Topic(rec.Channel), TenantID: rec.Tenant,
+		AggregateID: rec.ID,
+	}, Attempt: attempt}
 }
 
 // await waits until the effect has the status.
@@ -169,8 +175,8 @@ func (w *effectWorld) called() []command.Effect {
 
 func mail(key string) command.Effect {
 	return command.Effect{
-		Channel: "mail", Tenant: "acme", Key: key, Payload: []byte("dear \x00\xff"), ContentType: "text/plain", Headers: map[string]string{"Subject": "Ä? $1"},
-		EventID: "018f", CorrelationID: "c", BusinessKey: "order-7",
+		Channel: "mail", Tenant: "acme", Key: key, Payload: []byte("dear \x00\xff"), ContentType: "text/plain",
+		Headers: map[string]string{"Subject": "Ä? $1"}, EventID: "018f", CorrelationID: "c", BusinessKey: "order-7",
 	}
 }
 

@@ -17,10 +17,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The same as TestCrashAtEachPoint with Apache Kafka and RabbitMQ as the destination, a few times: for each database, broker and point, what
-// the broker has in the end is compared with what was committed.
+// The same as TestCrashAtEachPoint with Apache Kafka and RabbitMQ as the destination, a few times:
+// for each database, broker and point, what the broker has in the end is compared with what was
+// committed.
 func TestCrashThroughBrokers(t *testing.T) {
-	for sink, to := range map[crash.Sink]func(*testing.T, *cell){crash.ToKafka: crashToKafka, crash.ToRabbit: crashToRabbit} {
+	for sink, to := range map[crash.Sink]func(*testing.T, *cell){
+		crash.ToKafka:  crashToKafka,
+		crash.ToRabbit: crashToRabbit,
+	} {
 		t.Run(string(sink), func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				cells := make([]cell, 0, len(crash.Points))
@@ -88,7 +92,9 @@ func crashToKafka(t *testing.T, c *cell) {
 }
 
 // readPartition reads a partition from its beginning up to the offset end.
-func readPartition(ctx context.Context, consumer sarama.Consumer, topic string, p int32, end int64) (records []crash.Message, err error) {
+func readPartition(ctx context.Context, consumer sarama.Consumer, topic string, p int32,
+	end int64,
+) (records []crash.Message, err error) {
 	pc, err := consumer.ConsumePartition(topic, p, 0)
 	if err != nil {
 		return nil, err

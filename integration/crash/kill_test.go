@@ -23,8 +23,9 @@ const (
 	keysPerCell      = 8
 )
 
-// A process is ended with SIGKILL exactly between two steps, again and again, on every database. Nothing that was committed is lost,
-// nothing else is published, first copies stay in order, and each kill repeats at most what the configuration says.
+// A process is ended with SIGKILL exactly between two steps, again and again, on every database.
+// Nothing that was committed is lost, nothing else is published, first copies stay in order, and
+// each kill repeats at most what the configuration says.
 func TestCrashAtEachPoint(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		cells := make([]cell, 0, len(crash.Points))
@@ -42,7 +43,8 @@ func TestCrashAtRandomMoments(t *testing.T) {
 	})
 }
 
-// The same at each point with SQLite in Go, a few times: the race detector makes that one too slow for many.
+// The same at each point with SQLite in Go, a few times: the race detector makes that one too slow
+// for many.
 func TestCrashAtEachPointOfSQLiteInGo(t *testing.T) {
 	cells := make([]cell, 0, len(crash.Points))
 	for _, p := range crash.Points {
@@ -51,7 +53,8 @@ func TestCrashAtEachPointOfSQLiteInGo(t *testing.T) {
 	runCells(t, cells)
 }
 
-// crashSlots bounds how many cells run at once: processes that starve lose their leases, which is another test's business.
+// crashSlots bounds how many cells run at once: processes that starve lose their leases, which is
+// another test's business.
 var crashSlots = make(chan struct{}, 4)
 
 // cell is one database in which processes are ended at one point.
@@ -86,8 +89,8 @@ func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
 	}
 	c := cell{name: db.Name + ": " + what, db: db, kills: kills, seed: rand.Uint64(), ledger: ledger}
 	c.spec = crash.Spec{
-		Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "crash", Relay: true, Writers: 2, Keys: keysPerCell,
-		Pause: 2 * time.Millisecond, Point: p,
+		Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "crash", Relay: true, Writers: 2,
+		Keys: keysPerCell, Pause: 2 * time.Millisecond, Point: p,
 	}
 	if db.Dialect == core.SQLite { // one writer at a time, and the relay is one of them
 		c.spec.Writers, c.spec.Pause = 1, 4*time.Millisecond
@@ -108,7 +111,8 @@ func sqliteInGo(t *testing.T) testdb.DB {
 // prepareCrashDB creates the tables.
 func prepareCrashDB(t *testing.T, db testdb.DB) {
 	t.Helper()
-	pool, err := crash.Open(db.Dialect, db.DSN) // not another SQLite than what follows: two of them in one process undo each other's locks
+	// not another SQLite than what follows: two of them in one process undo each other's locks
+	pool, err := crash.Open(db.Dialect, db.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +185,8 @@ func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
 	return v, v.Err()
 }
 
-// life is one process, from its start to its end at its point, or at a random moment after it has begun to publish.
+// life is one process, from its start to its end at its point, or at a random moment after it has
+// begun to publish.
 func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error {
 	p, err := crash.Start(s)
 	if err != nil {
@@ -211,7 +216,8 @@ func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error 
 	return p.Kill()
 }
 
-// drain relays in this process, called "last", until nothing is open. It returns all that the broker has accepted then.
+// drain relays in this process, called "last", until nothing is open. It returns all that the
+// broker has accepted then.
 func (c cell) drain(ctx context.Context) ([]crash.Message, error) {
 	if c.read == nil {
 		err := drainTo(ctx, c.db, core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
@@ -291,7 +297,8 @@ func untilEmpty(ctx context.Context, ob *core.Outbox) error {
 func openRows(pool *sql.DB) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	rows, err := pool.QueryContext(ctx, "SELECT status, attempts, lost_claims, COALESCE(claimed_by, ''), COALESCE(last_error, ''), COUNT(*) FROM outbox_event"+
+	rows, err := pool.QueryContext(ctx, "SELECT status, attempts, lost_claims, COALESCE(claimed_by, ''), "+
+		"COALESCE(last_error, ''), COUNT(*) FROM outbox_event"+
 		" WHERE status IN (0, 2, 3) GROUP BY 1, 2, 3, 4, 5")
 	if err != nil {
 		return err.Error()
@@ -304,7 +311,8 @@ func openRows(pool *sql.DB) string {
 		if err := rows.Scan(&status, &attempts, &lost, &by, &last, &n); err != nil {
 			return err.Error()
 		}
-		fmt.Fprintf(&b, "%5d rows: status %d, attempts %d, lost claims %d, claimed by %s, last error %q\n", n, status, attempts, lost, by, last)
+		fmt.Fprintf(&b, "%5d rows: status %d, attempts %d, lost claims %d, claimed by %s, last error %q\n", n, status,
+			attempts, lost, by, last)
 	}
 	if err := rows.Err(); err != nil {
 		return err.Error()

@@ -31,13 +31,17 @@ const (
 	silence     = 2 * time.Second // after which a client gives up waiting for an answer
 )
 
-// The connection ends around a COMMIT. The caller hears core.ErrCommitUnknown and never success; nothing leaves by the fast path; and
-// what did commit is published by the poller, once, while what did not is never seen.
+// The connection ends around a COMMIT. The caller hears core.ErrCommitUnknown and never success;
+// nothing leaves by the fast path; and what did commit is published by the poller, once, while what
+// did not is never seen.
 func TestUnknownCommit(t *testing.T) {
 	ways := map[string]func(*testing.T, *unknownWorld) commitFunc{
 		"begin": beginPlain, "connector": beginTracked, "gorm": beginGORM,
 	}
-	for name, open := range map[string]func(*testing.T) testdb.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+	for name, open := range map[string]func(*testing.T) testdb.DB{
+		"postgres": testdb.Postgres,
+		"mariadb":  testdb.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			for way, opener := range ways {
 				t.Run(way, func(t *testing.T) {
@@ -50,7 +54,8 @@ func TestUnknownCommit(t *testing.T) {
 	}
 }
 
-// commitFunc writes an event with its business row and returns what the commit returned. Other errors end the test.
+// commitFunc writes an event with its business row and returns what the commit returned. Other
+// errors end the test.
 type commitFunc func(ctx context.Context, e core.Event) (committed error)
 
 // unknownWorld is a database behind a proxy, with a relay that reaches it directly.
@@ -86,7 +91,8 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 		w.copies[d.ID]++
 		return nil
 	}), "direct")
-	// Leases that outlive the silence, so that nothing but the outcome decides which way an event goes.
+	// Leases that outlive the silence, so that nothing but the outcome decides which way an event
+	// goes.
 	cfg.HotLease, cfg.ClaimLease = 2*silence, 2*silence
 	cfg.Observer = &core.Observer{Published: func(i core.PublishInfo) {
 		w.mu.Lock()
@@ -120,7 +126,10 @@ func (w *unknownWorld) run(t *testing.T, name string, commit commitFunc) {
 	}
 	var all []written
 	write := func(cut wireproxy.Cut) {
-		e := core.Event{ID: core.NewEventID(), Type: fmt.Sprintf("unknown.%d", len(all)), Topic: "unknown", Key: "key-0", Payload: []byte("{}")}
+		e := core.Event{
+			ID: core.NewEventID(), Type: fmt.Sprintf("unknown.%d", len(all)), Topic: "unknown",
+			Key: "key-0", Payload: []byte("{}"),
+		}
 		all = append(all, written{cut, e})
 		made := w.proxy.Made()
 		w.proxy.CutNext(cut)
@@ -209,10 +218,12 @@ func (w *unknownWorld) run(t *testing.T, name string, commit commitFunc) {
 		}
 		fmt.Fprintf(&b, "\n%-22s %-22q %3d commits %3d committed", name, cut, n, committed[cut])
 	}
-	t.Logf("%s\n%d of those that went well left by the fast path; 0 lost, 0 ghosts, 0 duplicates otherwise", b.String(), hot)
+	t.Logf("%s\n%d of those that went well left by the fast path; 0 lost, 0 ghosts, 0 duplicates otherwise", b.String(),
+		hot)
 }
 
-// begin is the context of one transaction: PostgreSQL's driver gives up waiting when it ends; MariaDB's has a timeout of its own.
+// begin is the context of one transaction: PostgreSQL's driver gives up waiting when it ends;
+// MariaDB's has a timeout of its own.
 func (w *unknownWorld) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.db.Dialect == core.Postgres {
 		return context.WithTimeout(ctx, silence)

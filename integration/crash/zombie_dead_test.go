@@ -16,8 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Three processes relay. An event that its destination refuses for good is dead: what is behind it in its key waits and
-// nothing else does; a person sees it, and ends the wait by redriving or discarding it.
+// Three processes relay. An event that its destination refuses for good is dead: what is behind it
+// in its key waits and nothing else does; a person sees it, and ends the wait by redriving or
+// discarding it.
 func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		prepareCrashDB(t, db)
@@ -73,7 +74,8 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 		redriven, discarded := write("redriven"), write("discarded")
 		for slot := range h.processes {
 			p, err := crash.Start(crash.Spec{
-				Name: fmt.Sprintf("relay-%d", slot), Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "dead", Relay: true,
+				Name: fmt.Sprintf("relay-%d", slot), Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(),
+				Topic: "dead", Relay: true,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -98,7 +100,8 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 		if b := backlog(ctx, t, ob); b.BlockedKeys != 2 {
 			t.Errorf("backlog %+v, want 2 blocked keys", b)
 		}
-		fixture.Eventually(ctx, t, "only what is behind the dead events is open", func() bool { return backlog(ctx, t, ob).Pending == 6 })
+		fixture.Eventually(ctx, t, "only what is behind the dead events is open",
+			func() bool { return backlog(ctx, t, ob).Pending == 6 })
 		for _, m := range ledger.Records() {
 			if slices.Contains(append(redriven[1:], discarded[1:]...), m.EventID) {
 				t.Fatalf("%+v passed a dead event", m)
@@ -127,7 +130,8 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 		if err := untilEmpty(ctx, ob); err != nil {
 			t.Fatalf("%v\n%s", err, openRows(pool))
 		}
-		h.await(ctx, t, "what was behind is published", has(append(append([]string{}, redriven...), discarded[2:]...)...))
+		h.await(ctx, t, "what was behind is published",
+			has(append(append([]string{}, redriven...), discarded[2:]...)...))
 		for _, p := range h.processes {
 			if err := p.Stop(); err != nil {
 				t.Error(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// With one process, order costs no claims: several goroutines write to the same keys, and more than 95 % of the events leave
-// straight from the commit.
+// With one process, order costs no claims: several goroutines write to the same keys, and more than
+// 95 % of the events leave straight from the commit.
 func TestFastPathShareOfOrderedEvents(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		prepareCrashDB(t, db)
@@ -86,7 +86,8 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 			t.Error(err)
 		}
 		share := float64(hot.Load()) / float64(hot.Load()+cold.Load())
-		t.Logf("%s%.1f %% of %d ordered events left without a claim", crash.Table([]crash.Verdict{v}), 100*share, hot.Load()+cold.Load())
+		t.Logf("%s%.1f %% of %d ordered events left without a claim", crash.Table([]crash.Verdict{v}), 100*share,
+			hot.Load()+cold.Load())
 		if share <= 0.95 {
 			t.Errorf("only %.1f %% of ordered events left without a claim", 100*share)
 		}

@@ -19,10 +19,14 @@ import (
 
 const disturbances = 10
 
-// Three processes relay one table and two of them write to the same keys, while the broker fails now and then and one process after
-// the other is killed, or stopped until another one has its work and then let go on. First copies stay in order.
+// Three processes relay one table and two of them write to the same keys, while the broker fails
+// now and then and one process after the other is killed, or stopped until another one has its work
+// and then let go on. First copies stay in order.
 func TestZombieOrder(t *testing.T) { //nolint:tparallel // its processes want the machine to themselves
-	for name, open := range map[string]func(*testing.T) testdb.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+	for name, open := range map[string]func(*testing.T) testdb.DB{
+		"postgres": testdb.Postgres,
+		"mariadb":  testdb.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t)
@@ -47,13 +51,15 @@ func TestZombieOrder(t *testing.T) { //nolint:tparallel // its processes want th
 				t.Fatal(err)
 			}
 			v.Kills = kills
-			// Every duplicate has a reason: an end, a stop, an answer that was lost, or a lease that ran out on a slow machine.
+			// Every duplicate has a reason: an end, a stop, an answer that was lost, or a lease
+			// that ran out on a slow machine.
 			reasons := herd.ledger.Lost() + herd.ledger.Note("", "unanswered") + herd.ledger.Note("", "late acks")
 			v.Limit((kills+zombies)*crash.DuplicatesPerKill+reasons, nil)
 			if err := v.Err(); err != nil {
 				t.Error(err)
 			}
-			t.Logf("%s%d zombies; fenced writes %d, late acknowledgements %d, lost answers %d", crash.Table([]crash.Verdict{v}), zombies,
+			t.Logf("%s%d zombies; fenced writes %d, late acknowledgements %d, lost answers %d",
+				crash.Table([]crash.Verdict{v}), zombies,
 				herd.ledger.Note("", "fenced"), herd.ledger.Note("", "late acks"), herd.ledger.Lost())
 		})
 	}
@@ -97,8 +103,9 @@ func (h *herd) start(t *testing.T, slot int) {
 	t.Helper()
 	h.started++
 	s := crash.Spec{
-		Name: fmt.Sprintf("relay-%d-%d", slot, h.started), Dialect: h.db.Dialect, DSN: h.db.DSN, Ledger: h.ledger.Addr(), Topic: "zombie",
-		Relay: true, Keys: keysPerCell, Seed: rand.Uint64(), HotEvents: 8, Pause: 5 * time.Millisecond,
+		Name: fmt.Sprintf("relay-%d-%d", slot, h.started), Dialect: h.db.Dialect, DSN: h.db.DSN,
+		Ledger: h.ledger.Addr(), Topic: "zombie", Relay: true, Keys: keysPerCell, Seed: rand.Uint64(), HotEvents: 8,
+		Pause: 5 * time.Millisecond,
 	}
 	if slot < 2 {
 		s.Writers = 2
@@ -136,7 +143,9 @@ func (h *herd) judge(m crash.Message) crash.Answer {
 }
 
 // await waits until the ledger shows something.
-func (h *herd) await(ctx context.Context, t *testing.T, what string, cond func([]crash.Message, func(string, string) int) bool) {
+func (h *herd) await(ctx context.Context, t *testing.T, what string,
+	cond func([]crash.Message, func(string, string) int) bool,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
@@ -177,9 +186,10 @@ func (h *herd) haunt(ctx context.Context, t *testing.T, slot int) {
 	t.Fatal("nobody takes over what a stopped process had")
 }
 
-// stopAndGo stops a process in the middle of a publish, waits until another one has published and marked that event, and lets it go on: its own copy
-// comes last, and what it writes about it changes nothing. It reports false when the process may have been stopped
-// with the row locked in an open transaction: then only the database could free it.
+// stopAndGo stops a process in the middle of a publish, waits until another one has published and
+// marked that event, and lets it go on: its own copy comes last, and what it writes about it
+// changes nothing. It reports false when the process may have been stopped with the row locked in
+// an open transaction: then only the database could free it.
 func (h *herd) stopAndGo(ctx context.Context, t *testing.T, slot int) (haunted bool) {
 	t.Helper()
 	p := h.processes[slot]
@@ -211,9 +221,10 @@ func (h *herd) stopAndGo(ctx context.Context, t *testing.T, slot int) (haunted b
 	if !haunted {
 		return false
 	}
-	h.await(ctx, t, p.Name+" is told that it lost its claim", func(_ []crash.Message, note func(string, string) int) bool {
-		return note(p.Name, "fenced")+note(p.Name, "late acks") > before
-	})
+	h.await(ctx, t, p.Name+" is told that it lost its claim",
+		func(_ []crash.Message, note func(string, string) int) bool {
+			return note(p.Name, "fenced")+note(p.Name, "late acks") > before
+		})
 	return true
 }
 
@@ -224,7 +235,8 @@ func (h *herd) done(ctx context.Context, t *testing.T, event string) bool {
 	defer tick.Stop()
 	for {
 		var n int
-		err := h.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event WHERE status = 1 AND event_id = '"+event+"'").Scan(&n)
+		err := h.pool.QueryRowContext(t.Context(),
+			"SELECT COUNT(*) FROM outbox_event WHERE status = 1 AND event_id = '"+event+"'").Scan(&n)
 		if err != nil {
 			t.Fatal(err)
 		}

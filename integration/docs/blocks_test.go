@@ -24,30 +24,38 @@ const root = "../.."
 var packages = func() map[string]string {
 	byName := map[string]string{
 		"pgdialect": "github.com/uptrace/bun/dialect/pgdialect", "redis": "github.com/redis/go-redis/v9",
-		"amqp": "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp", "kafka": "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka",
-		"nats": "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats", "redisstream": "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
-		"ent": "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
+		"amqp":        "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp",
+		"kafka":       "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka",
+		"nats":        "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats",
+		"redisstream": "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
+		"ent":         "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
 	}
 	for _, path := range []string{
-		"context", "database/sql", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "strings", "syscall", "testing", "time",
-		"entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema", "github.com/IBM/sarama", "github.com/uptrace/bun", "gorm.io/gorm", "gorm.io/gorm/clause",
-		"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill/message", "github.com/ThreeDotsLabs/watermill/components/cqrs",
-		"github.com/ThreeDotsLabs/watermill/message/router/middleware", "github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
+		"context", "database/sql", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal",
+		"strings", "syscall", "testing", "time", "entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
+		"github.com/IBM/sarama", "github.com/uptrace/bun", "gorm.io/gorm", "gorm.io/gorm/clause",
+		"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill/message",
+		"github.com/ThreeDotsLabs/watermill/components/cqrs",
+		"github.com/ThreeDotsLabs/watermill/message/router/middleware",
+		"github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
 	} {
 		byName[filepath.Base(path)] = path
 	}
 	for _, path := range []string{
-		"core", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce", "core/outboxtest", "core/sqloutbox", "core/sqltx",
-		"gormoutbox", "entoutbox", "entoutbox/entschema", "bunoutbox", "inbox", "inbox/redisonce", "watermillbridge", "watermillbridge/amqpbridge",
-		"watermillbridge/httpbridge", "watermillbridge/kafkabridge", "watermillbridge/natsbridge", "watermillbridge/redisbridge",
+		"core", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce", "core/outboxtest",
+		"core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox", "entoutbox/entschema", "bunoutbox", "inbox",
+		"inbox/redisonce", "watermillbridge", "watermillbridge/amqpbridge",
+		"watermillbridge/httpbridge", "watermillbridge/kafkabridge", "watermillbridge/natsbridge",
+		"watermillbridge/redisbridge",
 	} {
 		byName[filepath.Base(path)] = "github.com/ormoutbox/ormoutbox/" + path
 	}
 	return byName
 }()
 
-// Every Go block compiles: a whole program as it stands, declarations at the top of a package, statements in a function. What a page takes
-// for granted ("db", "Order") stands in testdata, in the file of the page's name.
+// Every Go block compiles: a whole program as it stands, declarations at the top of a package,
+// statements in a function. What a page takes for granted ("db", "Order") stands in testdata, in
+// the file of the page's name.
 func TestGoBlocksCompile(t *testing.T) {
 	t.Parallel()
 	exports := exportData(t)
@@ -71,10 +79,12 @@ func pages(t *testing.T) (pages []string) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "site") {
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" ||
+			d.Name() == "site") {
 			return fs.SkipDir
 		}
-		if page, _ := filepath.Rel(root, path); strings.HasSuffix(page, ".md") && (filepath.Base(page) == "README.md" || strings.HasPrefix(page, "docs/")) {
+		if page, _ := filepath.Rel(root, path); strings.HasSuffix(page, ".md") &&
+			(filepath.Base(page) == "README.md" || strings.HasPrefix(page, "docs/")) {
 			pages = append(pages, page)
 		}
 		return nil
@@ -125,7 +135,8 @@ func check(t *testing.T, page string, blocks []block, exports map[string]string)
 		return os.Open(file)
 	})
 	report := func(err error) {
-		if text := err.Error(); !strings.Contains(text, "declared and not used") && !strings.Contains(text, "imported and not used") &&
+		if text := err.Error(); !strings.Contains(text, "declared and not used") &&
+			!strings.Contains(text, "imported and not used") &&
 			!strings.Contains(text, "missing return") {
 			t.Error(text)
 		}
@@ -165,7 +176,10 @@ func check(t *testing.T, page string, blocks []block, exports map[string]string)
 			add(file)
 			continue
 		}
-		statements = append(statements, source{"package page", "func _() error {\n{\n" + line + b.code, "\n}\nreturn nil\n}\n"})
+		statements = append(statements, source{
+			"package page", "func _() error {\n{\n" + line + b.code,
+			"\n}\nreturn nil\n}\n",
+		})
 	}
 	for _, s := range statements {
 		file, err := parser.ParseFile(fset, "", s.head+"\n"+s.code+s.tail, 0)
@@ -180,7 +194,9 @@ func check(t *testing.T, page string, blocks []block, exports map[string]string)
 }
 
 // withImports parses code again below the imports of the packages that it names.
-func withImports(t *testing.T, fset *token.FileSet, file *ast.File, head, code string, declared map[string]bool) *ast.File {
+func withImports(t *testing.T, fset *token.FileSet, file *ast.File, head, code string,
+	declared map[string]bool,
+) *ast.File {
 	t.Helper()
 	used := map[string]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -206,10 +222,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// exportData builds what the blocks may import, and returns the compiler's export file of each package.
+// exportData builds what the blocks may import, and returns the compiler's export file of each
+// package.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
-	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, slices.Sorted(maps.Values(packages))...)
+	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"},
+		slices.Sorted(maps.Values(packages))...)
 	args = append(args, "gorm.io/driver/sqlite", "modernc.org/sqlite")
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	var stderr strings.Builder

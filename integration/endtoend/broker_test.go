@@ -25,8 +25,8 @@ type broker interface {
 	publisher(t *testing.T) *watermillbridge.Publisher
 	// consume creates the topic and reads everything that it gets.
 	consume(t *testing.T, topic string) *consumer
-	// left returns how many messages of the topic the consumer has not had, without asking the consumer, or an error while
-	// the broker does not answer.
+	// left returns how many messages of the topic the consumer has not had, without asking the
+	// consumer, or an error while the broker does not answer.
 	left(t *testing.T, topic string, c *consumer) (int, error)
 }
 
@@ -139,7 +139,8 @@ func (k kafkaBroker) consume(t *testing.T, topic string) *consumer {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: kafkaPartitions, ReplicationFactor: 1}, false); err != nil {
+	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: kafkaPartitions, ReplicationFactor: 1},
+		false); err != nil {
 		t.Fatal(err)
 	}
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
@@ -154,7 +155,8 @@ func (k kafkaBroker) consume(t *testing.T, topic string) *consumer {
 			t.Error(err)
 		}
 	})
-	return startConsumer(t, func(ctx context.Context) (<-chan *message.Message, error) { return sub.Subscribe(ctx, topic) })
+	return startConsumer(t,
+		func(ctx context.Context) (<-chan *message.Message, error) { return sub.Subscribe(ctx, topic) })
 }
 
 func (k kafkaBroker) left(_ *testing.T, topic string, c *consumer) (int, error) {
@@ -190,7 +192,8 @@ func (r rabbitBroker) consume(t *testing.T, topic string) *consumer {
 	cfg := amqpbridge.QueueConfig(r.uri)
 	cfg.Consume.Qos.PrefetchCount = 50
 	cfg.Connection.Reconnect = amqp.DefaultReconnectConfig()
-	cfg.Connection.Reconnect.BackoffInitialInterval, cfg.Connection.Reconnect.BackoffMaxInterval = 200*time.Millisecond, time.Second
+	cfg.Connection.Reconnect.BackoffInitialInterval, cfg.Connection.Reconnect.BackoffMaxInterval = 200*time.Millisecond,
+		time.Second
 	sub, err := amqp.NewSubscriber(cfg, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
@@ -199,9 +202,11 @@ func (r rabbitBroker) consume(t *testing.T, topic string) *consumer {
 		if err := sub.Close(); err != nil {
 			t.Error(err)
 		}
-		r.channel(t, func(ch *amqp091.Channel) error { _, err := ch.QueueDelete(topic, false, false, false); return err })
+		r.channel(t,
+			func(ch *amqp091.Channel) error { _, err := ch.QueueDelete(topic, false, false, false); return err })
 	})
-	return startConsumer(t, func(ctx context.Context) (<-chan *message.Message, error) { return sub.Subscribe(ctx, topic) })
+	return startConsumer(t,
+		func(ctx context.Context) (<-chan *message.Message, error) { return sub.Subscribe(ctx, topic) })
 }
 
 func (r rabbitBroker) left(_ *testing.T, topic string, _ *consumer) (n int, err error) {

@@ -21,7 +21,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// e2eCell is one database and one broker: two processes of a service that write and relay, and a consumer.
+// e2eCell is one database and one broker: two processes of a service that write and relay, and a
+// consumer.
 type e2eCell struct {
 	t        *testing.T
 	broker   broker
@@ -52,7 +53,8 @@ func newE2ECell(t *testing.T, db testdb.DB, b broker) *e2eCell {
 
 func (c *e2eCell) newService(db testdb.DB, first bool) *service {
 	c.t.Helper()
-	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(c.t)), &gorm.Config{Logger: logger.Discard, PrepareStmt: !first})
+	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(c.t)),
+		&gorm.Config{Logger: logger.Discard, PrepareStmt: !first})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -96,13 +98,17 @@ func (c *e2eCell) createTables(db *gorm.DB) {
 	}
 }
 
-// produce runs transactions from several goroutines of both services: at least so many each, and until the channel is closed.
+// produce runs transactions from several goroutines of both services: at least so many each, and
+// until the channel is closed.
 func (c *e2eCell) produce(producers, transactions int, until <-chan struct{}) {
 	c.t.Helper()
 	var wg sync.WaitGroup
 	for n := range producers {
 		s := c.services[n%len(c.services)]
-		p := &producer{db: s.db, plugin: s.plugin, topic: c.topic, random: rand.New(rand.NewPCG(rand.Uint64(), uint64(n)))}
+		p := &producer{
+			db: s.db, plugin: s.plugin, topic: c.topic,
+			random: rand.New(rand.NewPCG(rand.Uint64(), uint64(n))),
+		}
 		wg.Go(func() {
 			for done := 0; ; done++ {
 				if done >= transactions {
@@ -146,10 +152,12 @@ type outboxRow struct {
 
 func (c *e2eCell) outbox() []outboxRow {
 	c.t.Helper()
-	return fixture.Query(c.t, c.pool, `SELECT event_id, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), aggregate_version, COALESCE(headers, 'null'),
+	return fixture.Query(c.t, c.pool,
+		`SELECT event_id, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), aggregate_version, COALESCE(headers, 'null'),
 		payload, COALESCE(key_seq, 0), status, attempts, lost_claims, topic, COALESCE(receipt, ''), COALESCE(last_error, '') FROM outbox_event`,
 		func(r *sql.Rows) (o outboxRow, err error) {
-			err = r.Scan(&o.told.EventID, &o.told.Type, &o.told.Tenant, &o.told.Key, &o.told.Version, &o.told.Headers, &o.told.Payload,
+			err = r.Scan(&o.told.EventID, &o.told.Type, &o.told.Tenant, &o.told.Key, &o.told.Version, &o.told.Headers,
+				&o.told.Payload,
 				&o.keySeq, &o.status, &o.attempts, &o.lost, &o.topic, &o.receipt, &o.errorText)
 			o.told.Ordered = o.keySeq != 0
 			return o, err
@@ -159,7 +167,8 @@ func (c *e2eCell) outbox() []outboxRow {
 func (c *e2eCell) told() map[string]e2eTold {
 	c.t.Helper()
 	all := map[string]e2eTold{}
-	for _, told := range fixture.Query(c.t, c.pool, `SELECT event_id, type, tenant, `+c.quoted("key")+`, ordered, version, headers, payload FROM e2e_tolds`,
+	for _, told := range fixture.Query(c.t, c.pool, `SELECT event_id, type, tenant, `+c.quoted("key")+
+		`, ordered, version, headers, payload FROM e2e_tolds`,
 		func(r *sql.Rows) (x e2eTold, err error) {
 			return x, r.Scan(&x.EventID, &x.Type, &x.Tenant, &x.Key, &x.Ordered, &x.Version, &x.Headers, &x.Payload)
 		}) {

@@ -14,8 +14,9 @@ import (
 // outcome is what a comparison found, for the log.
 type outcome struct{ events, copies, redeliveries, duplicates int }
 
-// compare holds what the business wrote down against the table, and both against what arrived. restarts is how often the broker was
-// killed: only then may there be a second copy, and a consumer get one again.
+// compare holds what the business wrote down against the table, and both against what arrived.
+// restarts is how often the broker was killed: only then may there be a second copy, and a consumer
+// get one again.
 func (c *e2eCell) compare(restarts int) {
 	c.t.Helper()
 	told := c.told()
@@ -32,9 +33,10 @@ func (c *e2eCell) compare(restarts int) {
 	defer c.mu.Unlock()
 	c.ledger.mu.Lock()
 	defer c.ledger.mu.Unlock()
-	c.t.Logf("%d events in %d transactions (%d rolled back, %d savepoints undone, %d repeated for a deadlock); %d copies, %d duplicates, %d deliveries repeated by the broker; "+
-		"%d publishes failed: %v", found.events, c.total.committed, c.total.rolledBack, c.total.savepoints, c.total.repeated,
-		found.copies, found.duplicates, found.redeliveries, c.ledger.refused, c.ledger.first)
+	c.t.Logf("%d events in %d transactions (%d rolled back, %d savepoints undone, %d repeated for a deadlock); %d "+
+		"copies, %d duplicates, %d deliveries repeated by the broker; "+
+		"%d publishes failed: %v", found.events, c.total.committed, c.total.rolledBack, c.total.savepoints,
+		c.total.repeated, found.copies, found.duplicates, found.redeliveries, c.ledger.refused, c.ledger.first)
 	if c.total.rolledBack == 0 || c.total.savepoints == 0 || found.events < 100 {
 		c.t.Error("too little happened: the test tests nothing")
 	}
@@ -58,7 +60,8 @@ func (c *e2eCell) compareTable(told map[string]e2eTold) map[core.RowID]outboxRow
 		case !sameTold(want, r.told) || !maps.Equal(headersOf(c.t, want.Headers), headersOf(c.t, r.told.Headers)):
 			c.t.Errorf("row of event %s: %+v, want %+v", r.told.EventID, r.told, want)
 		case r.status != fixture.StatusDone || r.attempts != 0 || r.topic != c.topic:
-			c.t.Errorf("row of event %s: status %d, attempts %d, error %q", r.told.EventID, r.status, r.attempts, r.errorText)
+			c.t.Errorf("row of event %s: status %d, attempts %d, error %q", r.told.EventID, r.status, r.attempts,
+				r.errorText)
 		}
 		if r.keySeq != 0 {
 			lane := core.NewLane(r.told.Tenant, r.topic, r.told.Key)
@@ -72,7 +75,8 @@ func (c *e2eCell) compareTable(told map[string]e2eTold) map[core.RowID]outboxRow
 		slices.SortFunc(lane, func(a, b outboxRow) int { return cmp.Compare(a.keySeq, b.keySeq) })
 		for i, r := range lane {
 			if r.keySeq != lane[0].keySeq+int64(i) || r.told.Version != int64(i+1) {
-				c.t.Errorf("key %q of %q: number %d after %d, version %d at place %d", r.told.Key, r.told.Tenant, r.keySeq, lane[max(i-1, 0)].keySeq, r.told.Version, i+1)
+				c.t.Errorf("key %q of %q: number %d after %d, version %d at place %d", r.told.Key, r.told.Tenant,
+					r.keySeq, lane[max(i-1, 0)].keySeq, r.told.Version, i+1)
 			}
 		}
 	}
@@ -80,10 +84,12 @@ func (c *e2eCell) compareTable(told map[string]e2eTold) map[core.RowID]outboxRow
 }
 
 func sameTold(a, b e2eTold) bool {
-	return a.Type == b.Type && a.Tenant == b.Tenant && a.Key == b.Key && a.Ordered == b.Ordered && a.Version == b.Version && bytes.Equal(a.Payload, b.Payload)
+	return a.Type == b.Type && a.Tenant == b.Tenant && a.Key == b.Key && a.Ordered == b.Ordered &&
+		a.Version == b.Version && bytes.Equal(a.Payload, b.Payload)
 }
 
-// copies returns what the broker holds, in its order: for Kafka each offset once, for RabbitMQ each delivery.
+// copies returns what the broker holds, in its order: for Kafka each offset once, for RabbitMQ each
+// delivery.
 func (c *e2eCell) copies(found *outcome) []arrival {
 	c.t.Helper()
 	c.consumer.mu.Lock()
@@ -96,14 +102,17 @@ func (c *e2eCell) copies(found *outcome) []arrival {
 		slices.SortStableFunc(arrivals, func(a, b arrival) int {
 			return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.offset, b.offset))
 		})
-		arrivals = slices.CompactFunc(arrivals, func(a, b arrival) bool { return a.partition == b.partition && a.offset == b.offset })
+		arrivals = slices.CompactFunc(arrivals,
+			func(a, b arrival) bool { return a.partition == b.partition && a.offset == b.offset })
 	}
 	found.copies, found.redeliveries = len(arrivals), len(c.consumer.arrivals)-len(arrivals)
 	return arrivals
 }
 
 // compareArrivals checks each copy, field by field, and how many there are of each row.
-func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]outboxRow, copies []arrival, restarts int, found *outcome) {
+func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]outboxRow, copies []arrival,
+	restarts int, found *outcome,
+) {
 	c.t.Helper()
 	count := map[core.RowID]int{}
 	receipts := map[core.RowID][]string{}
@@ -118,9 +127,13 @@ func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]o
 		count[d.RowID]++
 		receipts[d.RowID] = append(receipts[d.RowID], fmt.Sprintf("%s/%d@%d", c.topic, a.partition, a.offset))
 		want := told[r.told.EventID]
-		got := e2eTold{Type: d.Type, Tenant: d.TenantID, Key: d.Key, Ordered: d.KeySeq != 0, Version: d.AggregateVersion, Payload: d.Payload}
+		got := e2eTold{
+			Type: d.Type, Tenant: d.TenantID, Key: d.Key, Ordered: d.KeySeq != 0,
+			Version: d.AggregateVersion, Payload: d.Payload,
+		}
 		headers := maps.Clone(d.Headers)
-		if d.ID != r.told.EventID || !sameTold(want, got) || d.KeySeq != r.keySeq || !maps.Equal(headers, headersOf(c.t, want.Headers)) || d.Attempt != 1 {
+		if d.ID != r.told.EventID || !sameTold(want, got) || d.KeySeq != r.keySeq ||
+			!maps.Equal(headers, headersOf(c.t, want.Headers)) || d.Attempt != 1 {
 			c.t.Errorf("arrived %+v\nwith headers %v\nwant %+v, number %d", d, headers, want, r.keySeq)
 		}
 		if isKafka && a.key != want.Key {
@@ -138,9 +151,11 @@ func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]o
 		case n == 0:
 			c.t.Errorf("lost: event %s (%d calls, %d acknowledged)", r.told.EventID, t.calls, t.acks)
 		case n < t.acks || n > most || t.acks != 1:
-			c.t.Errorf("event %s: %d copies after %d calls of which %d were acknowledged", r.told.EventID, n, t.calls, t.acks)
+			c.t.Errorf("event %s: %d copies after %d calls of which %d were acknowledged", r.told.EventID, n, t.calls,
+				t.acks)
 		case isKafka && (r.receipt != t.receipt || !slices.Contains(receipts[id], r.receipt)):
-			c.t.Errorf("event %s: receipt %q, acknowledged %q, found at %v", r.told.EventID, r.receipt, t.receipt, receipts[id])
+			c.t.Errorf("event %s: receipt %q, acknowledged %q, found at %v", r.told.EventID, r.receipt, t.receipt,
+				receipts[id])
 		}
 		found.duplicates += max(n-1, 0)
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// The broker is killed with SIGKILL while events are on their way to it, stays away while the service goes on, and comes back. Nothing is lost or
-// invented, the first copies of each key stay in order, and the outage costs no event an attempt.
+// The broker is killed with SIGKILL while events are on their way to it, stays away while the
+// service goes on, and comes back. Nothing is lost or invented, the first copies of each key stay
+// in order, and the outage costs no event an attempt.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(address string) broker{
@@ -65,8 +66,8 @@ func TestBrokerKilled(t *testing.T) {
 	}
 }
 
-// restartedRabbit is RabbitMQ with a consumer that connects again by itself. Watermill's does so too, but the race detector objects to
-// how it replaces its connection.
+// restartedRabbit is RabbitMQ with a consumer that connects again by itself. Watermill's does so
+// too, but the race detector objects to how it replaces its connection.
 type restartedRabbit struct{ rabbitBroker }
 
 func (r restartedRabbit) consume(t *testing.T, topic string) *consumer {

@@ -8,8 +8,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ledger counts what the relays of a cell asked a broker to do, row by row: an extra copy at the broker needs a call whose
-// answer was lost.
+// ledger counts what the relays of a cell asked a broker to do, row by row: an extra copy at the
+// broker needs a call whose answer was lost.
 type ledger struct {
 	mu       sync.Mutex
 	rows     map[core.RowID]*tally

@@ -7,8 +7,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// GORM on each database, through Watermill to each broker, compared row by row: nothing is lost, invented, doubled or changed, and
-// keys are in order.
+// GORM on each database, through Watermill to each broker, compared row by row: nothing is lost,
+// invented, doubled or changed, and keys are in order.
 func TestEndToEnd(t *testing.T) {
 	t.Parallel()
 	for dbName, open := range e2eDatabases {

@@ -32,8 +32,8 @@ type e2eNote struct {
 	Body    []byte
 }
 
-// e2eTold is what the business wrote down about an event, in the same transaction and without help of the outbox: what must have arrived in
-// the end, and nothing else.
+// e2eTold is what the business wrote down about an event, in the same transaction and without help
+// of the outbox: what must have arrived in the end, and nothing else.
 type e2eTold struct {
 	EventID string `gorm:"primaryKey;size:36"`
 	Type    string `gorm:"size:128"`
@@ -162,7 +162,8 @@ func (p *producer) undoPart(tx *gorm.DB, random *rand.Rand) error {
 	return nil
 }
 
-// explicit changes two entities, in the order of their ids, and publishes both and an unordered event in one call.
+// explicit changes two entities, in the order of their ids, and publishes both and an unordered
+// event in one call.
 func (p *producer) explicit(tx *gorm.DB, random *rand.Rand) error {
 	first := 1 + random.Int64N(e2eOrders-1)
 	second := first + 1 + random.Int64N(e2eOrders-first)
@@ -202,7 +203,8 @@ func (p *producer) note(tx *gorm.DB, random *rand.Rand) error {
 
 func mapNote(topic string, n *e2eNote) core.Event {
 	return core.Event{
-		ID: n.EventID, Type: "note.written", Topic: topic, AggregateType: "note", AggregateID: fmt.Sprint(n.ID), Payload: n.Body, AggregateVersion: 1,
+		ID: n.EventID, Type: "note.written", Topic: topic, AggregateType: "note", AggregateID: fmt.Sprint(n.ID),
+		Payload: n.Body, AggregateVersion: 1,
 	}
 }
 
@@ -214,12 +216,16 @@ func lockOrder(tx *gorm.DB, id int64) (*e2eOrder, error) {
 // event makes one that differs from all others. Two tenants use the same keys.
 func (p *producer) event(random *rand.Rand, o *e2eOrder) core.Event {
 	e := core.Event{
-		ID: core.NewEventID(), Type: "order.changed", Topic: p.topic, AggregateType: "order", AggregateID: fmt.Sprint(o.ID), AggregateVersion: o.Version,
-		TenantID: fmt.Sprintf("tenant-%d", o.ID%2), SchemaVersion: 1 + random.IntN(3), Key: fmt.Sprintf("bestellung/ä%d", o.ID/2),
+		ID: core.NewEventID(), Type: "order.changed", Topic: p.topic, AggregateType: "order",
+		AggregateID: fmt.Sprint(o.ID), AggregateVersion: o.Version, TenantID: fmt.Sprintf("tenant-%d", o.ID%2),
+		SchemaVersion: 1 + random.IntN(3), Key: fmt.Sprintf("bestellung/ä%d", o.ID/2),
 		OccurredAt: time.Now(), ContentType: "application/x-noise", Payload: payload(random),
 	}
 	if random.IntN(3) > 0 {
-		e.Headers = map[string]string{"traceparent": fmt.Sprintf("00-%016x-01", random.Uint64()), "note": "größer als ⌘, \"quoted\""}
+		e.Headers = map[string]string{
+			"traceparent": fmt.Sprintf("00-%016x-01", random.Uint64()),
+			"note":        "größer als ⌘, \"quoted\"",
+		}
 	}
 	return e
 }
@@ -252,8 +258,8 @@ func tell(tx *gorm.DB, events ...core.Event) error {
 			key = e.AggregateType + "/" + e.AggregateID
 		}
 		told := e2eTold{
-			EventID: e.ID, Type: e.Type, Tenant: e.TenantID, Key: key, Ordered: key != "" && !e.Unordered, Version: e.AggregateVersion,
-			Headers: string(headers), Payload: e.Payload,
+			EventID: e.ID, Type: e.Type, Tenant: e.TenantID, Key: key, Ordered: key != "" && !e.Unordered,
+			Version: e.AggregateVersion, Headers: string(headers), Payload: e.Payload,
 		}
 		if err := tx.Create(&told).Error; err != nil {
 			return err

@@ -30,7 +30,9 @@ func TestEntCapture(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
-		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, v ent.Value) ([]core.Event, error) {
+		e.Use(e.ob.Hook(entoutbox.On(func(
+			ctx context.Context, m *entclient.OrderMutation, v ent.Value,
+		) ([]core.Event, error) {
 			return []core.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), AggregateType: "order", Data: v}}, nil
 		})))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
@@ -44,7 +46,8 @@ func TestEntCapture(t *testing.T) {
 		e.wantRows(t, "order.create 1", "order.update 1", "order.update 1", "order.delete 1")
 		e.wantHot(t, "order.create", "order.update", "order.update", "order.delete")
 		var payload []byte
-		fixture.NoError(t, e.plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = 'order.create'").Scan(&payload))
+		fixture.NoError(t, e.plain.QueryRowContext(t.Context(),
+			"SELECT payload FROM outbox_event WHERE event_type = 'order.create'").Scan(&payload))
 		var stored struct {
 			ID     int
 			Status string
@@ -71,7 +74,8 @@ func TestEntCaptureIDs(t *testing.T) {
 	})
 }
 
-// Without a transaction a mutation that would cause events is refused before it is executed, also when Ent would begin one by itself.
+// Without a transaction a mutation that would cause events is refused before it is executed, also
+// when Ent would begin one by itself.
 func TestEntCaptureNeedsTransaction(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -86,7 +90,8 @@ func TestEntCaptureNeedsTransaction(t *testing.T) {
 				return e.Order.Create().SetName("c").OnConflict(entsql.ResolveWithIgnore()).Exec(t.Context())
 			},
 			"bulk": func() error {
-				return e.Order.CreateBulk(e.Order.Create().SetName("d"), e.Order.Create().SetName("e")).Exec(t.Context())
+				return e.Order.CreateBulk(e.Order.Create().SetName("d"),
+					e.Order.Create().SetName("e")).Exec(t.Context())
 			},
 			"debug":      func() error { return quiet(e).Debug().Order.Create().SetName("f").Exec(t.Context()) },
 			"update one": func() error { return c.Update().SetPercent(1).Exec(t.Context()) },
@@ -121,23 +126,32 @@ func TestEntCaptureOnlyItsTypes(t *testing.T) {
 	})))
 	e.Tag.Create().SetName("x").ExecX(t.Context())
 	e.Tag.Update().SetName("y").ExecX(t.Context())
-	fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }))
+	fixture.NoError(t,
+		e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }))
 	e.wantRows(t, "order 1")
 }
 
-// Ent calls the hooks of a bulk one within the other. The events are in the order of the builders all the same.
+// Ent calls the hooks of a bulk one within the other. The events are in the order of the builders
+// all the same.
 func TestEntCaptureBulkInOrder(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
-		byName := entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
+		byName := entoutbox.On(func(
+			ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
+		) ([]core.Event, error) {
 			name, _ := m.Name()
-			return []core.Event{{Type: name + "." + entoutbox.OpOf(ctx).String(), Topic: "all", Key: "all"}, {Type: name + ".too", Topic: "all", Key: "all"}}, nil
+			return []core.Event{
+				{Type: name + "." + entoutbox.OpOf(ctx).String(), Topic: "all", Key: "all"},
+				{Type: name + ".too", Topic: "all", Key: "all"},
+			}, nil
 		})
 		e.Use(e.ob.Hook(byName), e.ob.Hook(onAny(nil)), func(next ent.Mutator) ent.Mutator { // of the application
 			return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
 				if m.Type() == "Order" { // which creates something else on the way
-					if err := m.(*entclient.OrderMutation).Client().Coupon.Create().SetID(uuid.NewString()[:8]).Exec(context.Background()); err != nil {
+					if err := m.(*entclient.OrderMutation).Client().Coupon.Create().SetID(
+						uuid.NewString()[:8],
+					).Exec(context.Background()); err != nil {
 						return nil, err
 					}
 				}
@@ -146,7 +160,8 @@ func TestEntCaptureBulkInOrder(t *testing.T) {
 		})
 		names := []string{"a", "b", "c", "d"}
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
-			orders, err := tx.Order.MapCreateBulk(names, func(c *entclient.OrderCreate, i int) { c.SetName(names[i]) }).Save(t.Context())
+			orders, err := tx.Order.MapCreateBulk(names,
+				func(c *entclient.OrderCreate, i int) { c.SetName(names[i]) }).Save(t.Context())
 			fixture.NoError(t, err)
 			if len(orders) != 4 {
 				t.Errorf("%d orders", len(orders))
@@ -167,10 +182,12 @@ func TestEntCaptureBulkInOrder(t *testing.T) {
 	})
 }
 
-// types returns the events in the table in the order of their insertion, those of one key exactly, but some types.
+// types returns the events in the table in the order of their insertion, those of one key exactly,
+// but some types.
 func (e *entEnv) types(t *testing.T, without ...string) []string {
 	t.Helper()
-	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, COALESCE(aggregate_id, '-') FROM outbox_event WHERE event_type <> '"+fixture.SentinelType+"' ORDER BY COALESCE(key_seq, 0), event_id")
+	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, COALESCE(aggregate_id, '-') FROM "+
+		"outbox_event WHERE event_type <> '"+fixture.SentinelType+"' ORDER BY COALESCE(key_seq, 0), event_id")
 	fixture.NoError(t, err)
 	defer rows.Close()
 	var got []string
@@ -192,16 +209,24 @@ next:
 func TestEntCaptureUpsert(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onAny(nil)), e.ob.Hook(entoutbox.On(func(ctx context.Context, _ *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
-			return []core.Event{{Type: "again." + entoutbox.OpOf(ctx).String()}}, nil
-		})))
+		e.Use(e.ob.Hook(onAny(nil)),
+			e.ob.Hook(entoutbox.On(func(
+				ctx context.Context, _ *entclient.OrderMutation, _ ent.Value,
+			) ([]core.Event, error) {
+				return []core.Event{{Type: "again." + entoutbox.OpOf(ctx).String()}}, nil
+			})))
 		tx, err := e.Tx(t.Context())
 		fixture.NoError(t, err)
 		defer tx.Rollback()
 		fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
-		id, err := tx.Order.Create().SetName("a").SetCents(5).OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().ID(t.Context())
+		id, err := tx.Order.Create().SetName("a").SetCents(5).OnConflict(
+			entsql.ConflictColumns(order.FieldName),
+		).UpdateNewValues().ID(t.Context())
 		fixture.NoError(t, err)
-		fixture.NoError(t, tx.Order.Create().SetName("b").OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().Exec(t.Context()))
+		fixture.NoError(t,
+			tx.Order.Create().SetName("b").OnConflict(
+				entsql.ConflictColumns(order.FieldName),
+			).UpdateNewValues().Exec(t.Context()))
 		if id != 1 {
 			t.Errorf("Ent tells the id %d", id)
 		}
@@ -235,9 +260,16 @@ func TestEntCaptureDoNothing(t *testing.T) {
 		}
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
-			fixture.WantError(t, tx.Order.Create().SetName("a").OnConflict(entsql.ConflictColumns(order.FieldName)).DoNothing().Exec(t.Context()), sql.ErrNoRows)
-			fixture.NoError(t, tx.Coupon.Create().SetID("new").OnConflict(entsql.ConflictColumns(coupon.FieldID)).DoNothing().Exec(t.Context()))
-			bulk := tx.Order.CreateBulk(tx.Order.Create().SetName("a"), tx.Order.Create().SetName("b")).OnConflict(entsql.ConflictColumns(order.FieldName)).DoNothing()
+			fixture.WantError(t,
+				tx.Order.Create().SetName("a").OnConflict(
+					entsql.ConflictColumns(order.FieldName),
+				).DoNothing().Exec(t.Context()), sql.ErrNoRows)
+			fixture.NoError(t,
+				tx.Coupon.Create().SetID("new").OnConflict(
+					entsql.ConflictColumns(coupon.FieldID),
+				).DoNothing().Exec(t.Context()))
+			bulk := tx.Order.CreateBulk(tx.Order.Create().SetName("a"),
+				tx.Order.Create().SetName("b")).OnConflict(entsql.ConflictColumns(order.FieldName)).DoNothing()
 			fixture.WantError(t, bulk.Exec(t.Context()), entoutbox.ErrNoAggregateID)
 			return nil
 		}))
@@ -246,12 +278,15 @@ func TestEntCaptureDoNothing(t *testing.T) {
 	})
 }
 
-// Ent guesses the ids of an upsert in bulk on MySQL and MariaDB. On functions that name the aggregate need none.
+// Ent guesses the ids of an upsert in bulk on MySQL and MariaDB. On functions that name the
+// aggregate need none.
 func TestEntCaptureUpsertInBulk(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		named := false
-		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
+		e.Use(e.ob.Hook(entoutbox.On(func(
+			ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
+		) ([]core.Event, error) {
 			event := core.Event{Type: entoutbox.OpOf(ctx).String()}
 			if named {
 				event.AggregateID, _ = m.Name()
@@ -297,7 +332,8 @@ func onCoupons() entoutbox.Mapper {
 // plainOrder stores an order past the hooks.
 func (e *entEnv) plainOrder(t *testing.T, name string) {
 	t.Helper()
-	_, err := e.plain.ExecContext(t.Context(), "INSERT INTO e_orders (name, status, cents) VALUES ('"+name+"', 'placed', 0)")
+	_, err := e.plain.ExecContext(t.Context(), "INSERT INTO e_orders (name, status, cents) VALUES ('"+name+
+		"', 'placed', 0)")
 	fixture.NoError(t, err)
 }
 
@@ -367,9 +403,11 @@ func TestEntCaptureEdges(t *testing.T) {
 			other, err := tx.Tag.Create().SetName("y").Save(t.Context())
 			fixture.NoError(t, err)
 			fixture.NoError(t, tx.Order.Create().SetName("b").AddTags(tag, other).Exec(t.Context()))
-			return tx.Order.CreateBulk(tx.Order.Create().SetName("c").AddTags(tag, other), tx.Order.Create().SetName("d").AddTags(tag)).Exec(t.Context())
+			return tx.Order.CreateBulk(tx.Order.Create().SetName("c").AddTags(tag, other),
+				tx.Order.Create().SetName("d").AddTags(tag)).Exec(t.Context())
 		}))
-		e.wantRowsInAnyOrder(t, "Tag.create 1", "Line.create 1", "Order.create 1", "Tag.create 2", "Order.create 2", "Order.create 3", "Order.create 4")
+		e.wantRowsInAnyOrder(t, "Tag.create 1", "Line.create 1", "Order.create 1", "Tag.create 2", "Order.create 2",
+			"Order.create 3", "Order.create 4")
 		e.wantCount(t, "order_tags", 6)
 	})
 }
@@ -381,7 +419,9 @@ func TestEntCaptureError(t *testing.T) {
 		e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
 			return nil, fixture.ErrNoStock
 		})))
-		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }), fixture.ErrNoStock)
+		fixture.WantError(t,
+			e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }),
+			fixture.ErrNoStock)
 		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			return tx.Order.CreateBulk(tx.Order.Create().SetName("b"), tx.Order.Create().SetName("c")).Exec(t.Context())
 		}), fixture.ErrNoStock)
@@ -393,7 +433,9 @@ func TestEntCaptureError(t *testing.T) {
 func TestEntCaptureWithinMapper(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]core.Event, error) {
+		e.Use(e.ob.Hook(entoutbox.On(func(
+			ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
+		) ([]core.Event, error) {
 			name, _ := m.Name()
 			if strings.HasPrefix(name, "copy") {
 				return []core.Event{{Type: name}}, nil
@@ -406,7 +448,8 @@ func TestEntCaptureWithinMapper(t *testing.T) {
 			}
 			return []core.Event{{Type: name}}, e.ob.Publish(ctx, m, core.Event{Type: "said again"})
 		})))
-		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }))
+		fixture.NoError(t,
+			e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }))
 		e.wantRows(t, "copy of a 2", "said -", "said again -", "a 1")
 		fixture.WantError(t, e.ob.Publish(t.Context(), nil, fixture.Event("outside")), entoutbox.ErrNoTransaction)
 		if op := entoutbox.OpOf(t.Context()); op != 0 {
@@ -415,7 +458,8 @@ func TestEntCaptureWithinMapper(t *testing.T) {
 	})
 }
 
-// Policies and hooks of the schema run within the hook of the outbox, whatever the order in which hooks of the client are registered.
+// Policies and hooks of the schema run within the hook of the outbox, whatever the order in which
+// hooks of the client are registered.
 func TestEntCaptureWithPolicyAndHooks(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -432,7 +476,9 @@ func TestEntCaptureWithPolicyAndHooks(t *testing.T) {
 			})
 		}
 		e.Secret.Use(rename)
-		e.Use(e.ob.Hook(entoutbox.On(func(_ context.Context, m *entclient.SecretMutation, v ent.Value) ([]core.Event, error) {
+		e.Use(e.ob.Hook(entoutbox.On(func(
+			_ context.Context, m *entclient.SecretMutation, v ent.Value,
+		) ([]core.Event, error) {
 			owner, _ := m.Owner()
 			if stored := v.(*entclient.Secret).Owner; stored != owner {
 				t.Errorf("stored for %q, the mutation says %q", stored, owner)
@@ -450,7 +496,8 @@ func TestEntCaptureWithPolicyAndHooks(t *testing.T) {
 	})
 }
 
-// A hook of the schema that makes an update of a delete starts the mutation again, with all hooks. It is one event.
+// A hook of the schema that makes an update of a delete starts the mutation again, with all hooks.
+// It is one event.
 func TestEntCaptureSoftDelete(t *testing.T) { // not beside others: the schema's hook is global
 	t.Parallel()
 	schema.Deleter = func(ctx context.Context, m ent.Mutation) (ent.Value, error) {

@@ -82,7 +82,8 @@ func TestEntPublish(t *testing.T) {
 			fixture.NoError(t, err)
 		}
 		for typ, conn := range map[string]entoutbox.Conn{
-			"tx": tx, "client": tx.Client(), "debug client": tx.Client().Debug(), "mutation": tx.Order.Create().Mutation(), "debug tx": debug,
+			"tx": tx, "client": tx.Client(), "debug client": tx.Client().Debug(),
+			"mutation": tx.Order.Create().Mutation(), "debug tx": debug,
 		} {
 			fixture.NoError(t, e.ob.Publish(t.Context(), conn, fixture.Event(typ)))
 			found, err := entoutbox.TxOf(t.Context(), conn)
@@ -99,7 +100,8 @@ func TestEntPublish(t *testing.T) {
 
 		var none *entclient.Tx
 		for name, conn := range map[string]entoutbox.Conn{
-			"client": client, "debug client": client.Debug(), "mutation": client.Order.Create().Mutation(), "nil": none, "ended": tx,
+			"client": client, "debug client": client.Debug(), "mutation": client.Order.Create().Mutation(), "nil": none,
+			"ended": tx,
 		} {
 			if err := e.ob.Publish(t.Context(), conn, fixture.Event("x")); !errors.Is(err, entoutbox.ErrNoTransaction) {
 				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
@@ -108,7 +110,8 @@ func TestEntPublish(t *testing.T) {
 	})
 }
 
-// A client that was not made with the outbox's driver is told from one that is in no transaction, and its transaction survives the question.
+// A client that was not made with the outbox's driver is told from one that is in no transaction,
+// and its transaction survives the question.
 func TestEntNotWrapped(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -124,7 +127,8 @@ func TestEntNotWrapped(t *testing.T) {
 		_, err = tx.ExecContext(t.Context(), "INSERT INTO e_tags (name) VALUES ('alive')")
 		fixture.NoError(t, err)
 		fixture.NoError(t, tx.Commit())
-		fixture.WantError(t, entoutbox.WithTx(t.Context(), bare.Tx, func(context.Context, *entclient.Tx) error { return nil }), entoutbox.ErrNotWrapped)
+		fixture.WantError(t, entoutbox.WithTx(t.Context(), bare.Tx,
+			func(context.Context, *entclient.Tx) error { return nil }), entoutbox.ErrNotWrapped)
 		if calls > 0 {
 			t.Error("the mapper was called")
 		}
@@ -221,14 +225,19 @@ func TestEntWithTxOfTwoDatabases(t *testing.T) {
 	two.wantRows(t, "committed -")
 }
 
-// A client of another database than the outbox's: its rows would be there, and the events be published from here.
+// A client of another database than the outbox's: its rows would be there, and the events be
+// published from here.
 func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	one, two := openEnt(t, testdb.SQLite(t)), openEnt(t, testdb.SQLite(t))
 	one.run(t)
 	two.Use(one.ob.Hook(onAny(nil)))
-	fixture.WantError(t, two.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }), entoutbox.ErrNotWrapped)
-	fixture.WantError(t, two.inTx(t, func(tx *entclient.Tx) error { return one.ob.Publish(t.Context(), tx, fixture.Event("x")) }), entoutbox.ErrNotWrapped)
+	fixture.WantError(t,
+		two.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }),
+		entoutbox.ErrNotWrapped)
+	fixture.WantError(t,
+		two.inTx(t, func(tx *entclient.Tx) error { return one.ob.Publish(t.Context(), tx, fixture.Event("x")) }),
+		entoutbox.ErrNotWrapped)
 	fixture.WantError(t, entoutbox.WithTx(t.Context(), two.Tx, func(ctx context.Context, _ *entclient.Tx) error {
 		return one.ob.Publish(ctx, nil, fixture.Event("x"))
 	}), entoutbox.ErrNotWrapped)
@@ -236,9 +245,12 @@ func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 	two.wantRows(t)
 	one.wantHot(t)
 
-	again, err := entoutbox.New(entsql.OpenDB(adapters.EntDialect(one.db), one.drv.(*entsql.Driver).DB()), entoutbox.Config{Outbox: one.ob.Outbox()})
+	again, err := entoutbox.New(entsql.OpenDB(adapters.EntDialect(one.db), one.drv.(*entsql.Driver).DB()),
+		entoutbox.Config{Outbox: one.ob.Outbox()})
 	fixture.NoError(t, err)
-	fixture.NoError(t, one.inTx(t, func(tx *entclient.Tx) error { return again.Publish(t.Context(), tx, fixture.Event("on the same pool")) }))
+	fixture.NoError(t,
+		one.inTx(t,
+			func(tx *entclient.Tx) error { return again.Publish(t.Context(), tx, fixture.Event("on the same pool")) }))
 	one.wantHot(t, "on the same pool")
 }
 
@@ -294,7 +306,8 @@ func TestEntWithTxWhoseBeginDropsItsContext(t *testing.T) {
 			return
 		}
 		err := entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, _ *entclient.Tx) error {
-			return entoutbox.WithTx(ctx, func(context.Context) (*entclient.Tx, error) { return e.Tx(context.Background()) },
+			return entoutbox.WithTx(ctx,
+				func(context.Context) (*entclient.Tx, error) { return e.Tx(context.Background()) },
 				func(context.Context, *entclient.Tx) error { return nil })
 		})
 		fixture.WantError(t, err, entoutbox.ErrNotWrapped)
@@ -304,7 +317,8 @@ func TestEntWithTxWhoseBeginDropsItsContext(t *testing.T) {
 	})
 }
 
-// Without the feature sql/execquery the context carries the transaction, and mutations have to be in it.
+// Without the feature sql/execquery the context carries the transaction, and mutations have to be
+// in it.
 func TestEntWithoutExecQuery(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -313,7 +327,9 @@ func TestEntWithoutExecQuery(t *testing.T) {
 		migrateEnt.Lock()
 		fixture.NoError(t, client.Schema.Create(t.Context()))
 		migrateEnt.Unlock()
-		client.Use(e.ob.Hook(entoutbox.On(func(ctx context.Context, m *entplain.NoteMutation, _ ent.Value) ([]core.Event, error) {
+		client.Use(e.ob.Hook(entoutbox.On(func(
+			ctx context.Context, m *entplain.NoteMutation, _ ent.Value,
+		) ([]core.Event, error) {
 			text, _ := m.Text()
 			return []core.Event{{Type: text + "." + entoutbox.OpOf(ctx).String()}}, nil
 		})))
@@ -327,7 +343,8 @@ func TestEntWithoutExecQuery(t *testing.T) {
 			n, err := tx.Note.Create().SetText("a").Save(ctx)
 			fixture.NoError(t, err)
 			fixture.NoError(t, n.Update().SetText("b").Exec(ctx))
-			fixture.NoError(t, tx.Note.CreateBulk(tx.Note.Create().SetText("c"), tx.Note.Create().SetText("d")).Exec(ctx))
+			fixture.NoError(t, tx.Note.CreateBulk(tx.Note.Create().SetText("c"),
+				tx.Note.Create().SetText("d")).Exec(ctx))
 			return e.ob.Publish(ctx, nil, fixture.Event("said"))
 		}))
 		e.wantRows(t, "a.create 1", "b.update 1", "c.create 2", "d.create 3", "said -")
@@ -336,7 +353,8 @@ func TestEntWithoutExecQuery(t *testing.T) {
 	})
 }
 
-// An error that the function ignores: RunInTx commits only what the database still has. PostgreSQL has aborted it.
+// An error that the function ignores: RunInTx commits only what the database still has. PostgreSQL
+// has aborted it.
 func TestEntTransactorAborted(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -369,7 +387,8 @@ func TestEntTransactorAborted(t *testing.T) {
 	})
 }
 
-// After an error that comes while rows are read the database is asked whether it still has the transaction.
+// After an error that comes while rows are read the database is asked whether it still has the
+// transaction.
 func TestEntErrorsWhileReading(t *testing.T) {
 	t.Parallel()
 	e := openEnt(t, testdb.SQLite(t))
@@ -377,7 +396,9 @@ func TestEntErrorsWhileReading(t *testing.T) {
 	tx, err := e.Tx(t.Context())
 	fixture.NoError(t, err)
 	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("doubtful")))
-	rows, err := tx.QueryContext(t.Context(), "SELECT abs(n) FROM (SELECT 1 AS n UNION ALL SELECT -9223372036854775808)") // which overflows
+	// which overflows
+	rows, err := tx.QueryContext(t.Context(),
+		"SELECT abs(n) FROM (SELECT 1 AS n UNION ALL SELECT -9223372036854775808)")
 	if err == nil {
 		defer rows.Close()
 		for rows.Next() {
@@ -417,7 +438,8 @@ func TestEntTwoOutboxes(t *testing.T) {
 	})
 }
 
-// foreignDriver is a driver of an application, with transactions of its own kind, as tracing libraries have them.
+// foreignDriver is a driver of an application, with transactions of its own kind, as tracing
+// libraries have them.
 type foreignDriver struct {
 	dialect.Driver
 	statements *int
@@ -450,7 +472,8 @@ func TestEntForeignDriver(t *testing.T) {
 		e.run(t)
 		statements := 0
 		foreign := foreignDriver{e.drv, &statements}
-		if _, err := entoutbox.New(foreign, entoutbox.Config{}); err == nil || !strings.Contains(err.Error(), "set Config.Outbox") {
+		if _, err := entoutbox.New(foreign, entoutbox.Config{}); err == nil ||
+			!strings.Contains(err.Error(), "set Config.Outbox") {
 			t.Fatalf("New: %v", err)
 		}
 		ob, err := entoutbox.New(foreign, entoutbox.Config{Outbox: e.ob.Outbox()})
@@ -469,7 +492,8 @@ func TestEntForeignDriver(t *testing.T) {
 	})
 }
 
-// What people reach for through a client still works behind the outbox: reading, SQL of their own, a Debug driver below.
+// What people reach for through a client still works behind the outbox: reading, SQL of their own,
+// a Debug driver below.
 func TestEntClientStaysUsable(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -488,14 +512,16 @@ func TestEntClientStaysUsable(t *testing.T) {
 		}
 		fixture.NoError(t, rows.Close()) // SQLite has one writer
 		var said []string
-		ob, err := entoutbox.New(dialect.Debug(e.drv, func(v ...any) { said = append(said, v[0].(string)) }), entoutbox.Config{})
+		ob, err := entoutbox.New(dialect.Debug(e.drv, func(v ...any) { said = append(said, v[0].(string)) }),
+			entoutbox.Config{})
 		fixture.NoError(t, err)
 		debug := entclient.NewClient(entclient.Driver(ob.Driver()))
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), debug.Tx, func(ctx context.Context, tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Tag.Create().SetName("x").Exec(ctx))
 			return ob.Publish(ctx, tx, fixture.Event("said"))
 		}))
-		if log := strings.Join(said, "\n"); !strings.Contains(log, "INSERT INTO") || !strings.Contains(log, "committed") || strings.Contains(log, "outbox_event") {
+		if log := strings.Join(said, "\n"); !strings.Contains(log, "INSERT INTO") ||
+			!strings.Contains(log, "committed") || strings.Contains(log, "outbox_event") {
 			t.Errorf("the driver logged:\n%s", log)
 		}
 		e.wantRows(t, "said -")

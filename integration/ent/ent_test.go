@@ -93,7 +93,8 @@ func (e *entEnv) run(t *testing.T) {
 	e.sentinel(t)
 }
 
-// sentinel commits events until one goes the fast path; all before it have arrived by then, if they ever do.
+// sentinel commits events until one goes the fast path; all before it have arrived by then, if they
+// ever do.
 func (e *entEnv) sentinel(t *testing.T) {
 	t.Helper()
 	count := func() (n int) {
@@ -132,10 +133,12 @@ func (e *entEnv) wantHot(t *testing.T, want ...string) {
 	fixture.SameSet(t, "published on the fast path", look(), want)
 }
 
-// wantRows compares events in the table, each as "type aggregate_id", in the order of their insertion.
+// wantRows compares events in the table, each as "type aggregate_id", in the order of their
+// insertion.
 func (e *entEnv) wantRows(t *testing.T, want ...string) {
 	t.Helper()
-	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, COALESCE(aggregate_id, '-') FROM outbox_event WHERE event_type <> '"+fixture.SentinelType+"' ORDER BY event_id")
+	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, COALESCE(aggregate_id, '-') FROM "+
+		"outbox_event WHERE event_type <> '"+fixture.SentinelType+"' ORDER BY event_id")
 	fixture.NoError(t, err)
 	defer rows.Close()
 	var got []string

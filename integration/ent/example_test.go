@@ -38,7 +38,8 @@ func must(errs ...error) {
 func exampleDriver() (dialect.Driver, func()) {
 	dir, err := os.MkdirTemp("", "outbox")
 	must(err)
-	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "example.db")+"?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate")
+	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "example.db")+
+		"?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate")
 	must(err)
 	return entsql.OpenDB(dialect.SQLite, pool), func() { must(pool.Close(), os.RemoveAll(dir)) }
 }
@@ -71,9 +72,14 @@ func Example_ent() {
 	})
 	must(err)
 	client := entclient.NewClient(entclient.Driver(ob.Driver()))
-	client.Use(ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, v ent.Value) ([]entoutbox.Event, error) {
+	client.Use(ob.Hook(entoutbox.On(func(
+		ctx context.Context, m *entclient.OrderMutation, v ent.Value,
+	) ([]entoutbox.Event, error) {
 		name, _ := m.Name()
-		return []entoutbox.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), AggregateType: "order", Data: map[string]string{"name": name}}}, nil
+		return []entoutbox.Event{{
+			Type: "order." + entoutbox.OpOf(ctx).String(), AggregateType: "order",
+			Data: map[string]string{"name": name},
+		}}, nil
 	})))
 	must(client.Schema.Create(ctx))
 	relayed := make(chan error, 1)
@@ -96,8 +102,11 @@ func Example_entHook() {
 	ctx := context.Background()
 	client, ob, done := exampleClient()
 	defer done()
-	client.Use(ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]entoutbox.Event, error) {
-		return []entoutbox.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), Topic: "orders"}}, nil // order is kept within a topic
+	client.Use(ob.Hook(entoutbox.On(func(
+		ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
+	) ([]entoutbox.Event, error) {
+		// order is kept within a topic
+		return []entoutbox.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), Topic: "orders"}}, nil
 	})))
 
 	fmt.Println(errors.Is(client.Order.Create().SetName("no transaction").Exec(ctx), entoutbox.ErrNoTransaction))
@@ -132,7 +141,10 @@ func Example_entPublish() {
 	must(err)
 	order, err := tx.Order.Create().SetName("books").Save(ctx)
 	must(err)
-	must(ob.Publish(ctx, tx, entoutbox.Event{Type: "order.placed", AggregateID: fmt.Sprint(order.ID), Data: order.Name}))
+	must(ob.Publish(ctx, tx, entoutbox.Event{
+		Type: "order.placed", AggregateID: fmt.Sprint(order.ID),
+		Data: order.Name,
+	}))
 	must(tx.Commit())
 
 	fmt.Println(errors.Is(ob.Publish(ctx, client, entoutbox.Event{Type: "x"}), entoutbox.ErrNoTransaction))
@@ -161,7 +173,8 @@ func Example_entTxOf() {
 	// published order.placed
 }
 
-// Within a transaction of the same database WithTx is a savepoint. A nil connection stands for the transaction in the context.
+// Within a transaction of the same database WithTx is a savepoint. A nil connection stands for the
+// transaction in the context.
 func Example_entWithTx() {
 	ctx := context.Background()
 	client, ob, done := exampleClient()
@@ -204,7 +217,8 @@ func Example_entTransactor() {
 	// 1
 }
 
-// Ent's migration creates the tables, which the schema folder declares with the mixins of entschema.
+// Ent's migration creates the tables, which the schema folder declares with the mixins of
+// entschema.
 func Example_entMigrateOptions() {
 	ctx := context.Background()
 	drv, closeDriver := exampleDriver()

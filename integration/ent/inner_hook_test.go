@@ -19,8 +19,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A hook of one type: what hooks within it do to other types, in the context of its mutations and before they are executed, is not
-// taken for what the mutation did.
+// A hook of one type: what hooks within it do to other types, in the context of its mutations and
+// before they are executed, is not taken for what the mutation did.
 func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 	t.Parallel()
 	for name, aside := range map[string]func(ctx context.Context, e *entEnv, m *entclient.OrderMutation) error{
@@ -50,15 +50,19 @@ func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachEnt(t, func(t *testing.T, e *entEnv) {
 				fixture.NoError(t, e.Coupon.Create().SetID("there").Exec(t.Context()))
-				e.Order.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-					if err := aside(ctx, e, m); err != nil {
-						return nil, err
-					}
-					return next()
-				}))
+				e.Order.Use(e.ob.Hook(onOrders()),
+					orderHook(func(
+						ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+					) (ent.Value, error) {
+						if err := aside(ctx, e, m); err != nil {
+							return nil, err
+						}
+						return next()
+					}))
 				fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 					fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
-					return tx.Order.CreateBulk(tx.Order.Create().SetName("b"), tx.Order.Create().SetName("c"), tx.Order.Create().SetName("d")).Exec(t.Context())
+					return tx.Order.CreateBulk(tx.Order.Create().SetName("b"), tx.Order.Create().SetName("c"),
+						tx.Order.Create().SetName("d")).Exec(t.Context())
 				}))
 				e.wantRowsInAnyOrder(t, "create.a 1", "create.b 2", "create.c 3", "create.d 4")
 			})
@@ -66,7 +70,8 @@ func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 	}
 }
 
-// The same with tags of the order, whose rows are in a table of their own, and with something that is done after the mutation.
+// The same with tags of the order, whose rows are in a table of their own, and with something that
+// is done after the mutation.
 func TestEntHookOfATypeAndEdges(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -74,19 +79,23 @@ func TestEntHookOfATypeAndEdges(t *testing.T) {
 		aside := func(ctx context.Context, m *entclient.OrderMutation, name string) error {
 			return m.Client().Ticket.Create().SetSeat(name).Exec(ctx)
 		}
-		e.Order.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			if err := aside(ctx, m, "before"); err != nil {
-				return nil, err
-			}
-			v, err := next()
-			if err != nil {
-				return nil, err
-			}
-			return v, aside(ctx, m, "after")
-		}))
+		e.Order.Use(e.ob.Hook(onOrders()),
+			orderHook(func(
+				ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				if err := aside(ctx, m, "before"); err != nil {
+					return nil, err
+				}
+				v, err := next()
+				if err != nil {
+					return nil, err
+				}
+				return v, aside(ctx, m, "after")
+			}))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").AddTags(tag).Exec(t.Context()))
-			return tx.Order.CreateBulk(tx.Order.Create().SetName("b").AddTags(tag), tx.Order.Create().SetName("c").AddTags(tag)).Exec(t.Context())
+			return tx.Order.CreateBulk(tx.Order.Create().SetName("b").AddTags(tag),
+				tx.Order.Create().SetName("c").AddTags(tag)).Exec(t.Context())
 		}))
 		e.wantRowsInAnyOrder(t, "create.a 1", "create.b 2", "create.c 3")
 	})
@@ -97,16 +106,19 @@ func TestEntChangeThatAHookUndoes(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.plainOrder(t, "a")
-		e.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			if _, err := m.ExecContext(ctx, "SAVEPOINT s"); err != nil {
-				return nil, err
-			}
-			v, err := next()
-			if _, undo := m.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s"); undo != nil {
-				return nil, undo
-			}
-			return v, err
-		}))
+		e.Use(e.ob.Hook(onOrders()),
+			orderHook(func(
+				ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				if _, err := m.ExecContext(ctx, "SAVEPOINT s"); err != nil {
+					return nil, err
+				}
+				v, err := next()
+				if _, undo := m.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s"); undo != nil {
+					return nil, undo
+				}
+				return v, err
+			}))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.UpdateOneID(1).SetCents(7).Exec(t.Context()))
 			return tx.Order.DeleteOneID(1).Exec(t.Context())
@@ -122,16 +134,19 @@ func TestEntResolvedRowsThatAHookUndoes(t *testing.T) {
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.plainOrder(t, "a")
 		e.plainOrder(t, "b")
-		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			if _, err := m.ExecContext(ctx, "SAVEPOINT s"); err != nil {
-				return nil, err
-			}
-			v, err := next()
-			if _, undo := m.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s"); undo != nil {
-				return nil, undo
-			}
-			return v, err
-		}))
+		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())),
+			orderHook(func(
+				ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				if _, err := m.ExecContext(ctx, "SAVEPOINT s"); err != nil {
+					return nil, err
+				}
+				v, err := next()
+				if _, undo := m.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s"); undo != nil {
+					return nil, undo
+				}
+				return v, err
+			}))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Update().SetCents(7).Exec(t.Context()))
 			_, err := tx.Order.Delete().Exec(t.Context())
@@ -146,17 +161,20 @@ func TestEntResolvedRowsThatAHookUndoes(t *testing.T) {
 func TestEntHookThatUndoesAndFails(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			if name, _ := m.Name(); name != "undone" {
-				return next()
-			}
-			if _, err := m.ExecContext(ctx, "SAVEPOINT s"); err != nil {
-				return nil, err
-			}
-			_, err := next()
-			_, undo := m.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s")
-			return nil, errors.Join(fixture.ErrNoStock, err, undo)
-		}))
+		e.Use(e.ob.Hook(onOrders()),
+			orderHook(func(
+				ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				if name, _ := m.Name(); name != "undone" {
+					return next()
+				}
+				if _, err := m.ExecContext(ctx, "SAVEPOINT s"); err != nil {
+					return nil, err
+				}
+				_, err := next()
+				_, undo := m.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s")
+				return nil, errors.Join(fixture.ErrNoStock, err, undo)
+			}))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.WantError(t, tx.Order.Create().SetName("undone").Exec(t.Context()), fixture.ErrNoStock)
 			return tx.Order.Create().SetName("kept").Exec(t.Context())
@@ -168,14 +186,18 @@ func TestEntHookThatUndoesAndFails(t *testing.T) {
 	})
 }
 
-// A hook or a policy within adds a condition, as filters of privacy do: rows that it leaves out cause no event.
+// A hook or a policy within adds a condition, as filters of privacy do: rows that it leaves out
+// cause no event.
 func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())), orderHook(func(_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			m.Where(order.NameNEQ("b"))
-			return next()
-		}))
+		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())),
+			orderHook(func(
+				_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				m.Where(order.NameNEQ("b"))
+				return next()
+			}))
 		for _, name := range []string{"a", "b", "c"} {
 			e.plainOrder(t, name)
 		}
@@ -199,7 +221,8 @@ func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
 	})
 }
 
-// wantRowsInAnyOrder is wantRows for events of one statement, which may have been made at the same moment.
+// wantRowsInAnyOrder is wantRows for events of one statement, which may have been made at the same
+// moment.
 func (e *entEnv) wantRowsInAnyOrder(t *testing.T, want ...string) {
 	t.Helper()
 	got := e.types(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// One call from a driver's name, or its connector, and a DSN to a driver for Ent's client, and an outbox that publishes what commits.
+// One call from a driver's name, or its connector, and a DSN to a driver for Ent's client, and an
+// outbox that publishes what commits.
 func TestEntOpen(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"name", "connector"} {
@@ -27,7 +28,10 @@ func TestEntOpen(t *testing.T) {
 				}
 				published := &outboxtest.Publisher{}
 				cfg := entoutbox.Config{Publisher: published, AutoCreate: true}
-				name := map[core.Dialect]string{core.Postgres: "pgx", core.MySQL: "mysql", core.SQLite: "sqlite"}[database.Dialect]
+				name := map[core.Dialect]string{
+					core.Postgres: "pgx", core.MySQL: "mysql",
+					core.SQLite: "sqlite",
+				}[database.Dialect]
 				drv, ob, err := entoutbox.Open(t.Context(), name, database.DSN, cfg)
 				if by == "connector" {
 					fixture.NoError(t, err)
@@ -78,7 +82,8 @@ func TestEntOpenRefuses(t *testing.T) {
 			return drv, nothingOpen(drv == nil, err)
 		},
 		"no database": func() (any, error) {
-			drv, _, err := entoutbox.Open(ended, "mysql", "nobody@tcp(127.0.0.1:1)/x", entoutbox.Config{AutoCreate: true})
+			drv, _, err := entoutbox.Open(ended, "mysql", "nobody@tcp(127.0.0.1:1)/x",
+				entoutbox.Config{AutoCreate: true})
 			return drv, nothingOpen(drv == nil, err)
 		},
 		"configuration": func() (any, error) {
@@ -106,12 +111,15 @@ func Example_entOpen() {
 	dir, err := os.MkdirTemp("", "outbox")
 	must(err)
 	defer os.RemoveAll(dir)
-	dsn := "file:" + filepath.Join(dir, "example.db") + "?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"
+	dsn := "file:" + filepath.Join(dir, "example.db") +
+		"?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"
 	drv, ob, err := entoutbox.Open(ctx, "sqlite", dsn, entoutbox.Config{Publisher: printed, AutoCreate: true})
 	must(err)
 	client := entclient.NewClient(entclient.Driver(drv))
 	defer client.Close()
-	client.Use(ob.Hook(entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, _ ent.Value) ([]entoutbox.Event, error) {
+	client.Use(ob.Hook(entoutbox.On(func(
+		ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
+	) ([]entoutbox.Event, error) {
 		name, _ := m.Name()
 		return []entoutbox.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), Data: name}}, nil
 	})))

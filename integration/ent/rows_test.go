@@ -19,8 +19,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// The cases here are about one question: which rows did this mutation change? An event is written if,
-// and only if, the database said that its row was.
+// The cases here are about one question: which rows did this mutation change? An event is written
+// if, and only if, the database said that its row was.
 
 // onOrders reports orders by name, with the entity as its data.
 func onOrders(options ...entoutbox.OnOption) entoutbox.Mapper {
@@ -52,7 +52,9 @@ func (e *entEnv) cents(t *testing.T) map[string]int {
 }
 
 // orderHook makes a hook for orders.
-func orderHook(fn func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error)) ent.Hook {
+func orderHook(fn func(ctx context.Context, m *entclient.OrderMutation,
+	next func() (ent.Value, error)) (ent.Value, error),
+) ent.Hook {
 	return func(next ent.Mutator) ent.Mutator {
 		return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
 			om, ok := m.(*entclient.OrderMutation)
@@ -64,8 +66,8 @@ func orderHook(fn func(ctx context.Context, m *entclient.OrderMutation, next fun
 	}
 }
 
-// Two creates of one type are in flight at once, and the outer one is refused: the inner one has its
-// event all the same, whatever context it was made with.
+// Two creates of one type are in flight at once, and the outer one is refused: the inner one has
+// its event all the same, whatever context it was made with.
 func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(outer context.Context) context.Context{
@@ -76,24 +78,28 @@ func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachEnt(t, func(t *testing.T, e *entEnv) {
-				e.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-					if by, _ := m.Name(); by != "outer" {
-						return next()
-					}
-					inner := m.Client().Order.Create().SetName("inner").Exec
-					if name == "a bulk in it" {
-						inner = m.Client().Order.CreateBulk(m.Client().Order.Create().SetName("inner"), m.Client().Order.Create().SetName("second")).Exec
-					}
-					var err error
-					if of == nil {
-						ended := make(chan error)
-						go func() { ended <- inner(context.Background()) }()
-						err = <-ended
-					} else {
-						err = inner(of(ctx))
-					}
-					return nil, errors.Join(fixture.ErrNoStock, err)
-				}))
+				e.Use(e.ob.Hook(onOrders()),
+					orderHook(func(
+						ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+					) (ent.Value, error) {
+						if by, _ := m.Name(); by != "outer" {
+							return next()
+						}
+						inner := m.Client().Order.Create().SetName("inner").Exec
+						if name == "a bulk in it" {
+							inner = m.Client().Order.CreateBulk(m.Client().Order.Create().SetName("inner"),
+								m.Client().Order.Create().SetName("second")).Exec
+						}
+						var err error
+						if of == nil {
+							ended := make(chan error)
+							go func() { ended <- inner(context.Background()) }()
+							err = <-ended
+						} else {
+							err = inner(of(ctx))
+						}
+						return nil, errors.Join(fixture.ErrNoStock, err)
+					}))
 				fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 					fixture.WantError(t, tx.Order.Create().SetName("outer").Exec(t.Context()), fixture.ErrNoStock)
 					return nil // nothing was stored of it
@@ -121,22 +127,26 @@ func TestEntHookForSomeOfABulk(t *testing.T) {
 				}
 				return captured(next).Mutate(ctx, m)
 			})
-		}, orderHook(func(_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			name, _ := m.Name()
-			if name == "refused" || name == "outer" {
-				c := m.Client()
-				if err := c.Order.CreateBulk(c.Order.Create().SetName("quiet"), c.Order.Create().SetName(name+"'s")).Exec(context.Background()); err != nil {
-					return nil, err
+		},
+			orderHook(func(
+				_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				name, _ := m.Name()
+				if name == "refused" || name == "outer" {
+					c := m.Client()
+					if err := c.Order.CreateBulk(c.Order.Create().SetName("quiet"),
+						c.Order.Create().SetName(name+"'s")).Exec(context.Background()); err != nil {
+						return nil, err
+					}
+					if _, err := c.Order.Delete().Where(order.Name("quiet")).Exec(context.Background()); err != nil {
+						return nil, err
+					}
 				}
-				if _, err := c.Order.Delete().Where(order.Name("quiet")).Exec(context.Background()); err != nil {
-					return nil, err
+				if name == "refused" {
+					return nil, fixture.ErrNoStock
 				}
-			}
-			if name == "refused" {
-				return nil, fixture.ErrNoStock
-			}
-			return next()
-		}))
+				return next()
+			}))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.WantError(t, tx.Order.Create().SetName("refused").Exec(t.Context()), fixture.ErrNoStock)
 			return tx.Order.Create().SetName("outer").Exec(t.Context())
@@ -153,15 +163,18 @@ func TestEntHookForSomeOfABulk(t *testing.T) {
 func TestEntHookAnswersInPlaceOfTheMutation(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders()), orderHook(func(_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			switch name, _ := m.Name(); {
-			case m.Op().Is(ent.OpDelete | ent.OpDeleteOne):
-				return 1, nil
-			case name == "there":
-				return &entclient.Order{ID: 77, Name: "there"}, nil
-			}
-			return next()
-		}))
+		e.Use(e.ob.Hook(onOrders()),
+			orderHook(func(
+				_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				switch name, _ := m.Name(); {
+				case m.Op().Is(ent.OpDelete | ent.OpDeleteOne):
+					return 1, nil
+				case name == "there":
+					return &entclient.Order{ID: 77, Name: "there"}, nil
+				}
+				return next()
+			}))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("there").Exec(t.Context()))
 			fixture.NoError(t, tx.Order.Create().SetName("stored").Exec(t.Context()))
@@ -172,18 +185,21 @@ func TestEntHookAnswersInPlaceOfTheMutation(t *testing.T) {
 	})
 }
 
-// A row that was stored and an error of a hook after it: who ignores the error cannot commit the row
-// without its event, and who rolls back to a savepoint can commit the rest.
+// A row that was stored and an error of a hook after it: who ignores the error cannot commit the
+// row without its event, and who rolls back to a savepoint can commit the rest.
 func TestEntErrorAfterTheRowWasStored(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders()), orderHook(func(_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			v, err := next()
-			if name, _ := m.Name(); name == "late" {
-				err = errors.Join(err, fixture.ErrNoStock)
-			}
-			return v, err
-		}))
+		e.Use(e.ob.Hook(onOrders()),
+			orderHook(func(
+				_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				v, err := next()
+				if name, _ := m.Name(); name == "late" {
+					err = errors.Join(err, fixture.ErrNoStock)
+				}
+				return v, err
+			}))
 		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
 			fixture.WantError(t, tx.Order.Create().SetName("late").Exec(t.Context()), fixture.ErrNoStock)
@@ -192,7 +208,8 @@ func TestEntErrorAfterTheRowWasStored(t *testing.T) {
 		e.wantCount(t, "e_orders", 0)
 		e.wantRows(t)
 		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error {
-			fixture.WantError(t, tx.Order.CreateBulk(tx.Order.Create().SetName("a"), tx.Order.Create().SetName("late"), tx.Order.Create().SetName("c")).Exec(t.Context()), fixture.ErrNoStock)
+			fixture.WantError(t, tx.Order.CreateBulk(tx.Order.Create().SetName("a"), tx.Order.Create().SetName("late"),
+				tx.Order.Create().SetName("c")).Exec(t.Context()), fixture.ErrNoStock)
 			return nil
 		}), fixture.ErrNoStock)
 		e.wantCount(t, "e_orders", 0)
@@ -218,19 +235,22 @@ func TestEntErrorAfterTheRowWasStored(t *testing.T) {
 func TestEntCreateThatAHookUndoes(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders()), orderHook(func(ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error)) (ent.Value, error) {
-			if name, _ := m.Name(); name != "undone" {
-				return next()
-			}
-			if _, err := m.ExecContext(ctx, "SAVEPOINT s"); err != nil {
-				return nil, err
-			}
-			v, err := next()
-			if _, undo := m.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s"); undo != nil {
-				return nil, undo
-			}
-			return v, err
-		}))
+		e.Use(e.ob.Hook(onOrders()),
+			orderHook(func(
+				ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
+			) (ent.Value, error) {
+				if name, _ := m.Name(); name != "undone" {
+					return next()
+				}
+				if _, err := m.ExecContext(ctx, "SAVEPOINT s"); err != nil {
+					return nil, err
+				}
+				v, err := next()
+				if _, undo := m.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s"); undo != nil {
+					return nil, undo
+				}
+				return v, err
+			}))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("undone").Exec(t.Context()))
 			return tx.Order.Create().SetName("kept").Exec(t.Context())
@@ -242,7 +262,8 @@ func TestEntCreateThatAHookUndoes(t *testing.T) {
 	})
 }
 
-// An upsert of several that leaves some out does not tell which: it fails, and so does its transaction.
+// An upsert of several that leaves some out does not tell which: it fails, and so does its
+// transaction.
 func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -253,9 +274,12 @@ func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 			return
 		}
 		upsert := func(tx *entclient.Tx, names ...string) error {
-			return tx.Order.MapCreateBulk(names, func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetCents(5) }).
+			return tx.Order.MapCreateBulk(names,
+				func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetCents(5) }).
 				OnConflict(entsql.ConflictColumns(order.FieldName), entsql.ResolveWithNewValues(),
-					entsql.UpdateWhere(entsql.P(func(b *entsql.Builder) { b.WriteString("e_orders.cents > 7") }))).Exec(t.Context())
+					entsql.UpdateWhere(entsql.P(func(b *entsql.Builder) {
+						b.WriteString("e_orders.cents > 7")
+					}))).Exec(t.Context())
 		}
 		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.WantError(t, upsert(tx, "a", "b", "c"), entoutbox.ErrNoAggregateID)
@@ -281,7 +305,9 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 			if !entclient.IsNotFound(paid) {
 				t.Errorf("update: %v", paid)
 			}
-			if err := tx.Order.DeleteOneID(1).Where(order.Status("paid")).Exec(t.Context()); !entclient.IsNotFound(err) {
+			if err := tx.Order.DeleteOneID(1).Where(
+				order.Status("paid"),
+			).Exec(t.Context()); !entclient.IsNotFound(err) {
 				t.Errorf("delete: %v", err)
 			}
 			return tx.Order.UpdateOneID(1).Exec(t.Context()) // sets nothing
@@ -289,7 +315,8 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 		e.wantRows(t)
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.UpdateOneID(1).SetStatus("placed").Exec(t.Context())) // as it is
-			fixture.NoError(t, tx.Order.UpdateOneID(1).Where(order.Status("placed")).SetStatus("paid").AddCents(3).Exec(t.Context()))
+			fixture.NoError(t,
+				tx.Order.UpdateOneID(1).Where(order.Status("placed")).SetStatus("paid").AddCents(3).Exec(t.Context()))
 			tag, err := tx.Tag.Create().SetName("x").Save(t.Context())
 			fixture.NoError(t, err)
 			return tx.Order.UpdateOneID(1).AddTags(tag).Exec(t.Context()) // an edge in another table
@@ -349,7 +376,9 @@ func TestEntResolveRows(t *testing.T) {
 		for _, name := range []string{"d", "e", "f"} {
 			e.plainOrder(t, name)
 		}
-		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Update().SetCents(1).Exec(t.Context()) }), entoutbox.ErrTooManyRows)
+		fixture.WantError(t,
+			e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Update().SetCents(1).Exec(t.Context()) }),
+			entoutbox.ErrTooManyRows)
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // which are so already
 			return tx.Order.Update().Where(order.NameIn("d", "e")).SetCents(0).Exec(t.Context())
 		}))
@@ -360,7 +389,8 @@ func TestEntResolveRows(t *testing.T) {
 	}, func(c *entoutbox.Config) { c.MaxResolvedRows = 3 })
 }
 
-// What a condition on an edge finds is not locked: only where nobody else writes it can be resolved.
+// What a condition on an edge finds is not locked: only where nobody else writes it can be
+// resolved.
 func TestEntResolveRowsOfACondition(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {

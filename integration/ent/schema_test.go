@@ -26,14 +26,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// describe are queries that say everything about the tables of the outbox that must be equal, whoever created them.
+// describe are queries that say everything about the tables of the outbox that must be equal,
+// whoever created them.
 var describe = map[core.Dialect][]string{
 	core.Postgres: {
 		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, data_type, is_nullable, column_default, collation_name,
 		 is_identity, identity_generation) FROM information_schema.columns WHERE table_name LIKE 'outbox%'`,
 		`SELECT 'index ' || indexdef FROM pg_indexes WHERE tablename LIKE 'outbox%'`,
-		`SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid::regclass::text LIKE 'outbox%'`,
-		`SELECT concat_ws(' ', 'storage', relname, array_to_string(reloptions, ',')) FROM pg_class WHERE relname LIKE 'outbox%' AND relkind = 'r'`,
+		`SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM ` +
+			`pg_constraint WHERE conrelid::regclass::text LIKE 'outbox%'`,
+		`SELECT concat_ws(' ', 'storage', relname, array_to_string(reloptions, ',')) FROM pg_class WHERE relname ` +
+			`LIKE 'outbox%' AND relkind = 'r'`,
 	},
 	core.MySQL: {
 		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, column_type, is_nullable, column_default, collation_name, extra,
@@ -103,10 +106,12 @@ func sqliteLines(line string) []string {
 		}
 	}
 	upper := strings.ToUpper(line)
-	return append(lines, fmt.Sprint(name, " without rowid ", strings.Contains(upper, "WITHOUT ROWID"), " autoincrement ", strings.Contains(upper, "AUTOINCREMENT")))
+	return append(lines, fmt.Sprint(name, " without rowid ", strings.Contains(upper, "WITHOUT ROWID"),
+		" autoincrement ", strings.Contains(upper, "AUTOINCREMENT")))
 }
 
-// Ent's migration creates the tables that ours creates, down to the last index, and may be repeated.
+// Ent's migration creates the tables that ours creates, down to the last index, and may be
+// repeated.
 func TestEntSchema(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -176,12 +181,15 @@ func TestEntSchemaIsUsable(t *testing.T) {
 		before := time.Now().Add(-time.Hour)
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, _ *enttables.Tx) error {
 			return e.ob.Publish(ctx, nil, core.Event{
-				Type: "order.placed", AggregateType: "order", AggregateID: "7", Headers: map[string]string{"trace": "x"}, Payload: []byte("{}"),
+				Type: "order.placed", AggregateType: "order", AggregateID: "7",
+				Headers: map[string]string{"trace": "x"}, Payload: []byte("{}"),
 			})
 		}))
 		row := e.OutboxEvent.Query().OnlyX(t.Context())
-		if row.EventType != "order.placed" || *row.AggregateID != "7" || row.Headers["trace"] != "x" || string(row.Payload) != "{}" ||
-			row.Status != 0 || row.OccurredAt.Before(before) || row.DoneAt != nil || row.ID.String() == (entschema.ID{}).String() {
+		if row.EventType != "order.placed" || *row.AggregateID != "7" || row.Headers["trace"] != "x" ||
+			string(row.Payload) != "{}" ||
+			row.Status != 0 || row.OccurredAt.Before(before) || row.DoneAt != nil ||
+			row.ID.String() == (entschema.ID{}).String() {
 			t.Fatalf("read %v", row)
 		}
 		key := e.OutboxKey.Query().OnlyX(t.Context())
@@ -194,7 +202,8 @@ func TestEntSchemaIsUsable(t *testing.T) {
 	})
 }
 
-// Without the options the tables are usable where Ent can say all that matters; elsewhere Check says what is missing.
+// Without the options the tables are usable where Ent can say all that matters; elsewhere Check
+// says what is missing.
 func TestEntSchemaWithoutOptions(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -224,7 +233,8 @@ func TestEntSchemaVersioned(t *testing.T) {
 		defer migrateEnt.Unlock()
 		for range 2 { // the second time there is nothing left to say
 			m, err := entmigrate.NewMigrate(clean.ob.Driver(), append(entschema.MigrateOptions(""),
-				entmigrate.WithDir(dir), entmigrate.WithMigrationMode(entmigrate.ModeReplay), entmigrate.WithFormatter(atlasmigrate.DefaultFormatter))...)
+				entmigrate.WithDir(dir), entmigrate.WithMigrationMode(entmigrate.ModeReplay),
+				entmigrate.WithFormatter(atlasmigrate.DefaultFormatter))...)
 			fixture.NoError(t, err)
 			if err := m.NamedDiff(t.Context(), "outbox", migrate.Tables...); !errors.Is(err, atlasmigrate.ErrNoPlan) {
 				fixture.NoError(t, err)

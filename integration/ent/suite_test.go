@@ -69,7 +69,9 @@ the row has another id than the entity
 	Upsert/of one that is there under another key
 `
 
-func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
+	o outboxtest.CaptureOptions,
+) outboxtest.CaptureORM {
 	t.Helper()
 	ob, err := entoutbox.New(entsql.OpenDB(adapters.EntDialect(db), db.Open(t)), entoutbox.Config{AutoCreate: true})
 	fixture.NoError(t, err)
@@ -84,7 +86,10 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o ou
 	client.Use(ob.Hook(
 		entoutbox.On(func(ctx context.Context, m *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
 			if i, ok := v.(*entclient.Item); ok {
-				return event(ctx, outboxtest.CaptureRow{Key: strconv.Itoa(i.ID), Name: i.Name, Note: i.Note, Stock: i.Stock})
+				return event(ctx, outboxtest.CaptureRow{
+					Key: strconv.Itoa(i.ID), Name: i.Name, Note: i.Note,
+					Stock: i.Stock,
+				})
 			}
 			id, _ := m.ID()
 			return event(ctx, outboxtest.CaptureRow{Key: strconv.Itoa(id)})
@@ -144,7 +149,8 @@ func entConflict(s outboxtest.CaptureStatement) (options []entsql.ConflictOption
 	case s.Do == outboxtest.CaptureSkip:
 		return append(options, entsql.DoNothing())
 	case s.Set == outboxtest.CaptureSetModel:
-		return append(options, entsql.ResolveWithNewValues(), entsql.ResolveWith(func(u *entsql.UpdateSet) { u.SetIgnore("id") }))
+		return append(options, entsql.ResolveWithNewValues(),
+			entsql.ResolveWith(func(u *entsql.UpdateSet) { u.SetIgnore("id") }))
 	}
 	return append(options, entsql.ResolveWith(func(u *entsql.UpdateSet) {
 		if s.Set == outboxtest.CaptureSetNote {

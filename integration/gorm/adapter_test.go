@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The adapter suite over GORM, with and without prepared statements, on a plain pool and on one opened with Connector, and of the Transactor
-// alone.
+// The adapter suite over GORM, with and without prepared statements, on a plain pool and on one
+// opened with Connector, and of the Transactor alone.
 func TestAdapterSuiteGORM(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]adapters.GORMWay{

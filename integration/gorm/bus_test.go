@@ -35,7 +35,8 @@ func (b *busBook) AfterCreate(tx *gorm.DB) error {
 	return errors.New("no bus")
 }
 
-// An event bus of Watermill publishes in the transaction of GORM, in a model's hook and in the function of db.Transaction.
+// An event bus of Watermill publishes in the transaction of GORM, in a model's hook and in the
+// function of db.Transaction.
 func TestGORMEventBus(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -47,8 +48,10 @@ func TestGORMEventBus(t *testing.T) {
 			t.Fatal(err)
 		}
 		bus, err := cqrs.NewEventBusWithConfig(pub, cqrs.EventBusConfig{
-			GeneratePublishTopic: func(p cqrs.GenerateEventPublishTopicParams) (string, error) { return p.EventName, nil },
-			Marshaler:            cqrs.JSONMarshaler{GenerateName: cqrs.StructName},
+			GeneratePublishTopic: func(p cqrs.GenerateEventPublishTopicParams) (string, error) {
+				return p.EventName, nil
+			},
+			Marshaler: cqrs.JSONMarshaler{GenerateName: cqrs.StructName},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -77,10 +80,14 @@ func TestGORMEventBus(t *testing.T) {
 			t.Fatal(err)
 		}
 		slices.Sort(payloads)
-		if want := []string{`{"Title":"GORM's own transaction"}`, `{"Title":"by a hook"}`, `{"Title":"by hand"}`}; !slices.Equal(payloads, want) {
+		if want := []string{
+			`{"Title":"GORM's own transaction"}`, `{"Title":"by a hook"}`,
+			`{"Title":"by hand"}`,
+		}; !slices.Equal(payloads, want) {
 			t.Errorf("payloads %q, want %q", payloads, want)
 		}
-		if err := bus.Publish(gormoutbox.Context(g.DB), busEvent{"outside"}); !errors.Is(err, gormoutbox.ErrNoTransaction) {
+		if err := bus.Publish(gormoutbox.Context(g.DB), busEvent{"outside"}); !errors.Is(err,
+			gormoutbox.ErrNoTransaction) {
 			t.Errorf("outside a transaction: %v", err)
 		}
 		if err := bus.Publish(context.Background(), busEvent{"outside"}); !errors.Is(err, gormoutbox.ErrNoTransaction) {

@@ -64,8 +64,8 @@ func TestGORMForeignTxIsUntracked(t *testing.T) {
 	})
 }
 
-// A session with a context that was made before db.Use still has the pool of that time. With a statement cache it shares that,
-// and with it the plugin's pool.
+// A session with a context that was made before db.Use still has the pool of that time. With a
+// statement cache it shares that, and with it the plugin's pool.
 func TestGORMSessionFromBeforeUse(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -112,7 +112,8 @@ func TestGORMRejectUntracked(t *testing.T) {
 func TestGORMUntrackedIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	g := openGORM(t, testdb.SQLite(t), gormOptions{outbox: gormoutbox.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	g := openGORM(t, testdb.SQLite(t),
+		gormOptions{outbox: gormoutbox.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	for range 3 {
 		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
 			return db.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "untracked") })
@@ -157,7 +158,8 @@ func TestGORMBeforeDBResolver(t *testing.T) {
 	})
 }
 
-// When dbresolver came first, transactions on a source it is told to use are not followed. Nothing is lost.
+// When dbresolver came first, transactions on a source it is told to use are not followed. Nothing
+// is lost.
 func TestGORMAfterDBResolver(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -165,7 +167,10 @@ func TestGORMAfterDBResolver(t *testing.T) {
 		g.run(t)
 		fixture.NoError(t, g.Create(newOrder("implicit")).Error)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("explicit")).Error }))
-		fixture.NoError(t, g.Clauses(dbresolver.Write).Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("write")).Error }))
+		fixture.NoError(t,
+			g.Clauses(dbresolver.Write).Transaction(func(tx *gorm.DB) error {
+				return tx.Create(newOrder("write")).Error
+			}))
 		g.wantRows(t, "implicit", "explicit", "write")
 		g.wantHot(t, "implicit", "explicit")
 		if g.untracked != 1 {
@@ -244,7 +249,9 @@ func TestGORMDeadlockVictimWhileReading(t *testing.T) {
 		fixture.NoError(t, touch(other, "C"))
 		done := make(chan error, 1)
 		go func() {
-			rows, err := victim.Raw("SELECT code FROM g_coupons WHERE code IN ('B', 'C') ORDER BY code FOR UPDATE").Rows()
+			rows, err := victim.Raw(
+				"SELECT code FROM g_coupons WHERE code IN ('B', 'C') ORDER BY code FOR UPDATE",
+			).Rows()
 			if err != nil {
 				done <- err
 				return

@@ -21,8 +21,10 @@ func TestGORMCaptureBatch(t *testing.T) {
 		fixture.NoError(t, g.Create(&[]gProduct{{Name: "a"}, {Name: "b"}}).Error)
 		fixture.NoError(t, g.CreateInBatches([]*gProduct{{Name: "c"}, {Name: "d"}, {Name: "e"}}, 2).Error)
 		fixture.NoError(t, g.CreateInBatches([]*gOrder{newOrder("r1"), newOrder("r2"), newOrder("r3")}, 2).Error)
-		g.wantRows(t, "product.a.create", "product.b.create", "product.c.create", "product.d.create", "product.e.create", "r1", "r2", "r3")
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1", "2", "3", "4", "5", "1", "2", "3"})
+		g.wantRows(t, "product.a.create", "product.b.create", "product.c.create", "product.d.create",
+			"product.e.create", "r1", "r2", "r3")
+		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"),
+			[]string{"1", "2", "3", "4", "5", "1", "2", "3"})
 	})
 }
 
@@ -79,13 +81,15 @@ func TestGORMCaptureSave(t *testing.T) {
 		p := &gProduct{Name: "generated"}
 		fixture.NoError(t, g.Save(p).Error) // no key: an insert
 		p.Name = "changed"
-		fixture.NoError(t, g.Save(p).Error)                                     // an update
-		fixture.NoError(t, g.Save(&gProduct{ID: 99, Name: "unknown"}).Error)    // an update of nothing, then an insert that skips hooks
+		fixture.NoError(t, g.Save(p).Error) // an update
+		// an update of nothing, then an insert that skips hooks
+		fixture.NoError(t, g.Save(&gProduct{ID: 99, Name: "unknown"}).Error)
 		fixture.NoError(t, g.Save(&[]gProduct{{ID: 100, Name: "slice"}}).Error) // an upsert
 		c := &gCoupon{Code: "UNKNOWN", Percent: 1}
 		c.Record(fixture.Happened{Name: "coupon.made"})
 		fixture.NoError(t, g.Save(c).Error)
-		g.wantRows(t, "product.generated.create", "product.changed.update", "product.unknown.upsert", "product.slice.upsert", "coupon.made")
+		g.wantRows(t, "product.generated.create", "product.changed.update", "product.unknown.upsert",
+			"product.slice.upsert", "coupon.made")
 	})
 }
 
@@ -101,7 +105,8 @@ func TestGORMCaptureUpdates(t *testing.T) {
 		fixture.NoError(t, g.Model(p).Updates(gProduct{Stock: 4}).Error)
 		fixture.NoError(t, g.Updates(&gProduct{ID: p.ID, Name: "p", Stock: 5}).Error)
 		fixture.NoError(t, g.Session(&gorm.Session{SkipHooks: true}).Model(p).Update("stock", 6).Error)
-		g.wantRows(t, "product.p.create", "product.p.update", "product.p.update", "product.p.update", "product.p.update",
+		g.wantRows(t, "product.p.create", "product.p.update", "product.p.update", "product.p.update",
+			"product.p.update",
 			"product.p.update", "product.p.update")
 		for _, id := range g.column(t, "aggregate_id") {
 			if id != "1" {
@@ -130,7 +135,8 @@ func TestGORMCaptureUpdateOfNothing(t *testing.T) {
 		fixture.NoError(t, g.Model(&gProduct{ID: 42}).Update("stock", 1).Error)
 		o := newOrder("paid")
 		o.ID = 42
-		fixture.NoError(t, g.Model(o).Where("version = ?", 1).Update("status", "paid").Error) // an optimistic lock that fails
+		// an optimistic lock that fails
+		fixture.NoError(t, g.Model(o).Where("version = ?", 1).Update("status", "paid").Error)
 		g.wantRows(t)
 		if len(o.Recorded()) != 1 {
 			t.Fatal("the recorder lost its event")
@@ -153,7 +159,8 @@ func TestGORMCaptureDelete(t *testing.T) {
 		fixture.NoError(t, g.Create(o).Error)
 		o.Record(fixture.Happened{Name: "removed"})
 		fixture.NoError(t, g.Delete(o).Error)
-		g.wantRows(t, "product.a.create", "product.b.create", "product.a.delete", "product.b.delete", "placed", "removed")
+		g.wantRows(t, "product.a.create", "product.b.create", "product.a.delete", "product.b.delete", "placed",
+			"removed")
 	})
 }
 
@@ -163,10 +170,14 @@ func TestGORMCaptureStatementsWithoutKeyAreRefused(t *testing.T) {
 		mapProducts(g)
 		fixture.NoError(t, g.Create(&gProduct{Name: "p"}).Error)
 		for name, stmt := range map[string]func(tx *gorm.DB) *gorm.DB{
-			"update where":    func(tx *gorm.DB) *gorm.DB { return tx.Model(&gProduct{}).Where("name = ?", "p").Update("stock", 9) },
-			"delete where":    func(tx *gorm.DB) *gorm.DB { return tx.Where("name = ?", "p").Delete(&gProduct{}) },
-			"delete by id":    func(tx *gorm.DB) *gorm.DB { return tx.Delete(&gProduct{}, 1) },
-			"create from map": func(tx *gorm.DB) *gorm.DB { return tx.Model(&gProduct{}).Create(map[string]any{"name": "m"}) },
+			"update where": func(tx *gorm.DB) *gorm.DB {
+				return tx.Model(&gProduct{}).Where("name = ?", "p").Update("stock", 9)
+			},
+			"delete where": func(tx *gorm.DB) *gorm.DB { return tx.Where("name = ?", "p").Delete(&gProduct{}) },
+			"delete by id": func(tx *gorm.DB) *gorm.DB { return tx.Delete(&gProduct{}, 1) },
+			"create from map": func(tx *gorm.DB) *gorm.DB {
+				return tx.Model(&gProduct{}).Create(map[string]any{"name": "m"})
+			},
 		} {
 			if err := stmt(g.Session(&gorm.Session{})).Error; !errors.Is(err, gormoutbox.ErrNoAggregateID) {
 				t.Errorf("%s: %v, want ErrNoAggregateID", name, err)
@@ -194,7 +205,8 @@ func TestGORMCaptureStatementsWithoutKeyAllowed(t *testing.T) {
 			return // MariaDB has no UPDATE ... RETURNING
 		}
 		var changed []gProduct // the database can tell which rows it changed
-		fixture.NoError(t, g.Model(&changed).Clauses(clause.Returning{}).Where("name = ?", "q").Update("stock", 8).Error)
+		fixture.NoError(t, g.Model(&changed).Clauses(clause.Returning{}).Where("name = ?", "q").Update("stock",
+			8).Error)
 		g.wantRows(t, "product.p.create", "product.q.create", "product.q.update")
 	}, func(o *gormOptions) { o.outbox.AllowKeyless = true })
 }
@@ -204,7 +216,8 @@ func TestGORMCaptureRecordedWithoutKeyIsRefused(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.Create(&gOrder{Status: "new"}).Error)
 		o := newOrder("all.paid")
-		fixture.WantError(t, g.Model(o).Where("status = ?", "new").Update("status", "paid").Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(o).Where("status = ?", "new").Update("status", "paid").Error,
+			gormoutbox.ErrNoAggregateID)
 		if len(o.Recorded()) != 1 {
 			t.Fatal("the recorder lost its event")
 		}
@@ -295,6 +308,7 @@ func TestGORMInvalidEventFailsTheStatement(t *testing.T) {
 			t.Fatal("the recorder lost its event")
 		}
 		g.wantCount(t, "g_orders", 0)
-		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error { return gormoutbox.Publish(tx, core.Event{}) }), gormoutbox.ErrInvalidEvent)
+		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error { return gormoutbox.Publish(tx, core.Event{}) }),
+			gormoutbox.ErrInvalidEvent)
 	})
 }

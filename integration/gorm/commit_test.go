@@ -147,7 +147,8 @@ func TestGORMSavePointAPI(t *testing.T) {
 	})
 }
 
-// wantSavepointRefused is what becomes of a savepoint by text on MySQL, which refuses it as a prepared statement: the transaction goes on.
+// wantSavepointRefused is what becomes of a savepoint by text on MySQL, which refuses it as a
+// prepared statement: the transaction goes on.
 func (g *gormEnv) wantSavepointRefused(t *testing.T, savepoint func(tx *gorm.DB) error) {
 	t.Helper()
 	fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
@@ -239,7 +240,8 @@ func TestGORMStatementsPreparedByHand(t *testing.T) {
 	})
 }
 
-// So could what goes to GORM's own pool, which with a statement cache is prepared too, and not through its callbacks.
+// So could what goes to GORM's own pool, which with a statement cache is prepared too, and not
+// through its callbacks.
 func TestGORMStatementsOnThePoolByHand(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

@@ -35,10 +35,16 @@ func TestGORMUseReportsMistakes(t *testing.T) {
 		cfg  gormoutbox.Config
 		want []string
 	}{
-		"outbox and its settings": {gormoutbox.Config{Outbox: shared, AutoCreate: true, Prefix: "x_", Publisher: core.NewRouter()}, []string{"AutoCreate", "Prefix", "Publisher"}},
-		"outbox elsewhere":        {gormoutbox.Config{Outbox: other}, []string{"postgres", "sqlite"}},
-		"hostile prefix":          {gormoutbox.Config{Prefix: "x; DROP TABLE y; --"}, []string{"refix"}},
-		"configure":               {gormoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }}, []string{"Workers is negative"}},
+		"outbox and its settings": {gormoutbox.Config{
+			Outbox: shared, AutoCreate: true, Prefix: "x_",
+			Publisher: core.NewRouter(),
+		}, []string{"AutoCreate", "Prefix", "Publisher"}},
+		"outbox elsewhere": {gormoutbox.Config{Outbox: other}, []string{"postgres", "sqlite"}},
+		"hostile prefix":   {gormoutbox.Config{Prefix: "x; DROP TABLE y; --"}, []string{"refix"}},
+		"configure": {
+			gormoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }},
+			[]string{"Workers is negative"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, _ := sqliteGORM(t)
@@ -59,7 +65,8 @@ func TestGORMUnsupportedDialect(t *testing.T) {
 	t.Parallel()
 	g, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{Logger: logger.Discard})
 	fixture.NoError(t, err)
-	if err := g.Use(gormoutbox.Plugin(gormoutbox.Config{})); err == nil || !strings.Contains(err.Error(), `"dummy" is not supported`) {
+	if err := g.Use(gormoutbox.Plugin(gormoutbox.Config{})); err == nil ||
+		!strings.Contains(err.Error(), `"dummy" is not supported`) {
 		t.Fatalf("Use: %v", err)
 	}
 }
@@ -74,8 +81,8 @@ func TestGORMBeforeUse(t *testing.T) {
 	_, err4 := ob.Discard(ctx, gormoutbox.AdminRequest{})
 	g, _ := sqliteGORM(t)
 	for _, err := range []error{
-		ob.Run(ctx), ob.Drain(ctx), err1, err2, err3, err4, ob.Publish(g), gormoutbox.Publish(g, fixture.Event("x")), gormoutbox.Publish(nil, fixture.Event("x")),
-		(*gormoutbox.Outbox)(nil).Run(ctx),
+		ob.Run(ctx), ob.Drain(ctx), err1, err2, err3, err4, ob.Publish(g), gormoutbox.Publish(g, fixture.Event("x")),
+		gormoutbox.Publish(nil, fixture.Event("x")), (*gormoutbox.Outbox)(nil).Run(ctx),
 	} {
 		fixture.WantError(t, err, gormoutbox.ErrNotInstalled)
 	}
@@ -104,7 +111,8 @@ func TestGORMTwoOutboxes(t *testing.T) {
 			g := openGORM(t, testdb.SQLite(t), gormOptions{prepare: prepare})
 			audit := gormoutbox.Plugin(gormoutbox.Config{Name: "audit", Prefix: "audit_", AutoCreate: true})
 			fixture.NoError(t, g.Use(audit))
-			gormoutbox.On(audit, func(op core.Op, o *gOrder) []core.Event { return []core.Event{{Type: "audited." + op.String()}} })
+			gormoutbox.On(audit,
+				func(op core.Op, o *gOrder) []core.Event { return []core.Event{{Type: "audited." + op.String()}} })
 			g.run(t)
 			fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 				fixture.NoError(t, tx.Create(newOrder("placed")).Error)
@@ -153,13 +161,16 @@ func TestGORMOnReportsMistakes(t *testing.T) {
 	gormoutbox.On(ob, func(core.Op, **gProduct) []core.Event { return nil })
 	g, _ := sqliteGORM(t)
 	err := g.Use(ob)
-	if err == nil || !strings.Contains(err.Error(), "nil function") || !strings.Contains(err.Error(), "must be the model's struct") {
+	if err == nil || !strings.Contains(err.Error(), "nil function") ||
+		!strings.Contains(err.Error(), "must be the model's struct") {
 		t.Fatalf("Use: %v", err)
 	}
 	late := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
 	fixture.NoError(t, g.Use(late))
 	gormoutbox.OnContext[gProduct](late, nil)
-	if err := g.Transaction(func(tx *gorm.DB) error { return gormoutbox.Publish(tx, fixture.Event("x")) }); err == nil || !strings.Contains(err.Error(), "nil function") {
+	if err := g.Transaction(func(tx *gorm.DB) error {
+		return gormoutbox.Publish(tx, fixture.Event("x"))
+	}); err == nil || !strings.Contains(err.Error(), "nil function") {
 		t.Fatalf("Publish: %v", err)
 	}
 	if err := late.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "nil function") {

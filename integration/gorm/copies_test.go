@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A copy of a model does not publish what happened to the original, and a value that was moved does not lose it in silence.
+// A copy of a model does not publish what happened to the original, and a value that was moved does
+// not lose it in silence.
 func TestGORMCopyOfAModel(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -117,7 +118,10 @@ func TestGORMHiddenRecorderIsRefused(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.AutoMigrate(&gNamed{}, &gEmbeds{}, &gEmbedsPointer{}, &gAnonymous{}))
 		for _, bad := range []any{&gNamed{ID: 1}, &gEmbeds{ID: 1}, &gEmbedsPointer{ID: 1}} {
-			for name, err := range map[string]error{"create": g.Create(bad).Error, "save": g.Save(bad).Error, "delete": g.Delete(bad).Error} {
+			for name, err := range map[string]error{
+				"create": g.Create(bad).Error, "save": g.Save(bad).Error,
+				"delete": g.Delete(bad).Error,
+			} {
 				if !errors.Is(err, gormoutbox.ErrHiddenRecorder) {
 					t.Errorf("%s of %T: %v, want ErrHiddenRecorder", name, bad, err)
 				}

@@ -9,7 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A text has ended the transaction: a statement that causes events is refused before it is stored by itself.
+// A text has ended the transaction: a statement that causes events is refused before it is stored
+// by itself.
 func TestGORMStatementsAfterTheEndOfTheirTransaction(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

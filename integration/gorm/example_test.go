@@ -36,7 +36,8 @@ func Example_gorm() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	dsn := "file:" + filepath.Join(dir, "example.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"
+	dsn := "file:" + filepath.Join(dir, "example.db") +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"
 	db, err := gorm.Open(sqlite.Dialector{DriverName: "sqlite", DSN: dsn}, &gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		panic(err)

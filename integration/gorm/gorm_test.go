@@ -21,8 +21,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// gormEnv is a database opened with GORM and the plugin, and what the plugin was seen to do. Its relay has one worker, so that
-// events on the fast path are published in the order of their commits.
+// gormEnv is a database opened with GORM and the plugin, and what the plugin was seen to do. Its
+// relay has one worker, so that events on the fast path are published in the order of their
+// commits.
 type gormEnv struct {
 	*gorm.DB
 	db    testdb.DB
@@ -195,7 +196,8 @@ func (g *gormEnv) wantRows(t *testing.T, want ...string) {
 // column returns a column of the table, except for sentinels, in the order of types.
 func (g *gormEnv) column(t *testing.T, name string) []string {
 	t.Helper()
-	rows, err := g.plain.QueryContext(t.Context(), "SELECT "+name+" FROM outbox_event WHERE event_type <> '"+fixture.SentinelType+"' ORDER BY event_type")
+	rows, err := g.plain.QueryContext(t.Context(), "SELECT "+name+" FROM outbox_event WHERE event_type <> '"+
+		fixture.SentinelType+"' ORDER BY event_type")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// binaryID is a key as UUID packages have it: bytes in Go, bytes or text in the database, text in messages.
+// binaryID is a key as UUID packages have it: bytes in Go, bytes or text in the database, text in
+// messages.
 type binaryID [4]byte
 
 func (id binaryID) String() string { return fmt.Sprintf("id-%x", [4]byte(id)) }
@@ -68,13 +69,16 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 	} {
 		fixture.NoError(t, g.Create(model).Error)
 	}
-	fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"id-01020304", "7", "abcd", "berlin,3", "paris,0", ""})
+	fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"),
+		[]string{"id-01020304", "7", "abcd", "berlin,3", "paris,0", ""})
 	// A model without a key says what was inserted, but not what was changed.
 	fixture.WantError(t, g.Where("name = ?", "x").Delete(&without{}).Error, gormoutbox.ErrNoAggregateID)
-	fixture.WantError(t, g.Session(&gorm.Session{}).Where("name = ?", "x").Delete(&without{Name: "x"}).Error, gormoutbox.ErrNoAggregateID)
+	fixture.WantError(t, g.Session(&gorm.Session{}).Where("name = ?", "x").Delete(&without{Name: "x"}).Error,
+		gormoutbox.ErrNoAggregateID)
 }
 
-// Translated errors say less than the database did. The transaction still knows whether it is whole.
+// Translated errors say less than the database did. The transaction still knows whether it is
+// whole.
 func TestGORMTranslatedError(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

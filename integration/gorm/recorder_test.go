@@ -121,7 +121,8 @@ func TestGORMRecorderInHooks(t *testing.T) {
 		fixture.NoError(t, g.AutoMigrate(&gHooked{}))
 		fixture.NoError(t, g.Create(&gHooked{}).Error)
 		g.wantRows(t, "before", "after", "said.in.hook")
-		fixture.WantError(t, g.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(&gHooked{}).Error, gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, g.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(&gHooked{}).Error,
+			gormoutbox.ErrNoTransaction)
 		g.wantCount(t, "g_hooked", 1)
 	})
 }

@@ -76,7 +76,11 @@ func TestGORMResolveRows(t *testing.T) {
 			return err
 		}, []string{"b.7.update"}, []string{"2"}},
 		"generics: set": {func(tx *gorm.DB) error {
-			_, err := gorm.G[gProduct](tx).Where("name = ?", "b").Set(clause.Assignment{Column: clause.Column{Name: "stock"}, Value: gorm.Expr("stock * 8")}).Update(tx.Statement.Context)
+			_, err := gorm.G[gProduct](tx).Where("name = ?",
+				"b").Set(clause.Assignment{
+				Column: clause.Column{Name: "stock"},
+				Value:  gorm.Expr("stock * 8"),
+			}).Update(tx.Statement.Context)
 			return err
 		}, []string{"b.8.update"}, []string{"2"}},
 		"generics: delete": {func(tx *gorm.DB) error {
@@ -104,13 +108,15 @@ func TestGORMResolveRowsIsBounded(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		products(t, g, "a", "b", "c")
 		resolveProducts(g)
-		fixture.WantError(t, g.Model(&gProduct{}).Where("stock = 1").Update("stock", 9).Error, gormoutbox.ErrTooManyRows)
+		fixture.WantError(t, g.Model(&gProduct{}).Where("stock = 1").Update("stock", 9).Error,
+			gormoutbox.ErrTooManyRows)
 		fixture.WantError(t, g.Unscoped().Where("stock = 1").Delete(&gProduct{}).Error, gormoutbox.ErrTooManyRows)
 		g.wantCount(t, "g_products", 3)
 		fixture.NoError(t, g.Model(&gProduct{}).Where("name < 'c'").Update("stock", 9).Error)
 		g.wantRows(t, "a.9.update", "b.9.update")
 		fixture.WantError(t, g.Model(&gProduct{}).Update("stock", 9).Error, gorm.ErrMissingWhereClause)
-		fixture.WantError(t, g.Model(&gProduct{}).Create(map[string]any{"name": "m"}).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(&gProduct{}).Create(map[string]any{"name": "m"}).Error,
+			gormoutbox.ErrNoAggregateID)
 	}, func(o *gormOptions) { o.outbox.MaxResolvedRows = 2 })
 }
 
@@ -124,10 +130,11 @@ func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
 		}
 		products(t, g, "a")
 		resolveProducts(g)
-		fixture.NoError(t, g.Callback().Update().After("outbox:prepare").Before("gorm:update").Register("test:between", func(*gorm.DB) {
-			_, err := g.plain.ExecContext(t.Context(), "INSERT INTO g_products (name, stock) VALUES ('late', 1)")
-			fixture.NoError(t, err)
-		}))
+		fixture.NoError(t, g.Callback().Update().After("outbox:prepare").Before("gorm:update").Register("test:between",
+			func(*gorm.DB) {
+				_, err := g.plain.ExecContext(t.Context(), "INSERT INTO g_products (name, stock) VALUES ('late', 1)")
+				fixture.NoError(t, err)
+			}))
 		fixture.NoError(t, g.Model(&gProduct{}).Where("name = ?", "x").Or("stock = ?", 1).Update("stock", 2).Error)
 		g.wantRows(t, "a.2.update")
 		var late gProduct
@@ -138,7 +145,8 @@ func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
 	})
 }
 
-// Recorded events of a slice are published for the rows that were changed, and stay recorded on the others.
+// Recorded events of a slice are published for the rows that were changed, and stay recorded on the
+// others.
 func TestGORMResolveRowsAndRecorders(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

@@ -27,7 +27,9 @@ func TestCaptureSuiteGORM(t *testing.T) {
 					refused += gormRefusesOnMariaDB
 				}
 				outboxtest.TestCapture(t, adapters.CaptureHarness(db, refused,
-					func(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+					func(
+						t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions,
+					) outboxtest.CaptureORM {
 						return gormCapture(t, db, tables, prepare, o)
 					}))
 			})
@@ -201,9 +203,12 @@ func gRow(id int64, c GColumns) outboxtest.CaptureRow {
 	return outboxtest.CaptureRow{Key: strconv.FormatInt(id, 10), Name: c.Name, Note: c.Note, Stock: c.Stock}
 }
 
-func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, prepare bool, o outboxtest.CaptureOptions) outboxtest.CaptureORM {
+func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, prepare bool,
+	o outboxtest.CaptureOptions,
+) outboxtest.CaptureORM {
 	t.Helper()
-	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(t)), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
+	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(t)),
+		&gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
 	fixture.NoError(t, err)
 	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
 	fixture.NoError(t, gdb.Use(ob))
@@ -217,7 +222,9 @@ func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, pre
 	gormoutbox.On(ob, gDocumentBoths.On(), options...)
 	return tables.ORM(outboxtest.CaptureORM{
 		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
-			return gdb.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx)) })
+			return gdb.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+				return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx))
+			})
 		},
 		Exec: func(ctx context.Context, s outboxtest.CaptureStatement) (func() []string, error) {
 			tx := ctx.Value(adapters.CaptureTxKey{}).(*gorm.DB)
@@ -237,12 +244,16 @@ func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, pre
 			}
 		},
 		Hidden: func(ctx context.Context) error {
-			return ctx.Value(adapters.CaptureTxKey{}).(*gorm.DB).Create(&gItemHidden{GColumns: GColumns{Name: "hidden"}}).Error
+			return ctx.Value(adapters.CaptureTxKey{}).(*gorm.DB).Create(
+				&gItemHidden{GColumns: GColumns{Name: "hidden"}},
+			).Error
 		},
 	})
 }
 
-func gormExec[T any](tx *gorm.DB, s outboxtest.CaptureStatement, kind adapters.CaptureKind[T]) (func() []string, error) {
+func gormExec[T any](tx *gorm.DB, s outboxtest.CaptureStatement,
+	kind adapters.CaptureKind[T],
+) (func() []string, error) {
 	one, slice, recorders := kind.Models(s)
 	var model any = one
 	if s.Slice {

@@ -21,7 +21,8 @@ func products(t *testing.T, g *gormEnv, names ...string) []gProduct {
 			t.Fatal(err)
 		}
 		all[i] = gProduct{ID: int64(i + 1), Name: n, Stock: 1}
-		if _, err := g.plain.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO g_products (name, stock) VALUES ('%s', 1)", n)); err != nil {
+		if _, err := g.plain.ExecContext(t.Context(),
+			fmt.Sprintf("INSERT INTO g_products (name, stock) VALUES ('%s', 1)", n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +61,8 @@ func TestGORMOrAmongConditions(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := products(t, g, "a", "b")
 		mapProducts(g)
-		fixture.WantError(t, g.Model(&all[0]).Where("name = ?", "x").Or("name = ?", "b").Update("stock", 9).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(&all[0]).Where("name = ?", "x").Or("name = ?", "b").Update("stock", 9).Error,
+			gormoutbox.ErrNoAggregateID)
 		g.wantRows(t)
 	})
 }
@@ -83,7 +85,8 @@ func TestGORMUpdateWithPartOfAKey(t *testing.T) {
 	})
 }
 
-// MariaDB and MySQL do not count a row that had these values. The update of one model by its key counts all the same.
+// MariaDB and MySQL do not count a row that had these values. The update of one model by its key
+// counts all the same.
 func TestGORMUnchangedRow(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -122,8 +125,12 @@ func TestGORMExpressions(t *testing.T) {
 		plus := gorm.Expr("stock + ?", 1)
 		fixture.WantError(t, g.Model(p).Update("stock", plus).Error, gormoutbox.ErrNoAggregateID)
 		fixture.WantError(t, g.Model(p).UpdateColumns(map[string]any{"Stock": plus}).Error, gormoutbox.ErrNoAggregateID)
-		fixture.WantError(t, g.Model(*p).Update("stock", 5).Error, gormoutbox.ErrNoAggregateID) // the value cannot be changed
-		fixture.WantError(t, g.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.Assignments(map[string]any{"stock": gorm.Expr("g_products.stock + 1")})}).
+		// the value cannot be changed
+		fixture.WantError(t, g.Model(*p).Update("stock", 5).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Clauses(clause.OnConflict{
+			Columns:   []clause.Column{{Name: "id"}},
+			DoUpdates: clause.Assignments(map[string]any{"stock": gorm.Expr("g_products.stock + 1")}),
+		}).
 			Create(&gProduct{ID: p.ID, Name: "p"}).Error, gormoutbox.ErrNoAggregateID)
 		g.wantRows(t)
 		o := newOrder("counted")
@@ -134,7 +141,8 @@ func TestGORMExpressions(t *testing.T) {
 		if g.db.Dialect == core.MySQL {
 			return
 		}
-		fixture.NoError(t, g.Model(p).Clauses(clause.Returning{Columns: []clause.Column{{Name: "stock"}}}).Update("stock", plus).Error)
+		fixture.NoError(t,
+			g.Model(p).Clauses(clause.Returning{Columns: []clause.Column{{Name: "stock"}}}).Update("stock", plus).Error)
 		g.wantRows(t, "counted", "recorded", "product.p.update")
 		g.wantStock(t, "product.p.update", 2)
 	})
@@ -144,11 +152,13 @@ func TestGORMExpressions(t *testing.T) {
 func (g *gormEnv) wantStock(t *testing.T, typ string, want int) {
 	t.Helper()
 	var payload string
-	fixture.NoError(t, g.plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = '"+typ+"'").Scan(&payload))
+	fixture.NoError(t, g.plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = '"+typ+
+		"'").Scan(&payload))
 	wantJSON(t, payload, "Stock", float64(want))
 }
 
-// A condition of several lines is one condition: GORM's own text would change rows of other keys, and report the model's.
+// A condition of several lines is one condition: GORM's own text would change rows of other keys,
+// and report the model's.
 func TestGORMConditionOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -156,7 +166,10 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 		fixture.NoError(t, g.Exec("UPDATE g_products SET stock = 90 WHERE id = 3").Error)
 		mapProducts(g)
 		names := 0
-		for _, condition := range []string{"stock = 90\nOR\nstock = 1", "stock = 90\tor stock = 1 -- either", "stock = 90 OR\nstock = 1"} {
+		for _, condition := range []string{
+			"stock = 90\nOR\nstock = 1", "stock = 90\tor stock = 1 -- either",
+			"stock = 90 OR\nstock = 1",
+		} {
 			for _, model := range []any{&gProduct{ID: 1}, &all[0]} {
 				names++ // MariaDB counts rows that had other values
 				tx := g.Model(model).Where(condition).Update("name", fmt.Sprint("changed", names))
@@ -176,7 +189,8 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 	})
 }
 
-// Updates of a model stores what is not zero. With ResolveRows the function sees the row as it was stored.
+// Updates of a model stores what is not zero. With ResolveRows the function sees the row as it was
+// stored.
 func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

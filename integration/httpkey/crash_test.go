@@ -39,8 +39,9 @@ func shortLease(c *httpkey.Config) {
 	c.Keys.Lease, c.Keys.StoreTimeout, c.Keys.Wait = 3*time.Second, 2*time.Second, 20*time.Second
 }
 
-// A process is killed with SIGKILL when its handler has done its work. In the transaction form that work is rolled back and the key free: the
-// payment is made once. In the lease form the key is held until the lease ends, and the work is done again: at least once, as documented.
+// A process is killed with SIGKILL when its handler has done its work. In the transaction form that
+// work is rolled back and the key free: the payment is made once. In the lease form the key is held
+// until the lease ends, and the work is done again: at least once, as documented.
 func TestHTTPKeyCrash(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -53,7 +54,8 @@ func TestHTTPKeyCrash(t *testing.T) {
 			form = "tx"
 		}
 		child := exec.CommandContext(t.Context(), self)
-		child.Env = append(os.Environ(), httpKeyChild+"="+form, "HTTPKEY_DIALECT="+string(p.db.Dialect), "HTTPKEY_DSN="+p.db.DSN)
+		child.Env = append(os.Environ(), httpKeyChild+"="+form, "HTTPKEY_DIALECT="+string(p.db.Dialect), "HTTPKEY_DSN="+
+			p.db.DSN)
 		out, err := child.CombinedOutput()
 		if s, ok := child.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
 			t.Fatalf("the child ended by itself: %v\n%s", err, out)

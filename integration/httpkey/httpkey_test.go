@@ -134,12 +134,14 @@ func payBy(h http.Handler, key, body string) *httptest.ResponseRecorder {
 
 func wantPaid(t *testing.T, w *httptest.ResponseRecorder, status int, body string, replayed bool) {
 	t.Helper()
-	if got := w.Header().Get("Idempotency-Replayed") == "true"; w.Code != status || !strings.HasPrefix(w.Body.String(), body) || got != replayed {
+	if got := w.Header().Get("Idempotency-Replayed") == "true"; w.Code != status ||
+		!strings.HasPrefix(w.Body.String(), body) || got != replayed {
 		t.Errorf("answered %d %q, replayed %t, want %d %q %t", w.Code, w.Body, got, status, body, replayed)
 	}
 }
 
-// 64 requests with one key at once, at several processes: one is carried out, and everybody gets the same response.
+// 64 requests with one key at once, at several processes: one is carried out, and everybody gets
+// the same response.
 func TestHTTPKeyParallel(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -171,7 +173,8 @@ func TestHTTPKeyParallel(t *testing.T) {
 			if !replayed {
 				first++
 			}
-			if w.Code != http.StatusCreated || w.Body.String() != "run 1 \x00\xff" || w.Header().Get("Location") != "/payments/1" {
+			if w.Code != http.StatusCreated || w.Body.String() != "run 1 \x00\xff" ||
+				w.Header().Get("Location") != "/payments/1" {
 				t.Errorf("answered %d %q %v", w.Code, w.Body, w.Header())
 			}
 		}
@@ -241,7 +244,8 @@ func TestHTTPKeyFate(t *testing.T) {
 	})
 }
 
-// A statement that failed leaves a transaction that PostgreSQL lets do nothing more. The response of the handler is kept all the same.
+// A statement that failed leaves a transaction that PostgreSQL lets do nothing more. The response
+// of the handler is kept all the same.
 func TestHTTPKeyAfterFailedStatement(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -296,7 +300,8 @@ func TestHTTPKeyPanic(t *testing.T) {
 	})
 }
 
-// Another process works on the key for longer than anybody waits: 409, and nothing that it leaves behind is in the way of the next request.
+// Another process works on the key for longer than anybody waits: 409, and nothing that it leaves
+// behind is in the way of the next request.
 func TestHTTPKeyInFlight(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -320,7 +325,8 @@ func TestHTTPKeyInFlight(t *testing.T) {
 				t.Errorf("answered %d %s", w.Code, w.Body)
 			}
 			// In the lease form it is known how long the other may keep the key.
-			if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || p.tx && after != 1 || !p.tx && (after < 20 || after > 30) {
+			if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || p.tx && after != 1 ||
+				!p.tx && (after < 20 || after > 30) {
 				t.Errorf("Retry-After is %q", w.Header().Get("Retry-After"))
 			}
 		}

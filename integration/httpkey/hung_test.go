@@ -33,7 +33,8 @@ func (f farTransactor) RunInTx(ctx context.Context, fn func(context.Context, cor
 	})
 }
 
-// 128 clients repeat a finished request at once, at two processes that are far from the database: each gets the response.
+// 128 clients repeat a finished request at once, at two processes that are far from the database:
+// each gets the response.
 func TestHTTPKeyReplayStorm(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -58,10 +59,14 @@ func TestHTTPKeyReplayStorm(t *testing.T) {
 	})
 }
 
-// The database falls silent at COMMIT: the client gets an answer nevertheless, and the next attempt tells what became of the first.
+// The database falls silent at COMMIT: the client gets an answer nevertheless, and the next attempt
+// tells what became of the first.
 func TestHTTPKeyHungCommit(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) testdb.DB{"PostgreSQL": testdb.Postgres, "MariaDB": testdb.MariaDB} {
+	for name, open := range map[string]func(*testing.T) testdb.DB{
+		"PostgreSQL": testdb.Postgres,
+		"MariaDB":    testdb.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			db := open(t)
 			proxy, err := wireproxy.New(fixture.ServerOf(t, db))
@@ -86,13 +91,15 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			pool := behind.Open(t)
 			h := p.server(t, func(c *httpkey.Config) {
 				c.Transactor = sqltx.NewTransactor(pool, db.Dialect)
-				c.Keys.StoreTimeout, c.Keys.Wait = 5*time.Second, 20*time.Second // long enough for a busy machine to come to the COMMIT
+				// long enough for a busy machine to come to the COMMIT
+				c.Keys.StoreTimeout, c.Keys.Wait = 5*time.Second, 20*time.Second
 			})
 
 			proxy.CutNext(wireproxy.Silent)
 			start := time.Now()
 			w := payBy(h, "k1", "42")
-			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "idempotency-store-unavailable") {
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" ||
+				!strings.Contains(w.Body.String(), "idempotency-store-unavailable") {
 				t.Errorf("answered %d %s", w.Code, w.Body)
 			}
 			if took := time.Since(start); took > 30*time.Second {

@@ -15,8 +15,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A handler of the inbox runs a command and enqueues an effect, in the transaction that the inbox opened. Each event comes twice, the first time to a
-// handler that fails after its work, and two events ask for the same order: one order, one effect.
+// A handler of the inbox runs a command and enqueues an effect, in the transaction that the inbox
+// opened. Each event comes twice, the first time to a handler that fails after its work, and two
+// events ask for the same order: one order, one effect.
 func TestCommandInInbox(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -39,9 +40,11 @@ func TestCommandInInbox(t *testing.T) {
 				if _, ok := core.TxFromContext(msg.Context()); !ok {
 					t.Error("no transaction")
 				}
-				order, _, err := command.RunTx(msg.Context(), commands, nil, command.Command{Type: "create-order", Key: "quote-7", Input: "quote"},
+				order, _, err := command.RunTx(msg.Context(), commands, nil,
+					command.Command{Type: "create-order", Key: "quote-7", Input: "quote"},
 					func(ctx context.Context) (string, error) {
-						_, _, err := queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "confirm", Payload: []byte("dear")})
+						_, _, err := queue.Enqueue(ctx, nil,
+							command.Effect{Channel: "mail", Tenant: "acme", Key: "confirm", Payload: []byte("dear")})
 						return "order-1", errors.Join(err, w.apply(msg, "ordered"))
 					})
 				results = append(results, order)

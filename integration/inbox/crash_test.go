@@ -104,7 +104,10 @@ func (c inboxChild) run() error {
 		return err
 	}
 	transactor := sqltx.NewTransactor(pool, c.Dialect)
-	in, err := inbox.New(inbox.Config{Consumer: "billing", Transactor: transactor, Store: store.Inbox(), Publisher: outbox})
+	in, err := inbox.New(inbox.Config{
+		Consumer: "billing", Transactor: transactor, Store: store.Inbox(),
+		Publisher: outbox,
+	})
 	if err != nil {
 		return err
 	}
@@ -153,7 +156,8 @@ func (c inboxChild) deduplicate(in *inbox.Inbox, t core.Transactor) message.Hand
 				e, err := in.Event(msg)
 				fresh := false
 				if err == nil {
-					err = in.Process(msg.Context(), e, func(context.Context, core.Tx) error { fresh = true; return nil })
+					err = in.Process(msg.Context(), e,
+						func(context.Context, core.Tx) error { fresh = true; return nil })
 				}
 				if err != nil || !fresh {
 					return nil, err
@@ -231,7 +235,8 @@ func (s *inboxSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *mess
 
 func (*inboxSubscriber) Close() error { return nil }
 
-// inboxBroker is the parent: it delivers each message 1 to 5 times, and again whenever it was not acknowledged.
+// inboxBroker is the parent: it delivers each message 1 to 5 times, and again whenever it was not
+// acknowledged.
 type inboxBroker struct {
 	mu     sync.Mutex
 	queue  []inboxDelivery
@@ -329,7 +334,8 @@ func (b *inboxBroker) serve(conn net.Conn, kill func()) (done bool) {
 	}
 }
 
-// slot keeps one process running until everything is done. Each process is the only one that connects to the listener of its slot.
+// slot keeps one process running until everything is done. Each process is the only one that
+// connects to the listener of its slot.
 func (b *inboxBroker) slot(c inboxChild) (kills int, err error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -377,7 +383,8 @@ func (b *inboxBroker) slot(c inboxChild) (kills int, err error) {
 	}
 }
 
-// consumeAll runs 8 consumers until every delivery was acknowledged, and returns how often each effect happened.
+// consumeAll runs 8 consumers until every delivery was acknowledged, and returns how often each
+// effect happened.
 func consumeAll(t *testing.T, db testdb.DB, mutant string, messages, killEvery int) (w *inboxWorld, kills int64) {
 	t.Helper()
 	w = newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect))
@@ -397,11 +404,13 @@ func consumeAll(t *testing.T, db testdb.DB, mutant string, messages, killEvery i
 		})
 	}
 	wg.Wait()
-	t.Logf("%d messages, %d deliveries, %d kills, %d not answered, %d refused", messages, b.delivered.Load(), total.Load(), b.lost.Load(), b.nacked.Load())
+	t.Logf("%d messages, %d deliveries, %d kills, %d not answered, %d refused", messages, b.delivered.Load(),
+		total.Load(), b.lost.Load(), b.nacked.Load())
 	return w, total.Load()
 }
 
-// Eight consumer processes, every message delivered one to five times, kill -9 at every tenth message: every effect happens exactly once.
+// Eight consumer processes, every message delivered one to five times, kill -9 at every tenth
+// message: every effect happens exactly once.
 func TestInboxCrash(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

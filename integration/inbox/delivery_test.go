@@ -40,7 +40,8 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 	})
 }
 
-// The third must-have test: a duplicate delivery has its side effect once. It has another message id, as a relay that repeats itself may give it.
+// The third must-have test: a duplicate delivery has its side effect once. It has another message
+// id, as a relay that repeats itself may give it.
 func TestDuplicateDeliveryHasItsEffectOnce(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -54,7 +55,8 @@ func TestDuplicateDeliveryHasItsEffectOnce(t *testing.T) {
 	})
 }
 
-// A process that dies between the commit and the acknowledgement is, to the broker, a message that was not acknowledged.
+// A process that dies between the commit and the acknowledgement is, to the broker, a message that
+// was not acknowledged.
 func TestCrashBetweenCommitAndAckIsSkipped(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -108,10 +110,14 @@ func TestInvalidSchemaIsParkedAndDeadLettered(t *testing.T) {
 			t.Error("a parked event was processed")
 		}
 		list, err := w.in.ListParked(t.Context(), inbox.ParkedQuery{Handler: "handler"})
-		if err != nil || len(list) != 1 || list[0].Text != "payload is not an order" || list[0].Topic != "orders" || list[0].Code != "permanent" {
+		if err != nil || len(list) != 1 || list[0].Text != "payload is not an order" || list[0].Topic != "orders" ||
+			list[0].Code != "permanent" {
 			t.Fatalf("%+v, %v", list, err)
 		}
-		n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada", Reason: "the schema is registered"})
+		n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{
+			Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada",
+			Reason: "the schema is registered",
+		})
 		if n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -121,7 +127,8 @@ func TestInvalidSchemaIsParkedAndDeadLettered(t *testing.T) {
 	})
 }
 
-// A message without an identity can be neither remembered nor parked in the table: the poison queue takes it.
+// A message without an identity can be neither remembered nor parked in the table: the poison queue
+// takes it.
 func TestMessageWithoutAnIDIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -159,17 +166,20 @@ func TestTransientDatabaseErrorIsRetried(t *testing.T) {
 	})
 }
 
-// What the business refuses is an answer, not a failure: the handler changes nothing and the event is done.
+// What the business refuses is an answer, not a failure: the handler changes nothing and the event
+// is done.
 func TestViolatedInvariantChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders (id INTEGER PRIMARY KEY, status VARCHAR(16))")
 		fixture.MustExec(t, w.pool, "INSERT INTO orders VALUES (1, 'cancelled')")
 		ship := func(msg *message.Message) ([]*message.Message, error) {
-			if err := w.orm.exec(msg.Context(), "UPDATE orders SET status = 'shipped' WHERE id = 1 AND status = 'placed'"); err != nil {
+			if err := w.orm.exec(msg.Context(), "UPDATE orders SET status = 'shipped' WHERE id = 1 AND status = "+
+				"'placed'"); err != nil {
 				return nil, err
 			}
-			return nil, w.orm.exec(msg.Context(), "INSERT INTO effects SELECT 'e', status FROM orders WHERE id = 1 AND status = 'shipped'")
+			return nil, w.orm.exec(msg.Context(), "INSERT INTO effects SELECT 'e', status FROM orders WHERE id = 1 "+
+				"AND status = 'shipped'")
 		}
 		var dlt deadLetters
 		ps := inboxRouter(t, consume(ship, w.chain(&dlt)))
@@ -193,7 +203,8 @@ func TestReplayFromEarliestChangesNothing(t *testing.T) {
 			for n := range 30 {
 				id := fmt.Sprintf("e%d", n)
 				want[id+" handled"] = 1
-				fixture.NoError(t, ps.Publish("orders", inboxMessage(id, "partition_key", "k", "key_seq", fmt.Sprint(n+1))))
+				fixture.NoError(t, ps.Publish("orders",
+					inboxMessage(id, "partition_key", "k", "key_seq", fmt.Sprint(n+1))))
 			}
 			w.wantEffects(want)
 		}

@@ -25,8 +25,9 @@ func committing(d core.Dialect) []string {
 	return []string{"COMMIT"}
 }
 
-// A handler commits by a statement, and fails afterwards. The row that says processed is committed too: the message is not acknowledged as a
-// duplicate of itself, so somebody hears of what was left undone.
+// A handler commits by a statement, and fails afterwards. The row that says processed is committed
+// too: the message is not acknowledged as a duplicate of itself, so somebody hears of what was left
+// undone.
 func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 	t.Parallel()
 	for name, open := range inboxORMs {
@@ -62,7 +63,8 @@ func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 	}
 }
 
-// The same in a batch, where each message by itself would be a duplicate, and when the transaction is tried again because of others.
+// The same in a batch, where each message by itself would be a duplicate, and when the transaction
+// is tried again because of others.
 func TestInboxBatchThatCommitsAndFails(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]func(d core.Dialect) error{
@@ -81,9 +83,10 @@ func TestInboxBatchThatCommitsAndFails(t *testing.T) {
 					return errors.Join(w.orm.exec(ctx, "COMMIT"), fails)
 				}
 				batch := func() []error {
-					return w.in.ProcessBatch(t.Context(), []*message.Message{inboxMessage("a"), inboxMessage("b")}, func(ctx context.Context, fresh []*message.Message) error {
-						return commits(ctx, fresh...)
-					})
+					return w.in.ProcessBatch(t.Context(), []*message.Message{inboxMessage("a"), inboxMessage("b")},
+						func(ctx context.Context, fresh []*message.Message) error {
+							return commits(ctx, fresh...)
+						})
 				}
 				for _, err := range batch() {
 					fixture.WantError(t, err, inbox.ErrTransactionEnded)

@@ -28,7 +28,8 @@ func Example_inbox() {
 	dir, err := os.MkdirTemp("", "inbox-example-")
 	orPanic(err)
 	defer os.RemoveAll(dir)
-	connector, err := sqlite.NewConnector("file:" + filepath.Join(dir, "shop.db") + "?_pragma=busy_timeout(10000)&_txlock=immediate")
+	connector, err := sqlite.NewConnector("file:" + filepath.Join(dir, "shop.db") +
+		"?_pragma=busy_timeout(10000)&_txlock=immediate")
 	orPanic(err)
 	pool := sql.OpenDB(connector)
 	defer pool.Close()

@@ -27,8 +27,9 @@ func kafkaSource(msg *message.Message) inbox.Source {
 	return inbox.Source{Topic: message.SubscribeTopicFromCtx(msg.Context()), Partition: p, Offset: o, Located: ok}
 }
 
-// A consumer group is rebalanced while a handler works, so that its message goes to another process too, and every event was published
-// twice: each effect happens once, and the table knows where the message was.
+// A consumer group is rebalanced while a handler works, so that its message goes to another process
+// too, and every event was published twice: each effect happens once, and the table knows where the
+// message was.
 func TestInboxKafkaRebalance(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
@@ -41,7 +42,10 @@ func TestInboxKafkaRebalance(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		for n := range events {
-			d := core.Delivery{Event: core.Event{ID: fmt.Sprintf("e%d", n), Type: "order.placed", Topic: topic, Key: fmt.Sprint(n), Payload: []byte("{}")}}
+			d := core.Delivery{Event: core.Event{
+				ID: fmt.Sprintf("e%d", n), Type: "order.placed", Topic: topic,
+				Key: fmt.Sprint(n), Payload: []byte("{}"),
+			}}
 			fixture.NoError(t, p.Publish(ctx, d))
 		}
 	}
@@ -81,7 +85,8 @@ func TestInboxKafkaRebalance(t *testing.T) {
 	w.wantEffects(want)
 	var located int
 	fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
-		"SELECT COUNT(*) FROM inbox_event WHERE source_topic = '"+topic+"' AND source_partition IN (0, 1) AND source_offset >= 0").Scan(&located))
+		"SELECT COUNT(*) FROM inbox_event WHERE source_topic = '"+topic+
+			"' AND source_partition IN (0, 1) AND source_offset >= 0").Scan(&located))
 	if located != events {
 		t.Errorf("%d rows say where their message was", located)
 	}
@@ -96,13 +101,15 @@ func (w *inboxWorld) kafkaRouter(topic, group string, h message.HandlerFunc) *at
 	cfg.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
 	cfg.Consumer.Group.Rebalance.Timeout = 2 * time.Second
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Brokers: []string{topics.KafkaAddress(w.t)}, Unmarshaler: kafka.DefaultMarshaler{}, OverwriteSaramaConfig: cfg, ConsumerGroup: group,
+		Brokers: []string{topics.KafkaAddress(w.t)}, Unmarshaler: kafka.DefaultMarshaler{}, OverwriteSaramaConfig: cfg,
+		ConsumerGroup: group,
 	}, watermill.NopLogger{})
 	fixture.NoError(w.t, err)
 	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	fixture.NoError(w.t, err)
 	var came atomic.Int64
-	count := func(h message.HandlerFunc) message.HandlerFunc { // outside, because a copy waits inside for the one that works
+	// outside, because a copy waits inside for the one that works
+	count := func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			came.Add(1)
 			return h(msg)

@@ -28,8 +28,10 @@ import (
 // quick is for tests of what fails.
 func quick(c *inbox.Config) { c.MinAge, c.RetryPause = -1, -1 }
 
-// One statement from a plain Router to an idempotent consumer, with every ORM on every database: its tables are created, also by several processes at once; the effect
-// happens once; what fails is rolled back; what can never be processed goes to the poison queue; what is produced to the outbox.
+// One statement from a plain Router to an idempotent consumer, with every ORM on every database:
+// its tables are created, also by several processes at once; the effect happens once; what fails is
+// rolled back; what can never be processed goes to the poison queue; what is produced to the
+// outbox.
 func TestInboxMiddleware(t *testing.T) {
 	t.Parallel()
 	orms := map[string]func(t *testing.T, db testdb.DB) inboxORM{
@@ -52,8 +54,10 @@ func TestInboxMiddleware(t *testing.T) {
 				var dlt deadLetters
 				processes := make([]message.HandlerMiddleware, 3)
 				for n := range processes {
-					processes[n] = inbox.Middleware(w.orm.transactor, "billing", inbox.CreateTables(), inbox.Poison(&dlt, "poison"),
-						inbox.Publisher(outbox), inbox.Configure(quick), inbox.Configure(func(c *inbox.Config) { c.MaxAttempts = 2 }))
+					processes[n] = inbox.Middleware(w.orm.transactor, "billing", inbox.CreateTables(),
+						inbox.Poison(&dlt, "poison"),
+						inbox.Publisher(outbox), inbox.Configure(quick),
+						inbox.Configure(func(c *inbox.Config) { c.MaxAttempts = 2 }))
 				}
 				var failed atomic.Bool
 				h := func(msg *message.Message) ([]*message.Message, error) {
@@ -66,7 +70,8 @@ func TestInboxMiddleware(t *testing.T) {
 					case id == "once" && failed.CompareAndSwap(false, true):
 						return nil, errors.New("the first time")
 					}
-					return message.Messages{inboxMessage("01926b3c-7a5e-7000-8000-00000000000" + msg.Metadata.Get("n"))}, nil
+					return message.Messages{inboxMessage("01926b3c-7a5e-7000-8000-00000000000" +
+						msg.Metadata.Get("n"))}, nil
 				}
 				pubsubs := make([]*gochannel.GoChannel, len(processes))
 				for n, m := range processes {
@@ -91,13 +96,15 @@ func TestInboxMiddleware(t *testing.T) {
 					t.Errorf("in the poison queue: %q", got)
 				}
 				dead := dlt.msgs[0].Metadata
-				if dead[middleware.PoisonedTopicKey] != "orders" || dead[middleware.PoisonedHandlerKey] != "handler" || !strings.Contains(dead[middleware.ReasonForPoisonedKey], "parked") {
+				if dead[middleware.PoisonedTopicKey] != "orders" || dead[middleware.PoisonedHandlerKey] != "handler" ||
+					!strings.Contains(dead[middleware.ReasonForPoisonedKey], "parked") {
 					t.Errorf("metadata %v", dead)
 				}
 				if ids, err := adapters.StoredEvents(w.pool)(t.Context()); err != nil || len(ids) != 2 {
 					t.Errorf("events in the outbox: %v, %v", ids, err)
 				}
-				store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: db.Dialect}) // the tables are those of Migrate
+				// the tables are those of Migrate
+				store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: db.Dialect})
 				fixture.NoError(t, err)
 				fixture.NoError(t, store.Check(t.Context()))
 				fixture.NoError(t, store.Migrate(t.Context()))
@@ -109,14 +116,16 @@ func TestInboxMiddleware(t *testing.T) {
 	}
 }
 
-// What stands in the way is told with each message and every line of the log, and when it is gone the messages are processed.
+// What stands in the way is told with each message and every line of the log, and when it is gone
+// the messages are processed.
 func TestInboxMiddlewareWithoutTables(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: inboxSQL(db.Open(t), db.Dialect), heard: map[string]int{}}
 		fixture.MustExec(t, w.pool, inboxTables)
 		h := inbox.SQL(w.pool, "billing", inbox.Configure(quick), inbox.Configure(named))(w.handler)
-		if _, err := h(inboxMessage("e")); err == nil || !strings.Contains(err.Error(), "with Migrate of the sqlonce.Store") || inbox.Final(err) {
+		if _, err := h(inboxMessage("e")); err == nil ||
+			!strings.Contains(err.Error(), "with Migrate of the sqlonce.Store") || inbox.Final(err) {
 			t.Errorf("without tables: %v", err)
 		}
 		store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: db.Dialect})
@@ -155,7 +164,8 @@ func TestRedisMiddleware(t *testing.T) {
 	}
 }
 
-// Watermill's Deduplicator on Redis: one of many that ask at once is told that a key is new, and the window ends.
+// Watermill's Deduplicator on Redis: one of many that ask at once is told that a key is new, and
+// the window ends.
 func TestRedisExpiringKeys(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)

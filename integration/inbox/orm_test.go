@@ -51,18 +51,22 @@ var inboxORMs = map[string]func(t *testing.T, db testdb.DB) inboxORM{
 		ob, err := entoutbox.New(drv, entoutbox.Config{Outbox: fixture.NewOutbox(t, db, core.Config{})})
 		fixture.NoError(t, err)
 		client := entclient.NewClient(entclient.Driver(ob.Driver()))
-		return inboxORM{transactor: entoutbox.Transactor(client.Tx), exec: func(ctx context.Context, query string) error {
-			tx, err := entoutbox.FromContext[*entclient.Tx](ctx)
-			if err != nil {
+		return inboxORM{
+			transactor: entoutbox.Transactor(client.Tx),
+			exec: func(ctx context.Context, query string) error {
+				tx, err := entoutbox.FromContext[*entclient.Tx](ctx)
+				if err != nil {
+					return err
+				}
+				_, err = tx.ExecContext(ctx, query)
 				return err
-			}
-			_, err = tx.ExecContext(ctx, query)
-			return err
-		}}
+			},
+		}
 	},
 }
 
-// With every ORM on every database: the row, the effects in the handler's own transaction and the produced event commit together or not at all, once.
+// With every ORM on every database: the row, the effects in the handler's own transaction and the
+// produced event commit together or not at all, once.
 func TestInboxWithEveryORM(t *testing.T) {
 	t.Parallel()
 	for name, open := range inboxORMs {
@@ -78,18 +82,20 @@ func TestInboxWithEveryORM(t *testing.T) {
 				calls := 0
 				ps := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
 					r.AddMiddleware(w.in.Middleware)
-					r.AddHandler("handler", "orders", ps, "invoices", refusingPublisher{t}, func(msg *message.Message) ([]*message.Message, error) {
-						if calls++; calls == 2 {
-							return nil, errors.New("before anything")
-						}
-						if err := w.apply(msg, "handled"); err != nil {
-							return nil, err
-						}
-						if calls == 1 {
-							return nil, errors.New("after the effect")
-						}
-						return message.Messages{inboxMessage("01926b3c-7a5e-7000-8000-00000000000" + msg.Metadata.Get("n"))}, nil
-					})
+					r.AddHandler("handler", "orders", ps, "invoices", refusingPublisher{t},
+						func(msg *message.Message) ([]*message.Message, error) {
+							if calls++; calls == 2 {
+								return nil, errors.New("before anything")
+							}
+							if err := w.apply(msg, "handled"); err != nil {
+								return nil, err
+							}
+							if calls == 1 {
+								return nil, errors.New("after the effect")
+							}
+							return message.Messages{inboxMessage("01926b3c-7a5e-7000-8000-00000000000" +
+								msg.Metadata.Get("n"))}, nil
+						})
 				})
 				for range 3 {
 					fixture.NoError(t, ps.Publish("orders", inboxMessage("e", "n", "1")))
@@ -128,9 +134,10 @@ func TestInboxProducedEventIsRefused(t *testing.T) {
 		w.in = w.another(func(c *inbox.Config) { c.Publisher, c.MaxAttempts, c.Park = outbox, 1, inbox.ParkAndAck })
 		ps := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
 			r.AddMiddleware(w.in.Middleware)
-			r.AddHandler("handler", "orders", ps, "invoices", refusingPublisher{t}, func(msg *message.Message) ([]*message.Message, error) {
-				return message.Messages{inboxMessage("not an id of an event")}, w.apply(msg, "handled")
-			})
+			r.AddHandler("handler", "orders", ps, "invoices", refusingPublisher{t},
+				func(msg *message.Message) ([]*message.Message, error) {
+					return message.Messages{inboxMessage("not an id of an event")}, w.apply(msg, "handled")
+				})
 		})
 		fixture.NoError(t, ps.Publish("orders", inboxMessage("e")))
 		w.wantEffects(map[string]int{})
@@ -140,7 +147,8 @@ func TestInboxProducedEventIsRefused(t *testing.T) {
 	})
 }
 
-// The batch goes through every ORM and, because it sends arrays on PostgreSQL, through Bun's own driver.
+// The batch goes through every ORM and, because it sends arrays on PostgreSQL, through Bun's own
+// driver.
 func TestInboxBatchWithEveryORM(t *testing.T) {
 	t.Parallel()
 	orms := maps.Clone(inboxORMs)
@@ -167,7 +175,8 @@ func TestInboxBatchWithEveryORM(t *testing.T) {
 				for _, ids := range [][]string{{"b", "a", `"{`, "a"}, {"a", "c", `"{`}} {
 					var msgs []*message.Message
 					for n, id := range ids {
-						msgs = append(msgs, inboxMessage(id, "key_seq", "7", "partition_key", id, "schema_version", strconv.Itoa(n)))
+						msgs = append(msgs, inboxMessage(id, "key_seq", "7", "partition_key", id, "schema_version",
+							strconv.Itoa(n)))
 					}
 					for _, err := range w.in.ProcessBatch(t.Context(), msgs, fn) {
 						fixture.NoError(t, err)

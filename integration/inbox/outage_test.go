@@ -25,7 +25,9 @@ func impatient(c *inbox.Config) {
 }
 
 // redeliverAll delivers events at once, each until it is acknowledged. wait returns when all are.
-func (w *inboxWorld) redeliverAll(events int, dlt *deadLetters, h message.HandlerFunc, outside ...message.HandlerMiddleware) (wait func()) {
+func (w *inboxWorld) redeliverAll(events int, dlt *deadLetters, h message.HandlerFunc,
+	outside ...message.HandlerMiddleware,
+) (wait func()) {
 	w.t.Helper()
 	chain, err := inbox.Chain(inbox.ChainConfig{Poison: dlt.poison(w.t), Inbox: w.in})
 	fixture.NoError(w.t, err)
@@ -93,7 +95,8 @@ func TestInboxRefusedConnection(t *testing.T) {
 			_, err := d.DialContext(msg.Context(), "tcp", address)
 			return nil, fmt.Errorf("charge the card: %w", err)
 		})
-		fixture.Eventually(t.Context(), t, "enough refusals to park everything", func() bool { return w.heardSoFar("failed") > 5*events })
+		fixture.Eventually(t.Context(), t, "enough refusals to park everything",
+			func() bool { return w.heardSoFar("failed") > 5*events })
 		close(up)
 		wait()
 		w.wantAll(events, &dlt)
@@ -139,14 +142,16 @@ func TestInboxLockedTable(t *testing.T) {
 		defer unlock()
 		var dlt deadLetters
 		wait := w.redeliverAll(events, &dlt, w.handler, middleware.Timeout(100*time.Millisecond))
-		fixture.Eventually(t.Context(), t, "enough timeouts to park everything", func() bool { return w.heardSoFar("failed") > 5*events })
+		fixture.Eventually(t.Context(), t, "enough timeouts to park everything",
+			func() bool { return w.heardSoFar("failed") > 5*events })
 		unlock()
 		wait()
 		w.wantAll(events, &dlt)
 	})
 }
 
-// A database that is killed while handlers work, and comes back, parks nothing, and each effect happens once.
+// A database that is killed while handlers work, and comes back, parks nothing, and each effect
+// happens once.
 func TestInboxDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"postgres", "mariadb"} {
@@ -170,7 +175,8 @@ func TestInboxDatabaseRestart(t *testing.T) {
 				return out, err
 			})
 			<-down
-			fixture.Eventually(t.Context(), t, "failures while it is down", func() bool { return w.heardSoFar("failed") > 5*events })
+			fixture.Eventually(t.Context(), t, "failures while it is down",
+				func() bool { return w.heardSoFar("failed") > 5*events })
 			server.Up(t)
 			wait()
 			w.wantAll(events, &dlt)
@@ -187,7 +193,9 @@ func TestInboxDatabaseHangs(t *testing.T) {
 			server, db := fixture.StartPrivateDatabase(t, name)
 			w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), named)
 			var paused time.Time
-			h := middleware.Timeout(time.Second)(w.in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			h := middleware.Timeout(time.Second)(w.in.Middleware(func(
+				msg *message.Message,
+			) ([]*message.Message, error) {
 				server.Pause(t)
 				paused = time.Now()
 				return w.handler(msg)

@@ -20,7 +20,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// No statement about events walks through the 60,000 that a handler has processed, with or without statistics.
+// No statement about events walks through the 60,000 that a handler has processed, with or without
+// statistics.
 func TestInboxPlans(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -40,18 +41,22 @@ func TestInboxPlans(t *testing.T) {
 		for _, statistics := range []string{"no", "new"} {
 			if statistics == "new" {
 				fixture.MustExec(t, pool, map[core.Dialect]string{
-					core.Postgres: "ANALYZE inbox_event", core.MySQL: "ANALYZE TABLE inbox_event", core.SQLite: "ANALYZE inbox_event",
+					core.Postgres: "ANALYZE inbox_event", core.MySQL: "ANALYZE TABLE inbox_event",
+					core.SQLite: "ANALYZE inbox_event",
 				}[db.Dialect])
 			}
 			for name, run := range map[string]func(ctx context.Context) error{
 				"duplicate": func(ctx context.Context) error {
 					msg := inboxMessage("e-30000")
 					msg.SetContext(ctx)
-					_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errOnce })(msg)
+					_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) {
+						return nil, errOnce
+					})(msg)
 					return err
 				},
 				"batch": func(ctx context.Context) error {
-					for _, err := range in.ProcessBatch(ctx, batch, func(context.Context, []*message.Message) error { return nil }) {
+					for _, err := range in.ProcessBatch(ctx, batch,
+						func(context.Context, []*message.Message) error { return nil }) {
 						if err != nil {
 							return err
 						}
@@ -88,11 +93,17 @@ func TestInboxPlans(t *testing.T) {
 // fillInbox writes 60,000 events that were processed a minute ago, and 200 two hours ago.
 func fillInbox(t *testing.T, d core.Dialect, pool *sql.DB) {
 	t.Helper()
-	const columns = "INSERT INTO inbox_event (consumer, handler, tenant_id, event_id, status, attempts, received_at, updated_at, processed_at) "
+	const columns = "INSERT INTO inbox_event (consumer, handler, tenant_id, event_id, status, attempts, " +
+		"received_at, updated_at, processed_at) "
 	fixture.MustExec(t, pool, map[core.Dialect]string{
-		core.Postgres: columns + "SELECT 'billing', 'h', '', 'e-' || n, 2, 1, at, at, at FROM (SELECT n, now() - CASE WHEN n <= 200 THEN interval '2 hours' ELSE interval '1 minute' END AS at FROM generate_series(1, 60200) AS s(n)) x",
-		core.MySQL:    columns + "SELECT 'billing', 'h', '', CONCAT('e-', n), 2, 1, at, at, at FROM (SELECT n, UTC_TIMESTAMP(6) - INTERVAL IF(n <= 200, 120, 1) MINUTE AS at FROM " + fixture.Numbers(60200) + ") x",
-		core.SQLite:   "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60200), x AS (SELECT n, (unixepoch() - CASE WHEN n <= 200 THEN 7200 ELSE 60 END) * 1000000 AS at FROM s) " + columns + "SELECT 'billing', 'h', '', 'e-' || n, 2, 1, at, at, at FROM x",
+		core.Postgres: columns + "SELECT 'billing', 'h', '', 'e-' || n, 2, 1, at, at, at FROM (SELECT n, now() - " +
+			"CASE WHEN n <= 200 THEN interval '2 hours' ELSE interval '1 minute' END AS at FROM generate_series(1, " +
+			"60200) AS s(n)) x",
+		core.MySQL: columns + "SELECT 'billing', 'h', '', CONCAT('e-', n), 2, 1, at, at, at FROM (SELECT n, " +
+			"UTC_TIMESTAMP(6) - INTERVAL IF(n <= 200, 120, 1) MINUTE AS at FROM " + fixture.Numbers(60200) + ") x",
+		core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60200), x AS (SELECT " +
+			"n, (unixepoch() - CASE WHEN n <= 200 THEN 7200 ELSE 60 END) * 1000000 AS at FROM s) " + columns +
+			"SELECT 'billing', 'h', '', 'e-' || n, 2, 1, at, at, at FROM x",
 	}[d])
 }
 
@@ -107,7 +118,8 @@ func inboxPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
 	plan := fixture.Explain(t, d, tx, c, true)
 	read := 0
 	for i := range plan.Rows {
-		// MariaDB's estimate, and MySQL's; an index that is read in order up to a limit is estimated as a whole.
+		// MariaDB's estimate, and MySQL's; an index that is read in order up to a limit is
+		// estimated as a whole.
 		if !strings.Contains(c.Query, "LIMIT") {
 			n, _ := strconv.Atoi(plan.Column(i, "rows"))
 			read += n

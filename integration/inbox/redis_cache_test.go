@@ -29,8 +29,9 @@ func (c countingTransactor) RunInTx(ctx context.Context, fn func(context.Context
 	return c.Transactor.RunInTx(ctx, fn)
 }
 
-// Redis in front of the table: a duplicate that it knows costs no transaction. It never makes a message new or old: what it has forgotten the
-// table knows, what failed is not in it, and without it everything goes on.
+// Redis in front of the table: a duplicate that it knows costs no transaction. It never makes a
+// message new or old: what it has forgotten the table knows, what failed is not in it, and without
+// it everything goes on.
 func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)

@@ -23,7 +23,10 @@ func named(c *inbox.Config) { c.Handler = func(*message.Message) string { return
 // Ids that a collation would call equal are different events, one by one and in a batch.
 func TestInboxComparesBytes(t *testing.T) {
 	t.Parallel()
-	ids := []string{"e", "E", "e ", " e", "é", "e\u0301", "ss", "ß", `a"b`, `a\b`, "{a,b}", "NULL", "'", "ａ", "a", strings.Repeat("x", 255), strings.Repeat("x", 254)}
+	ids := []string{
+		"e", "E", "e ", " e", "é", "e\u0301", "ss", "ß", `a"b`, `a\b`, "{a,b}", "NULL", "'", "ａ", "a",
+		strings.Repeat("x", 255), strings.Repeat("x", 254),
+	}
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		single, batch := 0, 0
 		var msgs []*message.Message
@@ -35,13 +38,17 @@ func TestInboxComparesBytes(t *testing.T) {
 		other := w.another(named, func(c *inbox.Config) { c.Consumer = "other" })
 		for range 2 {
 			for _, msg := range msgs {
-				_, err := w.in.Middleware(func(*message.Message) ([]*message.Message, error) { single++; return nil, nil })(msg)
+				_, err := w.in.Middleware(func(*message.Message) ([]*message.Message, error) {
+					single++
+					return nil, nil
+				})(msg)
 				fixture.NoError(t, err)
 			}
-			for _, err := range other.ProcessBatch(t.Context(), msgs, func(_ context.Context, fresh []*message.Message) error {
-				batch += len(fresh)
-				return nil
-			}) {
+			for _, err := range other.ProcessBatch(t.Context(), msgs,
+				func(_ context.Context, fresh []*message.Message) error {
+					batch += len(fresh)
+					return nil
+				}) {
 				fixture.NoError(t, err)
 			}
 		}
@@ -58,17 +65,22 @@ func TestInboxDescriptionsAreCut(t *testing.T) {
 		in := w.another(named, func(c *inbox.Config) {
 			c.MaxAttempts = 1
 			c.Source = func(*message.Message) inbox.Source {
-				return inbox.Source{Topic: strings.Repeat("t", 300), Partition: 1<<31 - 1, Offset: 1<<63 - 1, Located: true}
+				return inbox.Source{
+					Topic: strings.Repeat("t", 300), Partition: 1<<31 - 1, Offset: 1<<63 - 1,
+					Located: true,
+				}
 			}
 		})
 		long := strings.Repeat("ü", 500)
 		msg := func(id string) *message.Message {
-			return inboxMessage(id, "event_type", long, "aggregate_type", long+"\x00", "aggregate_id", "\xff", "partition_key", long, "key_seq", "9223372036854775807", "schema_version", "7")
+			return inboxMessage(id, "event_type", long, "aggregate_type", long+"\x00", "aggregate_id", "\xff",
+				"partition_key", long, "key_seq", "9223372036854775807", "schema_version", "7")
 		}
 		if _, err := in.Middleware(w.handler)(msg("one")); err != nil {
 			t.Error(err)
 		}
-		for _, err := range in.ProcessBatch(t.Context(), []*message.Message{msg("two"), msg("three")}, func(context.Context, []*message.Message) error { return nil }) {
+		for _, err := range in.ProcessBatch(t.Context(), []*message.Message{msg("two"), msg("three")},
+			func(context.Context, []*message.Message) error { return nil }) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -84,7 +96,8 @@ func TestInboxDescriptionsAreCut(t *testing.T) {
 			t.Fatal(list, err)
 		}
 		p := list[0]
-		if !p.Located || p.Offset != 1<<63-1 || p.Partition != 1<<31-1 || len(p.Topic) != 249 || p.Version != 7 || len(p.Text) > 2048 || strings.Contains(p.Text, "hunter2") || p.KeySeq != 1<<63-1 ||
+		if !p.Located || p.Offset != 1<<63-1 || p.Partition != 1<<31-1 || len(p.Topic) != 249 || p.Version != 7 ||
+			len(p.Text) > 2048 || strings.Contains(p.Text, "hunter2") || p.KeySeq != 1<<63-1 ||
 			time.Since(p.ReceivedAt).Abs() > time.Hour || time.Since(p.FailedAt).Abs() > time.Hour {
 			t.Errorf("%+v", p)
 		}
@@ -105,7 +118,8 @@ func TestInboxLargeBatch(t *testing.T) {
 		_, _ = in.Middleware(park)(msgs[7])
 		_, _ = in.Middleware(fail)(msgs[8])
 		run := func(msgs []*message.Message) (fresh int, errs []error) {
-			errs = in.ProcessBatch(t.Context(), msgs, func(_ context.Context, f []*message.Message) error { fresh = len(f); return nil })
+			errs = in.ProcessBatch(t.Context(), msgs,
+				func(_ context.Context, f []*message.Message) error { fresh = len(f); return nil })
 			return fresh, errs
 		}
 		var half []*message.Message
@@ -144,7 +158,8 @@ func TestInboxOnlyNewer(t *testing.T) {
 		deliver(msg("five again", "5"))
 		deliver(msg("six", "6"))
 		deliver(inboxMessage("lower case", "key_seq", "1", "partition_key", "K"))
-		// Keys that anybody may have written: too long, not plain, not even text. They are kept apart, and hold up nobody.
+		// Keys that anybody may have written: too long, not plain, not even text. They are kept
+		// apart, and hold up nobody.
 		long := strings.Repeat("k", 300)
 		deliver(inboxMessage("long", "key_seq", "7", "partition_key", long))
 		deliver(inboxMessage("longer", "key_seq", "1", "partition_key", long+"k"))
@@ -159,10 +174,14 @@ func TestInboxOnlyNewer(t *testing.T) {
 			}
 			return nil
 		}
-		for _, err := range in.ProcessBatch(t.Context(), []*message.Message{msg("seven", "7"), msg("three", "3"), msg("eight", "8")}, fn) {
+		for _, err := range in.ProcessBatch(t.Context(),
+			[]*message.Message{msg("seven", "7"), msg("three", "3"), msg("eight", "8")}, fn) {
 			fixture.NoError(t, err)
 		}
-		w.wantEffects(map[string]int{"five handled": 1, "six handled": 1, "lower case handled": 1, "long handled": 1, "longer handled": 1, "binary handled": 1, "tenant handled": 1, "seven handled": 1, "eight handled": 1})
+		w.wantEffects(map[string]int{
+			"five handled": 1, "six handled": 1, "lower case handled": 1, "long handled": 1,
+			"longer handled": 1, "binary handled": 1, "tenant handled": 1, "seven handled": 1, "eight handled": 1,
+		})
 		w.hears("stale", 4)
 		w.hears("duplicate", 1)
 	})
@@ -181,7 +200,8 @@ func TestInboxInProgress(t *testing.T) {
 		}
 		w.hears("in progress", 1)
 		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET updated_at = "+map[core.Dialect]string{
-			core.Postgres: "now() - interval '16 minutes'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 16 MINUTE", core.SQLite: "updated_at - 960000000",
+			core.Postgres: "now() - interval '16 minutes'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 16 MINUTE",
+			core.SQLite: "updated_at - 960000000",
 		}[w.db.Dialect])
 		_, err := in.Middleware(w.handler)(inboxMessage("e"))
 		fixture.NoError(t, err)
@@ -203,7 +223,8 @@ func TestInboxParkedAreListedInPages(t *testing.T) {
 		// What is delivered again says what it failed with, and how it goes on.
 		for tenant, want := range map[string]string{"": errOnce.Error(), "acme": reason.Error()} {
 			_, err := in.Middleware(park)(inboxMessage("e03", "tenant_id", tenant))
-			if !errors.Is(err, inbox.ErrParked) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Release") {
+			if !errors.Is(err, inbox.ErrParked) || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "Release") {
 				t.Errorf("tenant %q: %v", tenant, err)
 			}
 		}
@@ -228,7 +249,10 @@ func TestInboxParkedAreListedInPages(t *testing.T) {
 			t.Errorf("of another handler: %v, %v", list, err)
 		}
 		n, err := in.Release(t.Context(), inbox.ReleaseRequest{
-			Keys:  []inbox.Key{{Consumer: "billing", Handler: "h", EventID: "e03"}, {Consumer: "billing", Handler: "h", EventID: "nobody"}},
+			Keys: []inbox.Key{
+				{Consumer: "billing", Handler: "h", EventID: "e03"},
+				{Consumer: "billing", Handler: "h", EventID: "nobody"},
+			},
 			Actor: "ada", Reason: "fixed",
 		})
 		if n != 1 || err != nil {
@@ -257,26 +281,31 @@ func TestInboxCleanup(t *testing.T) {
 			t.Errorf("young ones: deleted %d, %v", n, err)
 		}
 		ago := map[core.Dialect]string{
-			core.Postgres: "now() - interval '3 hours'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 3 HOUR", core.SQLite: "updated_at - 10800000000",
+			core.Postgres: "now() - interval '3 hours'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 3 HOUR",
+			core.SQLite: "updated_at - 10800000000",
 		}[w.db.Dialect]
-		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET processed_at = CASE WHEN status = 2 THEN "+ago+" END, updated_at = "+ago+" WHERE event_id <> '4'")
+		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET processed_at = CASE WHEN status = 2 THEN "+ago+
+			" END, updated_at = "+ago+" WHERE event_id <> '4'")
 		fixture.MustExec(t, w.pool, "UPDATE inbox_key SET updated_at = "+ago+" WHERE partition_key <> '4'")
 		if n, err := in.Cleanup(t.Context()); n != 8 || err != nil { // four events and their keys
 			t.Errorf("old ones: deleted %d, %v", n, err)
 		}
 		var left int
-		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM inbox_event WHERE consumer = 'billing'").Scan(&left))
+		fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
+			"SELECT COUNT(*) FROM inbox_event WHERE consumer = 'billing'").Scan(&left))
 		if left != 2 { // number 4 and the parked one
 			t.Errorf("%d are left", left)
 		}
-		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM inbox_event WHERE consumer = 'other'").Scan(&left))
+		fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
+			"SELECT COUNT(*) FROM inbox_event WHERE consumer = 'other'").Scan(&left))
 		if left != 5 {
 			t.Errorf("%d are left of the other consumer", left)
 		}
 	})
 }
 
-// Nothing is believed of a transaction that a deadlock has ended: MariaDB would write the row outside of it.
+// Nothing is believed of a transaction that a deadlock has ended: MariaDB would write the row
+// outside of it.
 func TestInboxBeginInADeadTransaction(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

@@ -14,14 +14,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// A handler that swallows a violated constraint: the message is acknowledged only if what it did is there. On PostgreSQL nothing is, and the
-// message comes again.
+// A handler that swallows a violated constraint: the message is acknowledged only if what it did is
+// there. On PostgreSQL nothing is, and the message comes again.
 func TestInboxDoesNotAckWhatWasNotCommitted(t *testing.T) {
 	t.Parallel()
 	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a outboxtest.Adapter) {
-		w := newInboxWorld(t, db, inboxORM{transactor: a.Transactor, exec: a.Exec}, func(c *inbox.Config) { c.Handler = func(*message.Message) string { return "handler" } })
+		w := newInboxWorld(t, db, inboxORM{transactor: a.Transactor, exec: a.Exec},
+			func(c *inbox.Config) { c.Handler = func(*message.Message) string { return "handler" } })
 		fixture.MustExec(t, w.pool, "CREATE TABLE effect (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
-		handle := w.in.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, adapters.Swallow(msg.Context(), a) })
+		handle := w.in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			return nil, adapters.Swallow(msg.Context(), a)
+		})
 		_, err := handle(inboxMessage("e"))
 		if db.Dialect != core.Postgres {
 			fixture.NoError(t, err)

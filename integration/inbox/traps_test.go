@@ -36,7 +36,8 @@ func (w *inboxWorld) failsFirst(n int64) message.HandlerFunc {
 	}
 }
 
-// Watermill's Deduplicator marks a message as seen before it is handled: when the handler fails, the redelivery is dropped, and the message is lost.
+// Watermill's Deduplicator marks a message as seen before it is handled: when the handler fails,
+// the redelivery is dropped, and the message is lost.
 func TestInboxKeepsWhatWatermillsDeduplicatorLoses(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -54,7 +55,8 @@ func TestInboxKeepsWhatWatermillsDeduplicatorLoses(t *testing.T) {
 		}).Middleware))
 		fixture.NoError(t, theirs.Publish("orders", inboxMessage("theirs")))
 		if calls.Load() != 1 {
-			t.Errorf("%d calls: Watermill's Deduplicator has learned to keep messages, so say so in the documents", calls.Load())
+			t.Errorf("%d calls: Watermill's Deduplicator has learned to keep messages, so say so in the documents",
+				calls.Load())
 		}
 
 		ours := inboxRouter(t, consume(w.failsFirst(1), w.in.Middleware))
@@ -70,8 +72,9 @@ func newExpiringKeys(t *testing.T) middleware.ExpiringKeyRepository {
 	return keys
 }
 
-// Retry inside of the inbox runs the handler a second time in the same transaction, with the first attempt in it: half-done work is committed, and
-// on PostgreSQL an error of SQL fails all further attempts. Chain has the order that works.
+// Retry inside of the inbox runs the handler a second time in the same transaction, with the first
+// attempt in it: half-done work is committed, and on PostgreSQL an error of SQL fails all further
+// attempts. Chain has the order that works.
 func TestInboxRetryInsideTrap(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -115,7 +118,8 @@ func (w *inboxWorld) routed(id string, metadata ...string) *message.Message {
 	return <-got
 }
 
-// A poison queue inside of the inbox hides the error of a handler that has written already. The inbox must not commit that.
+// A poison queue inside of the inbox hides the error of a handler that has written already. The
+// inbox must not commit that.
 func TestInboxPoisonInsideTrap(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -134,7 +138,8 @@ func TestInboxPoisonInsideTrap(t *testing.T) {
 	})
 }
 
-// Retry gives up, but only what can never work goes to the poison queue: the rest is delivered again until it is parked.
+// Retry gives up, but only what can never work goes to the poison queue: the rest is delivered
+// again until it is parked.
 func TestInboxChainParksAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -173,7 +178,8 @@ func TestInboxRefusesThePublishersTransaction(t *testing.T) {
 	})
 }
 
-// The Timeout middleware ends the handler's context: everything is rolled back, the failure is recorded all the same, and the next attempt works.
+// The Timeout middleware ends the handler's context: everything is rolled back, the failure is
+// recorded all the same, and the next attempt works.
 func TestInboxWithTheTimeoutMiddleware(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -189,7 +195,8 @@ func TestInboxWithTheTimeoutMiddleware(t *testing.T) {
 			return nil, nil
 		}
 		limit := middleware.Timeout(300 * time.Millisecond)
-		once := func(h message.HandlerFunc) message.HandlerFunc { // the machine may be slow: only the first attempt is limited
+		// the machine may be slow: only the first attempt is limited
+		once := func(h message.HandlerFunc) message.HandlerFunc {
 			limited := limit(h)
 			return func(msg *message.Message) ([]*message.Message, error) {
 				if calls.Load() == 0 {
@@ -220,7 +227,8 @@ func TestInboxRenamedConsumerProcessesAgain(t *testing.T) {
 	})
 }
 
-// The answer to COMMIT is lost: the message is not acknowledged, and its redelivery finds out what became of it.
+// The answer to COMMIT is lost: the message is not acknowledged, and its redelivery finds out what
+// became of it.
 func TestInboxCommitWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]string{"committed": commitCarriedOut, "not committed": commitNeverArrived} {
@@ -254,7 +262,8 @@ func TestInboxCommitWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// 8 copies of a message at once have one effect, also when the first of them roll back, and nobody hears of deadlocks or locks.
+// 8 copies of a message at once have one effect, also when the first of them roll back, and nobody
+// hears of deadlocks or locks.
 func TestInboxConcurrentCopies(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -350,7 +359,8 @@ func (c *correlations) Publish(_ string, msgs ...*message.Message) error {
 
 func (*correlations) Close() error { return nil }
 
-// What a handler produces carries the correlation id of what it consumed, wherever Watermill's middleware for it stands.
+// What a handler produces carries the correlation id of what it consumed, wherever Watermill's
+// middleware for it stands.
 func TestInboxKeepsTheCorrelationID(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string]func(in *inbox.Inbox) []message.HandlerMiddleware{
@@ -360,7 +370,9 @@ func TestInboxKeepsTheCorrelationID(t *testing.T) {
 		"inside": func(in *inbox.Inbox) []message.HandlerMiddleware {
 			return []message.HandlerMiddleware{in.Middleware, middleware.CorrelationID}
 		},
-		"nowhere": func(in *inbox.Inbox) []message.HandlerMiddleware { return []message.HandlerMiddleware{in.Middleware} },
+		"nowhere": func(in *inbox.Inbox) []message.HandlerMiddleware {
+			return []message.HandlerMiddleware{in.Middleware}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -371,7 +383,10 @@ func TestInboxKeepsTheCorrelationID(t *testing.T) {
 					r.AddHandler("h", "orders", ps, "invoices", ps, func(*message.Message) ([]*message.Message, error) {
 						own := inboxMessage("own")
 						middleware.SetCorrelationID("its own", own)
-						return message.Messages{inboxMessage("i"), own, &message.Message{UUID: "bare", Metadata: message.Metadata{}}}, nil
+						return message.Messages{
+							inboxMessage("i"), own,
+							&message.Message{UUID: "bare", Metadata: message.Metadata{}},
+						}, nil
 					})
 				})
 				fixture.NoError(t, ps.Publish("orders", inboxMessage("e", middleware.CorrelationIDMetadataKey, "c-1")))
@@ -383,7 +398,8 @@ func TestInboxKeepsTheCorrelationID(t *testing.T) {
 	}
 }
 
-// Copies that wait for one that is being processed take no connection: the handler, and everybody else, can go on working.
+// Copies that wait for one that is being processed take no connection: the handler, and everybody
+// else, can go on working.
 func TestInboxWaitingCopiesTakeNoConnections(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

@@ -28,7 +28,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// inboxWorld is a database with an inbox and a table of effects, in which each effect of each event is one row.
+// inboxWorld is a database with an inbox and a table of effects, in which each effect of each event
+// is one row.
 type inboxWorld struct {
 	t    *testing.T
 	db   testdb.DB
@@ -92,10 +93,11 @@ func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
 		}
 	}
 	cfg := inbox.Config{
-		Consumer: "billing", Transactor: w.orm.transactor, Store: store.Inbox(), MinAge: -1, RetryPause: time.Millisecond, MaxRetryPause: time.Millisecond,
+		Consumer: "billing", Transactor: w.orm.transactor, Store: store.Inbox(), MinAge: -1,
+		RetryPause: time.Millisecond, MaxRetryPause: time.Millisecond,
 		Observer: &inbox.Observer{
-			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), Failed: hear("failed"), Parked: hear("parked"),
-			InProgress: hear("in progress"),
+			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), Failed: hear("failed"),
+			Parked: hear("parked"), InProgress: hear("in progress"),
 		},
 	}
 	for _, fn := range set {
@@ -108,7 +110,8 @@ func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
 
 // apply writes an effect of the message in its transaction.
 func (w *inboxWorld) apply(msg *message.Message, what string) error {
-	return w.orm.exec(msg.Context(), fmt.Sprintf("INSERT INTO effects VALUES ('%s', '%s')", msg.Metadata.Get(core.HeaderEventID), what))
+	return w.orm.exec(msg.Context(), fmt.Sprintf("INSERT INTO effects VALUES ('%s', '%s')",
+		msg.Metadata.Get(core.HeaderEventID), what))
 }
 
 func (w *inboxWorld) handler(msg *message.Message) ([]*message.Message, error) {
@@ -118,7 +121,8 @@ func (w *inboxWorld) handler(msg *message.Message) ([]*message.Message, error) {
 // effects returns how often each event had each effect.
 func (w *inboxWorld) effects() map[string]int {
 	w.t.Helper()
-	rows, err := w.pool.QueryContext(w.t.Context(), "SELECT event_id, what, COUNT(*) FROM effects GROUP BY event_id, what")
+	rows, err := w.pool.QueryContext(w.t.Context(), "SELECT event_id, what, COUNT(*) FROM effects GROUP BY "+
+		"event_id, what")
 	fixture.NoError(w.t, err)
 	defer rows.Close()
 	found := map[string]int{}
@@ -151,7 +155,8 @@ func (w *inboxWorld) hears(name string, want int) {
 // status returns what the table says of an event: its status and attempts. -1: nothing.
 func (w *inboxWorld) status(id string) (status, attempts int) {
 	w.t.Helper()
-	err := w.pool.QueryRowContext(w.t.Context(), "SELECT status, attempts FROM inbox_event WHERE event_id = '"+id+"'").Scan(&status, &attempts)
+	err := w.pool.QueryRowContext(w.t.Context(), "SELECT status, attempts FROM inbox_event WHERE event_id = '"+id+
+		"'").Scan(&status, &attempts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return -1, 0
 	}
@@ -168,7 +173,8 @@ func inboxMessage(id string, metadata ...string) *message.Message {
 	return msg
 }
 
-// inboxRouter runs a Router on a Go channel, whose Publish returns when the message was acknowledged.
+// inboxRouter runs a Router on a Go channel, whose Publish returns when the message was
+// acknowledged.
 func inboxRouter(t *testing.T, add func(r *message.Router, ps *gochannel.GoChannel)) *gochannel.GoChannel {
 	t.Helper()
 	ps := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
@@ -244,7 +250,8 @@ func (w *inboxWorld) chain(d *deadLetters) message.HandlerMiddleware {
 	return c
 }
 
-// inboxDeadlock is the error with which a database says that a transaction is the victim of a deadlock.
+// inboxDeadlock is the error with which a database says that a transaction is the victim of a
+// deadlock.
 func inboxDeadlock(d core.Dialect) error {
 	switch d {
 	case core.Postgres:
@@ -256,10 +263,12 @@ func inboxDeadlock(d core.Dialect) error {
 	return fmt.Errorf("%w: database is locked", core.ErrTxAborted)
 }
 
-// inboxOutbox returns an outbox in the world's database and the publisher for what handlers produce.
+// inboxOutbox returns an outbox in the world's database and the publisher for what handlers
+// produce.
 func (w *inboxWorld) inboxOutbox() (*core.Outbox, *watermillbridge.OutboxPublisher) {
 	w.t.Helper()
-	ob := fixture.NewOutbox(w.t, w.db, core.Config{Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return nil })})
+	ob := fixture.NewOutbox(w.t, w.db,
+		core.Config{Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return nil })})
 	p, err := watermillbridge.NewOutboxPublisher(ob, watermillbridge.OutboxConfig{})
 	fixture.NoError(w.t, err)
 	return ob, p

@@ -53,7 +53,10 @@ func init() {
 }
 
 func (s onceChildSpec) run(ctx context.Context) error {
-	pool, err := sql.Open(map[core.Dialect]string{core.Postgres: "pgx", core.MySQL: "mysql", core.SQLite: "sqlite"}[s.Dialect], s.DSN)
+	pool, err := sql.Open(map[core.Dialect]string{
+		core.Postgres: "pgx", core.MySQL: "mysql",
+		core.SQLite: "sqlite",
+	}[s.Dialect], s.DSN)
 	if err != nil {
 		return err
 	}
@@ -62,7 +65,10 @@ func (s onceChildSpec) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runner, err := once.New(once.Config{Store: store, Lease: 4 * time.Second, StoreTimeout: 3 * time.Second, Wait: time.Minute})
+	runner, err := once.New(once.Config{
+		Store: store, Lease: 4 * time.Second, StoreTimeout: 3 * time.Second,
+		Wait: time.Minute,
+	})
 	if err != nil {
 		return err
 	}
@@ -72,15 +78,17 @@ func (s onceChildSpec) run(ctx context.Context) error {
 		key := once.Key{Scope: "crash", ID: fmt.Sprint(i)}
 		var replayed bool
 		if s.Tx {
-			_, replayed, err = runner.RunInTx(ctx, transactor, key, once.Fingerprint{}, func(ctx context.Context, tx core.Tx) (once.Result, error) {
-				_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO effect (n, fence) VALUES (%d, 0)", i))
-				pause()
-				return once.Result{Data: []byte("x")}, err
-			})
+			_, replayed, err = runner.RunInTx(ctx, transactor, key, once.Fingerprint{},
+				func(ctx context.Context, tx core.Tx) (once.Result, error) {
+					_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO effect (n, fence) VALUES (%d, 0)", i))
+					pause()
+					return once.Result{Data: []byte("x")}, err
+				})
 		} else {
 			_, replayed, err = runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
 				c, _ := once.ClaimOf(ctx)
-				_, err := pool.ExecContext(ctx, fmt.Sprintf("INSERT INTO effect (n, fence) VALUES (%d, %d)", i, c.Fence))
+				_, err := pool.ExecContext(ctx, fmt.Sprintf("INSERT INTO effect (n, fence) VALUES (%d, %d)", i,
+					c.Fence))
 				pause()
 				return once.Result{Data: []byte("x")}, err
 			})
@@ -97,8 +105,9 @@ func (s onceChildSpec) run(ctx context.Context) error {
 
 func pause() { time.Sleep(rand.N(4 * time.Millisecond)) }
 
-// Three processes do the same work and are killed in the middle of it, nine times. In the transaction form each effect happened exactly once; in
-// the lease form at least once, each time under another fence, and no more than once too often for each kill.
+// Three processes do the same work and are killed in the middle of it, nine times. In the
+// transaction form each effect happened exactly once; in the lease form at least once, each time
+// under another fence, and no more than once too often for each kill.
 func TestOnceSurvivesKill(t *testing.T) {
 	t.Parallel()
 	for form, tx := range map[string]bool{"transaction": true, "lease": false} {
@@ -128,7 +137,8 @@ func TestOnceSurvivesKill(t *testing.T) {
 				if n := fixture.Count(t, pool, "SELECT COUNT(DISTINCT n) FROM effect"); n != onceChildKeys {
 					t.Errorf("%d of %d keys have an effect", n, onceChildKeys)
 				}
-				if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM idempotency_key WHERE status = 2"); n != onceChildKeys {
+				if n := fixture.Count(t, pool,
+					"SELECT COUNT(*) FROM idempotency_key WHERE status = 2"); n != onceChildKeys {
 					t.Errorf("%d of %d keys are done", n, onceChildKeys)
 				}
 				extra := fixture.Count(t, pool, "SELECT COUNT(*) FROM effect") - onceChildKeys
@@ -139,7 +149,8 @@ func TestOnceSurvivesKill(t *testing.T) {
 				if extra > most {
 					t.Errorf("%d effects too many, at most %d may be", extra, most)
 				}
-				if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM (SELECT n FROM effect GROUP BY n, fence HAVING COUNT(*) > 1) twice"); n != 0 {
+				if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM (SELECT n FROM effect GROUP BY n, fence HAVING "+
+					"COUNT(*) > 1) twice"); n != 0 {
 					t.Errorf("%d effects happened twice under one fence", n)
 				}
 				t.Logf("%d effects were repeated", extra)

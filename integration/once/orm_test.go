@@ -17,7 +17,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The key, what the ORM writes and the event commit together, through the transaction of every ORM: duplicates at once, a failure, a replay.
+// The key, what the ORM writes and the event commit together, through the transaction of every ORM:
+// duplicates at once, a failure, a replay.
 func TestOnceInTransactionsOfORMs(t *testing.T) {
 	t.Parallel()
 	for name, open := range adapters.Ways {
@@ -26,7 +27,8 @@ func TestOnceInTransactionsOfORMs(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				a := open(t, db)
 				pool := db.Open(t)
-				runner, err := once.New(once.Config{Store: fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})})
+				runner, err := once.New(once.Config{Store: fixture.NewOnceStore(t, pool,
+					sqlonce.Config{Dialect: db.Dialect})})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -45,7 +47,8 @@ func onceThroughORM(t *testing.T, pool *sql.DB, runner *once.Runner, a outboxtes
 	errWork := errors.New("the work failed")
 	work := func(err error) func(context.Context, core.Tx) (once.Result, error) {
 		return func(ctx context.Context, _ core.Tx) (once.Result, error) {
-			return want, errors.Join(a.Exec(ctx, "INSERT INTO effect (n) VALUES (1)"), a.Publish(ctx, core.Event{Type: "thing.happened"}), err)
+			return want, errors.Join(a.Exec(ctx, "INSERT INTO effect (n) VALUES (1)"),
+				a.Publish(ctx, core.Event{Type: "thing.happened"}), err)
 		}
 	}
 	if _, _, err := runner.RunInTx(t.Context(), a.Transactor, key, fp, work(errWork)); !errors.Is(err, errWork) {
@@ -56,7 +59,8 @@ func onceThroughORM(t *testing.T, pool *sql.DB, runner *once.Runner, a outboxtes
 	for range 16 {
 		wg.Go(func() {
 			res, replayed, err := runner.RunInTx(t.Context(), a.Transactor, key, fp, work(nil))
-			if err != nil || string(res.Data) != string(want.Data) || res.ContentType != want.ContentType || res.Meta != want.Meta {
+			if err != nil || string(res.Data) != string(want.Data) || res.ContentType != want.ContentType ||
+				res.Meta != want.Meta {
 				t.Errorf("%+v, %v", res, err)
 			}
 			if !replayed {
@@ -68,7 +72,8 @@ func onceThroughORM(t *testing.T, pool *sql.DB, runner *once.Runner, a outboxtes
 	if fresh.Load() != 1 {
 		t.Errorf("%d runs were fresh", fresh.Load())
 	}
-	if _, _, err := runner.RunInTx(t.Context(), a.Transactor, key, once.FingerprintOf([]byte("other")), work(nil)); !errors.Is(err, once.ErrFingerprintMismatch) {
+	if _, _, err := runner.RunInTx(t.Context(), a.Transactor, key, once.FingerprintOf([]byte("other")),
+		work(nil)); !errors.Is(err, once.ErrFingerprintMismatch) {
 		t.Errorf("another body: %v", err)
 	}
 	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM effect"); n != 1 {
@@ -80,14 +85,16 @@ func onceThroughORM(t *testing.T, pool *sql.DB, runner *once.Runner, a outboxtes
 	onceInSavepoint(t, pool, runner, a)
 }
 
-// onceInSavepoint: work that fails in a savepoint takes its key with it, and the transaction around it goes on.
+// onceInSavepoint: work that fails in a savepoint takes its key with it, and the transaction around
+// it goes on.
 func onceInSavepoint(t *testing.T, pool *sql.DB, runner *once.Runner, a outboxtest.Adapter) {
 	t.Helper()
 	key, errWork := once.Key{Scope: "test", ID: "savepoint"}, errors.New("the work failed")
 	err := a.Transactor.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
-		_, _, err := runner.RunInTx(ctx, a.Transactor, key, once.Fingerprint{}, func(ctx context.Context, _ core.Tx) (once.Result, error) {
-			return once.Result{}, errors.Join(a.Exec(ctx, "INSERT INTO effect (n) VALUES (2)"), errWork)
-		})
+		_, _, err := runner.RunInTx(ctx, a.Transactor, key, once.Fingerprint{},
+			func(ctx context.Context, _ core.Tx) (once.Result, error) {
+				return once.Result{}, errors.Join(a.Exec(ctx, "INSERT INTO effect (n) VALUES (2)"), errWork)
+			})
 		if !errors.Is(err, errWork) {
 			t.Errorf("failed work: %v", err)
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// No statement about keys walks through a table of 100,000 of them, half of which are to be forgotten, with or without statistics.
+// No statement about keys walks through a table of 100,000 of them, half of which are to be
+// forgotten, with or without statistics.
 func TestOncePlans(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -25,8 +26,12 @@ func TestOncePlans(t *testing.T) {
 		fillKeys(t, db.Dialect, pool, 100_000)
 		for _, statistics := range []string{"no", "new"} {
 			if statistics == "new" {
-				fixture.MustExec(t, pool, map[core.Dialect]string{core.MySQL: "ANALYZE TABLE idempotency_key"}[db.Dialect]+
-					map[core.Dialect]string{core.Postgres: "ANALYZE idempotency_key", core.SQLite: "ANALYZE idempotency_key"}[db.Dialect])
+				fixture.MustExec(t, pool,
+					map[core.Dialect]string{core.MySQL: "ANALYZE TABLE idempotency_key"}[db.Dialect]+
+						map[core.Dialect]string{
+							core.Postgres: "ANALYZE idempotency_key",
+							core.SQLite:   "ANALYZE idempotency_key",
+						}[db.Dialect])
 			}
 			t.Run(statistics+" statistics", func(t *testing.T) {
 				held := onceRequest("held " + statistics)
@@ -66,13 +71,18 @@ func TestOncePlans(t *testing.T) {
 // fillKeys writes done keys with plain SQL; every other one is to be forgotten.
 func fillKeys(t *testing.T, d core.Dialect, pool *sql.DB, n int) {
 	t.Helper()
-	const columns = "INSERT INTO idempotency_key (scope, tenant, id, status, owner, fence, attempts, created_at, updated_at, done_at, expires_at) SELECT "
+	const columns = "INSERT INTO idempotency_key (scope, tenant, id, status, owner, fence, attempts, created_at, " +
+		"updated_at, done_at, expires_at) SELECT "
 	text := map[core.Dialect]string{
-		core.Postgres: columns + "'POST /payments', 'acme', 'key-' || n, 2, 'o', 1, 1, now(), now(), now(), now() + (n %% 2 * 2 - 1) * interval '1 day' FROM generate_series(1, %d) AS s(n)",
-		core.MySQL: columns + "'POST /payments', 'acme', CONCAT('key-', n), 2, 'o', 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), " +
-			"UTC_TIMESTAMP(6) + INTERVAL (CAST(n AS SIGNED) %% 2 * 2 - 1) DAY FROM " + fixture.Numbers(n) + " WHERE n <= %d",
+		core.Postgres: columns + "'POST /payments', 'acme', 'key-' || n, 2, 'o', 1, 1, now(), now(), now(), now() + " +
+			"(n %% 2 * 2 - 1) * interval '1 day' FROM generate_series(1, %d) AS s(n)",
+		core.MySQL: columns + "'POST /payments', 'acme', CONCAT('key-', n), 2, 'o', 1, 1, UTC_TIMESTAMP(6), " +
+			"UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), " +
+			"UTC_TIMESTAMP(6) + INTERVAL (CAST(n AS SIGNED) %% 2 * 2 - 1) DAY FROM " + fixture.Numbers(n) +
+			" WHERE n <= %d",
 		core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) " + columns +
-			"'POST /payments', 'acme', 'key-' || n, 2, 'o', 1, 1, 0, 0, 0, (unixepoch() + (n %% 2 * 2 - 1) * 86400) * 1000000 FROM s",
+			"'POST /payments', 'acme', 'key-' || n, 2, 'o', 1, 1, 0, 0, 0, (unixepoch() + (n %% 2 * 2 - 1) * 86400) " +
+			"* 1000000 FROM s",
 	}[d]
 	fixture.MustExec(t, pool, fmt.Sprintf(text, n))
 }
@@ -85,7 +95,8 @@ func checkKeyPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) 
 	}
 	plan := fixture.Explain(t, d, pool, c, false)
 	for _, walk := range map[core.Dialect][]string{
-		core.Postgres: {"Seq Scan"}, core.MySQL: {"|ALL|", "|index|", "filesort"}, core.SQLite: {"SCAN idempotency_key\n", "SCAN idempotency_key|", "TEMP B-TREE"},
+		core.Postgres: {"Seq Scan"}, core.MySQL: {"|ALL|", "|index|", "filesort"},
+		core.SQLite: {"SCAN idempotency_key\n", "SCAN idempotency_key|", "TEMP B-TREE"},
 	}[d] {
 		if strings.Contains(plan.String(), walk) && !strings.HasPrefix(c.Query, "INSERT") {
 			t.Errorf("%s in the plan of\n%s\n%s", walk, c.Query, plan.String())

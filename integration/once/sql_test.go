@@ -59,7 +59,8 @@ func TestOnceMigrateConcurrently(t *testing.T) {
 	})
 }
 
-// The printed files do what Migrate does, may be repeated, and are undone by theirs. Check names what differs.
+// The printed files do what Migrate does, may be repeated, and are undone by theirs. Check names
+// what differs.
 func TestOnceMigrationFiles(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -74,7 +75,8 @@ func TestOnceMigrationFiles(t *testing.T) {
 		_, listErr := s.Inbox().ListParked(t.Context(), sqlonce.InboxQuery{Consumer: "billing"})
 		_, overdueErr := s.Commands().Overdue(t.Context(), "mail", 0, 1)
 		for _, err := range []error{acquireErr, listErr, overdueErr, s.Check(t.Context())} {
-			if err == nil || !strings.Contains(err.Error(), "Migrate of the sqlonce.Store") || !strings.Contains(err.Error(), "inbox.CreateTables") {
+			if err == nil || !strings.Contains(err.Error(), "Migrate of the sqlonce.Store") ||
+				!strings.Contains(err.Error(), "inbox.CreateTables") {
 				t.Errorf("without tables: %v", err)
 			}
 		}
@@ -107,7 +109,10 @@ func TestOnceMigrationFiles(t *testing.T) {
 			fixture.MustExec(t, pool, "ALTER TABLE "+table+" DROP COLUMN result_meta")
 		}
 		err = s.Check(t.Context())
-		for _, want := range []string{index, map[bool]string{true: "scope", false: "result_meta"}[db.Dialect == core.MySQL]} {
+		for _, want := range []string{index, map[bool]string{
+			true:  "scope",
+			false: "result_meta",
+		}[db.Dialect == core.MySQL]} {
 			if !errors.Is(err, sqlonce.ErrDrift) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v does not name %s", err, want)
 			}
@@ -121,7 +126,8 @@ func TestOnceMigrationFiles(t *testing.T) {
 	})
 }
 
-// A duplicate that waited, or whose snapshot is older, never takes the key for new: MariaDB reads what is committed, PostgreSQL refuses.
+// A duplicate that waited, or whose snapshot is older, never takes the key for new: MariaDB reads
+// what is committed, PostgreSQL refuses.
 func TestOnceTxAtRepeatableRead(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) testdb.DB{
@@ -132,7 +138,8 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 			pool := db.Open(t)
 			s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
 			begin := func() *sqltx.Tx {
-				tx, err := sqltx.Begin(t.Context(), pool, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, db.Dialect)
+				tx, err := sqltx.Begin(t.Context(), pool, &sql.TxOptions{Isolation: sql.LevelRepeatableRead},
+					db.Dialect)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,7 +148,8 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 			}
 			early, first := begin(), begin()
 			var n int
-			if err := early.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_key").Scan(&n); err != nil || n != 0 {
+			if err := early.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_key").Scan(&n); err != nil ||
+				n != 0 {
 				t.Fatal(n, err) // its snapshot is taken
 			}
 			req := onceRequest("k")
@@ -150,7 +158,8 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			claim := once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}
-			if err := errors.Join(s.CompleteTx(t.Context(), first, claim, once.Result{Data: []byte("x")}), first.Commit()); err != nil {
+			if err := errors.Join(s.CompleteTx(t.Context(), first, claim, once.Result{Data: []byte("x")}),
+				first.Commit()); err != nil {
 				t.Fatal(err)
 			}
 			got, err = s.AcquireTx(t.Context(), early, req)
@@ -165,7 +174,8 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 	}
 }
 
-// Nothing is written down outside of a transaction: the database has ended the caller's after a deadlock, and the caller did not care.
+// Nothing is written down outside of a transaction: the database has ended the caller's after a
+// deadlock, and the caller did not care.
 func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 	t.Parallel()
 	event := func(id string) sqlonce.InboxEvent {
@@ -210,7 +220,8 @@ func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 					if err := tx.Rollback(); err != nil {
 						t.Fatal(err)
 					}
-					const rows = "SELECT (SELECT COUNT(*) FROM idempotency_key) + (SELECT COUNT(*) FROM inbox_event) + (SELECT COUNT(*) FROM side_effect_command)"
+					const rows = "SELECT (SELECT COUNT(*) FROM idempotency_key) + (SELECT COUNT(*) FROM " +
+						"inbox_event) + (SELECT COUNT(*) FROM side_effect_command)"
 					if n := fixture.Count(t, pool, rows); n != 0 {
 						t.Errorf("ended: %t: %d rows were written", ended, n)
 					}
@@ -235,9 +246,12 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 	outboxtest.TestOnceStore(t, fixture.OnceHarness(sqlOnce(newStore)))
 	outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
 		s, pool, _ := newStore(t)
-		return outboxtest.OnceTxBackend{Store: s, TxStore: s, Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
-			return sqltx.Begin(ctx, pool, nil, db.Dialect)
-		}}
+		return outboxtest.OnceTxBackend{
+			Store: s, TxStore: s,
+			Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
+				return sqltx.Begin(ctx, pool, nil, db.Dialect)
+			},
+		}
 	}})
 }
 
@@ -257,11 +271,13 @@ func TestOnceWithOneConnection(t *testing.T) {
 		key, done := once.Key{Scope: "test", ID: "tx"}, once.Result{Data: []byte("x")}
 		transactor := sqltx.NewTransactor(pool, db.Dialect)
 		for i := range 2 {
-			_, replayed, err := runner.RunInTx(ctx, transactor, key, once.Fingerprint{}, func(context.Context, core.Tx) (once.Result, error) { return done, nil })
+			_, replayed, err := runner.RunInTx(ctx, transactor, key, once.Fingerprint{},
+				func(context.Context, core.Tx) (once.Result, error) { return done, nil })
 			if err != nil || replayed != (i == 1) {
 				t.Errorf("in a transaction: %t, %v", replayed, err)
 			}
-			_, replayed, err = runner.Do(ctx, once.Key{Scope: "test", ID: "lease"}, once.Fingerprint{}, func(context.Context) (once.Result, error) { return done, nil })
+			_, replayed, err = runner.Do(ctx, once.Key{Scope: "test", ID: "lease"}, once.Fingerprint{},
+				func(context.Context) (once.Result, error) { return done, nil })
 			if err != nil || replayed != (i == 1) {
 				t.Errorf("with a lease: %t, %v", replayed, err)
 			}
@@ -286,13 +302,15 @@ func TestOnceLeaseOfAJumpedClock(t *testing.T) {
 			core.MySQL:    "UPDATE idempotency_key SET lease_until = lease_until + INTERVAL 1 YEAR",
 			core.SQLite:   "UPDATE idempotency_key SET lease_until = lease_until + 31536000000000",
 		}[db.Dialect])
-		if got, err := s.Acquire(t.Context(), onceRequest("k")); err != nil || got.State != once.Fresh || !got.TakenOver {
+		if got, err := s.Acquire(t.Context(), onceRequest("k")); err != nil || got.State != once.Fresh ||
+			!got.TakenOver {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
 }
 
-// 64 callers at once with one key, many of whose transactions fail first: the effect happens once, and nobody hears of a deadlock.
+// 64 callers at once with one key, many of whose transactions fail first: the effect happens once,
+// and nobody hears of a deadlock.
 func TestOnceRunInTxIsExactlyOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// onceStores returns a function that makes a store of its own for each case: tables under a prefix on the servers, a file on SQLite.
+// onceStores returns a function that makes a store of its own for each case: tables under a prefix
+// on the servers, a file on SQLite.
 func onceStores(t *testing.T, db testdb.DB) func(t *testing.T) (*sqlonce.Store, *sql.DB) {
 	t.Helper()
 	prefixed := prefixedOnceStores(t, db)
@@ -42,7 +43,10 @@ func prefixedOnceStores(t *testing.T, db testdb.DB) func(t *testing.T) (s *sqlon
 	}
 }
 
-func sqlOnce(newStore func(*testing.T) (*sqlonce.Store, *sql.DB, string)) func(*testing.T) (once.Store, func(*testing.T, once.Key)) {
+func sqlOnce(newStore func(*testing.T) (
+	*sqlonce.Store, *sql.DB, string,
+),
+) func(*testing.T) (once.Store, func(*testing.T, once.Key)) {
 	return func(t *testing.T) (once.Store, func(*testing.T, once.Key)) {
 		s, pool, prefix := newStore(t)
 		return s, func(t *testing.T, key once.Key) {
@@ -67,9 +71,12 @@ func TestOnceTxStoreSuite(t *testing.T) {
 		newStore := onceStores(t, db)
 		outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
 			s, pool := newStore(t)
-			return outboxtest.OnceTxBackend{Store: s, TxStore: s, Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
-				return sqltx.Begin(ctx, pool, nil, db.Dialect)
-			}}
+			return outboxtest.OnceTxBackend{
+				Store: s, TxStore: s,
+				Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
+					return sqltx.Begin(ctx, pool, nil, db.Dialect)
+				},
+			}
 		}})
 	})
 }

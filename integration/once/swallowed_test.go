@@ -24,9 +24,10 @@ func TestOnceDoesNotKeepWhatWasNotCommitted(t *testing.T) {
 		fixture.MustExec(t, pool, "CREATE TABLE effect (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
 		key := once.Key{Scope: "test", ID: "k"}
 		run := func(fn func(ctx context.Context) error) (bool, error) {
-			_, replayed, err := runner.RunInTx(t.Context(), a.Transactor, key, once.Fingerprint{}, func(ctx context.Context, _ core.Tx) (once.Result, error) {
-				return once.Result{Data: []byte("done")}, fn(ctx)
-			})
+			_, replayed, err := runner.RunInTx(t.Context(), a.Transactor, key, once.Fingerprint{},
+				func(ctx context.Context, _ core.Tx) (once.Result, error) {
+					return once.Result{Data: []byte("done")}, fn(ctx)
+				})
 			return replayed, err
 		}
 		_, err = run(func(ctx context.Context) error { return adapters.Swallow(ctx, a) })

@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// What a message costs: two round trips when it is new, one when it is a duplicate, one when the cache knows it.
+// What a message costs: two round trips when it is new, one when it is a duplicate, one when the
+// cache knows it.
 func BenchmarkRedisOnce(b *testing.B) {
 	client, prefix := fixture.RedisClient(b)
 	r := redisRunner(b, newRedisStore(b, client, redisonce.Config{Prefix: prefix}), time.Minute, nil)
@@ -21,7 +22,8 @@ func BenchmarkRedisOnce(b *testing.B) {
 	}
 	do := func(b *testing.B, id string, want bool) {
 		b.Helper()
-		_, replayed, err := r.Do(context.Background(), once.Key{Scope: "bench", ID: id}, once.Fingerprint{}, nothingOnce)
+		_, replayed, err := r.Do(context.Background(), once.Key{Scope: "bench", ID: id}, once.Fingerprint{},
+			nothingOnce)
 		if err != nil || replayed != want {
 			b.Fatal(replayed, err)
 		}

@@ -42,14 +42,21 @@ func TestRedisOnceStoreSuiteCluster(t *testing.T) {
 		if err := last.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lfu").Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := newRedisStore(t, client, redisonce.Config{}).Check(t.Context()); !errors.Is(err, redisonce.ErrEviction) {
+		if err := newRedisStore(t, client, redisonce.Config{}).Check(t.Context()); !errors.Is(err,
+			redisonce.ErrEviction) {
 			t.Errorf("one of three evicts: %v", err)
 		}
 	})
 	t.Run("Replicas", func(t *testing.T) { // WAIT goes to the node of the key: it is asked, and has none
-		s := newRedisStore(t, open(t), redisonce.Config{Prefix: "r:", WaitReplicas: 1, WaitTimeout: 50 * time.Millisecond})
+		s := newRedisStore(t, open(t), redisonce.Config{
+			Prefix: "r:", WaitReplicas: 1,
+			WaitTimeout: 50 * time.Millisecond,
+		})
 		for i := range 10 {
-			req := once.Request{Key: once.Key{Scope: "test", ID: strconv.Itoa(i)}, Owner: "me", Lease: once.MaxLease, TTL: once.MaxLease}
+			req := once.Request{
+				Key: once.Key{Scope: "test", ID: strconv.Itoa(i)}, Owner: "me", Lease: once.MaxLease,
+				TTL: once.MaxLease,
+			}
 			if _, err := s.Acquire(t.Context(), req); !errors.Is(err, redisonce.ErrReplicas) {
 				t.Errorf("%v", err)
 			}
@@ -63,10 +70,13 @@ func redisCluster(t *testing.T, nodes int) (addrs []string) {
 	clients := make([]*redis.Client, nodes)
 	for i := range nodes {
 		port, _ := fixture.ReservePorts(t, 1)
-		// The shell waits for the end of its input, and so takes the server down even after a test that was killed.
-		cmd := exec.Command("sh", "-c", `redis-server --bind 127.0.0.1 --port "$1" --dir "$2" --save "" --cluster-enabled yes --cluster-port "$3" `+
+		// The shell waits for the end of its input, and so takes the server down even after a test
+		// that was killed.
+		cmd := exec.Command("sh", "-c", `redis-server --bind 127.0.0.1 --port "$1" --dir "$2" --save "" `+
+			`--cluster-enabled yes --cluster-port "$3" `+
 			`--daemonize no >/dev/null & `+
-			`server=$!; cat >/dev/null; kill -9 $server; wait`, "sh", strconv.Itoa(port), t.TempDir(), strconv.Itoa(port+1))
+			`server=$!; cat >/dev/null; kill -9 $server; wait`, "sh", strconv.Itoa(port), t.TempDir(),
+			strconv.Itoa(port+1))
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		in, err := cmd.StdinPipe()
@@ -82,7 +92,8 @@ func redisCluster(t *testing.T, nodes int) (addrs []string) {
 		addr := "127.0.0.1:" + strconv.Itoa(port)
 		clients[i] = redis.NewClient(&redis.Options{Addr: addr})
 		t.Cleanup(func() { _ = clients[i].Close() })
-		fixture.Eventually(t.Context(), t, "node "+addr+" answers", func() bool { return clients[i].Ping(t.Context()).Err() == nil })
+		fixture.Eventually(t.Context(), t, "node "+addr+" answers",
+			func() bool { return clients[i].Ping(t.Context()).Err() == nil })
 		first, last := 16384*i/nodes, 16384*(i+1)/nodes-1
 		fixture.NoError(t, clients[i].ClusterAddSlotsRange(t.Context(), first, last).Err())
 		fixture.NoError(t, clients[i].Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
@@ -94,7 +105,8 @@ func redisCluster(t *testing.T, nodes int) (addrs []string) {
 	for _, c := range clients {
 		fixture.Eventually(t.Context(), t, "the cluster is there", func() bool {
 			info := c.ClusterInfo(t.Context()).Val()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", nodes))
+			return strings.Contains(info, "cluster_state:ok") &&
+				strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", nodes))
 		})
 	}
 	return addrs

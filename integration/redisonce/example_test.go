@@ -39,7 +39,8 @@ func Example_redisOnce() {
 	key := once.Key{Scope: once.Scope("inbox", "mailer", "welcome"), Tenant: "acme", ID: "018f-event-id"}
 	handle := func(mail error) {
 		_, replayed, err := runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-			_, _, again := runner.Do(ctx, key, once.Fingerprint{}, nothingOnce) // a second consumer gets the same message meanwhile
+			// a second consumer gets the same message meanwhile
+			_, _, again := runner.Do(ctx, key, once.Fingerprint{}, nothingOnce)
 			fmt.Println("sending; elsewhere in progress:", errors.Is(again, once.ErrInProgress))
 			return once.Result{}, mail
 		})

@@ -50,7 +50,8 @@ func redisCounted(ctx context.Context, r *once.Runner, key once.Key, runs *atomi
 	return replayed, err
 }
 
-// A holder that died keeps the key until its lease ends: nobody may take the message for done. Then it is processed.
+// A holder that died keeps the key until its lease ends: nobody may take the message for done. Then
+// it is processed.
 func TestRedisCrashedHolder(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -65,7 +66,8 @@ func TestRedisCrashedHolder(t *testing.T) {
 	start := time.Now()
 	redisAbandon(t, s, redisKey, lease)
 	var runs atomic.Int32
-	if _, err := redisCounted(t.Context(), r, redisKey, &runs); !errors.Is(err, once.ErrInProgress) || once.RetryAfter(err) <= 0 || once.RetryAfter(err) > lease {
+	if _, err := redisCounted(t.Context(), r, redisKey, &runs); !errors.Is(err, once.ErrInProgress) ||
+		once.RetryAfter(err) <= 0 || once.RetryAfter(err) > lease {
 		t.Fatalf("%v, retry after %s", err, once.RetryAfter(err))
 	}
 	fixture.Eventually(t.Context(), t, "the key is free", func() bool {
@@ -78,7 +80,8 @@ func TestRedisCrashedHolder(t *testing.T) {
 	if waited := time.Since(start); waited < lease {
 		t.Errorf("taken over after %s", waited)
 	}
-	if replayed, err := redisCounted(t.Context(), r, redisKey, &runs); !replayed || err != nil || runs.Load() != 1 || !takenOver.Load() {
+	if replayed, err := redisCounted(t.Context(), r, redisKey, &runs); !replayed || err != nil || runs.Load() != 1 ||
+		!takenOver.Load() {
 		t.Errorf("replayed %t, %v, %d runs, taken over %t", replayed, err, runs.Load(), takenOver.Load())
 	}
 }
@@ -103,34 +106,38 @@ func TestRedisRefusesStaleHolder(t *testing.T) {
 	}
 }
 
-// Who loses its lease while it works is told, and is refused when it completes. Its work was done twice: this is at-least-once. The fence tells them apart.
+// Who loses its lease while it works is told, and is refused when it completes. Its work was done
+// twice: this is at-least-once. The fence tells them apart.
 func TestRedisLeaseLostWhileWorking(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	var runs, fence1, fence2 atomic.Int64
-	_, _, err := redisRunner(t, s, 500*time.Millisecond, nil).Do(t.Context(), redisKey, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-		runs.Add(1)
-		c, _ := once.ClaimOf(ctx)
-		fence1.Store(c.Fence)
-		if err := client.Del(ctx, s.Name(redisKey)).Err(); err != nil { // as an eviction, or a failover without the lease
-			t.Error(err)
-		}
-		_, _, err := redisRunner(t, s, time.Minute, nil).Do(context.WithoutCancel(ctx), redisKey, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+	_, _, err := redisRunner(t, s, 500*time.Millisecond, nil).Do(t.Context(), redisKey, once.Fingerprint{},
+		func(ctx context.Context) (once.Result, error) {
 			runs.Add(1)
 			c, _ := once.ClaimOf(ctx)
-			fence2.Store(c.Fence)
-			return once.Result{Data: []byte("second")}, nil
+			fence1.Store(c.Fence)
+			// as an eviction, or a failover without the lease
+			if err := client.Del(ctx, s.Name(redisKey)).Err(); err != nil {
+				t.Error(err)
+			}
+			_, _, err := redisRunner(t, s, time.Minute, nil).Do(context.WithoutCancel(ctx), redisKey,
+				once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+					runs.Add(1)
+					c, _ := once.ClaimOf(ctx)
+					fence2.Store(c.Fence)
+					return once.Result{Data: []byte("second")}, nil
+				})
+			if err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, once.ErrLeaseLost) {
+				t.Errorf("ended by %v", cause)
+			}
+			return once.Result{Data: []byte("first")}, nil // and it pays no attention
 		})
-		if err != nil {
-			t.Error(err)
-		}
-		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, once.ErrLeaseLost) {
-			t.Errorf("ended by %v", cause)
-		}
-		return once.Result{Data: []byte("first")}, nil // and it pays no attention
-	})
 	if !errors.Is(err, once.ErrAlreadyDone) {
 		t.Errorf("the first: %v", err)
 	}
@@ -143,7 +150,8 @@ func TestRedisLeaseLostWhileWorking(t *testing.T) {
 	}
 }
 
-// Redis comes back empty while work runs: nobody else took the key, so its heartbeat holds it again, copies are kept out, and its mark is written.
+// Redis comes back empty while work runs: nobody else took the key, so its heartbeat holds it
+// again, copies are kept out, and its mark is written.
 func TestRedisComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, server *fixture.PrivateServer, client *redis.Client){
@@ -166,23 +174,25 @@ func TestRedisComesBackEmpty(t *testing.T) {
 			s := newRedisStore(t, client, redisonce.Config{})
 			r := redisRunner(t, s, 3*time.Second, nil)
 			var runs atomic.Int32
-			_, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-				runs.Add(1)
-				lose(t, server, client)
-				fixture.Eventually(ctx, t, "the heartbeat holds the key again", func() bool {
-					n, err := client.Exists(ctx, s.Name(redisKey)).Result()
-					return err == nil && n == 1
+			_, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{},
+				func(ctx context.Context) (once.Result, error) {
+					runs.Add(1)
+					lose(t, server, client)
+					fixture.Eventually(ctx, t, "the heartbeat holds the key again", func() bool {
+						n, err := client.Exists(ctx, s.Name(redisKey)).Result()
+						return err == nil && n == 1
+					})
+					if _, err := redisCounted(ctx, r, redisKey, &runs); !errors.Is(err, once.ErrInProgress) {
+						t.Errorf("a copy: %v", err)
+					}
+					fixture.NoError(t, client.FlushAll(ctx).Err()) // and again, just before the end
+					return once.Result{}, nil
 				})
-				if _, err := redisCounted(ctx, r, redisKey, &runs); !errors.Is(err, once.ErrInProgress) {
-					t.Errorf("a copy: %v", err)
-				}
-				fixture.NoError(t, client.FlushAll(ctx).Err()) // and again, just before the end
-				return once.Result{}, nil
-			})
 			if err != nil || replayed {
 				t.Errorf("replayed %t, %v", replayed, err)
 			}
-			if _, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{}, nothingOnce); err != nil || !replayed || runs.Load() != 1 {
+			if _, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{}, nothingOnce); err != nil ||
+				!replayed || runs.Load() != 1 {
 				t.Errorf("its copy: replayed %t, %v, %d runs", replayed, err, runs.Load())
 			}
 		})
@@ -191,7 +201,8 @@ func TestRedisComesBackEmpty(t *testing.T) {
 
 func nothingOnce(context.Context) (once.Result, error) { return once.Result{}, nil }
 
-// A mark that was evicted means one more run, no more and no less, and the fence grows all the same.
+// A mark that was evicted means one more run, no more and no less, and the fence grows all the
+// same.
 func TestRedisEvictedMark(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -209,7 +220,8 @@ func TestRedisEvictedMark(t *testing.T) {
 				t.Fatalf("%d, %v", n, err)
 			}
 		}
-		if _, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{}, work); err != nil || replayed != (i%3 != 0) {
+		if _, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{}, work); err != nil ||
+			replayed != (i%3 != 0) {
 			t.Errorf("delivery %d: replayed %t, %v", i, replayed, err)
 		}
 	}
@@ -247,7 +259,8 @@ func TestRedisScriptFlush(t *testing.T) {
 	}
 }
 
-// Sixteen deliveries at once of a message whose handler works for longer than its lease: it is run once.
+// Sixteen deliveries at once of a message whose handler works for longer than its lease: it is run
+// once.
 func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 	t.Parallel()
 	const lease, asking = time.Second, 15
@@ -267,18 +280,19 @@ func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 	running := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, replayed, err := redisRunner(t, s, lease, nil).Do(t.Context(), redisKey, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-			runs.Add(1)
-			close(running)
-			for !longEnough() {
-				select {
-				case <-ctx.Done():
-					return once.Result{}, context.Cause(ctx)
-				case <-time.After(10 * time.Millisecond):
+		_, replayed, err := redisRunner(t, s, lease, nil).Do(t.Context(), redisKey, once.Fingerprint{},
+			func(ctx context.Context) (once.Result, error) {
+				runs.Add(1)
+				close(running)
+				for !longEnough() {
+					select {
+					case <-ctx.Done():
+						return once.Result{}, context.Cause(ctx)
+					case <-time.After(10 * time.Millisecond):
+					}
 				}
-			}
-			return once.Result{Data: []byte("1")}, nil
-		})
+				return once.Result{Data: []byte("1")}, nil
+			})
 		if err != nil || replayed {
 			t.Errorf("the first: %v, replayed %t", err, replayed)
 		}
@@ -309,7 +323,8 @@ func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 	}
 }
 
-// A consumer that notes a message before it handles it loses the message when it dies in between. Ours does not take it for done.
+// A consumer that notes a message before it handles it loses the message when it dies in between.
+// Ours does not take it for done.
 func TestRedisSetBeforeWorkLosesTheMessage(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -350,7 +365,8 @@ func TestRedisSetBeforeWorkLosesTheMessage(t *testing.T) {
 		if tt.deliver(t.Context(), true, func() { handled++ }) {
 			t.Errorf("%s: a dead consumer acknowledged", name)
 		}
-		fixture.Eventually(t.Context(), t, "the message is acknowledged", func() bool { return tt.deliver(t.Context(), false, func() { handled++ }) })
+		fixture.Eventually(t.Context(), t, "the message is acknowledged",
+			func() bool { return tt.deliver(t.Context(), false, func() { handled++ }) })
 		if handled != tt.handled {
 			t.Errorf("%s: handled %d times, want %d", name, handled, tt.handled)
 		}
@@ -366,7 +382,10 @@ func TestRedisHashIsReadable(t *testing.T) {
 	if got := s.Name(redisKey); got != prefix+"{inbox/mailer/welcome|acme|018f}" {
 		t.Errorf("name %s", got)
 	}
-	want := map[string]string{"state": "held", "owner": "killed", "fence": strconv.FormatInt(c.Fence, 10), "attempt": "1"}
+	want := map[string]string{
+		"state": "held", "owner": "killed", "fence": strconv.FormatInt(c.Fence, 10),
+		"attempt": "1",
+	}
 	wantHash(t, client, s.Name(redisKey), want, time.Hour, time.Hour+time.Minute)
 	if err := s.Extend(t.Context(), c, once.MaxLease); err != nil { // what is remembered of a lease outlives it
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A server that is killed keeps the marks that its append-only file has, and forgets the others: their work is run once more. While it is down nothing runs.
+// A server that is killed keeps the marks that its append-only file has, and forgets the others:
+// their work is run once more. While it is down nothing runs.
 func TestRedisRestart(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "redis") // with an append-only file
@@ -60,7 +61,8 @@ func TestRedisRestart(t *testing.T) {
 	}
 }
 
-// A server that hangs with its connections open does not hold a caller for longer than its context, and the work of a holder ends with its lease.
+// A server that hangs with its connections open does not hold a caller for longer than its context,
+// and the work of a holder ends with its lease.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "redis")
@@ -68,26 +70,30 @@ func TestRedisHangs(t *testing.T) {
 	s := newRedisStore(t, client, redisonce.Config{})
 	const lease = time.Second
 	var worked time.Duration
-	_, _, err := redisRunner(t, s, lease, nil).Do(t.Context(), redisKey, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-		server.Pause(t)
-		defer server.Resume(t)
-		start := time.Now()
-		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 50*time.Millisecond)
-		defer cancel()
-		var runs atomic.Int32
-		if _, err := redisCounted(short, redisRunner(t, s, lease, nil), once.Key{Scope: "test", ID: "other"}, &runs); !errors.Is(err, once.ErrStore) || runs.Load() != 0 {
-			t.Errorf("another caller: %v", err)
-		}
-		<-ctx.Done()
-		worked = time.Since(start)
-		return once.Result{}, context.Cause(ctx)
-	})
-	if !errors.Is(err, once.ErrLeaseLost) || worked > 2*lease { // the client alone would wait for its read timeout of 3 s, several times
+	_, _, err := redisRunner(t, s, lease, nil).Do(t.Context(), redisKey, once.Fingerprint{},
+		func(ctx context.Context) (once.Result, error) {
+			server.Pause(t)
+			defer server.Resume(t)
+			start := time.Now()
+			short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 50*time.Millisecond)
+			defer cancel()
+			var runs atomic.Int32
+			if _, err := redisCounted(short, redisRunner(t, s, lease, nil), once.Key{Scope: "test", ID: "other"},
+				&runs); !errors.Is(err, once.ErrStore) || runs.Load() != 0 {
+				t.Errorf("another caller: %v", err)
+			}
+			<-ctx.Done()
+			worked = time.Since(start)
+			return once.Result{}, context.Cause(ctx)
+		})
+	// the client alone would wait for its read timeout of 3 s, several times
+	if !errors.Is(err, once.ErrLeaseLost) || worked > 2*lease {
 		t.Errorf("%v after %s", err, worked)
 	}
 }
 
-// A full server that keeps its keys refuses new ones: nothing runs. One that makes room for new ones is found at start.
+// A full server that keeps its keys refuses new ones: nothing runs. One that makes room for new
+// ones is found at start.
 func TestRedisMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	client := fixture.RedisAt(t, fixture.StartPrivate(t, "redis").Address)
@@ -103,19 +109,21 @@ func TestRedisMemoryIsFull(t *testing.T) {
 	}
 	set("maxmemory", "1")
 	var runs atomic.Int32
-	if _, err := redisCounted(t.Context(), redisRunner(t, s, time.Minute, nil), redisKey, &runs); !errors.Is(err, once.ErrStore) || !strings.Contains(err.Error(), "OOM") || runs.Load() != 0 {
+	if _, err := redisCounted(t.Context(), redisRunner(t, s, time.Minute, nil), redisKey, &runs); !errors.Is(err,
+		once.ErrStore) || !strings.Contains(err.Error(), "OOM") || runs.Load() != 0 {
 		t.Errorf("full: %v, %d runs", err, runs.Load())
 	}
 	for _, policy := range []string{"allkeys-lru", "volatile-ttl"} {
 		set("maxmemory-policy", policy)
-		if err := s.Check(t.Context()); !errors.Is(err, redisonce.ErrEviction) || !strings.Contains(err.Error(), policy) {
+		if err := s.Check(t.Context()); !errors.Is(err, redisonce.ErrEviction) ||
+			!strings.Contains(err.Error(), policy) {
 			t.Errorf("%s: %v", policy, err)
 		}
 	}
 }
 
-// Replicas that must acknowledge: without one nothing runs; with one a failover finds the mark. A mark that did not wait can be lost in it, and its
-// work is run again.
+// Replicas that must acknowledge: without one nothing runs; with one a failover finds the mark. A
+// mark that did not wait can be lost in it, and its work is run again.
 func TestRedisReplicas(t *testing.T) {
 	t.Parallel()
 	first, second := fixture.StartPrivate(t, "redis"), fixture.StartPrivate(t, "redis")
@@ -125,16 +133,21 @@ func TestRedisReplicas(t *testing.T) {
 	key := func(id string) once.Key { return once.Key{Scope: "test", ID: id} }
 	var runs atomic.Int32
 
-	// No replica: the work does not run, its key is not left behind, and no attempt is spent on it, however often it is tried.
+	// No replica: the work does not run, its key is not left behind, and no attempt is spent on it,
+	// however often it is tried.
 	for range 3 {
-		if _, err := redisCounted(t.Context(), redisRunner(t, safe, time.Minute, nil), key("alone"), &runs); !errors.Is(err, redisonce.ErrReplicas) || !errors.Is(err, once.ErrStore) || runs.Load() != 0 {
+		if _, err := redisCounted(t.Context(), redisRunner(t, safe, time.Minute, nil), key("alone"),
+			&runs); !errors.Is(err, redisonce.ErrReplicas) || !errors.Is(err, once.ErrStore) || runs.Load() != 0 {
 			t.Errorf("%v, %d runs", err, runs.Load())
 		}
 	}
 	if err := safe.Check(t.Context()); !errors.Is(err, redisonce.ErrReplicas) {
 		t.Errorf("check: %v", err)
 	}
-	if got, err := quick.Acquire(t.Context(), once.Request{Key: key("alone"), Owner: "somebody", Lease: time.Minute, TTL: time.Hour}); err != nil || got.State != once.Fresh || got.Attempt != 1 {
+	if got, err := quick.Acquire(t.Context(), once.Request{
+		Key: key("alone"), Owner: "somebody", Lease: time.Minute,
+		TTL: time.Hour,
+	}); err != nil || got.State != once.Fresh || got.Attempt != 1 {
 		t.Errorf("then: %+v, %v", got, err)
 	}
 
@@ -147,7 +160,8 @@ func TestRedisReplicas(t *testing.T) {
 		info, err := replica.Info(t.Context(), "replication").Result()
 		return err == nil && strings.Contains(info, "master_link_status:up") && safe.Check(t.Context()) == nil
 	})
-	if err := newRedisStore(t, replica, redisonce.Config{}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is a slave") {
+	if err := newRedisStore(t, replica, redisonce.Config{}).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "is a slave") {
 		t.Errorf("check of a replica: %v", err)
 	}
 	var fence int64
@@ -155,17 +169,20 @@ func TestRedisReplicas(t *testing.T) {
 		if i%10 == 0 {
 			primary.ScriptFlush(t.Context())
 		}
-		_, replayed, err := redisRunner(t, safe, time.Minute, nil).Do(t.Context(), key("safe"+strconv.Itoa(i)), once.Fingerprint{}, nothingOnce)
+		_, replayed, err := redisRunner(t, safe, time.Minute, nil).Do(t.Context(), key("safe"+strconv.Itoa(i)),
+			once.Fingerprint{}, nothingOnce)
 		if err != nil || replayed {
 			t.Fatalf("with a replica: %v, replayed %t", err, replayed)
 		}
 	}
 
-	// The replica hangs, connected: what is repeated through another connection has to wait for it as well.
+	// The replica hangs, connected: what is repeated through another connection has to wait for it
+	// as well.
 	slow := redisAbandon(t, safe, key("slow"), time.Minute)
 	second.Pause(t)
 	for range 2 {
-		s := newRedisStore(t, fixture.RedisAt(t, first.Address), redisonce.Config{WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
+		s := newRedisStore(t, fixture.RedisAt(t, first.Address),
+			redisonce.Config{WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
 		if err := s.Complete(t.Context(), slow, once.Result{}, time.Hour); !errors.Is(err, redisonce.ErrReplicas) {
 			t.Errorf("complete with a replica that hangs: %v", err)
 		}
@@ -175,7 +192,8 @@ func TestRedisReplicas(t *testing.T) {
 		return safe.Complete(t.Context(), slow, once.Result{}, time.Hour) == nil
 	})
 
-	// The replica leaves its primary: a mark that waits says so, one that does not wait knows nothing.
+	// The replica leaves its primary: a mark that waits says so, one that does not wait knows
+	// nothing.
 	if err := replica.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -183,11 +201,12 @@ func TestRedisReplicas(t *testing.T) {
 	if err := safe.Complete(t.Context(), claim, once.Result{}, time.Hour); !errors.Is(err, redisonce.ErrReplicas) {
 		t.Errorf("complete without the replica: %v", err)
 	}
-	_, _, err := redisRunner(t, quick, time.Minute, nil).Do(t.Context(), key("unsafe"), once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-		c, _ := once.ClaimOf(ctx)
-		fence = c.Fence
-		return once.Result{}, nil
-	})
+	_, _, err := redisRunner(t, quick, time.Minute, nil).Do(t.Context(), key("unsafe"), once.Fingerprint{},
+		func(ctx context.Context) (once.Result, error) {
+			c, _ := once.ClaimOf(ctx)
+			fence = c.Fence
+			return once.Result{}, nil
+		})
 	if err != nil {
 		t.Error(err)
 	}
@@ -195,16 +214,18 @@ func TestRedisReplicas(t *testing.T) {
 
 	promoted := redisRunner(t, newRedisStore(t, replica, redisonce.Config{}), time.Minute, nil)
 	for i := range 100 {
-		if _, replayed, err := promoted.Do(t.Context(), key("safe"+strconv.Itoa(i)), once.Fingerprint{}, nothingOnce); err != nil || !replayed {
+		if _, replayed, err := promoted.Do(t.Context(), key("safe"+strconv.Itoa(i)), once.Fingerprint{},
+			nothingOnce); err != nil || !replayed {
 			t.Fatalf("mark %d after the failover: replayed %t, %v", i, replayed, err)
 		}
 	}
-	_, replayed, err := promoted.Do(t.Context(), key("unsafe"), once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-		if c, _ := once.ClaimOf(ctx); c.Fence <= fence {
-			t.Errorf("fence %d after %d", c.Fence, fence)
-		}
-		return once.Result{}, nil
-	})
+	_, replayed, err := promoted.Do(t.Context(), key("unsafe"), once.Fingerprint{},
+		func(ctx context.Context) (once.Result, error) {
+			if c, _ := once.ClaimOf(ctx); c.Fence <= fence {
+				t.Errorf("fence %d after %d", c.Fence, fence)
+			}
+			return once.Result{}, nil
+		})
 	if err != nil || replayed {
 		t.Errorf("the mark that did not wait: replayed %t, %v", replayed, err)
 	}

@@ -28,15 +28,19 @@ func TestCommitWritesRow(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		e := core.Event{
-			ID: core.NewEventID(), Type: "order.captured", AggregateType: "order", AggregateID: "o-1", AggregateVersion: 3, TenantID: "acme",
-			SchemaVersion: 2, Topic: "oms.order.events.v1", ContentType: "application/octet-stream", Payload: []byte{0, 1, 0xff, '\n'},
-			Headers: map[string]string{"traceparent": "00-1-2-01", "note": "größer als ⌘"}, OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC),
+			ID: core.NewEventID(), Type: "order.captured", AggregateType: "order", AggregateID: "o-1",
+			AggregateVersion: 3, TenantID: "acme", SchemaVersion: 2, Topic: "oms.order.events.v1",
+			ContentType: "application/octet-stream", Payload: []byte{0, 1, 0xff, '\n'},
+			Headers:    map[string]string{"traceparent": "00-1-2-01", "note": "größer als ⌘"},
+			OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC),
 		}
-		if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 1, e) }); err != nil {
+		if err := p.Tx.RunInTx(t.Context(),
+			func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 1, e) }); err != nil {
 			t.Fatal(err)
 		}
 		rows := p.Rows()
-		if len(rows) != 1 || rows[0].EventID != e.ID || rows[0].Status != fixture.StatusNew || rows[0].Attempts != 0 || rows[0].ClaimNo != 0 || rows[0].Done ||
+		if len(rows) != 1 || rows[0].EventID != e.ID || rows[0].Status != fixture.StatusNew || rows[0].Attempts != 0 ||
+			rows[0].ClaimNo != 0 || rows[0].Done ||
 			rows[0].Key != "order/o-1" || rows[0].KeySeq == 0 || string(rows[0].Payload) != string(e.Payload) {
 			t.Fatalf("rows %+v", rows)
 		}
@@ -92,10 +96,12 @@ func TestPublishMarksDone(t *testing.T) {
 		if err := p.Outbox.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if r := p.Row(id); r.Status != fixture.StatusDone || !r.Done || r.Attempts != 0 || r.ClaimNo != 1 || r.ErrorCode != "" {
+		if r := p.Row(id); r.Status != fixture.StatusDone || !r.Done || r.Attempts != 0 || r.ClaimNo != 1 ||
+			r.ErrorCode != "" {
 			t.Errorf("after: %+v", r)
 		}
-		receipts := fixture.Query(t, p.Pool, "SELECT receipt FROM outbox_event", func(r *sql.Rows) (s string, err error) { return s, r.Scan(&s) })
+		receipts := fixture.Query(t, p.Pool, "SELECT receipt FROM outbox_event",
+			func(r *sql.Rows) (s string, err error) { return s, r.Scan(&s) })
 		if !slices.Equal(receipts, []string{"orders/3@" + id}) {
 			t.Errorf("receipts %v", receipts)
 		}
@@ -118,7 +124,10 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 		}
 		// A process claims everything and is never heard of again.
 		const lease = 2 * time.Second
-		gone := core.ClaimRequest{Node: "gone", Lease: lease, MaxLease: time.Minute, Limit: 100, MaxBytes: 1 << 20, Run: 100, Lanes: 100}
+		gone := core.ClaimRequest{
+			Node: "gone", Lease: lease, MaxLease: time.Minute, Limit: 100, MaxBytes: 1 << 20,
+			Run: 100, Lanes: 100,
+		}
 		began := time.Now()
 		unordered, err := p.Repository.ClaimUnordered(t.Context(), gone)
 		if err != nil {
@@ -148,16 +157,19 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 				t.Fatalf("row %+v, want no attempt spent, one claim lost, the second claim", r)
 			}
 		}
-		// The dead process comes back with its outcomes: a guess changes nothing, a fact is known already.
+		// The dead process comes back with its outcomes: a guess changes nothing, a fact is known
+		// already.
 		refs := []core.ClaimRef{{ID: unordered[0].ID, ClaimNo: unordered[0].ClaimNo}}
 		if held, err := p.Repository.Renew(t.Context(), "gone", lease, refs); err != nil || held[0] {
 			t.Errorf("Renew by the dead: %v, %v", held, err)
 		}
-		changed, err := p.Repository.MarkFailed(t.Context(), "gone", []core.Failure{{ClaimRef: refs[0], Kind: core.FailDead, Code: "late"}})
+		changed, err := p.Repository.MarkFailed(t.Context(), "gone",
+			[]core.Failure{{ClaimRef: refs[0], Kind: core.FailDead, Code: "late"}})
 		if err != nil || changed[0] {
 			t.Errorf("MarkFailed by the dead: %v, %v", changed, err)
 		}
-		if n, err := p.Repository.MarkDone(t.Context(), []core.Done{{ID: unordered[0].ID}}, false); err != nil || n != 0 {
+		if n, err := p.Repository.MarkDone(t.Context(), []core.Done{{ID: unordered[0].ID}}, false); err != nil ||
+			n != 0 {
 			t.Errorf("MarkDone by the dead: %d, %v", n, err)
 		}
 	})
@@ -167,31 +179,41 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 func TestTransientErrorIsRescheduled(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{BaseDelay: 10 * time.Hour, MaxDelay: 10 * time.Hour}})
+		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{
+			BaseDelay: 10 * time.Hour,
+			MaxDelay:  10 * time.Hour,
+		}})
 		id := p.Publish(core.Event{Type: "a", Key: "k"})[0]
 		p.Publisher.FailNext(1, core.Transient(errors.New("try again")))
 		for range 2 { // the second time nothing is due
 			if err := p.Outbox.Drain(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if r := p.Row(id); r.Status != fixture.StatusRetry || r.Attempts != 1 || r.ErrorCode != "transient" || r.Error != "try again" {
+			if r := p.Row(id); r.Status != fixture.StatusRetry || r.Attempts != 1 || r.ErrorCode != "transient" ||
+				r.Error != "try again" {
 				t.Fatalf("row %+v", r)
 			}
 		}
 		if n := len(p.Publisher.Attempts()); n != 1 {
 			t.Fatalf("%d attempts, want 1 until it is due", n)
 		}
-		due, ok, err := p.Repository.NextDue(t.Context(), core.ClaimRequest{Node: "x", Lease: time.Second, MaxLease: time.Minute, Limit: 10, MaxBytes: 1, Run: 1, Lanes: 10})
+		due, ok, err := p.Repository.NextDue(t.Context(),
+			core.ClaimRequest{
+				Node: "x", Lease: time.Second, MaxLease: time.Minute, Limit: 10, MaxBytes: 1, Run: 1,
+				Lanes: 10,
+			})
 		if err != nil || !ok || due <= 0 || due > 10*time.Hour {
 			t.Errorf("NextDue: %s, %v, %v", due, ok, err)
 		}
-		if _, err := p.Pool.ExecContext(t.Context(), "UPDATE outbox_event SET available_at = created_at"); err != nil { // time passes
+		// time passes
+		if _, err := p.Pool.ExecContext(t.Context(), "UPDATE outbox_event SET available_at = created_at"); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Outbox.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if r := p.Row(id); r.Status != fixture.StatusDone || r.Attempts != 1 || r.ErrorCode != "" || r.Error != "" { // a success clears the error
+		// a success clears the error
+		if r := p.Row(id); r.Status != fixture.StatusDone || r.Attempts != 1 || r.ErrorCode != "" || r.Error != "" {
 			t.Errorf("row %+v", r)
 		}
 		p.OnceEach([]string{id})
@@ -228,7 +250,8 @@ func TestEventThatCannotBeSerializedIsParked(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r := p.Row(bug); r.Status != fixture.StatusDead || r.Attempts != 1 || r.ErrorCode != "permanent" || calls != 1 {
+		if r := p.Row(bug); r.Status != fixture.StatusDead || r.Attempts != 1 || r.ErrorCode != "permanent" ||
+			calls != 1 {
 			t.Errorf("after %d calls: %+v, want it parked at the first", calls, r)
 		}
 		if r := p.Row(sound); r.Status != fixture.StatusDone {
@@ -255,7 +278,10 @@ func TestTwoRelaysClaimNothingTwice(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pub := &outboxtest.Publisher{}
-		cfg := core.Config{ClaimBatch: 20, ColdEvents: 40, LaneRun: 5, PollInterval: 20 * time.Millisecond, MaxPollInterval: 20 * time.Millisecond}
+		cfg := core.Config{
+			ClaimBatch: 20, ColdEvents: 40, LaneRun: 5, PollInterval: 20 * time.Millisecond,
+			MaxPollInterval: 20 * time.Millisecond,
+		}
 		p := fixture.NewProcess(t, db, core.Config{})
 		var want []string
 		for i := range 30 {
@@ -276,7 +302,8 @@ func TestTwoRelaysClaimNothingTwice(t *testing.T) {
 			t.Errorf("%d times two events of one key were out at once", pub.Overlaps())
 		}
 		for _, r := range p.Rows() {
-			// An ordered row may have been given back, to be published behind its predecessor. An unordered one has no reason to.
+			// An ordered row may have been given back, to be published behind its predecessor. An
+			// unordered one has no reason to.
 			if r.Lost != 0 || r.Attempts != 0 || r.KeySeq == 0 && r.ClaimNo != 1 {
 				t.Fatalf("row %+v was claimed twice", r)
 			}
@@ -293,12 +320,16 @@ func TestEventsOfAnAggregateStayInOrder(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const aggregates, producers, each = 4, 6, 20
 		pub := &outboxtest.Publisher{}
-		cfg := core.Config{HotEvents: 8, Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 100}, Breaker: core.BreakerPolicy{
+		cfg := core.Config{HotEvents: 8, Retry: core.RetryPolicy{
+			BaseDelay: time.Millisecond,
+			MaxDelay:  10 * time.Millisecond, MaxAttempts: 100,
+		}, Breaker: core.BreakerPolicy{
 			ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 50 * time.Millisecond,
 		}}
 		p := fixture.NewProcess(t, db, core.Config{})
 		for a := range aggregates {
-			if _, err := p.Pool.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO accounts (id, balance) VALUES (%d, 0)", a)); err != nil {
+			if _, err := p.Pool.ExecContext(t.Context(),
+				fmt.Sprintf("INSERT INTO accounts (id, balance) VALUES (%d, 0)", a)); err != nil {
 				t.Fatal(err)
 			}
 		}

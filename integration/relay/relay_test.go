@@ -30,7 +30,9 @@ func TestChangeAndEventCommitTogether(t *testing.T) {
 			run  func(ctx context.Context, tx core.Tx) error
 			fail error
 		}{
-			"commit": {run: func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 1, event(committed)) }},
+			"commit": {run: func(ctx context.Context, tx core.Tx) error {
+				return p.Deposit(ctx, tx, 1, event(committed))
+			}},
 			"error after the event": {fail: fixture.ErrBusiness, run: func(ctx context.Context, tx core.Tx) error {
 				return errors.Join(p.Deposit(ctx, tx, 2, event(ghosts[0])), fixture.ErrBusiness)
 			}},
@@ -52,7 +54,8 @@ func TestChangeAndEventCommitTogether(t *testing.T) {
 			}
 		}
 		// The same event again: its business change goes with it.
-		err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 6, event(committed)) })
+		err := p.Tx.RunInTx(t.Context(),
+			func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 6, event(committed)) })
 		if !errors.Is(err, core.ErrDuplicateEvent) {
 			t.Fatalf("same id: %v, want ErrDuplicateEvent", err)
 		}
@@ -78,7 +81,8 @@ func TestCommitIsPublishedAtOnce(t *testing.T) {
 		fixture.Await(t, "all are published", func() bool { return len(p.Accepted()) >= len(want) })
 		p.AwaitDone(len(want))
 		p.OnceEach(want)
-		if hot, cold, claimed := p.Hot.Load(), p.Cold.Load(), p.Claimed.Load(); hot != int64(len(want)) || cold != 0 || claimed != 0 {
+		if hot, cold, claimed := p.Hot.Load(), p.Cold.Load(), p.Claimed.Load(); hot != int64(len(want)) || cold != 0 ||
+			claimed != 0 {
 			t.Errorf("%d hot, %d cold, %d claimed, want %d, 0, 0", hot, cold, claimed, len(want))
 		}
 		for _, r := range p.Rows() {
@@ -93,7 +97,8 @@ func TestCommitIsPublishedAtOnce(t *testing.T) {
 func TestOverflowGoesToThePoller(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		p := fixture.NewProcess(t, db, core.Config{ // a publish that is blocked stays blocked, however long the rest takes
+		// a publish that is blocked stays blocked, however long the rest takes
+		p := fixture.NewProcess(t, db, core.Config{
 			HotEvents: 4, PublishTimeout: 2 * time.Minute, HotLease: 3 * time.Minute, ClaimLease: 3 * time.Minute,
 		})
 		p.RunHot()
@@ -118,12 +123,16 @@ func TestOverflowGoesToThePoller(t *testing.T) {
 	})
 }
 
-// An event that its destination refuses is tried again, with growing attempts, and is DEAD after the last. Others go on.
+// An event that its destination refuses is tried again, with growing attempts, and is DEAD after
+// the last. Others go on.
 func TestRetriesEndInDead(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const attempts = 4
-		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond, MaxAttempts: attempts}})
+		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{
+			BaseDelay: time.Millisecond,
+			MaxDelay:  20 * time.Millisecond, MaxAttempts: attempts,
+		}})
 		poison := core.NewEventID()
 		var seen []fixture.StoredRow // the row as it was before each attempt
 		p.Publisher.FailFor(func(d core.Delivery) error {
@@ -152,7 +161,8 @@ func TestRetriesEndInDead(t *testing.T) {
 				t.Errorf("before attempt %d: attempts %d, status %d", i+1, r.Attempts, r.Status)
 			}
 		}
-		if r := p.Row(poison); r.Attempts != attempts || r.ErrorCode != "transient" || r.Error != "refused: password=***" || r.Lost != 0 {
+		if r := p.Row(poison); r.Attempts != attempts || r.ErrorCode != "transient" ||
+			r.Error != "refused: password=***" || r.Lost != 0 {
 			t.Errorf("row %+v", r)
 		}
 		p.OnceEach(others)
@@ -228,8 +238,9 @@ func TestErrorRollsTheEventBack(t *testing.T) {
 	})
 }
 
-// (2) Each time the broker refuses an event its attempts grow and it stays; it is DONE once the broker takes it. When the publisher does not say
-// that it is the event, and the broker takes nothing else meanwhile, attempts stop growing before it could be an outage that kills.
+// (2) Each time the broker refuses an event its attempts grow and it stays; it is DONE once the
+// broker takes it. When the publisher does not say that it is the event, and the broker takes
+// nothing else meanwhile, attempts stop growing before it could be an outage that kills.
 func TestRefusedPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	const failures = 5 // core.BreakerPolicy.Failures
@@ -252,8 +263,11 @@ func brokerRefuses(t *testing.T, failures int, reason error, spent int, wantTold
 	t.Helper()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{
-			Retry:   core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond},
-			Breaker: core.BreakerPolicy{Failures: failures, ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 50 * time.Millisecond},
+			Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond},
+			Breaker: core.BreakerPolicy{
+				Failures: failures, ProbeInterval: 10 * time.Millisecond,
+				MaxProbeInterval: 50 * time.Millisecond,
+			},
 		})
 		refusals := 0
 		var told []int // the Attempt each delivery names
@@ -263,7 +277,8 @@ func brokerRefuses(t *testing.T, failures int, reason error, spent int, wantTold
 				return nil
 			}
 			told = append(told, d.Attempt)
-			if r := p.Row(id); r.Attempts != min(refusals, spent) || r.Status != fixture.StatusNew && r.Status != fixture.StatusRetry {
+			if r := p.Row(id); r.Attempts != min(refusals, spent) ||
+				r.Status != fixture.StatusNew && r.Status != fixture.StatusRetry {
 				t.Errorf("after %d refusals: status %d, attempts %d", refusals, r.Status, r.Attempts)
 			}
 			if refusals == 8 {
@@ -306,8 +321,14 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				p := fixture.NewProcess(t, db, core.Config{
 					Workers: 4,
-					Retry:   core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond, MaxAttempts: 5},
-					Breaker: core.BreakerPolicy{ProbeInterval: 50 * time.Millisecond, MaxProbeInterval: 200 * time.Millisecond},
+					Retry: core.RetryPolicy{
+						BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond,
+						MaxAttempts: 5,
+					},
+					Breaker: core.BreakerPolicy{
+						ProbeInterval:    50 * time.Millisecond,
+						MaxProbeInterval: 200 * time.Millisecond,
+					},
 				})
 				var mu sync.Mutex
 				calls := 0

@@ -14,7 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Concurrent claimers never get one claim number of a row twice, whatever they do with their claims.
+// Concurrent claimers never get one claim number of a row twice, whatever they do with their
+// claims.
 func TestConcurrentClaimers(t *testing.T) {
 	t.Parallel()
 	const claimers, rowCount = 8, 200
@@ -57,7 +58,10 @@ func TestConcurrentClaimers(t *testing.T) {
 		for c := range claimers {
 			wg.Go(func() {
 				node := fmt.Sprint("node-", c)
-				req := core.ClaimRequest{Node: node, Lease: time.Minute, MaxLease: time.Hour, Limit: 7, MaxBytes: 1 << 20, Run: 3, Lanes: 100}
+				req := core.ClaimRequest{
+					Node: node, Lease: time.Minute, MaxLease: time.Hour, Limit: 7,
+					MaxBytes: 1 << 20, Run: 3, Lanes: 100,
+				}
 				for round := 0; !finished(); round++ {
 					got, err := repo.ClaimUnordered(ctx, req)
 					if err == nil {
@@ -74,11 +78,13 @@ func TestConcurrentClaimers(t *testing.T) {
 					mu.Lock()
 					for _, r := range got {
 						if other, taken := seen[claim{r.ID, r.ClaimNo}]; taken {
-							failed <- fmt.Errorf("claim %d of row %s belongs to %s and %s", r.ClaimNo, r.ID, other, node)
+							failed <- fmt.Errorf("claim %d of row %s belongs to %s and %s", r.ClaimNo, r.ID, other,
+								node)
 						}
 						seen[claim{r.ID, r.ClaimNo}] = node
 						if r.KeySeq < lastSeq[r.Lane] && !r.Lane.IsZero() {
-							failed <- fmt.Errorf("lane %x: %d was claimed after %d was done", r.Lane, r.KeySeq, lastSeq[r.Lane])
+							failed <- fmt.Errorf("lane %x: %d was claimed after %d was done", r.Lane, r.KeySeq,
+								lastSeq[r.Lane])
 						}
 					}
 					mu.Unlock()
@@ -127,7 +133,8 @@ func TestConcurrentClaimers(t *testing.T) {
 	})
 }
 
-// A key that is collected while a producer uses it: the producer's event is in the lane it was told, and the lane's numbers grow.
+// A key that is collected while a producer uses it: the producer's event is in the lane it was
+// told, and the lane's numbers grow.
 func TestCollectKeysRace(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -167,7 +174,8 @@ func TestCollectKeysRace(t *testing.T) {
 			if err := tx.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			if places[0].KeySeq <= last && db.Dialect != core.SQLite { // its clock has milliseconds only: a key may not die so young
+			// its clock has milliseconds only: a key may not die so young
+			if places[0].KeySeq <= last && db.Dialect != core.SQLite {
 				t.Fatalf("number %d after %d", places[0].KeySeq, last)
 			}
 			last = places[0].KeySeq

@@ -9,7 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Columns of SQLite hold anything. A row with something else than belongs there is dead, and the relay goes on.
+// Columns of SQLite hold anything. A row with something else than belongs there is dead, and the
+// relay goes on.
 func TestDamagedRowsOnSQLite(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
@@ -17,10 +18,12 @@ func TestDamagedRowsOnSQLite(t *testing.T) {
 	for _, change := range []string{"headers = 'no json'", "schema_version = 'abc'", "occurred_at = 'yesterday'"} {
 		bad, good := sqlRow(t, "a", ""), sqlRow(t, "a", "")
 		insertHot(t, pool, repo, db.Dialect, bad, good)
-		if n, err := repo.Release(t.Context(), "n", []core.ClaimRef{{ID: bad.ID, ClaimNo: 1}, {ID: good.ID, ClaimNo: 1}}); n != 2 || err != nil {
+		if n, err := repo.Release(t.Context(), "n",
+			[]core.ClaimRef{{ID: bad.ID, ClaimNo: 1}, {ID: good.ID, ClaimNo: 1}}); n != 2 || err != nil {
 			t.Fatal(n, err)
 		}
-		if _, err := pool.ExecContext(t.Context(), "UPDATE outbox_event SET "+change+" WHERE id = ?", bad.ID[:]); err != nil {
+		if _, err := pool.ExecContext(t.Context(), "UPDATE outbox_event SET "+change+" WHERE id = ?",
+			bad.ID[:]); err != nil {
 			t.Fatal(err)
 		}
 		pub := &outboxtest.Publisher{}
@@ -35,7 +38,8 @@ func TestDamagedRowsOnSQLite(t *testing.T) {
 			t.Errorf("%s: %d events arrived", change, len(got))
 		}
 		dead, err := ob.ListDead(t.Context(), core.DeadQuery{Limit: 10})
-		if err != nil || len(dead) != 1 || dead[0].ID != bad.ID || dead[0].ErrorCode != "undecodable" || dead[0].Error == "" {
+		if err != nil || len(dead) != 1 || dead[0].ID != bad.ID || dead[0].ErrorCode != "undecodable" ||
+			dead[0].Error == "" {
 			t.Errorf("%s: %+v, %v", change, dead, err)
 		}
 		if _, err := repo.MarkDone(t.Context(), []core.Done{{ID: bad.ID}}, true); err != nil {

@@ -39,9 +39,19 @@ func TestDiagnosticNeverBlocksOutcome(t *testing.T) {
 		error   string // what the text of the first row becomes
 		receipt string
 	}{
-		{"MariaDB, connection of charset utf8", func(t *testing.T) testdb.DB { return mariaDBCharset(t, "utf8") }, nil, "no ? today", "r?1"},
-		{"MariaDB, connection of charset latin1", func(t *testing.T) testdb.DB { return mariaDBCharset(t, "latin1") }, nil, "", ""},
-		{"MariaDB, columns of charset latin1", testdb.MariaDB, narrow("VARCHAR(100) CHARACTER SET latin1"), "no ? today", "r?1"},
+		{
+			"MariaDB, connection of charset utf8", func(t *testing.T) testdb.DB { return mariaDBCharset(t, "utf8") },
+			nil, "no ? today", "r?1",
+		},
+		{
+			"MariaDB, connection of charset latin1",
+			func(t *testing.T) testdb.DB { return mariaDBCharset(t, "latin1") },
+			nil, "", "",
+		},
+		{
+			"MariaDB, columns of charset latin1", testdb.MariaDB, narrow("VARCHAR(100) CHARACTER SET latin1"),
+			"no ? today", "r?1",
+		},
 		{"MariaDB, short columns", testdb.MariaDB, narrow("VARCHAR(4)"), "", "r🤷1"},
 		{"PostgreSQL, database in LATIN1", postgresLatin1, nil, "no ? today", "r?1"},
 		{"PostgreSQL, short columns", testdb.Postgres, narrow("varchar(4)"), "", "r🤷1"},
@@ -77,7 +87,11 @@ func TestDiagnosticNeverBlocksOutcome(t *testing.T) {
 					t.Errorf("code %q", d.ErrorCode)
 				}
 			}
-			n, err := repo.MarkDone(t.Context(), []core.Done{{ID: rows[0].ID, Receipt: "r🤷1"}, {ID: rows[1].ID, Receipt: "\xff"}, {ID: rows[2].ID}}, false)
+			n, err := repo.MarkDone(t.Context(), []core.Done{
+				{ID: rows[0].ID, Receipt: "r🤷1"},
+				{ID: rows[1].ID, Receipt: "\xff"},
+				{ID: rows[2].ID},
+			}, false)
 			if err != nil || n != 3 {
 				t.Fatalf("MarkDone: %d, %v", n, err)
 			}
@@ -138,11 +152,13 @@ func postgresLatin1(t *testing.T) testdb.DB {
 		t.Fatal(err)
 	}
 	name := strings.TrimPrefix(u.Path, "/") + "_latin1"
-	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name+" ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"); err != nil {
+	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name+" ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE "+
+		"'C' TEMPLATE template0"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := admin.ExecContext(context.Background(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+		if _, err := admin.ExecContext(context.Background(), "DROP DATABASE IF EXISTS "+name+
+			" WITH (FORCE)"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -33,7 +33,10 @@ func openRepository(t *testing.T, db testdb.DB) (*sql.DB, *sqloutbox.Repository)
 
 func sqlRow(t testing.TB, topic, key string) core.NewRow {
 	t.Helper()
-	e := core.Event{ID: core.NewEventID(), Type: "t", Topic: topic, Key: key, OccurredAt: time.Now(), Payload: []byte("p")}
+	e := core.Event{
+		ID: core.NewEventID(), Type: "t", Topic: topic, Key: key, OccurredAt: time.Now(),
+		Payload: []byte("p"),
+	}
 	id, err := core.NewRowID(e.ID, topic)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +94,8 @@ func TestInsertRepeatsNothing(t *testing.T) {
 		pool, repo := openRepository(t, db)
 		rows := []core.NewRow{sqlRow(t, "topic", "a"), sqlRow(t, "topic", "b"), sqlRow(t, "topic", "")}
 		for _, cause := range []error{
-			&databaseError{Number: 1213, Message: "deadlock", state: "40P01"}, &databaseError{Number: 1205, Message: "lock wait", state: "40001"},
+			&databaseError{Number: 1213, Message: "deadlock", state: "40P01"},
+			&databaseError{Number: 1205, Message: "lock wait", state: "40001"},
 			&databaseError{Number: 1020, Message: "changed", state: "40001"}, errors.New("connection lost"),
 		} {
 			for at := 1; ; at++ {
@@ -111,7 +115,8 @@ func TestInsertRepeatsNothing(t *testing.T) {
 					break
 				}
 				if !errors.Is(err, cause) || s.calls != at {
-					t.Fatalf("statement %d failed with %v: Insert sent %d statements and returned %v", at, cause, s.calls, err)
+					t.Fatalf("statement %d failed with %v: Insert sent %d statements and returned %v", at, cause,
+						s.calls, err)
 				}
 				if aborted := errors.Is(err, core.ErrTxAborted); aborted != (cause.Error() != "connection lost") {
 					t.Fatalf("%v: ErrTxAborted is %t", cause, aborted)
@@ -121,7 +126,8 @@ func TestInsertRepeatsNothing(t *testing.T) {
 	})
 }
 
-// deadlock makes the transaction on tx the victim of a deadlock over two rows of the table "victim" and ignores the error.
+// deadlock makes the transaction on tx the victim of a deadlock over two rows of the table "victim"
+// and ignores the error.
 func deadlock(t *testing.T, pool *sql.DB, tx sqltx.Conn) {
 	t.Helper()
 	exec := func(c sqltx.Conn, query string) error {
@@ -144,7 +150,8 @@ func deadlock(t *testing.T, pool *sql.DB, tx sqltx.Conn) {
 	}
 	blocked := make(chan error, 1)
 	go func() { blocked <- exec(other, "UPDATE victim SET n = n + 1 WHERE id = 1") }()
-	err = exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 2") // one of the two waits first, the other closes the circle
+	// one of the two waits first, the other closes the circle
+	err = exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 2")
 	if err == nil || !strings.Contains(err.Error(), "1213") {
 		t.Fatalf("the transaction was not the victim: %v", err)
 	}
@@ -165,8 +172,8 @@ func victimTable(t *testing.T, pool *sql.DB) {
 	}
 }
 
-// MariaDB and MySQL roll back the whole transaction of a deadlock's victim. An application that ignores the error and goes on writes
-// outside any transaction; the outbox must not.
+// MariaDB and MySQL roll back the whole transaction of a deadlock's victim. An application that
+// ignores the error and goes on writes outside any transaction; the outbox must not.
 func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 	t.Parallel()
 	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
@@ -211,16 +218,19 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 				t.Errorf("an insert after the deadlock returned %v", err)
 			}
 		})
-		if n := fixture.Count(t, pool, "SELECT (SELECT COUNT(*) FROM outbox_event) + (SELECT COUNT(*) FROM outbox_key)"); n != 0 {
+		if n := fixture.Count(t, pool,
+			"SELECT (SELECT COUNT(*) FROM outbox_event) + (SELECT COUNT(*) FROM outbox_key)"); n != 0 {
 			t.Errorf("%d rows of transactions that were rolled back", n)
 		}
-		// What the guard prevents: the same INSERT without it stays, although its transaction is gone.
+		// What the guard prevents: the same INSERT without it stays, although its transaction is
+		// gone.
 		tx, err := pool.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		deadlock(t, pool, tx)
-		const naive = "INSERT INTO outbox_event (id, event_id, event_type, topic, payload, available_at, occurred_at, created_at) " +
+		const naive = "INSERT INTO outbox_event (id, event_id, event_type, topic, payload, available_at, " +
+			"occurred_at, created_at) " +
 			"VALUES (x'01', 'x', 't', 't', 'p', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"
 		if _, err := tx.ExecContext(t.Context(), naive); err != nil {
 			t.Fatal(err)
@@ -234,7 +244,8 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 	})
 }
 
-// A refused insert leaves key rows and events as they were, also behind earlier statements of the same call.
+// A refused insert leaves key rows and events as they were, also behind earlier statements of the
+// same call.
 func TestInsertDuplicateIsUndone(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -288,7 +299,8 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 	})
 }
 
-// Concurrent producers of one lane get dense numbers, and a lower number was committed before a higher one.
+// Concurrent producers of one lane get dense numbers, and a lower number was committed before a
+// higher one.
 func TestInsertConcurrentProducers(t *testing.T) {
 	t.Parallel()
 	const producers, each = 6, 25
@@ -308,11 +320,13 @@ func TestInsertConcurrentProducers(t *testing.T) {
 						failed <- err
 						return
 					}
-					places, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: []core.NewRow{row}})
+					places, err := repo.Insert(t.Context(), tx,
+						core.InsertRequest{Node: "n", Lease: time.Second, Rows: []core.NewRow{row}})
 					if err != nil || (p+i)%5 == 0 {
 						_ = tx.Rollback()
 						switch {
-						case errors.Is(err, core.ErrTxAborted): // InnoDB: who waited for a new key that was rolled back may deadlock
+						case errors.Is(err, core.ErrTxAborted):
+							// InnoDB: who waited for a new key that was rolled back may deadlock
 							i--
 						case err != nil:
 							failed <- err
@@ -359,7 +373,8 @@ func TestSessionTimeZone(t *testing.T) {
 					if db.Dialect == core.Postgres {
 						db.DSN += "&timezone=" + zone
 					} else {
-						db.DSN += "&time_zone=%27" + strings.ReplaceAll(strings.ReplaceAll(offset, "+", "%2B"), ":", "%3A") + "%27"
+						db.DSN += "&time_zone=%27" + strings.ReplaceAll(strings.ReplaceAll(offset, "+", "%2B"), ":",
+							"%3A") + "%27"
 					}
 					pool, repo := openRepository(t, db)
 					occurred := time.Date(2024, 3, 10, 2, 30, 15, 123456000, time.FixedZone("x", 3*3600))
@@ -369,7 +384,8 @@ func TestSessionTimeZone(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{due, late}}); err != nil {
+					if _, err := repo.Insert(t.Context(), tx,
+						core.InsertRequest{Rows: []core.NewRow{due, late}}); err != nil {
 						t.Fatal(err)
 					}
 					if err := tx.Commit(); err != nil {
@@ -394,7 +410,8 @@ func TestSessionTimeZone(t *testing.T) {
 	}
 }
 
-// What the transaction wrote before and after is not touched by a chunked insert, and large calls keep the order of lanes.
+// What the transaction wrote before and after is not touched by a chunked insert, and large calls
+// keep the order of lanes.
 func TestInsertManyRows(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -442,7 +459,10 @@ func TestInsertManyRows(t *testing.T) {
 		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != int64(len(rows)) {
 			t.Errorf("%d rows, want %d", n, len(rows))
 		}
-		req := core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30, Run: 5000, Lanes: 10}
+		req := core.ClaimRequest{
+			Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30,
+			Run: 5000, Lanes: 10,
+		}
 		got, _, err := repo.ClaimHeads(t.Context(), req, core.Lane{})
 		if err != nil {
 			t.Fatal(err)

@@ -14,8 +14,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Receipts reach the rows that they belong to, in as many statements as a mark without receipts takes: publishing waits for the marks, and one
-// statement for each row made the relay a fifth as fast.
+// Receipts reach the rows that they belong to, in as many statements as a mark without receipts
+// takes: publishing waits for the marks, and one statement for each row made the relay a fifth as
+// fast.
 func TestReceiptsCostNoStatements(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -28,7 +29,10 @@ func TestReceiptsCostNoStatements(t *testing.T) {
 			t.Helper()
 			events, done := make([]core.Event, n), make([]core.Done, n)
 			for i := range events {
-				events[i] = core.Event{ID: core.NewEventID(), Type: "order.placed", Topic: topic, Payload: fmt.Append(nil, i)}
+				events[i] = core.Event{
+					ID: core.NewEventID(), Type: "order.placed", Topic: topic,
+					Payload: fmt.Append(nil, i),
+				}
 				id, err := core.NewRowID(events[i].ID, topic)
 				if err != nil {
 					t.Fatal(err)
@@ -58,12 +62,13 @@ func TestReceiptsCostNoStatements(t *testing.T) {
 			return fmt.Sprintf("some/0@%d", i)
 		})
 		type row struct{ topic, payload, receipt string }
-		rows := fixture.Query(t, p.Pool, "SELECT topic, payload, COALESCE(receipt, '') FROM outbox_event", func(r *sql.Rows) (x row, err error) {
-			var payload []byte
-			err = r.Scan(&x.topic, &payload, &x.receipt)
-			x.payload = string(payload)
-			return x, err
-		})
+		rows := fixture.Query(t, p.Pool, "SELECT topic, payload, COALESCE(receipt, '') FROM outbox_event",
+			func(r *sql.Rows) (x row, err error) {
+				var payload []byte
+				err = r.Scan(&x.topic, &payload, &x.receipt)
+				x.payload = string(payload)
+				return x, err
+			})
 		for _, x := range rows {
 			var i int
 			_, _ = fmt.Sscan(x.payload, &i)

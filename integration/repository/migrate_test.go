@@ -87,7 +87,8 @@ func TestMigrationFiles(t *testing.T) {
 		for _, f := range slices.Backward(files) {
 			run(f.Down)
 		}
-		if err := repo.Check(t.Context()); !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), "table my_event is missing") {
+		if err := repo.Check(t.Context()); !errors.Is(err, sqloutbox.ErrDrift) ||
+			!strings.Contains(err.Error(), "table my_event is missing") {
 			t.Errorf("after Down Check returned %v", err)
 		}
 	})
@@ -138,9 +139,12 @@ func TestCheckNamesDrift(t *testing.T) {
 	}
 	special := map[core.Dialect]map[string]string{
 		core.Postgres: {
-			"DROP INDEX outbox_event_ready":                                    "index outbox_event_ready on outbox_event is missing",
-			"ALTER TABLE outbox_event ALTER COLUMN lease_until TYPE timestamp": "column outbox_event.lease_until has type timestamp without time zone, want timestamptz",
-			"ALTER TABLE outbox_event ALTER COLUMN key_seq TYPE integer":       "column outbox_event.key_seq has type integer, want bigint",
+			"DROP INDEX outbox_event_ready": "index outbox_event_ready on " +
+				"outbox_event is missing",
+			"ALTER TABLE outbox_event ALTER COLUMN lease_until TYPE timestamp": "column outbox_event.lease_until " +
+				"has type timestamp without time zone, want timestamptz",
+			"ALTER TABLE outbox_event ALTER COLUMN key_seq TYPE integer": "column outbox_event.key_seq has type " +
+				"integer, want bigint",
 		},
 		core.MySQL: {
 			"ALTER TABLE outbox_event DROP KEY outbox_event_open":                                              "index outbox_event_open on outbox_event is missing",
@@ -176,7 +180,8 @@ func TestCheckNamesDrift(t *testing.T) {
 					if err != nil {
 						t.Errorf("%s: %v", change, err)
 					}
-				} else if !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Migrate") {
+				} else if !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), want) ||
+					!strings.Contains(err.Error(), "Migrate") {
 					t.Errorf("%s: Check returned %v, want %q", change, err, want)
 				}
 			}
@@ -198,7 +203,10 @@ func TestMissingTables(t *testing.T) {
 		}
 		says := func(what string, err error) {
 			t.Helper()
-			for _, way := range []string{"AutoCreate of gormoutbox.Config", "Migrate of the sqloutbox.Repository", "sqloutbox.Migrations", "entschema"} {
+			for _, way := range []string{
+				"AutoCreate of gormoutbox.Config", "Migrate of the sqloutbox.Repository",
+				"sqloutbox.Migrations", "entschema",
+			} {
 				if err == nil || !strings.Contains(err.Error(), way) {
 					t.Errorf("%s returned %v, without %q", what, err, way)
 				}

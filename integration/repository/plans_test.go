@@ -17,9 +17,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The plans of the relay's statements over a large table: 200,000 delayed events, 50,000 followers of a dead event in one lane, 100,000
-// events of a stopped topic, and as many published ones. Whatever a statement reads must have to do with what it returns, with
-// statistics of the table as it is and of an empty one.
+// The plans of the relay's statements over a large table: 200,000 delayed events, 50,000 followers
+// of a dead event in one lane, 100,000 events of a stopped topic, and as many published ones.
+// Whatever a statement reads must have to do with what it returns, with statistics of the table as
+// it is and of an empty one.
 const (
 	manyDelayed   = 200_000
 	manyFollowers = 50_000
@@ -90,7 +91,10 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 			return err
 		}},
 		{"MarkFailed", func(ctx context.Context) error {
-			_, err := repo.MarkFailed(ctx, "n", []core.Failure{{ClaimRef: core.ClaimRef{ID: core.RowID{1}, ClaimNo: 1}, Kind: core.FailRetry}})
+			_, err := repo.MarkFailed(ctx, "n", []core.Failure{{
+				ClaimRef: core.ClaimRef{ID: core.RowID{1}, ClaimNo: 1},
+				Kind:     core.FailRetry,
+			}})
 			return err
 		}},
 		{"Renew", func(ctx context.Context) error {
@@ -136,7 +140,8 @@ func release(t *testing.T, d core.Dialect, pool *sql.DB) {
 	if d == core.Postgres {
 		first = "'00000006-0000-0000-0000-000000000000'"
 	}
-	if _, err := pool.ExecContext(t.Context(), "UPDATE outbox_event SET lease_until = NULL WHERE id > "+first+" AND lease_until IS NOT NULL"); err != nil {
+	if _, err := pool.ExecContext(t.Context(), "UPDATE outbox_event SET lease_until = NULL WHERE id > "+first+
+		" AND lease_until IS NOT NULL"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -166,7 +171,8 @@ func explain(t *testing.T, d core.Dialect, pool *sql.DB, calls []sqlrecord.Call)
 	}
 }
 
-// explainPostgres runs the statement again, in a transaction that is rolled back, and walks its plan.
+// explainPostgres runs the statement again, in a transaction that is rolled back, and walks its
+// plan.
 func explainPostgres(t *testing.T, pool *sql.DB, planner string, c sqlrecord.Call) (read int) {
 	t.Helper()
 	tx, err := pool.BeginTx(t.Context(), nil)
@@ -178,7 +184,8 @@ func explainPostgres(t *testing.T, pool *sql.DB, planner string, c sqlrecord.Cal
 		t.Fatal(err)
 	}
 	var text string
-	if err := tx.QueryRowContext(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+c.Query, c.Args...).Scan(&text); err != nil {
+	if err := tx.QueryRowContext(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+c.Query,
+		c.Args...).Scan(&text); err != nil {
 		t.Fatalf("%v\n%s", err, c.Query)
 	}
 	var plans []struct{ Plan map[string]any }
@@ -195,8 +202,10 @@ func explainPostgres(t *testing.T, pool *sql.DB, planner string, c sqlrecord.Cal
 			}
 			read += int(loops * (number("Actual Rows") + number("Rows Removed by Filter")))
 		}
-		if strings.Contains(c.Query, "e.topic = t.topic AND e.available_at <=") && node["Index Name"] == "outbox_event_ready" {
-			if cond, _ := node["Index Cond"].(string); strings.Contains(cond, "topic = ") && !strings.Contains(cond, "available_at <=") {
+		if strings.Contains(c.Query, "e.topic = t.topic AND e.available_at <=") &&
+			node["Index Name"] == "outbox_event_ready" {
+			if cond, _ := node["Index Cond"].(string); strings.Contains(cond, "topic = ") &&
+				!strings.Contains(cond, "available_at <=") {
 				t.Errorf("the due time is no index condition: %s", cond)
 			}
 		}
@@ -245,7 +254,8 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 
 func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
 	t.Helper()
-	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'") //nolint:rowserrcheck // EachRow checks
+	//nolint:rowserrcheck // EachRow checks
+	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +272,8 @@ func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
 
 func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 	t.Helper()
-	rows, err := pool.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.Query, c.Args...) //nolint:rowserrcheck // EachRow checks
+	//nolint:rowserrcheck // EachRow checks
+	rows, err := pool.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.Query, c.Args...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, c.Query)
 	}
@@ -272,7 +283,8 @@ func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
 			t.Fatal(err)
 		}
-		scan := strings.HasPrefix(detail, "SCAN e") && !strings.Contains(detail, "USING") || strings.HasPrefix(detail, "SCAN outbox_event")
+		scan := strings.HasPrefix(detail, "SCAN e") && !strings.Contains(detail, "USING") ||
+			strings.HasPrefix(detail, "SCAN outbox_event")
 		if scan || strings.Contains(detail, "TEMP B-TREE FOR ORDER BY") {
 			t.Errorf("%s\n%s", detail, c.Query)
 		}
@@ -289,7 +301,8 @@ func fillLarge(t *testing.T, db testdb.DB, pool *sql.DB) {
 		case core.MySQL:
 			return fixture.Numbers(n)
 		default:
-			return fmt.Sprintf("(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) SELECT n FROM s) s", n)
+			return fmt.Sprintf("(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) "+
+				"SELECT n FROM s) s", n)
 		}
 	}
 	now, later := "clock_timestamp()", "clock_timestamp() + interval '1 day'"
@@ -321,7 +334,8 @@ func fillLarge(t *testing.T, db testdb.DB, pool *sql.DB) {
 		if db.Dialect == core.SQLite {
 			payload = "x'70'"
 		}
-		q := fmt.Sprintf("INSERT INTO outbox_event (id, event_id, event_type, topic, lane, key_seq, payload, status, available_at, occurred_at, created_at, done_at) "+
+		q := fmt.Sprintf("INSERT INTO outbox_event (id, event_id, event_type, topic, lane, key_seq, payload, "+
+			"status, available_at, occurred_at, created_at, done_at) "+
 			"SELECT %s, 'x', 't', %s, %s, %s, %s, %s, %s, %s, %s, %s FROM %s",
 			rowID(kind), topic, lane, seq, payload, status, available, now, now, done, series(n))
 		if _, err := pool.ExecContext(t.Context(), q); err != nil {
@@ -337,7 +351,8 @@ func fillLarge(t *testing.T, db testdb.DB, pool *sql.DB) {
 		noLane, noSeq = "NULL::bytea", "NULL::bigint"
 	}
 	fill(1, manyDelayed, "'t1'", noLane, noSeq, "0", later, null)
-	fill(2, manyFollowers, "'big'", bytesOf(core.NewLane("", "big", "dead")), "n", "CASE WHEN n = 1 THEN 3 ELSE 0 END", now, null)
+	fill(2, manyFollowers, "'big'", bytesOf(core.NewLane("", "big", "dead")), "n", "CASE WHEN n = 1 THEN 3 ELSE 0 END",
+		now, null)
 	fill(3, manyStopped, "'stopped'", noLane, noSeq, "0", now, null)
 	fill(4, manyStopped/2, "'stopped'", bytesOf(core.NewLane("", "stopped", "k")), "n", "0", now, null)
 	fill(5, manyDone, "'small'", noLane, noSeq, "1", now, now)

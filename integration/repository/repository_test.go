@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The repository suite over every database. Cases run in parallel: on the servers each has tables under a prefix of its own, on
-// SQLite, where writers wait for each other, a file of its own.
+// The repository suite over every database. Cases run in parallel: on the servers each has tables
+// under a prefix of its own, on SQLite, where writers wait for each other, a file of its own.
 func TestRepositorySuite(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -66,7 +66,8 @@ func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) outboxtest.Bac
 		Audits: func(t testing.TB) int {
 			t.Helper()
 			var n int
-			if err := pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+cfg.Prefix+"audit").Scan(&n); err != nil {
+			if err := pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+cfg.Prefix+
+				"audit").Scan(&n); err != nil {
 				t.Fatal(err)
 			}
 			return n

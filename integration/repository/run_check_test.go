@@ -31,13 +31,17 @@ func (w *watchedLog) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// runUntil runs a relay until it has logged the text, ctx ends, or it returns by itself, and returns what it logged.
+// runUntil runs a relay until it has logged the text, ctx ends, or it returns by itself, and
+// returns what it logged.
 func runUntil(ctx context.Context, t *testing.T, repo core.Repository, text string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	log := watchedLog{text: text, found: cancel}
-	ob, err := core.New(core.Config{Repository: repo, Publisher: &outboxtest.Publisher{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ob, err := core.New(core.Config{
+		Repository: repo, Publisher: &outboxtest.Publisher{},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +61,8 @@ func TestRunWithoutTables(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		log, err := runUntil(ctx, t, repo, "")
-		if !errors.Is(err, core.ErrNoTables) || !errors.Is(err, sqloutbox.ErrDrift) || !strings.Contains(err.Error(), "table outbox_event is missing") {
+		if !errors.Is(err, core.ErrNoTables) || !errors.Is(err, sqloutbox.ErrDrift) ||
+			!strings.Contains(err.Error(), "table outbox_event is missing") {
 			t.Errorf("Run: %v", err)
 		}
 		if !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "table outbox_event is missing") {
@@ -71,7 +76,8 @@ func TestRunWithoutTables(t *testing.T) {
 		if _, err := pool.ExecContext(t.Context(), column); err != nil {
 			t.Fatal(err)
 		}
-		if log, err = runUntil(ctx, t, repo, ""); !errors.Is(err, core.ErrNoTables) || !strings.Contains(log, "column outbox_event.replay_of is missing") {
+		if log, err = runUntil(ctx, t, repo, ""); !errors.Is(err, core.ErrNoTables) ||
+			!strings.Contains(log, "column outbox_event.replay_of is missing") {
 			t.Errorf("without a column: %v, logged %s", err, log)
 		}
 	})
@@ -113,7 +119,8 @@ func TestRunBeforeTheDatabase(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	log, err := runUntil(ctx, t, repo, "")
-	if err != nil || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the relay waits for the database") {
+	if err != nil || !strings.Contains(log, "level=WARN") ||
+		!strings.Contains(log, "the relay waits for the database") {
 		t.Errorf("Run: %v, logged %s", err, log)
 	}
 }

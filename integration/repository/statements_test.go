@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends everything as text: no statement may need a driver's
-// knowledge of types.
+// PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends everything as
+// text: no statement may need a driver's knowledge of types.
 func TestRepositorySuitePostgresModes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"simple_protocol", "exec", "describe_exec"} {
@@ -28,7 +28,10 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 			var cases atomic.Int64
 			outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
 				New: func(t *testing.T) outboxtest.Backend {
-					return sqlBackend(t, pool, sqloutbox.Config{Dialect: core.Postgres, Prefix: fmt.Sprintf("c%d_", cases.Add(1))})
+					return sqlBackend(t, pool, sqloutbox.Config{
+						Dialect: core.Postgres,
+						Prefix:  fmt.Sprintf("c%d_", cases.Add(1)),
+					})
 				},
 				AbortsOnError: true,
 			})
@@ -36,7 +39,8 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 	}
 }
 
-// A pool of one connection is enough for each call alone, and Insert needs no second one beside the transaction's.
+// A pool of one connection is enough for each call alone, and Insert needs no second one beside the
+// transaction's.
 func TestRepositoryOneConnection(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -58,13 +62,19 @@ func TestRepositoryOneConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := repo.Insert(ctx, tx, core.InsertRequest{Rows: []core.NewRow{sqlRow(t, "a", ""), sqlRow(t, "a", "k")}}); err != nil {
+		if _, err := repo.Insert(ctx, tx, core.InsertRequest{Rows: []core.NewRow{
+			sqlRow(t, "a", ""),
+			sqlRow(t, "a", "k"),
+		}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		req := core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20, Run: 10, Lanes: 10}
+		req := core.ClaimRequest{
+			Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
+			Run: 10, Lanes: 10,
+		}
 		rows, err := repo.ClaimUnordered(ctx, req)
 		if err == nil {
 			var more []core.Claimed
@@ -80,7 +90,8 @@ func TestRepositoryOneConnection(t *testing.T) {
 	})
 }
 
-// A cold claim is fair: a topic with a large backlog leaves room for the others, and takes what they do not need.
+// A cold claim is fair: a topic with a large backlog leaves room for the others, and takes what
+// they do not need.
 func TestClaimFairBetweenTopics(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -105,7 +116,8 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		got, err := repo.ClaimUnordered(t.Context(), core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 90, MaxBytes: 1 << 20})
+		got, err := repo.ClaimUnordered(t.Context(),
+			core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 90, MaxBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}

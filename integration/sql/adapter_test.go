@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The adapter suite over database/sql: transactions of the Transactor on a plain pool and on one opened with Connector, and plain *sql.Tx of
-// such a pool, found by TxOf.
+// The adapter suite over database/sql: transactions of the Transactor on a plain pool and on one
+// opened with Connector, and plain *sql.Tx of such a pool, found by TxOf.
 func TestAdapterSuiteSQL(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T, testdb.DB) (*sql.DB, core.Transactor){
@@ -35,16 +35,18 @@ func TestAdapterSuiteSQL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				outboxtest.TestAdapter(t, adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
-					pool, transactor := open(t, db)
-					return adapters.SQL(t, db, pool, transactor, cfg)
-				}))
+				outboxtest.TestAdapter(t, adapters.Harness(db,
+					func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
+						pool, transactor := open(t, db)
+						return adapters.SQL(t, db, pool, transactor, cfg)
+					}))
 			})
 		})
 	}
 }
 
-// plainTransactor uses *sql.Tx alone, as an application does that knows nothing of the outbox but TxOf.
+// plainTransactor uses *sql.Tx alone, as an application does that knows nothing of the outbox but
+// TxOf.
 type plainTransactor struct{ pool *sql.DB }
 
 type plainTx struct{ core.Tx }
@@ -65,7 +67,8 @@ func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, c
 	if err := fn(core.ContextWithTx(ctx, plainTx{tx}), plainTx{tx}); err != nil {
 		return err
 	}
-	if err := tx.Err(); err != nil { // fn may have ignored a deadlock: MariaDB answers COMMIT as if nothing had happened
+	// fn may have ignored a deadlock: MariaDB answers COMMIT as if nothing had happened
+	if err := tx.Err(); err != nil {
 		return err
 	}
 	return sqlTx.Commit()

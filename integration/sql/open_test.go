@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// One call from a driver's name and a DSN to an outbox that publishes what commits. The dialect is told by the driver.
+// One call from a driver's name and a DSN to an outbox that publishes what commits. The dialect is
+// told by the driver.
 func TestSQLOpen(t *testing.T) {
 	t.Parallel()
 	type opener func(ctx context.Context, cfg sqloutbox.OpenConfig) (*sql.DB, *core.Outbox, error)
@@ -34,7 +35,8 @@ func TestSQLOpen(t *testing.T) {
 		"pgx": {testdb.Postgres, byName("pgx")},
 		"pgdriver": {testdb.Postgres, func(db testdb.DB) opener {
 			return func(ctx context.Context, cfg sqloutbox.OpenConfig) (*sql.DB, *core.Outbox, error) {
-				return sqloutbox.OpenConnector(ctx, pgdriver.NewConnector(pgdriver.WithDSN(db.DSN), pgdriver.WithInsecure(true)), cfg)
+				return sqloutbox.OpenConnector(ctx,
+					pgdriver.NewConnector(pgdriver.WithDSN(db.DSN), pgdriver.WithInsecure(true)), cfg)
 			}
 		}},
 		"mysql":  {testdb.MariaDB, byName("mysql")},

@@ -11,9 +11,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Random programs of inserts, refused inserts and savepoints, whose names differ only in case and quotes, against the real database;
-// the application ignores every error. What is reported as committed must be there, what is reported as rolled back must
-// not; what is there may be reported as unknown.
+// Random programs of inserts, refused inserts and savepoints, whose names differ only in case and
+// quotes, against the real database; the application ignores every error. What is reported as
+// committed must be there, what is reported as rolled back must not; what is there may be reported
+// as unknown.
 func TestSQLTxRandomSavepointPrograms(t *testing.T) {
 	t.Parallel()
 	const programs = 150
@@ -36,7 +37,8 @@ func TestSQLTxRandomSavepointPrograms(t *testing.T) {
 				case 0, 1:
 					next++
 					program = append(program, fmt.Sprint("insert ", next))
-					if _, err := tx.Exec(t.Context(), fmt.Sprintf("INSERT INTO written (n) VALUES (%d)", next)); err == nil {
+					if _, err := tx.Exec(t.Context(),
+						fmt.Sprintf("INSERT INTO written (n) VALUES (%d)", next)); err == nil {
 						tx.follow(next)
 					}
 					continue
@@ -67,7 +69,8 @@ func TestSQLTxRandomSavepointPrograms(t *testing.T) {
 				case o == core.Committed && !there[n]:
 					t.Fatalf("seed %d, program %d: row %d is a ghost: %q", seed, i, n, program)
 				case o == core.RolledBack && there[n]:
-					t.Fatalf("seed %d, program %d: row %d is there, but was reported as rolled back: %q", seed, i, n, program)
+					t.Fatalf("seed %d, program %d: row %d is there, but was reported as rolled back: %q", seed, i, n,
+						program)
 				case o == core.Unknown:
 					unknown++
 				}

@@ -180,7 +180,8 @@ func TestSQLTxSavepoints(t *testing.T) {
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		for _, prepared := range []bool{false, true} {
 			tx := pool.mustBegin(t, t.Context())
-			if prepared && db.Name == "mysql" { // it refuses SAVEPOINT as a prepared statement, and the transaction goes on
+			// it refuses SAVEPOINT as a prepared statement, and the transaction goes on
+			if prepared && db.Name == "mysql" {
 				tx.write(t, 21)
 				if stmt, err := tx.business.PrepareContext(t.Context(), "SAVEPOINT a"); err == nil {
 					defer stmt.Close()
@@ -233,7 +234,8 @@ func TestSQLTxContextEnds(t *testing.T) {
 	})
 }
 
-// A deferred constraint is checked by COMMIT: the server's refusal is an answer, and the connection must be fit for the next one.
+// A deferred constraint is checked by COMMIT: the server's refusal is an answer, and the connection
+// must be fit for the next one.
 func TestSQLTxCommitRefused(t *testing.T) {
 	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
@@ -249,7 +251,8 @@ func TestSQLTxCommitRefused(t *testing.T) {
 			}
 		}
 		pragma()
-		fixture.MustExec(t, pool.DB, "CREATE TABLE child (n INTEGER REFERENCES written (n) DEFERRABLE INITIALLY DEFERRED)")
+		fixture.MustExec(t, pool.DB, "CREATE TABLE child (n INTEGER REFERENCES written (n) DEFERRABLE INITIALLY "+
+			"DEFERRED)")
 		defer fixture.MustExec(t, pool.DB, "DROP TABLE child")
 		tx := pool.mustBegin(t, t.Context())
 		tx.write(t, 1)
@@ -270,7 +273,8 @@ func TestSQLTxCommitRefused(t *testing.T) {
 	})
 }
 
-// InnoDB rolls the whole transaction of a deadlock victim back. Who ignores the error goes on in autocommit, and COMMIT says nil.
+// InnoDB rolls the whole transaction of a deadlock victim back. Who ignores the error goes on in
+// autocommit, and COMMIT says nil.
 func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
@@ -292,7 +296,8 @@ func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			_, err := victim.business.ExecContext(context.WithoutCancel(t.Context()), "UPDATE written SET n = n WHERE n = 102")
+			_, err := victim.business.ExecContext(context.WithoutCancel(t.Context()),
+				"UPDATE written SET n = n WHERE n = 102")
 			done <- err
 		}()
 		other.run(t, false, "UPDATE written SET n = n WHERE n = 101")
@@ -335,7 +340,8 @@ func TestSQLTxDeadlockVictimWhileReading(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			rows, err := victim.business.QueryContext(context.WithoutCancel(t.Context()), "SELECT n FROM written WHERE n IN (102, 103) ORDER BY n FOR UPDATE")
+			rows, err := victim.business.QueryContext(context.WithoutCancel(t.Context()), "SELECT n FROM written "+
+				"WHERE n IN (102, 103) ORDER BY n FOR UPDATE")
 			if err != nil {
 				done <- err
 				return

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// Whoever imports a released module gets that module, what it stands on, and nothing else: no other ORM, no driver, no
-// broker client, no test library. Each module is built into a program of its own that knows no workspace, from the module cache alone.
+// Whoever imports a released module gets that module, what it stands on, and nothing else: no other
+// ORM, no driver, no broker client, no test library. Each module is built into a program of its own
+// that knows no workspace, from the module cache alone.
 func TestScratchConsumers(t *testing.T) {
 	t.Parallel()
 	root, modules := workspace(t)
@@ -44,7 +45,8 @@ func TestScratchConsumers(t *testing.T) {
 				t.Errorf("a consumer of the root module gets %v: it has the standard library alone", foreign)
 			}
 			for _, other := range rooms[module].others { // or the test looks at nothing
-				if slices.ContainsFunc(c.imported, func(p string) bool { return within(p, other) }) && !slices.Contains(foreign, other) {
+				if slices.ContainsFunc(c.imported, func(p string) bool { return within(p, other) }) &&
+					!slices.Contains(foreign, other) {
 					t.Errorf("%s imports %s, and its consumer does not get it: %v", module, other, foreign)
 				}
 			}
@@ -58,7 +60,8 @@ func TestScratchConsumers(t *testing.T) {
 
 const scratchModule = "example.com/consumer"
 
-// scratch is a module in a folder of its own, of a program that imports every package of one module.
+// scratch is a module in a folder of its own, of a program that imports every package of one
+// module.
 type scratch struct {
 	*testing.T
 	dir      string
@@ -79,7 +82,8 @@ func newScratch(t *testing.T, root string, modules []string, module string) *scr
 		t.Fatalf("module %s has no packages", module)
 	}
 	c.write("main.go", "package main\n\n"+strings.Join(imports, "\n")+"\n\nfunc main() {}\n")
-	// What no release has yet is replaced, as the README says; the sums are those that the module itself was tested with.
+	// What no release has yet is replaced, as the README says; the sums are those that the module
+	// itself was tested with.
 	mod := fmt.Sprintf("module %s\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\n", scratchModule, modulePath(module))
 	for _, m := range modules {
 		mod += fmt.Sprintf("replace %s => %q\n", modulePath(m), filepath.Join(root, m))

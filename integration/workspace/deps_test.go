@@ -17,16 +17,16 @@ import (
 
 const rootModule = "github.com/ormoutbox/ormoutbox"
 
-// room says what a package may import besides the standard library and what lies below it: packages of ours, exactly, and
-// modules of others, with everything below them.
+// room says what a package may import besides the standard library and what lies below it: packages
+// of ours, exactly, and modules of others, with everything below them.
 type room struct {
 	ours   []string
 	others []string
 	brings []string // what others bring along, although it is heavy
 }
 
-// rooms holds every released package, named relative to the root module. A package belongs to the longest name that it equals or
-// lies below.
+// rooms holds every released package, named relative to the root module. A package belongs to the
+// longest name that it equals or lies below.
 var rooms = map[string]room{
 	"core":              {ours: []string{"core/internal/..."}},
 	"core/internal":     {ours: []string{"core"}},
@@ -36,15 +36,25 @@ var rooms = map[string]room{
 	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
 	"core/once/httpkey": {ours: []string{"core", "core/once"}},
 	"core/once/command": {ours: []string{"core", "core/once"}},
-	"core/outboxtest":   {ours: []string{"core", "core/once", "core/sqltx", "core/internal/mutant"}}, // mistakes that tests can build in
-	"gormoutbox":        {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
+	// mistakes that tests can build in
+	"core/outboxtest": {ours: []string{"core", "core/once", "core/sqltx", "core/internal/mutant"}},
+	"gormoutbox":      {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
 	"entoutbox": {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{
 		"entgo.io/ent",
 		"ariga.io/atlas", // the language of hooks on migrations of Ent, which brings it
 	}},
-	"bunoutbox":       {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"github.com/uptrace/bun"}},
-	"inbox":           {ours: []string{"core", "core/once", "core/once/sqlonce", "core/sqltx"}, others: []string{watermillModule}},
-	"inbox/redisonce": {ours: []string{"core", "core/once", "inbox"}, others: []string{"github.com/redis/go-redis/v9", watermillModule}},
+	"bunoutbox": {
+		ours:   []string{"core", "core/sqloutbox", "core/sqltx"},
+		others: []string{"github.com/uptrace/bun"},
+	},
+	"inbox": {
+		ours:   []string{"core", "core/once", "core/once/sqlonce", "core/sqltx"},
+		others: []string{watermillModule},
+	},
+	"inbox/redisonce": {
+		ours:   []string{"core", "core/once", "inbox"},
+		others: []string{"github.com/redis/go-redis/v9", watermillModule},
+	},
 	"watermillbridge": {ours: []string{"core"}, others: []string{watermillModule}},
 	"watermillbridge/kafkabridge": {ours: []string{"core", "watermillbridge"}, others: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
@@ -54,9 +64,15 @@ var rooms = map[string]room{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go",
 		"github.com/cenkalti/backoff/v3", // in watermill-amqp's configuration
 	}},
-	"watermillbridge/natsbridge":  {ours: []string{"core"}, others: []string{"github.com/nats-io/nats.go"}, brings: []string{"github.com/nats-io"}},
+	"watermillbridge/natsbridge": {
+		ours: []string{"core"}, others: []string{"github.com/nats-io/nats.go"},
+		brings: []string{"github.com/nats-io"},
+	},
 	"watermillbridge/redisbridge": {ours: []string{"core"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"watermillbridge/httpbridge":  {ours: []string{"core"}, others: []string{watermillModule, "github.com/ThreeDotsLabs/watermill-http/v2"}},
+	"watermillbridge/httpbridge": {
+		ours:   []string{"core"},
+		others: []string{watermillModule, "github.com/ThreeDotsLabs/watermill-http/v2"},
+	},
 }
 
 const watermillModule = "github.com/ThreeDotsLabs/watermill"
@@ -64,14 +80,16 @@ const watermillModule = "github.com/ThreeDotsLabs/watermill"
 // unreleased modules may import everything.
 var unreleased = []string{"integration", "integration/bench", "examples"}
 
-// heavy are modules that nobody should get who did not ask for them: drivers, ORMs, broker clients, test and container
-// libraries. A released go.mod may name one only if its own room does.
+// heavy are modules that nobody should get who did not ask for them: drivers, ORMs, broker clients,
+// test and container libraries. A released go.mod may name one only if its own room does.
 var heavy = []string{
-	"github.com/jackc/pgx", "github.com/lib/pq", "github.com/go-sql-driver/mysql", "github.com/mattn/go-sqlite3", "modernc.org/sqlite",
-	"github.com/glebarez", "gorm.io", "entgo.io", "github.com/uptrace/bun", "github.com/ThreeDotsLabs", "github.com/IBM/sarama",
-	"github.com/twmb/franz-go", "github.com/confluentinc", "github.com/segmentio/kafka-go", "github.com/rabbitmq", "github.com/streadway/amqp",
-	"github.com/nats-io", "github.com/redis", "github.com/alicebob/miniredis", "github.com/stretchr/testify", "go.uber.org/goleak",
-	"github.com/testcontainers", "github.com/docker", "github.com/ory/dockertest", "github.com/prometheus", "go.opentelemetry.io",
+	"github.com/jackc/pgx", "github.com/lib/pq", "github.com/go-sql-driver/mysql", "github.com/mattn/go-sqlite3",
+	"modernc.org/sqlite", "github.com/glebarez", "gorm.io", "entgo.io", "github.com/uptrace/bun",
+	"github.com/ThreeDotsLabs", "github.com/IBM/sarama", "github.com/twmb/franz-go", "github.com/confluentinc",
+	"github.com/segmentio/kafka-go", "github.com/rabbitmq", "github.com/streadway/amqp",
+	"github.com/nats-io", "github.com/redis", "github.com/alicebob/miniredis", "github.com/stretchr/testify",
+	"go.uber.org/goleak", "github.com/testcontainers", "github.com/docker", "github.com/ory/dockertest",
+	"github.com/prometheus", "go.opentelemetry.io",
 }
 
 type listedPackage struct {
@@ -81,7 +99,8 @@ type listedPackage struct {
 	Module                             *struct{ Path string }
 }
 
-// Dependencies point in one direction, and nobody gets a driver, an ORM or a broker client that they did not ask for.
+// Dependencies point in one direction, and nobody gets a driver, an ORM or a broker client that
+// they did not ask for.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	root, modules := workspace(t)
@@ -106,7 +125,10 @@ func TestDependencies(t *testing.T) {
 			checkGoMod(t, dir, module)
 		})
 	}
-	for _, must := range []string{"core", "core/sqltx", "core/sqloutbox", "core/outboxtest", "gormoutbox", "watermillbridge", "watermillbridge/kafkabridge", "watermillbridge/amqpbridge"} {
+	for _, must := range []string{
+		"core", "core/sqltx", "core/sqloutbox", "core/outboxtest", "gormoutbox",
+		"watermillbridge", "watermillbridge/kafkabridge", "watermillbridge/amqpbridge",
+	} {
 		if !checked[rootModule+"/"+must] {
 			t.Errorf("package %s was not looked at", must)
 		}
@@ -133,7 +155,8 @@ func TestNoInternalPackageOfAnotherModule(t *testing.T) {
 			}
 			internals++
 			if owner[imported] != owner[p.ImportPath] {
-				t.Errorf("%s of module %q imports %s of module %q", p.ImportPath, owner[p.ImportPath], imported, owner[imported])
+				t.Errorf("%s of module %q imports %s of module %q", p.ImportPath, owner[p.ImportPath], imported,
+					owner[imported])
 			}
 		}
 	}
@@ -183,7 +206,8 @@ func checkGoMod(t *testing.T, dir, module string) {
 		replaced[r.Old.Path] = true
 		target := filepath.Join(dir, r.New.Path)
 		if !ours(r.Old.Path) || !strings.HasPrefix(r.New.Path, "../") {
-			t.Errorf("go.mod of %s replaces %s by %s: only modules of this repository, by relative path", module, r.Old.Path, r.New.Path)
+			t.Errorf("go.mod of %s replaces %s by %s: only modules of this repository, by relative path", module,
+				r.Old.Path, r.New.Path)
 		} else if _, err := os.Stat(filepath.Join(target, "go.mod")); err != nil {
 			t.Errorf("go.mod of %s: %v", module, err)
 		}
@@ -231,7 +255,8 @@ func matches(allow, name string) bool {
 
 func allowed(module, path string) bool {
 	r := rooms[module]
-	return slices.Contains(r.others, path) || slices.ContainsFunc(r.brings, func(m string) bool { return within(path, m) })
+	return slices.Contains(r.others, path) || slices.ContainsFunc(r.brings,
+		func(m string) bool { return within(path, m) })
 }
 
 func isHeavy(path string) bool {
@@ -262,7 +287,8 @@ func workspace(t *testing.T) (root string, modules []string) {
 // list runs go list in a module as its users have it, without the workspace.
 func list(t *testing.T, dir string, args ...string) []listedPackage {
 	t.Helper()
-	out := goTool(t, dir, append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,Module"}, args...)...)
+	out := goTool(t, dir, append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,Module"},
+		args...)...)
 	var packages []listedPackage
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listedPackage

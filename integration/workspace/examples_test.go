@@ -10,7 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The order service of each library prints the same, line by line, on PostgreSQL too. Their own tests run them on SQLite.
+// The order service of each library prints the same, line by line, on PostgreSQL too. Their own
+// tests run them on SQLite.
 func TestExamplesOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	root, _ := workspace(t)

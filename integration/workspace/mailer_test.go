@@ -20,8 +20,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// The example that sends mails: each customer gets one, however often the event comes, and while the mail server refuses connections the
-// mail waits.
+// The example that sends mails: each customer gets one, however often the event comes, and while
+// the mail server refuses connections the mail waits.
 func TestExampleMailer(t *testing.T) {
 	t.Parallel()
 	root, _ := workspace(t)
@@ -34,7 +34,8 @@ func TestExampleMailer(t *testing.T) {
 	addr, mailServer := reservedPort(t)
 	mailer := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), program, args...)
-		cmd.Env = append(os.Environ(), "AMQP_URL="+uri, "SMTP_ADDR="+addr, "TOPIC="+topic, "DATABASE="+filepath.Join(dir, "mailer.db"))
+		cmd.Env = append(os.Environ(), "AMQP_URL="+uri, "SMTP_ADDR="+addr, "TOPIC="+topic,
+			"DATABASE="+filepath.Join(dir, "mailer.db"))
 		cmd.Stderr = os.Stderr
 		return cmd
 	}
@@ -51,7 +52,8 @@ func TestExampleMailer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := mailer("register", "ada@example.com").Output(); err != nil || string(out) != "registered ada@example.com\n" {
+	if out, err := mailer("register", "ada@example.com").Output(); err != nil ||
+		string(out) != "registered ada@example.com\n" {
 		t.Fatalf("%v: %s", err, out)
 	}
 	waitForEmptyQueue(t, uri, topic)
@@ -109,7 +111,8 @@ func waitForEmptyQueue(t *testing.T, uri, name string) {
 	}
 }
 
-// reservedPort returns an address that refuses connections, and that nobody else can take, until listen is called.
+// reservedPort returns an address that refuses connections, and that nobody else can take, until
+// listen is called.
 func reservedPort(t *testing.T) (addr string, listen func() (net.Listener, error)) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -12,24 +12,29 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrUnroutable: the broker returned the message because no queue wants it. Unroutable: the topic is stopped until its first
-	// consumer has declared a queue; an event that is returned after others of its topic were taken is DEAD. Declare and bind a queue
-	// (see Config.DeclareQueues), or set Config.AllowUnroutable.
+	// ErrUnroutable: the broker returned the message because no queue wants it. Unroutable: the
+	// topic is stopped until its first consumer has declared a queue; an event that is returned
+	// after others of its topic were taken is DEAD. Declare and bind a queue (see
+	// Config.DeclareQueues), or set Config.AllowUnroutable.
 	ErrUnroutable = errors.New("amqpbridge: no queue wants the message")
 
-	// ErrNack: the broker did not take the message, for instance because a queue with overflow=reject-publish is full.
+	// ErrNack: the broker did not take the message, for instance because a queue with
+	// overflow=reject-publish is full.
 	ErrNack = errors.New("amqpbridge: the broker refused the message")
 
-	// ErrBlocked: the broker has blocked publishers because it is short of memory or disk. Unavailable.
+	// ErrBlocked: the broker has blocked publishers because it is short of memory or disk.
+	// Unavailable.
 	ErrBlocked = errors.New("amqpbridge: the broker has blocked publishers")
 )
 
-// marked returns err, which a use of the connection or a channel ended with, marked with what it means to the relay. Whatever
-// ends a channel or the connection says nothing against the event, save its size.
+// marked returns err, which a use of the connection or a channel ended with, marked with what it
+// means to the relay. Whatever ends a channel or the connection says nothing against the event,
+// save its size.
 func marked(doing string, err error) error {
 	var a *amqp091.Error
 	tooLarge := errors.As(err, &a) &&
-		(a.Code == amqp091.ContentTooLarge || a.Code == amqp091.PreconditionFailed && strings.Contains(a.Reason, "message size"))
+		(a.Code == amqp091.ContentTooLarge || a.Code == amqp091.PreconditionFailed && strings.Contains(a.Reason,
+			"message size"))
 	err = fmt.Errorf("amqpbridge: %s: %w", doing, err)
 	if tooLarge {
 		return core.Permanent(err)
@@ -39,5 +44,6 @@ func marked(doing string, err error) error {
 
 // unroutable turns what the broker returned into an error.
 func unroutable(r amqp091.Return) error {
-	return core.Unroutable(fmt.Errorf("%w: exchange %q, routing key %q: %d %s", ErrUnroutable, r.Exchange, r.RoutingKey, r.ReplyCode, r.ReplyText))
+	return core.Unroutable(fmt.Errorf("%w: exchange %q, routing key %q: %d %s", ErrUnroutable, r.Exchange, r.RoutingKey,
+		r.ReplyCode, r.ReplyText))
 }

@@ -13,62 +13,69 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// ErrUnsafeConfig: Config.AMQP has settings that lose messages or hide errors. The error names each with the reason and the remedy.
+// ErrUnsafeConfig: Config.AMQP has settings that lose messages or hide errors. The error names each
+// with the reason and the remedy.
 var ErrUnsafeConfig = errors.New("amqpbridge: unsafe AMQP configuration")
 
 // Config configures a Publisher. Only AMQP is required.
 type Config struct {
-	// AMQP is the configuration of Watermill's AMQP Pub/Sub, the same that its subscribers use, so that both agree on exchanges, queues,
-	// routing keys and the format of messages. See QueueConfig, PubSubConfig and TopicConfig. Publish.ConfirmDelivery and
-	// Publish.Mandatory are always on. Connection.Reconnect is not used.
+	// AMQP is the configuration of Watermill's AMQP Pub/Sub, the same that its subscribers use, so
+	// that both agree on exchanges, queues, routing keys and the format of messages. See
+	// QueueConfig, PubSubConfig and TopicConfig. Publish.ConfirmDelivery and Publish.Mandatory are
+	// always on. Connection.Reconnect is not used.
 	AMQP amqp.Config
-	// Channels is how many messages can wait for their confirm at once; core.Config.Workers is a good value. Default:
-	// AMQP.Publish.ChannelPoolSize, else 32.
+	// Channels is how many messages can wait for their confirm at once; core.Config.Workers is a
+	// good value. Default: AMQP.Publish.ChannelPoolSize, else 32.
 	Channels int
-	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig brings a Dial function. Not longer than
-	// core.Config.PublishTimeout. Default: 5 s.
+	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig
+	// brings a Dial function. Not longer than core.Config.PublishTimeout. Default: 5 s.
 	ConnectTimeout time.Duration
-	// DeclareQueues declares (and binds) the queue of a topic as a subscriber with the same configuration would, before the topic's
-	// first message, so that messages can be published before there is a subscriber, and again after a message came back because
-	// somebody had deleted the queue. Needs AMQP.Queue.GenerateName, and the right to configure queues.
+	// DeclareQueues declares (and binds) the queue of a topic as a subscriber with the same
+	// configuration would, before the topic's first message, so that messages can be published
+	// before there is a subscriber, and again after a message came back because somebody had
+	// deleted the queue. Needs AMQP.Queue.GenerateName, and the right to configure queues.
 	DeclareQueues bool
-	// AllowUnroutable takes a message that no queue wants for published, though the broker drops it: for topics that may
-	// have no subscriber. Default: the topic waits for its first subscriber; see ErrUnroutable.
+	// AllowUnroutable takes a message that no queue wants for published, though the broker drops
+	// it: for topics that may have no subscriber. Default: the topic waits for its first
+	// subscriber; see ErrUnroutable.
 	AllowUnroutable bool
 
-	// MaxMessageBytes is the broker's max_message_size: an event whose payload is larger is refused when it is recorded. Default: 16 MiB,
-	// that of RabbitMQ 4.
+	// MaxMessageBytes is the broker's max_message_size: an event whose payload is larger is refused
+	// when it is recorded. Default: 16 MiB, that of RabbitMQ 4.
 	MaxMessageBytes int
 
 	// Decorate wraps the Watermill publisher, for metrics, tracing and the like:
 	//
 	//	Decorate: func(p message.Publisher) message.Publisher { return traced{p} }
 	//
-	// The decorator gets one message per call. Classes of errors and limits stay as they are if it returns the errors that it gets,
-	// wrapped or not, and passes the message on, or a copy with its context. Default: none.
+	// The decorator gets one message per call. Classes of errors and limits stay as they are if it
+	// returns the errors that it gets, wrapped or not, and passes the message on, or a copy with
+	// its context. Default: none.
 	Decorate func(message.Publisher) message.Publisher
 
-	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that this package does not know. Its
-	// CheckSize, when it is nil, becomes one that knows MaxMessageBytes, unless Marshal is set: then MaxPayload, when it is 0, becomes
-	// MaxMessageBytes. Set it lower when your Marshal adds to the payload and higher when it compresses it.
+	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that
+	// this package does not know. Its CheckSize, when it is nil, becomes one that knows
+	// MaxMessageBytes, unless Marshal is set: then MaxPayload, when it is 0, becomes
+	// MaxMessageBytes. Set it lower when your Marshal adds to the payload and higher when it
+	// compresses it.
 	Bridge watermillbridge.Config
 }
 
-// QueueConfig returns Watermill's configuration for durable queues: a topic is a queue, its messages are shared by its
-// subscribers. For quorum queues, which outlive the loss of a server, also set
-// Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}.
+// QueueConfig returns Watermill's configuration for durable queues: a topic is a queue, its
+// messages are shared by its subscribers. For quorum queues, which outlive the loss of a server,
+// also set Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}.
 func QueueConfig(uri string) amqp.Config {
 	return safe(amqp.NewDurableQueueConfig(uri))
 }
 
-// PubSubConfig returns Watermill's configuration for durable publish and subscribe: a topic is a fanout exchange, each
-// subscriber has a queue named by queueName, which a publisher does not need.
+// PubSubConfig returns Watermill's configuration for durable publish and subscribe: a topic is a
+// fanout exchange, each subscriber has a queue named by queueName, which a publisher does not need.
 func PubSubConfig(uri string, queueName amqp.QueueNameGenerator) amqp.Config {
 	return safe(amqp.NewDurablePubSubConfig(uri, queueName))
 }
 
-// TopicConfig returns Watermill's configuration for a durable topic exchange: a topic is a routing key. (The one of Watermill
-// declares an exchange that does not outlive a restart of the broker.)
+// TopicConfig returns Watermill's configuration for a durable topic exchange: a topic is a routing
+// key. (The one of Watermill declares an exchange that does not outlive a restart of the broker.)
 func TopicConfig(uri, exchange, queue string) amqp.Config {
 	return safe(amqp.NewDurableTopicConfig(uri, exchange, queue))
 }
@@ -134,28 +141,35 @@ func (c *Config) unsafeSettings() (problems []error) {
 		}
 	}
 	a := &c.AMQP
-	refuse(a.Publish.Transactional, "Publish.Transactional is true: confirms do the same, faster, and Watermill's transactions hide errors; set false")
+	refuse(a.Publish.Transactional, "Publish.Transactional is true: confirms do the same, faster, and Watermill's "+
+		"transactions hide errors; set false")
 	refuse(a.Publish.Immediate, "Publish.Immediate is true: RabbitMQ closes the connection for it; set false")
 	if a.Exchange.GenerateName(sampleTopic) != "" {
-		refuse(!a.Exchange.Durable, "Exchange.Durable is false: a restart of the broker removes it with its bindings; set true")
+		refuse(!a.Exchange.Durable, "Exchange.Durable is false: a restart of the broker removes it with its "+
+			"bindings; set true")
 		refuse(a.Exchange.AutoDeleted, "Exchange.AutoDeleted is true: it goes with its last queue; set false")
 		refuse(a.Exchange.Internal, "Exchange.Internal is true: nobody can publish to it; set false")
 		refuse(a.Exchange.NoWait, "Exchange.NoWait is true: its errors come too late; set false")
 	}
 	if a.Queue.GenerateName != nil {
-		refuse(!a.Queue.Durable, "Queue.Durable is false: a restart of the broker removes it with its messages; set true")
+		refuse(!a.Queue.Durable, "Queue.Durable is false: a restart of the broker removes it with its messages; "+
+			"set true")
 		refuse(a.Queue.AutoDelete, "Queue.AutoDelete is true: messages go with the last subscriber; set false")
 		refuse(a.Queue.Exclusive, "Queue.Exclusive is true: messages go with the subscriber's connection; set false")
-		refuse(c.DeclareQueues && (a.Queue.NoWait || a.QueueBind.NoWait), "Queue.NoWait or QueueBind.NoWait is true: errors come too late; set false")
+		refuse(c.DeclareQueues && (a.Queue.NoWait || a.QueueBind.NoWait), "Queue.NoWait or QueueBind.NoWait is "+
+			"true: errors come too late; set false")
 	}
 	if a.Connection.AmqpConfig != nil {
-		refuse(a.Connection.AmqpConfig.Recovery != nil, "Connection.AmqpConfig.Recovery is set: this package connects again itself, and knows then what was not confirmed; leave it nil")
+		refuse(a.Connection.AmqpConfig.Recovery != nil, "Connection.AmqpConfig.Recovery is set: this package "+
+			"connects again itself, and knows then what was not confirmed; leave it nil")
 	}
-	refuse(a.Connection.AmqpConfig != nil && a.Connection.AmqpConfig.TLSClientConfig != nil && a.Connection.TLSConfig != nil,
+	refuse(a.Connection.AmqpConfig != nil && a.Connection.AmqpConfig.TLSClientConfig != nil &&
+		a.Connection.TLSConfig != nil,
 		"Connection.TLSConfig and Connection.AmqpConfig.TLSClientConfig are both set: set one")
 
 	sample, err := a.Marshaler.Marshal(message.NewMessage("sample", []byte{}))
 	refuse(err == nil && sample.DeliveryMode != amqp091.Persistent,
-		"Marshaler does not mark messages as persistent: a restart of the broker loses them; use amqp.DefaultMarshaler{}")
+		"Marshaler does not mark messages as persistent: a restart of the broker loses them; use "+
+			"amqp.DefaultMarshaler{}")
 	return problems
 }

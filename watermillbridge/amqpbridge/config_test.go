@@ -22,18 +22,20 @@ func TestUnsafeSettingsAreRefused(t *testing.T) {
 		change func(*amqp.Config)
 		names  string
 	}{
-		"transactional":      {func(c *amqp.Config) { c.Publish.Transactional = true }, "Publish.Transactional"},
-		"immediate":          {func(c *amqp.Config) { c.Publish.Immediate = true }, "Publish.Immediate"},
-		"exchange":           {func(c *amqp.Config) { c.Exchange.Durable = false }, "Exchange.Durable"},
-		"exchange auto":      {func(c *amqp.Config) { c.Exchange.AutoDeleted = true }, "Exchange.AutoDeleted"},
-		"exchange internal":  {func(c *amqp.Config) { c.Exchange.Internal = true }, "Exchange.Internal"},
-		"exchange no wait":   {func(c *amqp.Config) { c.Exchange.NoWait = true }, "Exchange.NoWait"},
-		"queue":              {func(c *amqp.Config) { c.Queue.Durable = false }, "Queue.Durable"},
-		"queue auto":         {func(c *amqp.Config) { c.Queue.AutoDelete = true }, "Queue.AutoDelete"},
-		"queue exclusive":    {func(c *amqp.Config) { c.Queue.Exclusive = true }, "Queue.Exclusive"},
-		"queue no wait":      {func(c *amqp.Config) { c.Queue.NoWait = true }, "Queue.NoWait"},
-		"bind no wait":       {func(c *amqp.Config) { c.QueueBind.NoWait = true }, "QueueBind.NoWait"},
-		"transient messages": {func(c *amqp.Config) { c.Marshaler = amqp.DefaultMarshaler{NotPersistentDeliveryMode: true} }, "Marshaler"},
+		"transactional":     {func(c *amqp.Config) { c.Publish.Transactional = true }, "Publish.Transactional"},
+		"immediate":         {func(c *amqp.Config) { c.Publish.Immediate = true }, "Publish.Immediate"},
+		"exchange":          {func(c *amqp.Config) { c.Exchange.Durable = false }, "Exchange.Durable"},
+		"exchange auto":     {func(c *amqp.Config) { c.Exchange.AutoDeleted = true }, "Exchange.AutoDeleted"},
+		"exchange internal": {func(c *amqp.Config) { c.Exchange.Internal = true }, "Exchange.Internal"},
+		"exchange no wait":  {func(c *amqp.Config) { c.Exchange.NoWait = true }, "Exchange.NoWait"},
+		"queue":             {func(c *amqp.Config) { c.Queue.Durable = false }, "Queue.Durable"},
+		"queue auto":        {func(c *amqp.Config) { c.Queue.AutoDelete = true }, "Queue.AutoDelete"},
+		"queue exclusive":   {func(c *amqp.Config) { c.Queue.Exclusive = true }, "Queue.Exclusive"},
+		"queue no wait":     {func(c *amqp.Config) { c.Queue.NoWait = true }, "Queue.NoWait"},
+		"bind no wait":      {func(c *amqp.Config) { c.QueueBind.NoWait = true }, "QueueBind.NoWait"},
+		"transient messages": {func(c *amqp.Config) {
+			c.Marshaler = amqp.DefaultMarshaler{NotPersistentDeliveryMode: true}
+		}, "Marshaler"},
 		"recovery": {func(c *amqp.Config) {
 			c.Connection.AmqpConfig = &amqp091.Config{Recovery: &amqp091.Recovery{}}
 		}, "Recovery"},
@@ -90,7 +92,8 @@ func TestSafeConfigsAreAccepted(t *testing.T) {
 			}
 		})
 	}
-	if _, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqp.NewDurableTopicConfig(nowhere, "events", "orders")}); err == nil {
+	if _, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqp.NewDurableTopicConfig(nowhere, "events",
+		"orders")}); err == nil {
 		t.Error("Watermill's topic configuration was accepted: its exchange is not durable")
 	}
 }
@@ -106,15 +109,23 @@ func TestBadInputIsRefused(t *testing.T) {
 		cfg   amqpbridge.Config
 		names string
 	}{
-		"zero":            {amqpbridge.Config{}, "AmqpURI"},
-		"bad URI":         {config(func(c *amqpbridge.Config) { c.AMQP.Connection.AmqpURI = "http://guest:s3cret@x" }), "AmqpURI"},
-		"unparseable URI": {config(func(c *amqpbridge.Config) { c.AMQP.Connection.AmqpURI = "amqp://guest:s3cret@x\x7f" }), "AmqpURI"},
-		"no builder":      {config(func(c *amqpbridge.Config) { c.AMQP.TopologyBuilder = nil }), "TopologyBuilder"},
-		"no queue name":   {config(func(c *amqpbridge.Config) { c.DeclareQueues = true }), "GenerateName"},
-		"channels":        {config(func(c *amqpbridge.Config) { c.Channels = -1 }), "Channels"},
-		"many channels":   {config(func(c *amqpbridge.Config) { c.Channels = 5000 }), "2047"},
-		"timeout":         {config(func(c *amqpbridge.Config) { c.ConnectTimeout = -time.Second }), "ConnectTimeout"},
-		"bridge":          {config(func(c *amqpbridge.Config) { c.Bridge = watermillbridge.Config{MaxStuck: -1} }), "MaxStuck"},
+		"zero": {amqpbridge.Config{}, "AmqpURI"},
+		"bad URI": {
+			config(func(c *amqpbridge.Config) { c.AMQP.Connection.AmqpURI = "http://guest:s3cret@x" }),
+			"AmqpURI",
+		},
+		"unparseable URI": {config(func(c *amqpbridge.Config) {
+			c.AMQP.Connection.AmqpURI = "amqp://guest:s3cret@x\x7f"
+		}), "AmqpURI"},
+		"no builder":    {config(func(c *amqpbridge.Config) { c.AMQP.TopologyBuilder = nil }), "TopologyBuilder"},
+		"no queue name": {config(func(c *amqpbridge.Config) { c.DeclareQueues = true }), "GenerateName"},
+		"channels":      {config(func(c *amqpbridge.Config) { c.Channels = -1 }), "Channels"},
+		"many channels": {config(func(c *amqpbridge.Config) { c.Channels = 5000 }), "2047"},
+		"timeout":       {config(func(c *amqpbridge.Config) { c.ConnectTimeout = -time.Second }), "ConnectTimeout"},
+		"bridge": {
+			config(func(c *amqpbridge.Config) { c.Bridge = watermillbridge.Config{MaxStuck: -1} }),
+			"MaxStuck",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// connection is a connection with its channels and what has been declared over it. It is replaced as a whole when it breaks.
+// connection is a connection with its channels and what has been declared over it. It is replaced
+// as a whole when it breaks.
 type connection struct {
 	conn  *amqp091.Connection
 	slots chan struct{} // held by channels in use; its capacity is Config.Channels
@@ -22,8 +23,8 @@ type connection struct {
 	blocked  string          // the broker's reason, empty when it takes messages
 }
 
-// channel is a channel in confirm mode that one message at a time is published on, so that what comes back is about that
-// message.
+// channel is a channel in confirm mode that one message at a time is published on, so that what
+// comes back is about that message.
 type channel struct {
 	*amqp091.Channel
 	returns chan amqp091.Return // capacity 1: the broker sends it before the confirm

@@ -15,7 +15,10 @@ import (
 func TestTheSizeLimitIsTheBrokers(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[int]int{0: 16 << 20, 1000: 1000} {
-		p, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqpbridge.QueueConfig(nowhere), MaxMessageBytes: limit})
+		p, err := amqpbridge.NewPublisher(amqpbridge.Config{
+			AMQP:            amqpbridge.QueueConfig(nowhere),
+			MaxMessageBytes: limit,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,11 +26,15 @@ func TestTheSizeLimitIsTheBrokers(t *testing.T) {
 			t.Errorf("%d bytes: %v", want, err)
 		}
 		err = p.CheckSize(core.Event{Payload: make([]byte, want+1)})
-		if err == nil || !strings.Contains(err.Error(), "Config.MaxMessageBytes") || !strings.Contains(err.Error(), "max_message_size") {
+		if err == nil || !strings.Contains(err.Error(), "Config.MaxMessageBytes") ||
+			!strings.Contains(err.Error(), "max_message_size") {
 			t.Errorf("err = %v, want one that names the limit and what to change", err)
 		}
 	}
-	if _, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqpbridge.QueueConfig(nowhere), MaxMessageBytes: -1}); err == nil {
+	if _, err := amqpbridge.NewPublisher(amqpbridge.Config{
+		AMQP:            amqpbridge.QueueConfig(nowhere),
+		MaxMessageBytes: -1,
+	}); err == nil {
 		t.Error("a negative limit is accepted")
 	}
 }
@@ -73,14 +80,21 @@ func (d decorated) Publish(topic string, messages ...*message.Message) error {
 	return d.Publisher.Publish(topic, messages...)
 }
 
-// What a Marshal of one's own makes of a payload nobody knows: unless it is said, the payload itself must fit.
+// What a Marshal of one's own makes of a payload nobody knows: unless it is said, the payload
+// itself must fit.
 func TestTheSizeLimitWithAMarshalOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	for said, limit := range map[int]int{0: 5000, 3000: 3000, 20 << 20: 20 << 20} {
-		b := watermillbridge.Config{MaxPayload: said, Marshal: func(context.Context, core.Delivery) (*message.Message, error) {
-			return message.NewMessage("id", nil), nil
-		}}
-		p, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqpbridge.QueueConfig(nowhere), MaxMessageBytes: 5000, Bridge: b})
+		b := watermillbridge.Config{
+			MaxPayload: said,
+			Marshal: func(context.Context, core.Delivery) (*message.Message, error) {
+				return message.NewMessage("id", nil), nil
+			},
+		}
+		p, err := amqpbridge.NewPublisher(amqpbridge.Config{
+			AMQP:            amqpbridge.QueueConfig(nowhere),
+			MaxMessageBytes: 5000, Bridge: b,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,12 +38,14 @@ func ExampleQueueConfig() {
 
 // The publisher needs no queue name; subscribers with the same configuration do.
 func ExamplePubSubConfig() {
-	c := amqpbridge.PubSubConfig("amqp://guest:guest@localhost:5672/", amqp.GenerateQueueNameTopicNameWithSuffix("billing"))
+	c := amqpbridge.PubSubConfig("amqp://guest:guest@localhost:5672/",
+		amqp.GenerateQueueNameTopicNameWithSuffix("billing"))
 	fmt.Println(c.Exchange.GenerateName("orders"), c.Exchange.Type, c.Queue.GenerateName("orders"))
 	// Output: orders fanout orders_billing
 }
 
-// Watermill's configuration of a topic exchange is refused, because the exchange goes with the broker's next restart.
+// Watermill's configuration of a topic exchange is refused, because the exchange goes with the
+// broker's next restart.
 func ExampleTopicConfig() {
 	uri := "amqp://guest:guest@localhost:5672/"
 	_, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqp.NewDurableTopicConfig(uri, "events", "billing")})
@@ -70,8 +72,8 @@ func (c counted) Publish(topic string, messages ...*message.Message) error {
 	return err
 }
 
-// Metrics, tracing and the like see every message, and so does what else goes to the broker: MessagePublisher is the safe one for a
-// poison queue and for replies.
+// Metrics, tracing and the like see every message, and so does what else goes to the broker:
+// MessagePublisher is the safe one for a poison queue and for replies.
 func ExampleConfig_decorate() {
 	var published atomic.Int64
 	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{

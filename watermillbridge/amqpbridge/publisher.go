@@ -16,8 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// NewPublisher returns a Publisher for RabbitMQ. It checks cfg and connects to nothing: the first publish does, and a publish
-// after the connection broke connects again, so that a process starts while the broker is away.
+// NewPublisher returns a Publisher for RabbitMQ. It checks cfg and connects to nothing: the first
+// publish does, and a publish after the connection broke connects again, so that a process starts
+// while the broker is away.
 func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -44,19 +45,21 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	return watermillbridge.NewPublisher(decorated, cfg.Bridge)
 }
 
-// checkSize returns the watermillbridge.Config.CheckSize of a broker that takes bodies of at most limit bytes.
+// checkSize returns the watermillbridge.Config.CheckSize of a broker that takes bodies of at most
+// limit bytes.
 func checkSize(limit int) func(core.Event) error {
 	return func(e core.Event) error {
 		if len(e.Payload) <= limit {
 			return nil
 		}
-		return fmt.Errorf("amqpbridge: the payload has %d bytes, more than Config.MaxMessageBytes %d: store it elsewhere and send a reference, "+
+		return fmt.Errorf("amqpbridge: the payload has %d bytes, more than Config.MaxMessageBytes %d: store it "+
+			"elsewhere and send a reference, "+
 			"or raise Config.MaxMessageBytes together with max_message_size of the broker", len(e.Payload), limit)
 	}
 }
 
-// publisher is a message.Publisher that answers when the broker has confirmed the message and has not returned it. Watermill's own takes no
-// notice of returned messages.
+// publisher is a message.Publisher that answers when the broker has confirmed the message and has
+// not returned it. Watermill's own takes no notice of returned messages.
 type publisher struct {
 	cfg        Config
 	logger     watermill.LoggerAdapter
@@ -84,7 +87,8 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	}
 	exchange, key := p.cfg.AMQP.Exchange.GenerateName(topic), p.cfg.AMQP.Publish.GenerateRoutingKey(topic)
 	if len(exchange) > 255 || len(key) > 255 {
-		return core.Permanent(fmt.Errorf("amqpbridge: exchange or routing key of topic %q has more than 255 bytes", topic))
+		return core.Permanent(fmt.Errorf("amqpbridge: exchange or routing key of topic %q has more than 255 bytes",
+			topic))
 	}
 	c, err := p.connected(msg.Context())
 	if err != nil {
@@ -117,7 +121,8 @@ func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool
 		case r, ok := <-ch.returns:
 			if ok && p.cfg.DeclareQueues { // somebody deleted the queue or its binding
 				c.setDeclared(topic, false)
-				return core.Unavailable(fmt.Errorf("the queue is declared again with the next message: %w", unroutable(r)))
+				return core.Unavailable(fmt.Errorf("the queue is declared again with the next message: %w",
+					unroutable(r)))
 			}
 			if ok { // else the channel closed after the confirm
 				return unroutable(r)
@@ -161,7 +166,8 @@ func (p *publisher) marshal(msg *message.Message) (amqp091.Publishing, error) {
 	return publishing, nil
 }
 
-// messageID returns the id for a broker that deduplicates: the row's, because one event may go to several destinations.
+// messageID returns the id for a broker that deduplicates: the row's, because one event may go to
+// several destinations.
 func messageID(msg *message.Message) string {
 	if row := msg.Metadata[core.HeaderRowID]; row != "" {
 		return row
@@ -177,7 +183,10 @@ func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) 
 	var err error
 	switch {
 	case p.cfg.DeclareQueues:
-		params := amqp.BuildTopologyParams{Topic: topic, QueueName: p.cfg.AMQP.Queue.GenerateName(topic), ExchangeName: exchange}
+		params := amqp.BuildTopologyParams{
+			Topic: topic, QueueName: p.cfg.AMQP.Queue.GenerateName(topic),
+			ExchangeName: exchange,
+		}
 		if p.cfg.AMQP.QueueBind.GenerateRoutingKey != nil {
 			params.RoutingKey = p.cfg.AMQP.QueueBind.GenerateRoutingKey(topic)
 		}

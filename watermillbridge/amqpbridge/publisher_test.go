@@ -88,19 +88,24 @@ func TestABrokerThatSaysNothing(t *testing.T) {
 		<-release
 		_ = c.Close()
 	})
-	p := newPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig("amqp://guest:guest@" + addr), ConnectTimeout: 200 * time.Millisecond})
+	p := newPublisher(t, amqpbridge.Config{
+		AMQP:           amqpbridge.QueueConfig("amqp://guest:guest@" + addr),
+		ConnectTimeout: 200 * time.Millisecond,
+	})
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	began := time.Now()
 	err := p.Publish(ctx, delivery("orders"))
-	if class, _ := core.ClassOf(err); err == nil || class != core.ClassUnavailable || time.Since(began) > 5*time.Second {
+	if class, _ := core.ClassOf(err); err == nil || class != core.ClassUnavailable ||
+		time.Since(began) > 5*time.Second {
 		t.Errorf("err = %v, class %v after %s; want unavailable after ConnectTimeout", err, class, time.Since(began))
 	}
 
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := p.Publish(ctx, delivery("orders")); !errors.Is(err, watermillbridge.ErrNoAnswer) && !errors.Is(err, context.DeadlineExceeded) {
+	if err := p.Publish(ctx, delivery("orders")); !errors.Is(err, watermillbridge.ErrNoAnswer) &&
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("err = %v, want the end of the context", err)
 	}
 }
@@ -110,7 +115,8 @@ func TestAPasswordThatIsWrongIsNotTold(t *testing.T) {
 	addr := listen(t, func(c net.Conn) { _ = c.Close() })
 	p := newPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig("amqp://guest:s3cret@" + addr)})
 	err := p.Publish(t.Context(), delivery("orders"))
-	if class, _ := core.ClassOf(err); err == nil || class != core.ClassUnavailable || strings.Contains(err.Error(), "s3cret") {
+	if class, _ := core.ClassOf(err); err == nil || class != core.ClassUnavailable ||
+		strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("err = %v, class %v; want unavailable without the password", err, class)
 	}
 }
@@ -128,11 +134,16 @@ func TestWhatCannotBeSentIsPermanent(t *testing.T) {
 	refused := errors.New("refused")
 	for name, change := range map[string]func(*amqp.Config){
 		"marshaler": func(c *amqp.Config) {
-			c.Marshaler = marshalerFunc(func(*message.Message) (amqp091.Publishing, error) { return amqp091.Publishing{}, refused })
+			c.Marshaler = marshalerFunc(func(*message.Message) (amqp091.Publishing, error) {
+				return amqp091.Publishing{}, refused
+			})
 		},
 		"header": func(c *amqp.Config) {
 			c.Marshaler = marshalerFunc(func(*message.Message) (amqp091.Publishing, error) {
-				return amqp091.Publishing{DeliveryMode: amqp091.Persistent, Headers: amqp091.Table{"bad": make(chan int)}}, nil
+				return amqp091.Publishing{
+					DeliveryMode: amqp091.Persistent,
+					Headers:      amqp091.Table{"bad": make(chan int)},
+				}, nil
 			})
 		},
 		"exchange": func(c *amqp.Config) {

@@ -11,9 +11,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Classify says what an error of watermill-http means to the relay, for watermillbridge.Config.Classifier: an answer with an error status is
-// judged by ClassOfStatus, a publisher that is closed is ClassUnavailable, and a message that cannot be made into a
-// request, or anything else, is ClassTransient, which core.Config.Classifier then judges. It knows errors of the network.
+// Classify says what an error of watermill-http means to the relay, for
+// watermillbridge.Config.Classifier: an answer with an error status is judged by ClassOfStatus, a
+// publisher that is closed is ClassUnavailable, and a message that cannot be made into a request,
+// or anything else, is ClassTransient, which core.Config.Classifier then judges. It knows errors of
+// the network.
 func Classify(err error) core.Class {
 	switch {
 	case errors.Is(err, wmhttp.ErrPublisherClosed):
@@ -24,7 +26,8 @@ func Classify(err error) core.Class {
 	return core.ClassTransient
 }
 
-// statusLine finds the status in the text that watermill-http makes: "503 Service Unavailable: server responded with error status".
+// statusLine finds the status in the text that watermill-http makes: "503 Service Unavailable:
+// server responded with error status".
 var statusLine = regexp.MustCompile(`(?:^|: )([3-9]\d\d)[ :]`)
 
 // statusOf returns 0 when there is none.
@@ -39,19 +42,24 @@ func statusOf(err error) int {
 
 // ClassOfStatus says what the status of an answer means:
 //
-//   - ClassPermanent for 400, 406, 411, 413, 414, 415, 417, 422 and 431: this request will never be accepted.
-//   - ClassTransient for 409, 500 and what is not listed: it may be this event, or this moment. After core.Config.MaxAttempts it is DEAD,
-//     unless the endpoint has accepted nothing else meanwhile.
-//   - ClassUnavailable for redirects that were not followed, 401, 402, 403, 404, 405, 407, 408, 410, 421, 423, 425, 426, 428, 429, 451,
-//     501 and all above: the endpoint is gone, throttles, is down, or does not know us. It costs no attempt.
+//   - ClassPermanent for 400, 406, 411, 413, 414, 415, 417, 422 and 431: this request will never be
+//     accepted.
+//   - ClassTransient for 409, 500 and what is not listed: it may be this event, or this moment.
+//     After core.Config.MaxAttempts it is DEAD, unless the endpoint has accepted nothing else
+//     meanwhile.
+//   - ClassUnavailable for redirects that were not followed, 401, 402, 403, 404, 405, 407, 408,
+//     410, 421, 423, 425, 426, 428, 429, 451, 501 and all above: the endpoint is gone, throttles,
+//     is down, or does not know us. It costs no attempt.
 func ClassOfStatus(status int) core.Class {
 	switch status {
-	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusLengthRequired, http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong,
-		http.StatusUnsupportedMediaType, http.StatusExpectationFailed, http.StatusUnprocessableEntity, http.StatusRequestHeaderFieldsTooLarge:
+	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
+		http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusExpectationFailed,
+		http.StatusUnprocessableEntity, http.StatusRequestHeaderFieldsTooLarge:
 		return core.ClassPermanent
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
-		http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusGone, http.StatusMisdirectedRequest, http.StatusLocked,
-		http.StatusTooEarly, http.StatusUpgradeRequired, http.StatusPreconditionRequired, http.StatusTooManyRequests,
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusGone,
+		http.StatusMisdirectedRequest, http.StatusLocked, http.StatusTooEarly, http.StatusUpgradeRequired,
+		http.StatusPreconditionRequired, http.StatusTooManyRequests,
 		http.StatusUnavailableForLegalReasons:
 		return core.ClassUnavailable
 	}

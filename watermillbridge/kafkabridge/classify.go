@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// mark returns err marked with what it means to the relay, or as it is when that is for the relay to judge (timeouts, network
-// errors of the standard library) or for nobody to know.
+// mark returns err marked with what it means to the relay, or as it is when that is for the relay
+// to judge (timeouts, network errors of the standard library) or for nobody to know.
 func mark(err error) error {
 	for _, e := range []error{
 		sarama.ErrOutOfBrokers, sarama.ErrClosedClient, sarama.ErrNotConnected, sarama.ErrBrokerNotFound,
@@ -21,7 +21,8 @@ func mark(err error) error {
 			return core.Unavailable(err)
 		}
 	}
-	// What Sarama itself refuses to send: too large for Producer.MaxMessageBytes, or not to be put into Kafka's format.
+	// What Sarama itself refuses to send: too large for Producer.MaxMessageBytes, or not to be put
+	// into Kafka's format.
 	var unsendable sarama.ConfigurationError
 	var unencodable sarama.PacketEncodingError
 	if errors.As(err, &unsendable) || errors.As(err, &unencodable) {
@@ -35,35 +36,41 @@ func mark(err error) error {
 
 func markKafka(err error, k sarama.KError) error {
 	switch k {
-	case sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge, sarama.ErrInvalidRecord, sarama.ErrInvalidTimestamp,
-		sarama.ErrInvalidTopic:
+	case sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge, sarama.ErrInvalidRecord,
+		sarama.ErrInvalidTimestamp, sarama.ErrInvalidTopic:
 		return core.Permanent(err)
 
-	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch,
-		sarama.ErrReplicaNotAvailable, sarama.ErrKafkaStorageError, sarama.ErrLogDirNotFound, sarama.ErrListenerNotFound,
-		sarama.ErrPreferredLeaderNotAvailable, sarama.ErrEligibleLeadersNotAvailable:
+	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrFencedLeaderEpoch,
+		sarama.ErrUnknownLeaderEpoch, sarama.ErrReplicaNotAvailable, sarama.ErrKafkaStorageError,
+		sarama.ErrLogDirNotFound, sarama.ErrListenerNotFound, sarama.ErrPreferredLeaderNotAvailable,
+		sarama.ErrEligibleLeadersNotAvailable:
 		return core.UnavailableForKey(err) // one partition
 
-	case sarama.ErrOutOfOrderSequenceNumber, sarama.ErrUnknownProducerID, sarama.ErrInvalidProducerEpoch, sarama.ErrInvalidProducerIDMapping:
-		// After a crash of the broker it and Sarama may disagree about what was sent to the partition. Sarama begins anew then, so the
-		// next publish goes through.
+	case sarama.ErrOutOfOrderSequenceNumber, sarama.ErrUnknownProducerID, sarama.ErrInvalidProducerEpoch,
+		sarama.ErrInvalidProducerIDMapping:
+		// After a crash of the broker it and Sarama may disagree about what was sent to the
+		// partition. Sarama begins anew then, so the next publish goes through.
 		return core.UnavailableForKey(err)
 
-	case sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
-		sarama.ErrRequestTimedOut, sarama.ErrThrottlingQuotaExceeded, sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable,
-		sarama.ErrNotController, sarama.ErrStaleControllerEpochCode, sarama.ErrStaleBrokerEpoch, sarama.ErrUnsupportedVersion, sarama.ErrPolicyViolation,
+	case sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas,
+		sarama.ErrNotEnoughReplicasAfterAppend, sarama.ErrRequestTimedOut, sarama.ErrThrottlingQuotaExceeded,
+		sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable,
+		sarama.ErrNotController, sarama.ErrStaleControllerEpochCode, sarama.ErrStaleBrokerEpoch,
+		sarama.ErrUnsupportedVersion, sarama.ErrPolicyViolation,
 		// The brokers do not take what every event is sent with.
-		sarama.ErrInvalidRequiredAcks, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedCompressionType, sarama.ErrInvalidConfig:
+		sarama.ErrInvalidRequiredAcks, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedCompressionType,
+		sarama.ErrInvalidConfig:
 		return core.Unavailable(err)
 
 	case sarama.ErrTopicAuthorizationFailed, sarama.ErrClusterAuthorizationFailed, sarama.ErrSASLAuthenticationFailed,
 		sarama.ErrUnsupportedSASLMechanism, sarama.ErrIllegalSASLState, sarama.ErrSecurityDisabled,
-		sarama.ErrDelegationTokenExpired, sarama.ErrDelegationTokenNotFound, sarama.ErrDelegationTokenAuthorizationFailed,
-		sarama.ErrTransactionalIDAuthorizationFailed:
+		sarama.ErrDelegationTokenExpired, sarama.ErrDelegationTokenNotFound,
+		sarama.ErrDelegationTokenAuthorizationFailed, sarama.ErrTransactionalIDAuthorizationFailed:
 		return core.Unavailable(fmt.Errorf("not allowed: %w", err))
 
 	case sarama.ErrUnknownTopicOrPartition:
-		// Not the event's fault, and cured by creating the topic: the topic is stopped, nothing becomes DEAD.
+		// Not the event's fault, and cured by creating the topic: the topic is stopped, nothing
+		// becomes DEAD.
 		return core.Unavailable(fmt.Errorf("the topic does not exist (create it, or let the brokers): %w", err))
 
 	default:

@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// ErrUnsafeConfig: Config.Sarama has settings that lose, double or reorder messages, or cannot answer in time. The error names
-// each with the reason and the remedy. Start from SaramaConfig.
+// ErrUnsafeConfig: Config.Sarama has settings that lose, double or reorder messages, or cannot
+// answer in time. The error names each with the reason and the remedy. Start from SaramaConfig.
 var ErrUnsafeConfig = errors.New("kafkabridge: unsafe Sarama configuration")
 
 // Config configures a Publisher. Only Brokers is required.
@@ -27,34 +27,40 @@ type Config struct {
 	// ClientID names this client in the broker's logs and quotas. Default: "ormoutbox".
 	ClientID string
 
-	// Sarama replaces everything that this package would configure, Version and ClientID too: for TLS, SASL, compression and
-	// the like. Start from SaramaConfig. What is unsafe is refused. It is copied.
+	// Sarama replaces everything that this package would configure, Version and ClientID too: for
+	// TLS, SASL, compression and the like. Start from SaramaConfig. What is unsafe is refused. It
+	// is copied.
 	//
-	// Producer.Idempotent may be false, and Net.MaxOpenRequests more than 1 then: a retry inside Sarama may store a message twice,
-	// which consumers see by its event id. The first copies of a key stay in order all the same, because the relay sends an event
-	// only after the one before it in its key was acknowledged.
+	// Producer.Idempotent may be false, and Net.MaxOpenRequests more than 1 then: a retry inside
+	// Sarama may store a message twice, which consumers see by its event id. The first copies of a
+	// key stay in order all the same, because the relay sends an event only after the one before it
+	// in its key was acknowledged.
 	Sarama *sarama.Config
-	// AllowPartitioner accepts another partitioner than NewPartitioner in Sarama. Keys must stay on the partitions on which
-	// other producers of the topic put them, and a partitioner must be consistent for messages with a key.
+	// AllowPartitioner accepts another partitioner than NewPartitioner in Sarama. Keys must stay on
+	// the partitions on which other producers of the topic put them, and a partitioner must be
+	// consistent for messages with a key.
 	AllowPartitioner bool
 
 	// Decorate wraps the Watermill publisher, for metrics, tracing and the like:
 	//
 	//	Decorate: func(p message.Publisher) message.Publisher { return traced{p} }
 	//
-	// The decorator gets one message per call. Classes of errors, receipts and limits stay as they are if it returns the errors that it gets,
-	// wrapped or not, and passes the message on, or a copy with its context. Default: none.
+	// The decorator gets one message per call. Classes of errors, receipts and limits stay as they
+	// are if it returns the errors that it gets, wrapped or not, and passes the message on, or a
+	// copy with its context. Default: none.
 	Decorate func(message.Publisher) message.Publisher
 
-	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that this package does not know,
-	// and its Receipt is not used. Its CheckSize, when it is nil, becomes one that knows Producer.MaxMessageBytes, unless Marshal is set:
-	// then MaxPayload, when it is 0, becomes Producer.MaxMessageBytes. Set it lower when your Marshal adds to the payload and
-	// higher when it compresses it.
+	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that
+	// this package does not know, and its Receipt is not used. Its CheckSize, when it is nil,
+	// becomes one that knows Producer.MaxMessageBytes, unless Marshal is set: then MaxPayload, when
+	// it is 0, becomes Producer.MaxMessageBytes. Set it lower when your Marshal adds to the payload
+	// and higher when it compresses it.
 	Bridge watermillbridge.Config
 }
 
-// SaramaConfig returns the configuration that a Publisher uses, for changes by the caller: acknowledged by all replicas in sync, idempotent,
-// one request in flight, partitioned like Kafka's Java client, and with waits that end within publishTimeout (0: 5 s).
+// SaramaConfig returns the configuration that a Publisher uses, for changes by the caller:
+// acknowledged by all replicas in sync, idempotent, one request in flight, partitioned like Kafka's
+// Java client, and with waits that end within publishTimeout (0: 5 s).
 func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 	if publishTimeout == 0 {
 		publishTimeout = defaultPublishTimeout
@@ -74,7 +80,8 @@ func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 	c.Producer.Timeout = publishTimeout * 3 / 5
 	c.Net.ReadTimeout, c.Net.WriteTimeout = publishTimeout*4/5, publishTimeout*4/5
 	c.Net.DialTimeout = publishTimeout * 2 / 5
-	// After a broken connection. Errors of the broker are tried again without a pause, so a change of leaders is left to the relay.
+	// After a broken connection. Errors of the broker are tried again without a pause, so a change
+	// of leaders is left to the relay.
 	c.Producer.Retry.Max, c.Producer.Retry.Backoff = 3, publishTimeout/50
 	c.Metadata.Retry.Max, c.Metadata.Retry.Backoff = 1, publishTimeout/20
 	c.Metadata.Timeout = publishTimeout
@@ -100,7 +107,8 @@ func (c Config) sarama() (*sarama.Config, error) {
 	case timeout == 0:
 		timeout = defaultPublishTimeout
 	case timeout < 100*time.Millisecond:
-		return nil, fmt.Errorf("kafkabridge: Config.PublishTimeout %s leaves a broker no time: use at least 100ms", timeout)
+		return nil, fmt.Errorf("kafkabridge: Config.PublishTimeout %s leaves a broker no time: use at least 100ms",
+			timeout)
 	}
 	if c.Sarama == nil {
 		s := SaramaConfig(timeout)
@@ -134,20 +142,26 @@ func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool
 	}
 	p := &s.Producer
 	refuse(p.RequiredAcks != sarama.WaitForAll,
-		"Producer.RequiredAcks is %d: a message that only the leader has is lost with it; set sarama.WaitForAll", p.RequiredAcks)
+		"Producer.RequiredAcks is %d: a message that only the leader has is lost with it; set sarama.WaitForAll",
+		p.RequiredAcks)
 	refuse(p.Idempotent && s.Net.MaxOpenRequests != 1,
-		"Net.MaxOpenRequests is %d: Sarama's idempotence needs 1; set 1, or Producer.Idempotent to false", s.Net.MaxOpenRequests)
-	refuse(p.Retry.Max < 1, "Producer.Retry.Max is %d: every change of a leader fails publishes, and idempotence needs it; set 1 or more", p.Retry.Max)
+		"Net.MaxOpenRequests is %d: Sarama's idempotence needs 1; set 1, or Producer.Idempotent to false",
+		s.Net.MaxOpenRequests)
+	refuse(p.Retry.Max < 1, "Producer.Retry.Max is %d: every change of a leader fails publishes, and idempotence "+
+		"needs it; set 1 or more", p.Retry.Max)
 	refuse(!p.Return.Successes, "Producer.Return.Successes is false: nobody would hear of the outcome; set true")
 	refuse(!p.Return.Errors, "Producer.Return.Errors is false: nobody would hear of the outcome; set true")
 	refuse(p.Transaction.ID != "",
-		"Producer.Transaction.ID is set: nobody would commit the transaction; leave it empty, consumers deduplicate by event id")
+		"Producer.Transaction.ID is set: nobody would commit the transaction; leave it empty, consumers deduplicate "+
+			"by event id")
 	refuse(!anyPartitioner && !isOurs(p.Partitioner),
 		"Producer.Partitioner is not NewPartitioner: a key would move when Debezium or a Java producer sends it; "+
 			"set kafkabridge.NewPartitioner, or Config.AllowPartitioner if nobody else writes to the topics")
 	refuse(p.Flush.Frequency == 0 && (p.Flush.Messages > 1 || p.Flush.Bytes > 0),
-		"Producer.Flush.Messages or Flush.Bytes without Flush.Frequency: a publish waits for others that never come; leave them 0")
-	refuse(p.Flush.Frequency > timeout/2, "Producer.Flush.Frequency is %s: it holds up every publish; leave it 0", p.Flush.Frequency)
+		"Producer.Flush.Messages or Flush.Bytes without Flush.Frequency: a publish waits for others that never "+
+			"come; leave them 0")
+	refuse(p.Flush.Frequency > timeout/2, "Producer.Flush.Frequency is %s: it holds up every publish; leave it 0",
+		p.Flush.Frequency)
 
 	for _, t := range []struct {
 		name string
@@ -159,13 +173,18 @@ func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool
 		{"Producer.Timeout", p.Timeout},
 		{"Metadata.Timeout", s.Metadata.Timeout},
 		{"Producer.Retry.Max * Producer.Retry.Backoff", waits(p.Retry.Max, p.Retry.Backoff, p.Retry.BackoffFunc)},
-		{"Metadata.Retry.Max * Metadata.Retry.Backoff", waits(s.Metadata.Retry.Max, s.Metadata.Retry.Backoff, s.Metadata.Retry.BackoffFunc)},
+		{
+			"Metadata.Retry.Max * Metadata.Retry.Backoff",
+			waits(s.Metadata.Retry.Max, s.Metadata.Retry.Backoff, s.Metadata.Retry.BackoffFunc),
+		},
 	} {
-		refuse(t.d > timeout, "%s is %s: longer than a publish may take (%s), its answer would come too late; set less", t.name, t.d, timeout)
+		refuse(t.d > timeout, "%s is %s: longer than a publish may take (%s), its answer would come too late; set less",
+			t.name, t.d, timeout)
 	}
 	refuse(s.Metadata.Timeout == 0, "Metadata.Timeout is 0: no limit; set %s or less", timeout)
 	refuse(p.Timeout >= s.Net.ReadTimeout,
-		"Producer.Timeout %s is not shorter than Net.ReadTimeout %s: the connection is given up before the broker answers; set less",
+		"Producer.Timeout %s is not shorter than Net.ReadTimeout %s: the connection is given up before the broker "+
+			"answers; set less",
 		p.Timeout, s.Net.ReadTimeout)
 	return problems
 }

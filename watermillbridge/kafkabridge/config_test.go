@@ -18,14 +18,26 @@ func TestUnsafeSettingsAreRefused(t *testing.T) {
 		change func(*sarama.Config)
 		names  string
 	}{
-		"acks of the leader": {func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.WaitForLocal }, "Producer.RequiredAcks"},
-		"no acks":            {func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.NoResponse }, "Producer.RequiredAcks"},
-		"pipelined":          {func(c *sarama.Config) { c.Net.MaxOpenRequests = 5 }, "Net.MaxOpenRequests"},
-		"no retries":         {func(c *sarama.Config) { c.Producer.Retry.Max = 0 }, "Producer.Retry.Max"},
-		"no successes":       {func(c *sarama.Config) { c.Producer.Return.Successes = false }, "Producer.Return.Successes"},
-		"no errors":          {func(c *sarama.Config) { c.Producer.Return.Errors = false }, "Producer.Return.Errors"},
-		"transactions":       {func(c *sarama.Config) { c.Producer.Transaction.ID = "x" }, "Producer.Transaction.ID"},
-		"other partitioner":  {func(c *sarama.Config) { c.Producer.Partitioner = sarama.NewHashPartitioner }, "Producer.Partitioner"},
+		"acks of the leader": {
+			func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.WaitForLocal },
+			"Producer.RequiredAcks",
+		},
+		"no acks": {
+			func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.NoResponse },
+			"Producer.RequiredAcks",
+		},
+		"pipelined":  {func(c *sarama.Config) { c.Net.MaxOpenRequests = 5 }, "Net.MaxOpenRequests"},
+		"no retries": {func(c *sarama.Config) { c.Producer.Retry.Max = 0 }, "Producer.Retry.Max"},
+		"no successes": {
+			func(c *sarama.Config) { c.Producer.Return.Successes = false },
+			"Producer.Return.Successes",
+		},
+		"no errors":    {func(c *sarama.Config) { c.Producer.Return.Errors = false }, "Producer.Return.Errors"},
+		"transactions": {func(c *sarama.Config) { c.Producer.Transaction.ID = "x" }, "Producer.Transaction.ID"},
+		"other partitioner": {
+			func(c *sarama.Config) { c.Producer.Partitioner = sarama.NewHashPartitioner },
+			"Producer.Partitioner",
+		},
 		"no partitioner":     {func(c *sarama.Config) { c.Producer.Partitioner = nil }, "Producer.Partitioner"},
 		"waits for others":   {func(c *sarama.Config) { c.Producer.Flush.Messages = 100 }, "Flush.Messages"},
 		"slow flush":         {func(c *sarama.Config) { c.Producer.Flush.Frequency = time.Minute }, "Flush.Frequency"},
@@ -36,7 +48,10 @@ func TestUnsafeSettingsAreRefused(t *testing.T) {
 		"broker after read":  {func(c *sarama.Config) { c.Producer.Timeout = c.Net.ReadTimeout }, "Producer.Timeout"},
 		"metadata":           {func(c *sarama.Config) { c.Metadata.Timeout = time.Minute }, "Metadata.Timeout"},
 		"metadata unlimited": {func(c *sarama.Config) { c.Metadata.Timeout = 0 }, "Metadata.Timeout"},
-		"producer retries":   {func(c *sarama.Config) { c.Producer.Retry.Backoff = 2 * time.Second }, "Producer.Retry.Max"},
+		"producer retries": {
+			func(c *sarama.Config) { c.Producer.Retry.Backoff = 2 * time.Second },
+			"Producer.Retry.Max",
+		},
 		"metadata retries": {func(c *sarama.Config) {
 			c.Metadata.Retry.Max = 10
 			c.Metadata.Retry.BackoffFunc = func(int, int) time.Duration { return time.Second }

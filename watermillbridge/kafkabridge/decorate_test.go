@@ -55,7 +55,8 @@ func TestADecoratedPublisherKeepsReceiptsAndClasses(t *testing.T) {
 	}
 	_, err = publish(t, p, delivery("orders", key0)) // the partition that refuses
 	class, _ := core.ClassOf(err)
-	if !errors.Is(err, errDecorated) || !errors.Is(err, sarama.ErrTopicAuthorizationFailed) || class != core.ClassUnavailable {
+	if !errors.Is(err, errDecorated) || !errors.Is(err, sarama.ErrTopicAuthorizationFailed) ||
+		class != core.ClassUnavailable {
 		t.Errorf("err = %v, class %v; want the decorated error of the broker, unavailable", err, class)
 	}
 	if err := p.CheckSize(core.Event{Type: "t", Payload: make([]byte, 2<<20)}); err == nil {
@@ -110,7 +111,8 @@ func TestTheSizeLimitIsSaramas(t *testing.T) {
 		t.Errorf("a payload of %d bytes would have been sent: the limit is too strict", len(d.Payload))
 	}
 	err := p.CheckSize(core.Event{Type: "t", Topic: "orders", Payload: make([]byte, 1<<20)})
-	if err == nil || !strings.Contains(err.Error(), "Producer.MaxMessageBytes 100000") || !strings.Contains(err.Error(), "max.message.bytes") {
+	if err == nil || !strings.Contains(err.Error(), "Producer.MaxMessageBytes 100000") ||
+		!strings.Contains(err.Error(), "max.message.bytes") {
 		t.Errorf("err = %v, want one that names the limit and what to change", err)
 	}
 }
@@ -119,21 +121,31 @@ func TestTheSizeLimitIsSaramas(t *testing.T) {
 func TestThePayloadThatCoreTakesIsRefusedWhereKafkaDoesNot(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, kafkabridge.Config{Brokers: []string{"localhost:1"}})
-	if err := p.CheckSize(core.Event{ID: core.NewEventID(), Type: "t", Topic: "t", Payload: make([]byte, 1<<20)}); err == nil {
+	if err := p.CheckSize(core.Event{
+		ID: core.NewEventID(), Type: "t", Topic: "t",
+		Payload: make([]byte, 1<<20),
+	}); err == nil {
 		t.Error("1 MiB beside its headers is accepted")
 	}
-	if err := p.CheckSize(core.Event{ID: core.NewEventID(), Type: "t", Topic: "t", Payload: make([]byte, 1_000_000)}); err != nil {
+	if err := p.CheckSize(core.Event{
+		ID: core.NewEventID(), Type: "t", Topic: "t",
+		Payload: make([]byte, 1_000_000),
+	}); err != nil {
 		t.Errorf("1,000,000 bytes: %v", err)
 	}
 }
 
-// What a Marshal of one's own makes of a payload nobody knows: unless it is said, the payload itself must fit.
+// What a Marshal of one's own makes of a payload nobody knows: unless it is said, the payload
+// itself must fit.
 func TestTheSizeLimitWithAMarshalOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	for said, limit := range map[int]int{0: 1_048_576, 3000: 3000, 20 << 20: 20 << 20} {
-		b := watermillbridge.Config{MaxPayload: said, Marshal: func(context.Context, core.Delivery) (*message.Message, error) {
-			return message.NewMessage("id", nil), nil
-		}}
+		b := watermillbridge.Config{
+			MaxPayload: said,
+			Marshal: func(context.Context, core.Delivery) (*message.Message, error) {
+				return message.NewMessage("id", nil), nil
+			},
+		}
 		p, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{"localhost:1"}, Bridge: b})
 		if err != nil {
 			t.Fatal(err)

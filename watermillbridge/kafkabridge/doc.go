@@ -1,39 +1,44 @@
-// Package kafkabridge publishes an outbox to Kafka through Watermill's Kafka publisher, configured so that nothing is lost, doubled by
-// retries or reordered within a key.
+// Package kafkabridge publishes an outbox to Kafka through Watermill's Kafka publisher, configured
+// so that nothing is lost, doubled by retries or reordered within a key.
 //
 //	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{"kafka-1:9092", "kafka-2:9092"}})
 //	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})
 //
 // # Keys and partitions
 //
-// The message's key is the event's key (metadata partition_key), and [NewPartitioner] puts it on the partition that Kafka's Java client would
-// choose. The relay, Debezium and Java producers can take turns on one topic without moving a key. Events without a key are spread
-// over the partitions, in no order. Adding partitions to a topic moves keys, whoever sends: stop the relay and let consumers catch
-// up first if their order matters.
+// The message's key is the event's key (metadata partition_key), and [NewPartitioner] puts it on
+// the partition that Kafka's Java client would choose. The relay, Debezium and Java producers can
+// take turns on one topic without moving a key. Events without a key are spread over the
+// partitions, in no order. Adding partitions to a topic moves keys, whoever sends: stop the relay
+// and let consumers catch up first if their order matters.
 //
 // # Outcomes
 //
-// A message that can never be accepted (too large, an illegal topic name) is permanent. An outage, throttling, missing rights and a topic that
-// does not exist stop the topic and cost its events no attempt. A partition without a leader holds up only its own keys. After three
-// failures Sarama's own circuit breaker refuses everything for ten seconds, even when the broker is back: that is the time recovery can
-// take.
+// A message that can never be accepted (too large, an illegal topic name) is permanent. An outage,
+// throttling, missing rights and a topic that does not exist stop the topic and cost its events no
+// attempt. A partition without a leader holds up only its own keys. After three failures Sarama's
+// own circuit breaker refuses everything for ten seconds, even when the broker is back: that is the
+// time recovery can take.
 //
-// An event that is too large for Producer.MaxMessageBytes, key and headers included, is refused when it is recorded. Keep that setting at or below
-// max.message.bytes of the topics, which nobody asks.
+// An event that is too large for Producer.MaxMessageBytes, key and headers included, is refused
+// when it is recorded. Keep that setting at or below max.message.bytes of the topics, which nobody
+// asks.
 //
 // # Beside the outbox
 //
-// [Config].Decorate adds metrics and tracing. The publisher's MessagePublisher is a plain message.Publisher of Watermill with the same settings
-// and connection: use it for a poison queue and for replies, because Watermill's own configuration waits for the leader only. The key of such a
-// message is its metadata partition_key.
+// [Config].Decorate adds metrics and tracing. The publisher's MessagePublisher is a plain
+// message.Publisher of Watermill with the same settings and connection: use it for a poison queue
+// and for replies, because Watermill's own configuration waits for the leader only. The key of such
+// a message is its metadata partition_key.
 //
 // # Sarama
 //
-// [NewPublisher] refuses a Sarama below 1.48 (see [ErrSaramaLoses]): it loses messages when leaders change. Idempotence is on by default and may be
-// switched off: see [Config].Sarama.
+// [NewPublisher] refuses a Sarama below 1.48 (see [ErrSaramaLoses]): it loses messages when leaders
+// change. Idempotence is on by default and may be switched off: see [Config].Sarama.
 //
 // # Topics
 //
-// Create topics before they are used: a topic that the broker creates by itself has the broker's default number of partitions and replicas, and
-// costs its first publish a retry. For topics that must survive a broker, use three replicas and min.insync.replicas=2.
+// Create topics before they are used: a topic that the broker creates by itself has the broker's
+// default number of partitions and replicas, and costs its first publish a retry. For topics that
+// must survive a broker, use three replicas and min.insync.replicas=2.
 package kafkabridge

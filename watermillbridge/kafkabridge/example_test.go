@@ -67,7 +67,8 @@ func (c counted) Publish(topic string, messages ...*message.Message) error {
 	return err
 }
 
-// Metrics, tracing and the like see every message, and receipts and the classes of errors stay as they are.
+// Metrics, tracing and the like see every message, and receipts and the classes of errors stay as
+// they are.
 func ExampleConfig_decorate() {
 	var published atomic.Int64
 	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{
@@ -83,7 +84,8 @@ func ExampleConfig_decorate() {
 	// Output: 0 so far
 }
 
-// The relay's publisher is the safe one for a poison queue and for replies too: middleware.PoisonQueue(plain, "orders.poison").
+// The relay's publisher is the safe one for a poison queue and for replies too:
+// middleware.PoisonQueue(plain, "orders.poison").
 func Example_poisonQueue() {
 	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{"kafka-1:9092"}})
 	if err != nil {

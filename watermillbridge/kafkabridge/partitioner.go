@@ -6,10 +6,11 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// NewPartitioner returns the partitioner that Publishers use, for sarama.Config.Producer.Partitioner. A message with a key goes to the
-// partition that Kafka's Java client chooses, murmur2 of the key, so that a key stays on one partition whoever sends it: this
-// relay, Debezium, or an application in Java. Sarama's own partitioners choose others. Messages without a key take turns over the
-// partitions that have a leader.
+// NewPartitioner returns the partitioner that Publishers use, for
+// sarama.Config.Producer.Partitioner. A message with a key goes to the partition that Kafka's Java
+// client chooses, murmur2 of the key, so that a key stays on one partition whoever sends it: this
+// relay, Debezium, or an application in Java. Sarama's own partitioners choose others. Messages
+// without a key take turns over the partitions that have a leader.
 func NewPartitioner(topic string) sarama.Partitioner {
 	return &partitioner{turns: sarama.NewRoundRobinPartitioner(topic)}
 }
@@ -34,13 +35,14 @@ func (p *partitioner) Partition(msg *sarama.ProducerMessage, n int32) (int32, er
 // RequiresConsistency implements sarama.Partitioner.
 func (p *partitioner) RequiresConsistency() bool { return true }
 
-// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner: a key must not move to another partition while its
-// own has no leader.
+// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner: a key must not move
+// to another partition while its own has no leader.
 func (p *partitioner) MessageRequiresConsistency(msg *sarama.ProducerMessage) bool {
 	return msg.Key != nil
 }
 
-// murmur2 is the 32-bit MurmurHash2 of Kafka's Java client (org.apache.kafka.common.utils.Utils.murmur2), which fixes the seed.
+// murmur2 is the 32-bit MurmurHash2 of Kafka's Java client
+// (org.apache.kafka.common.utils.Utils.murmur2), which fixes the seed.
 func murmur2(data []byte) uint32 {
 	const m, r = 0x5bd1e995, 24
 	h := uint32(0x9747b28c) ^ uint32(len(data))

@@ -20,9 +20,10 @@ import (
 // readBuildInfo is replaced in tests.
 var readBuildInfo = debug.ReadBuildInfo
 
-// NewPublisher returns a Publisher for Kafka. It checks cfg, and that Sarama is none that loses messages (ErrSaramaLoses), and connects to nothing: the first publish does, and tries again at the
-// next one, so that a process starts while Kafka is away. The key of a message is the event's key. A receipt reads
-// topic/partition@offset.
+// NewPublisher returns a Publisher for Kafka. It checks cfg, and that Sarama is none that loses
+// messages (ErrSaramaLoses), and connects to nothing: the first publish does, and tries again at
+// the next one, so that a process starts while Kafka is away. The key of a message is the event's
+// key. A receipt reads topic/partition@offset.
 func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if info, ok := readBuildInfo(); ok {
 		if err := checkSarama(info); err != nil {
@@ -62,8 +63,8 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	return watermillbridge.NewPublisher(tracked{decorated}, cfg.Bridge)
 }
 
-// tracked gives every message what a receipt is read from before decorators see it, so that one that sends a copy with the message's context
-// does not lose it.
+// tracked gives every message what a receipt is read from before decorators see it, so that one
+// that sends a copy with the message's context does not lose it.
 type tracked struct{ message.Publisher }
 
 // Publish implements message.Publisher.
@@ -146,7 +147,8 @@ func (k *publisher) Publish(topic string, msgs ...*message.Message) error {
 	return nil
 }
 
-// judge marks err. Sarama's breaker hides why a message failed: a partition's breaker opened for want of a leader means that partition alone.
+// judge marks err. Sarama's breaker hides why a message failed: a partition's breaker opened for
+// want of a leader means that partition alone.
 func (k *publisher) judge(err error, s *sent) error {
 	if s.msg == nil || !s.partitioned {
 		return mark(err)

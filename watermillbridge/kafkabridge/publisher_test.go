@@ -27,8 +27,8 @@ func delivery(topic, key string) core.Delivery {
 	return core.Delivery{Event: e, RowID: id, Attempt: 1}
 }
 
-// fakeBroker answers like a broker with the topic "orders": partition 0 of 3 refuses with refuse, unless that is ErrNoError, and
-// partition 2 has no leader.
+// fakeBroker answers like a broker with the topic "orders": partition 0 of 3 refuses with refuse,
+// unless that is ErrNoError, and partition 2 has no leader.
 func fakeBroker(t *testing.T, refuse sarama.KError) string {
 	t.Helper()
 	b := sarama.NewMockBroker(t, 1)
@@ -120,8 +120,9 @@ func TestErrorsOfTheBrokerAreClassified(t *testing.T) {
 		sarama.ErrDelegationTokenExpired:       core.ClassUnavailable,
 		sarama.ErrLogDirNotFound:               core.ClassKeyUnavailable,
 		sarama.ErrListenerNotFound:             core.ClassKeyUnavailable,
-		sarama.ErrInvalidMessage:               core.ClassTransient, // CORRUPT_MESSAGE: Kafka says that it may be sent again
-		sarama.ErrUnknown:                      core.ClassTransient,
+		// CORRUPT_MESSAGE: Kafka says that it may be sent again
+		sarama.ErrInvalidMessage: core.ClassTransient,
+		sarama.ErrUnknown:        core.ClassTransient,
 	} {
 		t.Run(k.Error(), func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +195,8 @@ func TestAReservedHeaderIsPermanent(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
 	d := delivery("orders", key0)
-	d.Headers = map[string]string{"_watermill_message_uuid": "x"} // the outbox refuses it, a row may have come otherwise
+	// the outbox refuses it, a row may have come otherwise
+	d.Headers = map[string]string{"_watermill_message_uuid": "x"}
 	_, err := publish(t, p, d)
 	if class, _ := core.ClassOf(err); class != core.ClassPermanent {
 		t.Errorf("err = %v, class %v; want permanent", err, class)

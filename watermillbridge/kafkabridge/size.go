@@ -12,8 +12,8 @@ import (
 // besidePayload is more than key, headers and fields of an event can have together in a message.
 const besidePayload = 32 << 10
 
-// checkSize returns the watermillbridge.Config.CheckSize of messages of at most limit bytes, as Sarama counts them. Events far below
-// the limit cost nothing.
+// checkSize returns the watermillbridge.Config.CheckSize of messages of at most limit bytes, as
+// Sarama counts them. Events far below the limit cost nothing.
 func checkSize(limit int, rowIDMetadata string) func(core.Event) error {
 	return func(e core.Event) error {
 		if len(e.Payload) <= limit-besidePayload {
@@ -28,12 +28,15 @@ func checkSize(limit int, rowIDMetadata string) func(core.Event) error {
 }
 
 func tooLarge(size, limit int) error {
-	return fmt.Errorf("kafkabridge: the message would have %d bytes with key and headers, more than Producer.MaxMessageBytes %d: "+
-		"store the payload elsewhere and send a reference, or raise Producer.MaxMessageBytes in Config.Sarama together with "+
+	return fmt.Errorf("kafkabridge: the message would have %d bytes with key and headers, more than "+
+		"Producer.MaxMessageBytes %d: "+
+		"store the payload elsewhere and send a reference, or raise Producer.MaxMessageBytes in Config.Sarama "+
+		"together with "+
 		"max.message.bytes of the topic", size, limit)
 }
 
-// messageSize returns how large the message of an event can become: with later attempts, and as a replay.
+// messageSize returns how large the message of an event can become: with later attempts, and as a
+// replay.
 func messageSize(e core.Event, rowIDMetadata string) (int, error) {
 	payload := len(e.Payload)
 	e.Payload = nil
@@ -50,5 +53,6 @@ func messageSize(e core.Event, rowIDMetadata string) (int, error) {
 	return km.ByteSize(recordVersion) + payload, nil
 }
 
-// recordVersion is the version of Kafka's format of messages since 0.11, which idempotence and headers need.
+// recordVersion is the version of Kafka's format of messages since 0.11, which idempotence and
+// headers need.
 const recordVersion = 2

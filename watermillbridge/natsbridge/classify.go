@@ -9,20 +9,23 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// RowIDMetadata is the value for watermillbridge.Config.RowIDMetadata: the header by which JetStream stores a message once within the
-// duplicate window of its stream. TrackMsgId of watermill-nats must then stay false: it would take the message's UUID, the
-// id of the event, and of an event with two destinations in one stream only the first would be stored.
+// RowIDMetadata is the value for watermillbridge.Config.RowIDMetadata: the header by which
+// JetStream stores a message once within the duplicate window of its stream. TrackMsgId of
+// watermill-nats must then stay false: it would take the message's UUID, the id of the event, and
+// of an event with two destinations in one stream only the first would be stored.
 const RowIDMetadata = nats.MsgIdHdr
 
-// unavailable are errors of the connection, of rights, and of a subject that no stream listens to. They say nothing against an event.
+// unavailable are errors of the connection, of rights, and of a subject that no stream listens to.
+// They say nothing against an event.
 var unavailable = []error{
-	nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrDrainTimeout, nats.ErrConnectionReconnecting, nats.ErrDisconnected,
-	nats.ErrStaleConnection, nats.ErrInvalidConnection, nats.ErrNoServers, nats.ErrNoInfoReceived, nats.ErrTimeout,
-	nats.ErrReconnectBufExceeded, nats.ErrSlowConsumer, nats.ErrMaxConnectionsExceeded, nats.ErrMaxAccountConnectionsExceeded,
-	nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation,
-	nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrConnectionNotTLS, nats.ErrTLS,
-	nats.ErrNoResponders, nats.ErrNoStreamResponse, nats.ErrNoMatchingStream, nats.ErrStreamNotFound,
-	nats.ErrJetStreamNotEnabled, nats.ErrJetStreamNotEnabledForAccount, nats.ErrTooManyStalledMsgs, nats.ErrAsyncPublishTimeout,
+	nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrDrainTimeout, nats.ErrConnectionReconnecting,
+	nats.ErrDisconnected, nats.ErrStaleConnection, nats.ErrInvalidConnection, nats.ErrNoServers, nats.ErrNoInfoReceived,
+	nats.ErrTimeout, nats.ErrReconnectBufExceeded, nats.ErrSlowConsumer, nats.ErrMaxConnectionsExceeded,
+	nats.ErrMaxAccountConnectionsExceeded, nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
+	nats.ErrAccountAuthExpired, nats.ErrPermissionViolation, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted,
+	nats.ErrConnectionNotTLS, nats.ErrTLS, nats.ErrNoResponders, nats.ErrNoStreamResponse, nats.ErrNoMatchingStream,
+	nats.ErrStreamNotFound, nats.ErrJetStreamNotEnabled, nats.ErrJetStreamNotEnabledForAccount,
+	nats.ErrTooManyStalledMsgs, nats.ErrAsyncPublishTimeout,
 	nats.ErrInvalidJSAck, // something that is no stream answers on the subject
 	nats.ErrHeadersNotSupported, nats.ErrJetStreamPublisherClosed,
 	jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound, jetstream.ErrJetStreamNotEnabled,
@@ -30,13 +33,19 @@ var unavailable = []error{
 }
 
 // permanent are errors that the same message meets each time.
-var permanent = []error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrInvalidMsg, nats.ErrBadHeaderMsg, jetstream.ErrStreamMessageExceedsMaximum}
+var permanent = []error{
+	nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrInvalidMsg, nats.ErrBadHeaderMsg,
+	jetstream.ErrStreamMessageExceedsMaximum,
+}
 
-// Classify says what an error of nats.go, or of watermill-nats, means to the relay, for watermillbridge.Config.Classifier:
+// Classify says what an error of nats.go, or of watermill-nats, means to the relay, for
+// watermillbridge.Config.Classifier:
 //
-//   - ClassPermanent: the message is larger than the server or the stream takes, or its subject or headers are none.
-//   - ClassUnavailable: the server or the stream cannot be reached or used now, rights are missing, no stream has the subject, the
-//     stream is full and discards nothing, or no acknowledgement came in time.
+//   - ClassPermanent: the message is larger than the server or the stream takes, or its subject or
+//     headers are none.
+//   - ClassUnavailable: the server or the stream cannot be reached or used now, rights are missing,
+//     no stream has the subject, the stream is full and discards nothing, or no acknowledgement
+//     came in time.
 //   - ClassTransient: everything else, which core.Config.Classifier then judges.
 func Classify(err error) core.Class {
 	for _, e := range permanent {

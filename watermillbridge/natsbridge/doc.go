@@ -1,10 +1,13 @@
-// Package natsbridge says what errors of NATS mean to an outbox that publishes to JetStream through watermill-nats.
+// Package natsbridge says what errors of NATS mean to an outbox that publishes to JetStream through
+// watermill-nats.
 //
-//	pub, err := nats.NewPublisher(nats.PublisherConfig{URL: url}, logger)   // watermill-nats: JetStream is on, TrackMsgId stays false
+//	// watermill-nats: JetStream is on, TrackMsgId stays false
+//	pub, err := nats.NewPublisher(nats.PublisherConfig{URL: url}, logger)
 //	publisher, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{
 //		Classifier:    natsbridge.Classify,
 //		RowIDMetadata: natsbridge.RowIDMetadata,
 //	})
 //
-// Without it, an outage of NATS that its client reports in words of its own looks like a refusal of each event.
+// Without it, an outage of NATS that its client reports in words of its own looks like a refusal of
+// each event.
 package natsbridge

@@ -12,7 +12,8 @@ import (
 
 // unavailable are the first words of answers of a server that says nothing against the message.
 var unavailable = []string{
-	"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "CROSSSLOT", // it starts, or others do the work
+	// it starts, or others do the work
+	"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "CROSSSLOT",
 	"OOM", "MISCONF", "NOREPLICAS", // it is full, cannot save, or has too few replicas
 	"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", // rights
 	"WRONGTYPE",  // the topic's key is no stream: so is every event's
@@ -21,18 +22,28 @@ var unavailable = []string{
 
 // texts are answers that begin with the general ERR.
 var (
-	unavailableTexts = []string{"max number of clients reached", "unknown command", "client sent auth, but no password is set", "dbindex is out of range"}
-	permanentTexts   = []string{"invalid bulk length", "invalid multibulk length", "query buffer limit", "string exceeds maximum allowed size"}
+	unavailableTexts = []string{
+		"max number of clients reached", "unknown command",
+		"client sent auth, but no password is set", "dbindex is out of range",
+	}
+	permanentTexts = []string{
+		"invalid bulk length", "invalid multibulk length", "query buffer limit",
+		"string exceeds maximum allowed size",
+	}
 )
 
-// Classify says what an error of go-redis, or of watermill-redisstream, means to the relay, for watermillbridge.Config.Classifier:
+// Classify says what an error of go-redis, or of watermill-redisstream, means to the relay, for
+// watermillbridge.Config.Classifier:
 //
 //   - ClassPermanent: the message is larger than the server takes.
-//   - ClassUnavailable: the server cannot be reached or used now: no connection is free, it loads its data, is a replica, is full
-//     (maxmemory), cannot save, has too few replicas; rights are missing; or the topic's key is not a stream.
-//   - ClassTransient: everything else, which core.Config.Classifier then judges. It knows errors of the network.
+//   - ClassUnavailable: the server cannot be reached or used now: no connection is free, it loads
+//     its data, is a replica, is full (maxmemory), cannot save, has too few replicas; rights are
+//     missing; or the topic's key is not a stream.
+//   - ClassTransient: everything else, which core.Config.Classifier then judges. It knows errors of
+//     the network.
 func Classify(err error) core.Class {
-	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) ||
+		errors.Is(err, redis.ErrPoolExhausted) {
 		return core.ClassUnavailable
 	}
 	answer, ok := errors.AsType[redis.Error](err)

@@ -27,15 +27,19 @@ func TestClassify(t *testing.T) {
 		},
 		core.ClassUnavailable: {
 			redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
-			answer("LOADING Redis is loading the dataset in memory"), answer("READONLY You can't write against a read only replica."),
-			answer("OOM command not allowed when used memory > 'maxmemory'."), answer("MISCONF Redis is configured to save RDB snapshots"),
-			answer("NOREPLICAS Not enough good replicas to write."), answer("CLUSTERDOWN The cluster is down"), answer("MASTERDOWN Link with MASTER is down"),
-			answer("NOAUTH Authentication required."), answer("NOPERM this user has no permissions"), answer("WRONGPASS invalid username-password pair"),
-			answer("WRONGTYPE Operation against a key holding the wrong kind of value"), answer("BUSY Redis is busy running a script."),
-			answer("ERR max number of clients reached"),
+			answer("LOADING Redis is loading the dataset in memory"),
+			answer("READONLY You can't write against a read only replica."),
+			answer("OOM command not allowed when used memory > 'maxmemory'."),
+			answer("MISCONF Redis is configured to save RDB snapshots"),
+			answer("NOREPLICAS Not enough good replicas to write."), answer("CLUSTERDOWN The cluster is down"),
+			answer("MASTERDOWN Link with MASTER is down"), answer("NOAUTH Authentication required."),
+			answer("NOPERM this user has no permissions"), answer("WRONGPASS invalid username-password pair"),
+			answer("WRONGTYPE Operation against a key holding the wrong kind of value"),
+			answer("BUSY Redis is busy running a script."), answer("ERR max number of clients reached"),
 		},
 		core.ClassTransient: {
-			errors.New("LOADING, says somebody else"), answer("ERR The ID specified in XADD is equal or smaller than the target stream top item"), answer(""),
+			errors.New("LOADING, says somebody else"), answer("ERR The ID specified in XADD is equal or smaller " +
+				"than the target stream top item"), answer(""),
 		},
 	} {
 		for _, err := range errs {

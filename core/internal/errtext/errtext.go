@@ -11,7 +11,9 @@ const maxBytes = 2 << 10
 
 var (
 	urlPassword = regexp.MustCompile(`://[^/\s@]*@`)
-	keyPassword = regexp.MustCompile(`(?i)\b(password|passwd|pwd|secret|token|sasl\.password|api[_-]?key)(\s*[=:]\s*)\S+`)
+	keyPassword = regexp.MustCompile(
+		`(?i)\b(password|passwd|pwd|secret|token|sasl\.password|api[_-]?key)(\s*[=:]\s*)\S+`,
+	)
 )
 
 // Redact returns the text of an error without credentials and NUL, as valid UTF-8 of at most 2 KiB.

@@ -1,6 +1,7 @@
-// Package mutant names deliberate mistakes that can be built into the code to see that its tests notice them: how good tests are is known
-// only by what they refuse. In a normal build none is active and the compiler removes them all; with the build tag mutant, the
-// environment variable OUTBOX_MUTANT chooses one. scripts/mutants tries every one of them.
+// Package mutant names deliberate mistakes that can be built into the code to see that its tests
+// notice them: how good tests are is known only by what they refuse. In a normal build none is
+// active and the compiler removes them all; with the build tag mutant, the environment variable
+// OUTBOX_MUTANT chooses one. scripts/mutants tries every one of them.
 package mutant
 
 // The mistakes. Every value is one for scripts/mutants, which reads them here.

@@ -1,5 +1,5 @@
-// Package sqlerr reads error codes out of database errors without importing a driver: by the methods and the field names
-// that the well-known drivers have.
+// Package sqlerr reads error codes out of database errors without importing a driver: by the
+// methods and the field names that the well-known drivers have.
 package sqlerr
 
 import (
@@ -122,18 +122,19 @@ var mysqlConstraint = map[int]bool{
 	1644: true, // SIGNAL from a trigger
 }
 
-// MySQLConstraint reports whether err is a violated constraint on MySQL or MariaDB: the statement is undone, the
-// transaction goes on.
+// MySQLConstraint reports whether err is a violated constraint on MySQL or MariaDB: the statement
+// is undone, the transaction goes on.
 func MySQLConstraint(err error) bool { return mysqlConstraint[MySQL(err)] }
 
-// SQLiteConstraint reports whether err is a violated constraint after which the transaction goes on. A trigger may have
-// asked for a rollback, so its constraint is not one of them.
+// SQLiteConstraint reports whether err is a violated constraint after which the transaction goes
+// on. A trigger may have asked for a rollback, so its constraint is not one of them.
 func SQLiteConstraint(err error) bool {
 	c := SQLite(err)
 	return c&0xff == 19 && c != 1811 // SQLITE_CONSTRAINT, SQLITE_CONSTRAINT_TRIGGER
 }
 
-// Retryable reports whether a transaction failed only because of others and may be run again as a whole.
+// Retryable reports whether a transaction failed only because of others and may be run again as a
+// whole.
 func Retryable(err error) bool {
 	switch State(err) {
 	case "40001", "40P01", "55P03":
@@ -150,18 +151,22 @@ func Retryable(err error) bool {
 	return false
 }
 
-// mysqlOutage: errors of a MySQL or MariaDB server that serves nobody at the moment, or not this client.
+// mysqlOutage: errors of a MySQL or MariaDB server that serves nobody at the moment, or not this
+// client.
 var mysqlOutage = map[int]bool{
-	1040: true, 1129: true, 1130: true, 1203: true, 1226: true, // too many connections, host blocked or not allowed, limit of a user
+	// too many connections, host blocked or not allowed, limit of a user
+	1040: true, 1129: true, 1130: true, 1203: true, 1226: true,
 	1044: true, 1045: true, 1049: true, 1698: true, // access denied, unknown database
 	1021: true, 1037: true, 1041: true, 1114: true, // disk full, out of memory, table full
-	1053: true, 1077: true, 1078: true, 1079: true, 1080: true, 1152: true, 1184: true, 1927: true, 4031: true, // shutdown, connection ended
+	// shutdown, connection ended
+	1053: true, 1077: true, 1078: true, 1079: true, 1080: true, 1152: true, 1184: true, 1927: true, 4031: true,
 	1158: true, 1159: true, 1160: true, 1161: true, 2006: true, 2013: true, // network
 	1047: true, 1290: true, 1792: true, 1836: true, // not prepared (Galera), read-only
 }
 
-// Unavailable reports whether err says that a database cannot be used by anybody, or not by this client, for the time being: it cannot
-// be reached, is starting, ending, full or read-only, has too many connections, refuses the password, or has ended the connection.
+// Unavailable reports whether err says that a database cannot be used by anybody, or not by this
+// client, for the time being: it cannot be reached, is starting, ending, full or read-only, has too
+// many connections, refuses the password, or has ended the connection.
 func Unavailable(err error) bool {
 	if err == nil {
 		return false
@@ -202,10 +207,12 @@ func lostConnection(err error) bool {
 	}) != 0
 }
 
-// CommitRefused reports whether the error that COMMIT returned proves that nothing was committed: the server itself answered
-// with a refusal. A lost connection, a timeout or a closing server proves nothing.
+// CommitRefused reports whether the error that COMMIT returned proves that nothing was committed:
+// the server itself answered with a refusal. A lost connection, a timeout or a closing server
+// proves nothing.
 func CommitRefused(err error) bool {
-	if err == nil || errors.Is(err, driver.ErrBadConn) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, driver.ErrBadConn) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	if errors.Is(err, sql.ErrTxDone) { // database/sql sent no COMMIT: the transaction had ended before
@@ -213,7 +220,8 @@ func CommitRefused(err error) bool {
 	}
 	if s := State(err); len(s) == 5 {
 		switch s[:2] {
-		case "23", "25", "40", "44", "P0", "22", "42": // constraint, transaction state, rollback, check option, PL/pgSQL, data, syntax
+		case "23", "25", "40", "44", "P0", "22", "42":
+			// constraint, transaction state, rollback, check option, PL/pgSQL, data, syntax
 			return s != "40003" // statement completion unknown
 		}
 		return false
@@ -223,7 +231,9 @@ func CommitRefused(err error) bool {
 	}
 	if c := SQLite(err); c != 0 {
 		switch c & 0xff {
-		case 5, 19: // BUSY: the transaction is still open and database/sql rolls it back; CONSTRAINT: deferred foreign key
+		case 5, 19:
+			// BUSY: the transaction is still open and database/sql rolls it back; CONSTRAINT:
+			// deferred foreign key
 			return true
 		}
 		return false
@@ -231,7 +241,8 @@ func CommitRefused(err error) bool {
 	return isRollbackTag(err)
 }
 
-// isRollbackTag recognises drivers that report COMMIT answered by ROLLBACK (an aborted PostgreSQL transaction).
+// isRollbackTag recognises drivers that report COMMIT answered by ROLLBACK (an aborted PostgreSQL
+// transaction).
 func isRollbackTag(err error) bool {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch e.Error() {
@@ -245,18 +256,21 @@ func isRollbackTag(err error) bool {
 
 // MissingTable reports whether a statement failed because a table does not exist.
 func MissingTable(err error) bool {
-	return State(err) == "42P01" || MySQL(err) == 1146 || SQLite(err) == 1 && strings.Contains(err.Error(), "no such table")
+	return State(err) == "42P01" || MySQL(err) == 1146 ||
+		SQLite(err) == 1 && strings.Contains(err.Error(), "no such table")
 }
 
-// mysqlValue: errors that say that a value does not fit its column or its connection's character set.
+// mysqlValue: errors that say that a value does not fit its column or its connection's character
+// set.
 var mysqlValue = map[int]bool{
-	1264: true, 1265: true, 1300: true, 1366: true, 1406: true, // range, truncation, character string, incorrect value, length
+	// range, truncation, character string, incorrect value, length
+	1264: true, 1265: true, 1300: true, 1366: true, 1406: true,
 	1267: true, 1270: true, 1271: true, 3854: true, 3988: true, // collations, conversions
 	3819: true, 4025: true, // CHECK: MySQL, MariaDB
 }
 
-// RefusedValue reports whether the database refused a statement for one of its values: it cannot store it, whoever sends it and
-// however often.
+// RefusedValue reports whether the database refused a statement for one of its values: it cannot
+// store it, whoever sends it and however often.
 func RefusedValue(err error) bool {
 	if s := State(err); s != "" {
 		return len(s) == 5 && s[:2] == "22" || s == "23514"
@@ -273,11 +287,12 @@ func RefusedValue(err error) bool {
 
 // mysqlAway: errors of a server that takes no connections, goes down or takes no writes.
 var mysqlAway = map[int]bool{
-	1040: true, 1053: true, 1129: true, 1203: true, 1226: true, 1290: true, 1836: true, 1927: true, 2002: true, 2003: true, 2006: true, 2013: true,
+	1040: true, 1053: true, 1129: true, 1203: true, 1226: true, 1290: true, 1836: true, 1927: true, 2002: true,
+	2003: true, 2006: true, 2013: true,
 }
 
-// Away reports whether an error is about the database as a whole, which cannot be reached, goes down, is full or takes no writes, and
-// not about a statement.
+// Away reports whether an error is about the database as a whole, which cannot be reached, goes
+// down, is full or takes no writes, and not about a statement.
 func Away(err error) bool {
 	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
 		return true

@@ -107,7 +107,10 @@ func TestJudgements(t *testing.T) {
 		{&modernc{6}, false, false, false, true, false},
 		{&modernc{10}, false, false, false, false, false},
 		{errors.New("commit unexpectedly resulted in rollback"), false, false, false, false, true},
-		{fmt.Errorf("orm: %w", errors.New("pq: Could not complete operation in a failed transaction")), false, false, false, false, true},
+		{
+			fmt.Errorf("orm: %w", errors.New("pq: Could not complete operation in a failed transaction")), false, false,
+			false, false, true,
+		},
 	} {
 		name := fmt.Sprintf("%T %v", tt.err, tt.err)
 		for what, got := range map[string][2]bool{
@@ -130,7 +133,10 @@ func TestMissingTable(t *testing.T) {
 			t.Errorf("%v is not a missing table", err)
 		}
 	}
-	for _, err := range []error{nil, &pgx{"42703"}, &mysql{Number: 1054}, &modernc{19}, errors.New("no such table: x")} {
+	for _, err := range []error{
+		nil, &pgx{"42703"}, &mysql{Number: 1054}, &modernc{19},
+		errors.New("no such table: x"),
+	} {
 		if sqlerr.MissingTable(err) {
 			t.Errorf("%v is a missing table", err)
 		}
@@ -139,8 +145,9 @@ func TestMissingTable(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	for _, err := range []error{
-		driver.ErrBadConn, sql.ErrConnDone, errors.New("invalid connection"), fmt.Errorf("commit: %w", errors.New("conn closed")),
-		&pgx{"08006"}, &pgx{"57P01"}, &pgx{"57P03"}, &pgx{"53300"}, &pgx{"53100"}, &pgx{"25006"}, &pgx{"28P01"},
+		driver.ErrBadConn, sql.ErrConnDone, errors.New("invalid connection"),
+		fmt.Errorf("commit: %w", errors.New("conn closed")), &pgx{"08006"}, &pgx{"57P01"}, &pgx{"57P03"}, &pgx{"53300"},
+		&pgx{"53100"}, &pgx{"25006"}, &pgx{"28P01"},
 		pgdriver{"57P02"},
 		&mysql{Number: 1040}, &mysql{Number: 1053}, &mysql{Number: 1290}, fmt.Errorf("x: %w", &mysql{Number: 1927}),
 		&modernc{10}, &modernc{13},
@@ -152,8 +159,9 @@ func TestUnavailable(t *testing.T) {
 		}
 	}
 	for _, err := range []error{
-		nil, errors.New("x"), errors.New("an invalid connection"), context.DeadlineExceeded, context.Canceled, sql.ErrNoRows, sql.ErrTxDone,
-		&pgx{"23505"}, &pgx{"40001"}, &pgx{"42P01"}, &pgx{"57014"}, &pgx{"25P02"}, &mysql{Number: 1062}, &mysql{Number: 1213}, &mysql{Number: 1146},
+		nil, errors.New("x"), errors.New("an invalid connection"), context.DeadlineExceeded, context.Canceled,
+		sql.ErrNoRows, sql.ErrTxDone, &pgx{"23505"}, &pgx{"40001"}, &pgx{"42P01"}, &pgx{"57014"}, &pgx{"25P02"},
+		&mysql{Number: 1062}, &mysql{Number: 1213}, &mysql{Number: 1146},
 		&modernc{5}, &modernc{19}, &modernc{1},
 	} {
 		if sqlerr.Unavailable(err) {

@@ -26,9 +26,10 @@ func ReadOnly(ctx context.Context, db Conn, d core.Dialect) (bool, error) {
 // ErrMissing is wrapped by what Drift says of tables and columns that are not there.
 var ErrMissing = errors.New("is missing")
 
-// Drift compares the tables in the database with those that the steps of p create, and names everything that is missing or different:
-// tables, columns and their types, indexes, the engine and the collations on MySQL. Collations of diagnostic columns, texts that only
-// people read, do not matter.
+// Drift compares the tables in the database with those that the steps of p create, and names
+// everything that is missing or different: tables, columns and their types, indexes, the engine and
+// the collations on MySQL. Collations of diagnostic columns, texts that only people read, do not
+// matter.
 func Drift(ctx context.Context, db Conn, p Plan, diagnostic map[string]bool) (drift []error, err error) {
 	for _, t := range wantedTables(p.Steps) {
 		got, err := foundTable(ctx, db, p, t.name)
@@ -56,7 +57,8 @@ func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift 
 		return []error{fmt.Errorf("table %s %w", t.name, ErrMissing)}
 	}
 	if got.engine != "" && !strings.EqualFold(got.engine, "InnoDB") {
-		drift = append(drift, fmt.Errorf("table %s has engine %s, which has no transactions; want InnoDB", t.name, got.engine))
+		drift = append(drift, fmt.Errorf("table %s has engine %s, which has no transactions; want InnoDB", t.name,
+			got.engine))
 	}
 	for _, c := range t.order {
 		switch is, ok := got.columns[c]; {
@@ -68,7 +70,9 @@ func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift 
 	}
 	for _, c := range got.folding {
 		if _, ours := t.columns[c]; ours && !diagnostic[c] {
-			drift = append(drift, fmt.Errorf("column %s.%s has a collation that takes different texts for equal; want a binary one", t.name, c))
+			drift = append(drift,
+				fmt.Errorf("column %s.%s has a collation that takes different texts for equal; want a binary one",
+					t.name, c))
 		}
 	}
 	for _, i := range t.indexes {
@@ -139,7 +143,8 @@ WHERE i.indrelid = to_regclass($1::text) AND i.indisvalid`
 WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`
 	mysqlIndexes = `SELECT DISTINCT index_name FROM information_schema.statistics
 WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`
-	mysqlEngine = `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`
+	mysqlEngine = `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), ` +
+		`DATABASE()) AND table_name = ?`
 	// SQLite's functions show generated columns only under another name; there are none.
 	sqliteColumns = `SELECT name, type FROM pragma_table_info(?)`
 	sqliteIndexes = `SELECT name FROM pragma_index_list(?)`

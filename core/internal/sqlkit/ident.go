@@ -1,5 +1,5 @@
-// Package sqlkit is what the SQL packages of this project share: dialects, identifiers, placeholders, transactions of
-// their own, and migrations. It imports no driver.
+// Package sqlkit is what the SQL packages of this project share: dialects, identifiers,
+// placeholders, transactions of their own, and migrations. It imports no driver.
 package sqlkit
 
 import (
@@ -13,7 +13,8 @@ import (
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// MaxIdent returns how many bytes an identifier may have: PostgreSQL cuts longer ones silently, MySQL refuses them.
+// MaxIdent returns how many bytes an identifier may have: PostgreSQL cuts longer ones silently,
+// MySQL refuses them.
 func MaxIdent(d core.Dialect) int {
 	if d == core.MySQL {
 		return 64
@@ -24,7 +25,8 @@ func MaxIdent(d core.Dialect) int {
 // CheckIdent refuses everything that is not a plain identifier of at most the dialect's length.
 func CheckIdent(d core.Dialect, what, s string) error {
 	if !identifier.MatchString(s) {
-		return fmt.Errorf("%s %.80q is not an identifier: letters, digits and underscores, not starting with a digit", what, s)
+		return fmt.Errorf("%s %.80q is not an identifier: letters, digits and underscores, not starting with a digit",
+			what, s)
 	}
 	if n := MaxIdent(d); len(s) > n {
 		return fmt.Errorf("%s %.80q has %d bytes, more than %d", what, s, len(s), n)
@@ -40,7 +42,8 @@ func Quote(d core.Dialect, ident string) string {
 	return `"` + ident + `"`
 }
 
-// Rebind turns ? into the placeholders of the dialect. The text must not hold a ? that is no placeholder.
+// Rebind turns ? into the placeholders of the dialect. The text must not hold a ? that is no
+// placeholder.
 func Rebind(d core.Dialect, query string) string {
 	if d != core.Postgres {
 		return query

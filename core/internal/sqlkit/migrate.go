@@ -11,8 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Step is one versioned change of a schema. Its SQL is plain text; each statement ends with a semicolon at the end of a line.
-// Steps may be repeated (IF NOT EXISTS), because MySQL commits each DDL statement by itself.
+// Step is one versioned change of a schema. Its SQL is plain text; each statement ends with a
+// semicolon at the end of a line. Steps may be repeated (IF NOT EXISTS), because MySQL commits each
+// DDL statement by itself.
 type Step struct {
 	Version int
 	Name    string
@@ -35,8 +36,8 @@ func (p Plan) table() string {
 	return t
 }
 
-// Migrate applies the steps that are missing. Any number of processes may call it at once: one works, the others wait and find nothing
-// left to do.
+// Migrate applies the steps that are missing. Any number of processes may call it at once: one
+// works, the others wait and find nothing left to do.
 func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 	switch p.Dialect {
 	case core.Postgres:
@@ -57,7 +58,8 @@ func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 	}
 }
 
-// lock returns the number of the advisory lock: the same for all processes that migrate the same tables.
+// lock returns the number of the advisory lock: the same for all processes that migrate the same
+// tables.
 func (p Plan) lock() int64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "ormoutbox migrate %s.%s", p.Schema, p.Table)
@@ -91,7 +93,8 @@ func (p Plan) migrateMySQL(ctx context.Context, db *sql.DB) (err error) {
 		return errors.New("another process has been migrating these tables for a minute")
 	}
 	defer func() {
-		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), ''), 30), ?))", name)
+		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), "+
+			"''), 30), ?))", name)
 		err = errors.Join(err, rerr)
 	}()
 	return p.apply(ctx, onConn{conn})
@@ -102,7 +105,8 @@ func (p Plan) apply(ctx context.Context, s session) error {
 	if p.Dialect == core.MySQL {
 		engine = " ENGINE = InnoDB"
 	}
-	err := s.exec(ctx, "CREATE TABLE IF NOT EXISTS "+p.table()+" (version INTEGER NOT NULL PRIMARY KEY, name VARCHAR(100) NOT NULL, "+
+	err := s.exec(ctx, "CREATE TABLE IF NOT EXISTS "+p.table()+" (version INTEGER NOT NULL PRIMARY KEY, name "+
+		"VARCHAR(100) NOT NULL, "+
 		"applied_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)"+engine)
 	if err != nil {
 		return err
@@ -132,7 +136,8 @@ func (p Plan) apply(ctx context.Context, s session) error {
 	return nil
 }
 
-// Statements splits a file into its statements, without comment lines. Not every driver takes several at once.
+// Statements splits a file into its statements, without comment lines. Not every driver takes
+// several at once.
 func Statements(file string) []string {
 	var all []string
 	var b strings.Builder

@@ -25,7 +25,8 @@ func (c onConn) ints(ctx context.Context, query string, args ...any) ([]int, err
 	return ints(ctx, c.Conn, query, args...)
 }
 
-// MigrateTx does what Migrate does with nothing but the transactions of t, for who has no pool. p must not name a schema that does not exist.
+// MigrateTx does what Migrate does with nothing but the transactions of t, for who has no pool. p
+// must not name a schema that does not exist.
 func MigrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return Retry(ctx, func() error {
 		if p.Dialect == core.MySQL {
@@ -65,8 +66,8 @@ func (t onTx) ints(ctx context.Context, query string, args ...any) (all []int, e
 	return all, rows.Err()
 }
 
-// onTransactor runs each statement by itself, on MySQL and MariaDB, which commit after each change of the schema anyway. Several processes may do so at once:
-// every statement may be repeated.
+// onTransactor runs each statement by itself, on MySQL and MariaDB, which commit after each change
+// of the schema anyway. Several processes may do so at once: every statement may be repeated.
 type onTransactor struct{ core.Transactor }
 
 var errApplied = errors.New("applied")

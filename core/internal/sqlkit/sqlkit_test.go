@@ -16,7 +16,8 @@ import (
 func TestCheckIdent(t *testing.T) {
 	for s, ok := range map[string]bool{
 		"a": true, "_a1": true, "Outbox_": true, strings.Repeat("a", 63): true,
-		"": false, "1a": false, "a b": false, "a;": false, "a\"": false, "a`": false, "a\n": false, "ä": false, strings.Repeat("a", 64): false,
+		"": false, "1a": false, "a b": false, "a;": false, "a\"": false, "a`": false, "a\n": false, "ä": false,
+		strings.Repeat("a", 64): false,
 	} {
 		if err := sqlkit.CheckIdent(core.Postgres, "name", s); (err == nil) != ok {
 			t.Errorf("%q: %v", s, err)

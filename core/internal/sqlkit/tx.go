@@ -18,8 +18,9 @@ const (
 	patience  = 20 * time.Second // a lock wait that times out has taken long already
 )
 
-// Retry runs fn, which must be a transaction of its own, again after a deadlock or a serialization failure: at most ten
-// times and for twenty seconds, after a random pause that grows. Never use it inside a transaction: on MariaDB a deadlock has rolled everything back.
+// Retry runs fn, which must be a transaction of its own, again after a deadlock or a serialization
+// failure: at most ten times and for twenty seconds, after a random pause that grows. Never use it
+// inside a transaction: on MariaDB a deadlock has rolled everything back.
 func Retry(ctx context.Context, fn func() error) error {
 	wait, start := firstWait, time.Now()
 	for try := 1; ; try++ {
@@ -36,8 +37,9 @@ func Retry(ctx context.Context, fn func() error) error {
 	}
 }
 
-// InTx runs fn in a transaction of its own and repeats it as Retry does. It is READ COMMITTED; on SQLite it is BEGIN IMMEDIATE, which
-// database/sql cannot ask for: a transaction that begins by reading fails at its first write when another one wrote.
+// InTx runs fn in a transaction of its own and repeats it as Retry does. It is READ COMMITTED; on
+// SQLite it is BEGIN IMMEDIATE, which database/sql cannot ask for: a transaction that begins by
+// reading fails at its first write when another one wrote.
 func InTx(ctx context.Context, db *sql.DB, d core.Dialect, fn func(c Conn) error) error {
 	return Retry(ctx, func() error {
 		if d == core.SQLite {
@@ -69,7 +71,8 @@ func immediate(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err erro
 		if committed {
 			return
 		}
-		// The context may be over; the connection must not go back to the pool with its transaction open.
+		// The context may be over; the connection must not go back to the pool with its transaction
+		// open.
 		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}

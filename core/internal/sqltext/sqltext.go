@@ -1,5 +1,6 @@
-// Package sqltext tells from the text of a statement what it can do to the transaction it runs in. It lets pass what is known to
-// be harmless: what it does not know, or could be read in two ways, is never Harmless.
+// Package sqltext tells from the text of a statement what it can do to the transaction it runs in.
+// It lets pass what is known to be harmless: what it does not know, or could be read in two ways,
+// is never Harmless.
 package sqltext
 
 import "strings"
@@ -30,19 +31,23 @@ const (
 	RollbackTo
 	// End is one statement that ends the transaction, or commits it on the way.
 	End
-	// Opaque texts may do anything, without naming it: CALL on MySQL, and whatever this package does not know.
+	// Opaque texts may do anything, without naming it: CALL on MySQL, and whatever this package
+	// does not know.
 	Opaque
-	// Hidden texts are several statements, with transaction control among them. Drivers differ in how many of them they run.
+	// Hidden texts are several statements, with transaction control among them. Drivers differ in
+	// how many of them they run.
 	Hidden
 )
 
-// Name is the name of a savepoint. Whether two spellings are the same name differs between databases; the same spelling always is.
+// Name is the name of a savepoint. Whether two spellings are the same name differs between
+// databases; the same spelling always is.
 type Name struct {
 	Folded  string // as coarse as the coarsest database: lower case, without quotes, of limited length
 	Spelled string // as it was written
 }
 
-// Read says what a text can do to the transaction it runs in. The usual statements cost no allocation.
+// Read says what a text can do to the transaction it runs in. The usual statements cost no
+// allocation.
 func Read(d Dialect, text string) (Kind, Name) {
 	l := lexer{d: d, text: text}
 	k, name := l.statement()
@@ -57,7 +62,8 @@ func Read(d Dialect, text string) (Kind, Name) {
 	}
 }
 
-// single reports whether no statement can begin in what is left of a text, whatever of it is a literal.
+// single reports whether no statement can begin in what is left of a text, whatever of it is a
+// literal.
 func single(rest string) bool {
 	i := strings.IndexByte(rest, ';')
 	if i < 0 {
@@ -71,14 +77,16 @@ func single(rest string) bool {
 	return true
 }
 
-// several judges a text that may be more than one statement. What a backslash means in a literal depends on settings of the session: where
-// the unusual meaning would let something else be a statement, nobody knows.
+// several judges a text that may be more than one statement. What a backslash means in a literal
+// depends on settings of the session: where the unusual meaning would let something else be a
+// statement, nobody knows.
 func several(d Dialect, text string) Kind {
 	if d == MySQL && (strings.Contains(text, "/*!") || strings.Contains(text, "/*M!")) {
 		return Hidden
 	}
 	k := split(d, text, d == MySQL)
-	if k <= Empty && (d == MySQL || d == Postgres) && strings.IndexByte(text, '\\') >= 0 && split(d, text, d != MySQL) > Empty {
+	if k <= Empty && (d == MySQL || d == Postgres) && strings.IndexByte(text, '\\') >= 0 &&
+		split(d, text, d != MySQL) > Empty {
 		return Opaque
 	}
 	return k
@@ -128,7 +136,8 @@ type lexer struct {
 	wrong bool // met something that it cannot read
 }
 
-// conditional judges a text with a comment that is executed by some servers: harmless only when it is, executed or not.
+// conditional judges a text with a comment that is executed by some servers: harmless only when it
+// is, executed or not.
 func (l *lexer) conditional() Kind {
 	const most = 4 // each is read in two ways
 	if strings.Count(l.text, "/*!")+strings.Count(l.text, "/*M!") > most {
@@ -137,7 +146,8 @@ func (l *lexer) conditional() Kind {
 	before, body := l.text[:l.open], l.text[l.open:]
 	body = body[strings.IndexByte(body, '!')+1:]
 	inside, after, closed := strings.Cut(strings.TrimLeft(body, "0123456789"), "*/")
-	if !closed || strings.Contains(inside, "/*") || strings.Contains(inside, "--") || strings.ContainsAny(inside, "'\"`#\\") {
+	if !closed || strings.Contains(inside, "/*") || strings.Contains(inside, "--") ||
+		strings.ContainsAny(inside, "'\"`#\\") {
 		return Hidden
 	}
 	executed, _ := Read(l.d, before+" "+inside+" "+after)
@@ -182,7 +192,8 @@ func (l *lexer) gap() {
 	}
 }
 
-// keyword is a word in upper case; it is empty when there is none, or one that is longer than any keyword.
+// keyword is a word in upper case; it is empty when there is none, or one that is longer than any
+// keyword.
 type keyword struct {
 	b [16]byte
 	n int

@@ -15,7 +15,10 @@ const (
 	all = pg | my | lite | other
 )
 
-var dialects = map[int]sqltext.Dialect{pg: sqltext.Postgres, my: sqltext.MySQL, lite: sqltext.SQLite, other: sqltext.Other}
+var dialects = map[int]sqltext.Dialect{
+	pg: sqltext.Postgres, my: sqltext.MySQL, lite: sqltext.SQLite,
+	other: sqltext.Other,
+}
 
 var texts = []struct {
 	on   int
@@ -182,8 +185,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// FuzzRead: what is read does not depend on case, nor on whitespace and comments in front; and a statement behind a text that ends in no
-// literal or comment is never missed.
+// FuzzRead: what is read does not depend on case, nor on whitespace and comments in front; and a
+// statement behind a text that ends in no literal or comment is never missed.
 func FuzzRead(f *testing.F) {
 	for _, tc := range texts {
 		f.Add(tc.text)
@@ -203,7 +206,8 @@ func FuzzRead(f *testing.F) {
 				continue
 			}
 			for _, control := range []string{"ROLLBACK", "\fCOMMIT", "SAVEPOINT s", "/**/ROLLBACK TO s"} {
-				// Behind a line end and the ends of all comments and literals there can be, in both orders.
+				// Behind a line end and the ends of all comments and literals there can be, in both
+				// orders.
 				for _, closing := range []string{"\n;", "\n*/;", "\n';", "\n\";"} {
 					if n, _ := sqltext.Read(d, text+closing+control); n <= sqltext.Empty && executes(d, text+closing) {
 						t.Errorf("dialect %d: %q is judged %d", d, text+closing+control, n)
@@ -214,7 +218,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// executes reports whether a statement behind prefix is surely one: no opening sign of a literal or comment is in it.
+// executes reports whether a statement behind prefix is surely one: no opening sign of a literal or
+// comment is in it.
 func executes(_ sqltext.Dialect, prefix string) bool {
 	return !strings.ContainsAny(prefix, "'\"`[$/*-#\\")
 }

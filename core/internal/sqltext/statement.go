@@ -64,14 +64,14 @@ func known(harmless bool) Kind {
 	return Opaque
 }
 
-// postgres: within a transaction that was begun, procedures and DO blocks cannot end it (2D000, invalid transaction termination), nor can
-// functions, and PREPARE takes queries alone.
+// postgres: within a transaction that was begun, procedures and DO blocks cannot end it (2D000,
+// invalid transaction termination), nor can functions, and PREPARE takes queries alone.
 func postgres(verb *keyword) Kind {
 	switch string(verb.b[:verb.n]) {
-	case "MERGE", "TABLE", "COPY", "SET", "RESET", "SHOW", "LOCK", "CALL", "DO", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "MOVE", "CLOSE",
-		"CREATE", "ALTER", "DROP", "TRUNCATE", "COMMENT", "GRANT", "REVOKE", "REFRESH", "REINDEX", "CLUSTER", "ANALYZE", "ANALYSE", "VACUUM",
-		"NOTIFY", "LISTEN", "UNLISTEN", "DISCARD", "IMPORT", "SECURITY", "REASSIGN", "CHECKPOINT", "LOAD",
-		"UPSERT": // CockroachDB
+	case "MERGE", "TABLE", "COPY", "SET", "RESET", "SHOW", "LOCK", "CALL", "DO", "EXECUTE", "DEALLOCATE", "DECLARE",
+		"FETCH", "MOVE", "CLOSE", "CREATE", "ALTER", "DROP", "TRUNCATE", "COMMENT", "GRANT", "REVOKE", "REFRESH",
+		"REINDEX", "CLUSTER", "ANALYZE", "ANALYSE", "VACUUM", "NOTIFY", "LISTEN", "UNLISTEN", "DISCARD", "IMPORT",
+		"SECURITY", "REASSIGN", "CHECKPOINT", "LOAD", "UPSERT": // CockroachDB
 		return Harmless
 	}
 	return Opaque
@@ -93,8 +93,8 @@ func other(verb *keyword) Kind {
 	return Opaque
 }
 
-// mysql has the statements that MySQL and MariaDB commit before, among others. What it does not know is a procedure, a prepared statement, or may
-// be a statement of administration that commits.
+// mysql has the statements that MySQL and MariaDB commit before, among others. What it does not
+// know is a procedure, a prepared statement, or may be a statement of administration that commits.
 func (l *lexer) mysql(verb *keyword) Kind {
 	switch string(verb.b[:verb.n]) {
 	case "REPLACE", "TABLE", "SHOW", "DESC", "DESCRIBE", "DO", "USE", "HANDLER", "DEALLOCATE", "SIGNAL", "HELP":
@@ -126,7 +126,8 @@ func (l *lexer) mysql(verb *keyword) Kind {
 	return Opaque
 }
 
-// mysqlSet lets variables be set, except the one that commits. SET PASSWORD and SET DEFAULT ROLE commit, SET STATEMENT runs another statement.
+// mysqlSet lets variables be set, except the one that commits. SET PASSWORD and SET DEFAULT ROLE
+// commit, SET STATEMENT runs another statement.
 func (l *lexer) mysqlSet() Kind {
 	switch what := l.peek(); string(what.b[:what.n]) {
 	case "PASSWORD", "DEFAULT", "STATEMENT":
@@ -166,7 +167,8 @@ func (l *lexer) rollback() (Kind, Name) {
 		}
 	}
 	if !next.is("TO") {
-		if rest := (&lexer{d: l.d, text: l.text, pos: l.pos}); next.n > 0 && l.d == SQLite && rest.passesTo() { // ROLLBACK TRANSACTION x TO s
+		// ROLLBACK TRANSACTION x TO s
+		if rest := (&lexer{d: l.d, text: l.text, pos: l.pos}); next.n > 0 && l.d == SQLite && rest.passesTo() {
 			return Hidden, Name{}
 		}
 		return End, Name{}
@@ -183,7 +185,8 @@ func (l *lexer) passesTo() bool {
 // maxName is the length to which PostgreSQL cuts names; MySQL and MariaDB refuse longer ones.
 const maxName = 63
 
-// named reads the name of a savepoint and requires that the statement ends behind it. A name that it cannot read is Hidden.
+// named reads the name of a savepoint and requires that the statement ends behind it. A name that
+// it cannot read is Hidden.
 func (l *lexer) named(k Kind) (Kind, Name) {
 	l.gap()
 	rest := l.text[l.pos:]

@@ -13,8 +13,9 @@ import (
 
 // Config says how results are kept.
 type Config struct {
-	// Keys says how keys are kept: Store, Lease, RefuseStale for commands that nobody knows the outcome of, and so on, with the defaults of
-	// once.Config, but for TTL: how long results are remembered. Default here: 30 days. It must be longer than any event or request may be
+	// Keys says how keys are kept: Store, Lease, RefuseStale for commands that nobody knows the
+	// outcome of, and so on, with the defaults of once.Config, but for TTL: how long results are
+	// remembered. Default here: 30 days. It must be longer than any event or request may be
 	// repeated.
 	Keys once.Config
 }
@@ -36,7 +37,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Commands runs commands once. Make it with New and use it with Run, RunTx and RunInTx. It is safe for use by several goroutines.
+// Commands runs commands once. Make it with New and use it with Run, RunTx and RunInTx. It is safe
+// for use by several goroutines.
 type Commands struct{ runner *once.Runner }
 
 // New returns Commands, or every problem of cfg at once.
@@ -56,35 +58,42 @@ func (c *Commands) Runner() *once.Runner { return c.runner }
 
 // Command says what is to be done once.
 type Command struct {
-	// Type of the command, such as "create-order". Part of what is stored: never derive it from the name of a Go type. Required.
+	// Type of the command, such as "create-order". Part of what is stored: never derive it from the
+	// name of a Go type. Required.
 	Type string
 	// Tenant for whom. At most once.MaxTenant bytes; may be empty.
 	Tenant string
-	// Key says which one, of the tenant and type: the client's key, or that of an event, see EventKey. Required, at most once.MaxID bytes.
+	// Key says which one, of the tenant and type: the client's key, or that of an event, see
+	// EventKey. Required, at most once.MaxID bytes.
 	Key string
-	// Input tells a repetition from another command under the same key, which is refused. It is hashed, and never stored: []byte as it is,
-	// anything else as JSON. Nil: not compared.
+	// Input tells a repetition from another command under the same key, which is refused. It is
+	// hashed, and never stored: []byte as it is, anything else as JSON. Nil: not compared.
 	Input any
 }
 
 // EventKey is the Key of a command that an event asks for: "QuoteAccepted:018f...".
 func EventKey(eventType, eventID string) string { return eventType + ":" + eventID }
 
-// Errors of this package that callers branch on with errors.Is, besides those of package once, of which ErrFingerprintMismatch is the one to tell
-// a client: the key was used for something else.
+// Errors of this package that callers branch on with errors.Is, besides those of package once, of
+// which ErrFingerprintMismatch is the one to tell a client: the key was used for something else.
 var (
-	// ErrInTransaction: Run was called with a context that carries a transaction. Its result would stay when the transaction is rolled back: use
-	// RunTx. Nothing was run.
+	// ErrInTransaction: Run was called with a context that carries a transaction. Its result would
+	// stay when the transaction is rolled back: use RunTx. Nothing was run.
 	ErrInTransaction = errors.New("command: in a transaction use RunTx")
 
-	// ErrEncoding: the input or the result is not JSON, or the stored result does not fit the type any more.
+	// ErrEncoding: the input or the result is not JSON, or the stored result does not fit the type
+	// any more.
 	ErrEncoding = errors.New("command: not encodable")
 )
 
-// Run runs fn and keeps its result as JSON, unless the command was done before: then it returns the kept result and replayed is true. It is the
-// lease form, for work whose effects are not in the database of the store: see once.Runner.Do, whose errors it returns.
-// A process that dies leaves a lease that ends, and the command is run again, or refused with once.ErrAbandoned when Config.Keys.RefuseStale is set.
-func Run[T any](ctx context.Context, c *Commands, cmd Command, fn func(ctx context.Context) (T, error)) (result T, replayed bool, err error) {
+// Run runs fn and keeps its result as JSON, unless the command was done before: then it returns the
+// kept result and replayed is true. It is the lease form, for work whose effects are not in the
+// database of the store: see once.Runner.Do, whose errors it returns. A process that dies leaves a
+// lease that ends, and the command is run again, or refused with once.ErrAbandoned when
+// Config.Keys.RefuseStale is set.
+func Run[T any](ctx context.Context, c *Commands, cmd Command,
+	fn func(ctx context.Context) (T, error),
+) (result T, replayed bool, err error) {
 	if _, ok := core.TxFromContext(ctx); ok {
 		return result, false, ErrInTransaction
 	}
@@ -93,9 +102,12 @@ func Run[T any](ctx context.Context, c *Commands, cmd Command, fn func(ctx conte
 	})
 }
 
-// RunTx is Run in the caller's transaction: the key, what fn does in tx and the result commit together. A nil tx stands for the one that
-// ctx carries: a handler of the inbox has it there. After an error the caller rolls back. See once.Runner.DoTx for the errors.
-func RunTx[T any](ctx context.Context, c *Commands, tx core.Tx, cmd Command, fn func(ctx context.Context) (T, error)) (result T, replayed bool, err error) {
+// RunTx is Run in the caller's transaction: the key, what fn does in tx and the result commit
+// together. A nil tx stands for the one that ctx carries: a handler of the inbox has it there.
+// After an error the caller rolls back. See once.Runner.DoTx for the errors.
+func RunTx[T any](ctx context.Context, c *Commands, tx core.Tx, cmd Command,
+	fn func(ctx context.Context) (T, error),
+) (result T, replayed bool, err error) {
 	if tx == nil {
 		tx, _ = core.TxFromContext(ctx)
 	}
@@ -104,9 +116,11 @@ func RunTx[T any](ctx context.Context, c *Commands, tx core.Tx, cmd Command, fn 
 	})
 }
 
-// RunInTx is RunTx in a transaction of t that it opens and ends, and runs again as a whole when it failed only because of others. See
-// once.Runner.RunInTx.
-func RunInTx[T any](ctx context.Context, c *Commands, t core.Transactor, cmd Command, fn func(ctx context.Context, tx core.Tx) (T, error)) (result T, replayed bool, err error) {
+// RunInTx is RunTx in a transaction of t that it opens and ends, and runs again as a whole when it
+// failed only because of others. See once.Runner.RunInTx.
+func RunInTx[T any](ctx context.Context, c *Commands, t core.Transactor, cmd Command,
+	fn func(ctx context.Context, tx core.Tx) (T, error),
+) (result T, replayed bool, err error) {
 	if fn == nil {
 		return result, false, errNoFunc
 	}
@@ -125,7 +139,9 @@ var errNoFunc = errors.New("command: the function is nil")
 type work = func(ctx context.Context) (once.Result, error)
 
 // run translates a command for do, and its result back.
-func run[T any](cmd Command, fn func(ctx context.Context) (T, error), do func(once.Key, once.Fingerprint, work) (once.Result, bool, error)) (result T, replayed bool, err error) {
+func run[T any](cmd Command, fn func(ctx context.Context) (T, error),
+	do func(once.Key, once.Fingerprint, work) (once.Result, bool, error),
+) (result T, replayed bool, err error) {
 	var zero T
 	if fn == nil {
 		return zero, false, errNoFunc

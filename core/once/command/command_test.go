@@ -30,16 +30,23 @@ func newCommands(t *testing.T, keys once.Config) *command.Commands {
 	return c
 }
 
-var create = command.Command{Type: "create-order", Tenant: "acme", Key: command.EventKey("QuoteAccepted", "018f"), Input: map[string]int{"a": 1, "b": 2}}
+var create = command.Command{
+	Type: "create-order", Tenant: "acme", Key: command.EventKey("QuoteAccepted", "018f"),
+	Input: map[string]int{"a": 1, "b": 2},
+}
 
 // forms runs fn for the three ways to run a command.
-func forms(t *testing.T, fn func(t *testing.T, run func(cmd command.Command, fn func(context.Context) (order, error)) (order, bool, error))) {
+func forms(t *testing.T, fn func(t *testing.T, run func(cmd command.Command,
+	fn func(context.Context) (order, error)) (order, bool, error)),
+) {
 	t.Helper()
 	type work = func(context.Context) (order, error)
 	for name, make := range map[string]func(t *testing.T) func(command.Command, work) (order, bool, error){
 		"lease": func(t *testing.T) func(command.Command, work) (order, bool, error) {
 			c := newCommands(t, once.Config{Store: outboxtest.NewOnceStore()})
-			return func(cmd command.Command, fn work) (order, bool, error) { return command.Run(t.Context(), c, cmd, fn) }
+			return func(cmd command.Command, fn work) (order, bool, error) {
+				return command.Run(t.Context(), c, cmd, fn)
+			}
 		},
 		"transaction in the context": func(t *testing.T) func(command.Command, work) (order, bool, error) {
 			repo := outboxtest.NewRepository()
@@ -56,12 +63,13 @@ func forms(t *testing.T, fn func(t *testing.T, run func(cmd command.Command, fn 
 			repo := outboxtest.NewRepository()
 			c := newCommands(t, once.Config{Store: repo.OnceStore()})
 			return func(cmd command.Command, fn work) (order, bool, error) {
-				return command.RunInTx(t.Context(), c, repo.Transactor(), cmd, func(ctx context.Context, tx core.Tx) (order, error) {
-					if tx == nil {
-						t.Error("no transaction")
-					}
-					return fn(ctx)
-				})
+				return command.RunInTx(t.Context(), c, repo.Transactor(), cmd,
+					func(ctx context.Context, tx core.Tx) (order, error) {
+						if tx == nil {
+							t.Error("no transaction")
+						}
+						return fn(ctx)
+					})
 			}
 		},
 	} {
@@ -77,7 +85,8 @@ func TestCommandRunsOnce(t *testing.T) {
 			return order{"o-1", []int{1, 2}}, nil
 		}
 		failed := errors.New("out of stock")
-		if _, _, err := run(create, func(context.Context) (order, error) { return order{"no", nil}, failed }); !errors.Is(err, failed) {
+		if _, _, err := run(create,
+			func(context.Context) (order, error) { return order{"no", nil}, failed }); !errors.Is(err, failed) {
 			t.Errorf("%v", err)
 		}
 		for i := range 3 {
@@ -95,7 +104,8 @@ func TestCommandRunsOnce(t *testing.T) {
 			t.Errorf("another input: %+v, %v", got, err)
 		}
 		for _, change := range []func(*command.Command){
-			func(c *command.Command) { c.Tenant = "other" }, func(c *command.Command) { c.Type = "other" }, func(c *command.Command) { c.Key = "other" },
+			func(c *command.Command) { c.Tenant = "other" }, func(c *command.Command) { c.Type = "other" },
+			func(c *command.Command) { c.Key = "other" },
 		} {
 			other := create
 			change(&other)
@@ -120,7 +130,8 @@ func TestCommandRefusals(t *testing.T) {
 		"long key":                 {command.Command{Type: "t", Key: strings.Repeat("k", 256)}, once.ErrInvalidKey},
 		"input that is not a JSON": {command.Command{Type: "t", Key: "k", Input: make(chan int)}, command.ErrEncoding},
 	} {
-		if _, _, err := command.Run(ctx, newCommands(t, once.Config{Store: repo.OnceStore()}), c.cmd, must); !errors.Is(err, c.want) {
+		if _, _, err := command.Run(ctx, newCommands(t, once.Config{Store: repo.OnceStore()}), c.cmd,
+			must); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -140,18 +151,23 @@ func TestCommandRefusals(t *testing.T) {
 	if _, _, err := command.RunInTx[int](ctx, c, repo.Transactor(), create, nil); err == nil {
 		t.Error("a nil function is accepted")
 	}
-	if _, err := command.New(command.Config{Keys: once.Config{Lease: -1}}); err == nil || !strings.Contains(err.Error(), "Store") || !strings.Contains(err.Error(), "Lease") {
+	if _, err := command.New(command.Config{Keys: once.Config{Lease: -1}}); err == nil ||
+		!strings.Contains(err.Error(), "Store") || !strings.Contains(err.Error(), "Lease") {
 		t.Errorf("config: %v", err)
 	}
 
-	// A result that cannot be kept fails the command and frees its key; one that is kept for another type says so.
-	if _, _, err := command.Run(ctx, c, create, func(context.Context) (chan int, error) { return make(chan int), nil }); !errors.Is(err, command.ErrEncoding) {
+	// A result that cannot be kept fails the command and frees its key; one that is kept for
+	// another type says so.
+	if _, _, err := command.Run(ctx, c, create,
+		func(context.Context) (chan int, error) { return make(chan int), nil }); !errors.Is(err, command.ErrEncoding) {
 		t.Errorf("result: %v", err)
 	}
-	if got, _, err := command.Run(ctx, c, create, func(context.Context) (string, error) { return "text", nil }); err != nil || got != "text" {
+	if got, _, err := command.Run(ctx, c, create,
+		func(context.Context) (string, error) { return "text", nil }); err != nil || got != "text" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, replayed, err := command.Run(ctx, c, create, func(context.Context) (int, error) { return 1, nil }); !errors.Is(err, command.ErrEncoding) || !replayed {
+	if _, replayed, err := command.Run(ctx, c, create,
+		func(context.Context) (int, error) { return 1, nil }); !errors.Is(err, command.ErrEncoding) || !replayed {
 		t.Errorf("result of another type: %t, %v", replayed, err)
 	}
 }
@@ -162,7 +178,8 @@ func TestCommandStalePolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := outboxtest.NewOnceStore()
 			key := once.Key{Scope: once.Scope("command", create.Type), Tenant: create.Tenant, ID: create.Key}
-			if _, err := store.Acquire(t.Context(), once.Request{Key: key, Owner: "died", Lease: time.Minute, TTL: time.Hour}); err != nil {
+			if _, err := store.Acquire(t.Context(),
+				once.Request{Key: key, Owner: "died", Lease: time.Minute, TTL: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
 			c := newCommands(t, once.Config{Store: store, RefuseStale: refuse, Wait: -1})

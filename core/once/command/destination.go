@@ -30,7 +30,8 @@ var errStopped = errors.New("command: the destination is stopped or busy")
 // place names a destination.
 type place struct{ channel, name string }
 
-// destinations is what one Worker knows of the places that its effects go to. A place that works and has nothing to do is forgotten.
+// destinations is what one Worker knows of the places that its effects go to. A place that works
+// and has nothing to do is forgotten.
 type destinations struct {
 	limit int // of effects that one place has at once
 
@@ -62,7 +63,8 @@ type visit struct {
 	probe bool
 }
 
-// turnedAway says whether an effect that was put off before has to wait on, and how long; that costs no statement.
+// turnedAway says whether an effect that was put off before has to wait on, and how long; that
+// costs no statement.
 func (d *destinations) turnedAway(id string) (wait time.Duration, yes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,8 +134,9 @@ const (
 	visitDown    // everybody
 )
 
-// leave ends a visit. down reports whether the destination is stopped, and wait after how long the effect may come back then. silent reports
-// that the destination has taken nothing since it refused this effect first.
+// leave ends a visit. down reports whether the destination is stopped, and wait after how long the
+// effect may come back then. silent reports that the destination has taken nothing since it refused
+// this effect first.
 func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, silent bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,7 +172,8 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 	return 0, false, silent
 }
 
-// meet notes what a visit says of the effect, and reports whether nothing was taken since it was refused first.
+// meet notes what a visit says of the effect, and reports whether nothing was taken since it was
+// refused first.
 func (d *destination) meet(id string, end visitEnd) (silent bool) {
 	switch end {
 	case visitGood:
@@ -200,9 +204,10 @@ func (w *Worker) leave(run execution, end visitEnd) {
 	w.mixed.note(run.effect, end)
 }
 
-// judge says what a failure means, and for how long the event is put off, when there are destinations: an outage is one of the
-// destination, and so is the refusal of so many effects. One that nobody marked spends the last attempt only when the destination
-// has taken something else since the effect was refused first: before that it may be the destination.
+// judge says what a failure means, and for how long the event is put off, when there are
+// destinations: an outage is one of the destination, and so is the refusal of so many effects. One
+// that nobody marked spends the last attempt only when the destination has taken something else
+// since the effect was refused first: before that it may be the destination.
 func (w *Worker) judge(run execution, class core.Class, marked, late, stopping bool) (core.Class, time.Duration) {
 	end := visitUnclear
 	switch class {

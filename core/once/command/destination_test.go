@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
-// deadSubscriber is how a subscriber can be dead: what a call returns, and how many attempts its effects may spend in all.
+// deadSubscriber is how a subscriber can be dead: what a call returns, and how many attempts its
+// effects may spend in all.
 var deadSubscriber = map[string]struct {
 	call  func(ctx context.Context) error
 	spent int
@@ -24,11 +25,13 @@ var deadSubscriber = map[string]struct {
 	"hangs":   {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 0},
 	"refuses": {func(context.Context) error { return fmt.Errorf("dial: %w", syscall.ECONNREFUSED) }, 0},
 	"says so": {func(context.Context) error { return core.Unavailable(errors.New("503")) }, 0},
-	"fails":   {func(context.Context) error { return errors.New("500") }, 4}, // the fifth says that it is the destination
-	"fails!":  {func(context.Context) error { return core.Transient(errors.New("500")) }, 4},
+	// the fifth says that it is the destination
+	"fails":  {func(context.Context) error { return errors.New("500") }, 4},
+	"fails!": {func(context.Context) error { return core.Transient(errors.New("500")) }, 4},
 }
 
-// One dead subscriber among eleven holds up none of the others, takes few calls and no workers, and its effects wait until it is back.
+// One dead subscriber among eleven holds up none of the others, takes few calls and no workers, and
+// its effects wait until it is back.
 func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 	for name, c := range deadSubscriber {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +79,11 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 							if s >= live { // twice as many, before the last of the others
 								tenant = "dead"
 							}
-							if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(s, ":", i)}); err != nil {
+							if _, _, err := w.queue.Enqueue(ctx, nil,
+								command.Effect{
+									Channel: "mail", Tenant: tenant,
+									Key: fmt.Sprint(s, ":", i),
+								}); err != nil {
 								return err
 							}
 						}
@@ -140,7 +147,8 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// With destinations an effect that fails alone is tried again at growing pauses, counted in its row, and parked; a panic counts too.
+// With destinations an effect that fails alone is tried again at growing pauses, counted in its
+// row, and parked; a panic counts too.
 func TestEffectOfADestinationIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
@@ -171,8 +179,8 @@ func TestEffectOfADestinationIsParked(t *testing.T) {
 	})
 }
 
-// An effect that is alone with a destination that refuses it, nobody knows why, is not parked for what may be an outage, until the
-// destination takes another one.
+// An effect that is alone with a destination that refuses it, nobody knows why, is not parked for
+// what may be an outage, until the destination takes another one.
 func TestEffectRefusedAloneIsNotParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
@@ -215,16 +223,26 @@ func TestEffectRefusedAloneIsNotParked(t *testing.T) {
 	})
 }
 
-// What a handler says of an effect counts, with destinations too: when it is to come back, and that it never will be done.
+// What a handler says of an effect counts, with destinations too: when it is to come back, and that
+// it never will be done.
 func TestHandlerOfADestinationSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		says   func(ctx context.Context) error
 		calls  int // within a minute
 		status once.EffectStatus
 	}{
-		"put off":        {func(context.Context) error { return core.PutOff(errors.New("429"), 50*time.Second) }, 2, once.EffectFailed},
-		"never":          {func(context.Context) error { return core.Permanent(errors.New("410")) }, 1, once.EffectParked},
-		"never, at last": {func(ctx context.Context) error { <-ctx.Done(); return core.Permanent(errors.New("410")) }, 1, once.EffectParked},
+		"put off": {
+			func(context.Context) error { return core.PutOff(errors.New("429"), 50*time.Second) }, 2,
+			once.EffectFailed,
+		},
+		"never": {
+			func(context.Context) error { return core.Permanent(errors.New("410")) }, 1,
+			once.EffectParked,
+		},
+		"never, at last": {
+			func(ctx context.Context) error { <-ctx.Done(); return core.Permanent(errors.New("410")) },
+			1, once.EffectParked,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -260,13 +278,15 @@ func TestSweepPassesOverADeadDestination(t *testing.T) {
 		w := newEffects(t)
 		w.inTx(func(ctx context.Context) error {
 			for i := range 250 {
-				if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "dead", Key: fmt.Sprint(i)}); err != nil {
+				if _, _, err := w.queue.Enqueue(ctx, nil,
+					command.Effect{Channel: "mail", Tenant: "dead", Key: fmt.Sprint(i)}); err != nil {
 					return err
 				}
 			}
 			time.Sleep(time.Second) // the others are due later
 			for i := range 20 {
-				if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "live", Key: fmt.Sprint(i)}); err != nil {
+				if _, _, err := w.queue.Enqueue(ctx, nil,
+					command.Effect{Channel: "mail", Tenant: "live", Key: fmt.Sprint(i)}); err != nil {
 					return err
 				}
 			}

@@ -19,7 +19,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// memory is a table of effects without a database; fail, when set, decides what each call returns instead. The contract is tested with sqlonce.
+// memory is a table of effects without a database; fail, when set, decides what each call returns
+// instead. The contract is tested with sqlonce.
 type memory struct {
 	mu    sync.Mutex
 	rows  map[string]*memoryRow
@@ -162,7 +163,9 @@ func (m *memory) List(_ context.Context, q once.EffectQuery) (list []once.Effect
 	return list, nil
 }
 
-func (m *memory) Overdue(_ context.Context, channel string, grace time.Duration, limit int) (list []once.EffectRecord, err error) {
+func (m *memory) Overdue(_ context.Context, channel string, grace time.Duration,
+	limit int,
+) (list []once.EffectRecord, err error) {
 	leave, err := m.enter("overdue")
 	if err != nil {
 		return nil, err
@@ -170,7 +173,8 @@ func (m *memory) Overdue(_ context.Context, channel string, grace time.Duration,
 	defer leave()
 	over := func(t time.Time) bool { return time.Since(t) > grace }
 	for _, r := range m.rows {
-		open := r.Status == once.EffectPending || r.Status == once.EffectFailed || r.Status == once.EffectProcessing && over(r.until)
+		open := r.Status == once.EffectPending || r.Status == once.EffectFailed ||
+			r.Status == once.EffectProcessing && over(r.until)
 		if r.Channel == channel && open && over(r.due) {
 			list = append(list, r.EffectRecord)
 		}
@@ -217,7 +221,10 @@ func newEffects(t *testing.T) *effects {
 		t.Fatal(err)
 	}
 	w.inTx(func(ctx context.Context) (err error) {
-		w.rec, _, err = w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "1", Payload: []byte("hello")})
+		w.rec, _, err = w.queue.Enqueue(ctx, nil, command.Effect{
+			Channel: "mail", Tenant: "acme", Key: "1",
+			Payload: []byte("hello"),
+		})
 		return err
 	})
 	return w
@@ -225,7 +232,8 @@ func newEffects(t *testing.T) *effects {
 
 func (w *effects) inTx(fn func(ctx context.Context) error) {
 	w.t.Helper()
-	if err := w.repo.Transactor().RunInTx(w.t.Context(), func(ctx context.Context, _ core.Tx) error { return fn(ctx) }); err != nil {
+	if err := w.repo.Transactor().RunInTx(w.t.Context(),
+		func(ctx context.Context, _ core.Tx) error { return fn(ctx) }); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -260,15 +268,27 @@ func TestWorkerOutcomes(t *testing.T) {
 		class   core.Class
 		outcome command.ExecOutcome
 	}{
-		"done":              {nil, 1, once.EffectCompleted, 0, false, 0, command.Executed},
-		"unmarked":          {odd, 1, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
-		"transient":         {core.Transient(odd), 9, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
-		"last attempt":      {odd, 10, once.EffectParked, 1, false, 0, command.Parked},
-		"permanent":         {core.Permanent(odd), 1, once.EffectParked, 1, false, 0, command.Parked},
-		"outage":            {core.Unavailable(odd), 99, once.EffectFailed, 0, true, core.ClassUnavailable, command.Retried},
-		"outage of a part":  {core.UnavailableForKey(odd), 99, once.EffectFailed, 0, true, core.ClassKeyUnavailable, command.Retried},
-		"network error":     {fmt.Errorf("call: %w", syscall.ECONNREFUSED), 99, once.EffectFailed, 0, true, core.ClassUnavailable, command.Retried},
-		"its own deadline":  {context.DeadlineExceeded, 1, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
+		"done":         {nil, 1, once.EffectCompleted, 0, false, 0, command.Executed},
+		"unmarked":     {odd, 1, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
+		"transient":    {core.Transient(odd), 9, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
+		"last attempt": {odd, 10, once.EffectParked, 1, false, 0, command.Parked},
+		"permanent":    {core.Permanent(odd), 1, once.EffectParked, 1, false, 0, command.Parked},
+		"outage": {
+			core.Unavailable(odd), 99, once.EffectFailed, 0, true, core.ClassUnavailable,
+			command.Retried,
+		},
+		"outage of a part": {
+			core.UnavailableForKey(odd), 99, once.EffectFailed, 0, true, core.ClassKeyUnavailable,
+			command.Retried,
+		},
+		"network error": {
+			fmt.Errorf("call: %w", syscall.ECONNREFUSED), 99, once.EffectFailed, 0, true,
+			core.ClassUnavailable, command.Retried,
+		},
+		"its own deadline": {
+			context.DeadlineExceeded, 1, once.EffectFailed, 1, true, core.ClassTransient,
+			command.Retried,
+		},
 		"deadline, at last": {context.DeadlineExceeded, 10, once.EffectParked, 1, false, 0, command.Parked},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,24 +301,29 @@ func TestWorkerOutcomes(t *testing.T) {
 			}, func(cfg *command.WorkerConfig) { cfg.Observer = func(i command.ExecInfo) { info = i } })
 			receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(c.attempt))
 			class, marked := core.ClassOf(err)
-			if (err != nil) != c.told || class != c.class || c.told && !marked && !errors.Is(err, context.DeadlineExceeded) {
+			if (err != nil) != c.told || class != c.class ||
+				c.told && !marked && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the relay is told %v, class %s", err, class)
 			}
 			rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
-			if rec.Status != c.status || rec.Attempts != c.spent || (c.status == once.EffectCompleted) != (receipt == "ref") {
+			if rec.Status != c.status || rec.Attempts != c.spent ||
+				(c.status == once.EffectCompleted) != (receipt == "ref") {
 				t.Errorf("%q, %+v", receipt, rec)
 			}
-			if info.Outcome != c.outcome || info.Channel != "mail" || info.Key != "1" || info.ID != w.rec.ID || info.Attempt != c.attempt || !errors.Is(info.Err, c.err) {
+			if info.Outcome != c.outcome || info.Channel != "mail" || info.Key != "1" || info.ID != w.rec.ID ||
+				info.Attempt != c.attempt || !errors.Is(info.Err, c.err) {
 				t.Errorf("%+v", info)
 			}
-			if string(got.Payload) != "hello" || len(got.IdempotencyKey()) != 64 || got.IdempotencyKey() != w.rec.IdempotencyKey() {
+			if string(got.Payload) != "hello" || len(got.IdempotencyKey()) != 64 ||
+				got.IdempotencyKey() != w.rec.IdempotencyKey() {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 }
 
-// A store that cannot be asked or told never lets an effect be taken for done, and costs no attempt of the event.
+// A store that cannot be asked or told never lets an effect be taken for done, and costs no attempt
+// of the event.
 func TestWorkerWithoutStore(t *testing.T) {
 	down := errors.New("database is down")
 	for call, calls := range map[string]int{"claim": 0, "complete": 1, "fail": 1} {
@@ -320,7 +345,8 @@ func TestWorkerWithoutStore(t *testing.T) {
 					return "ref", nil
 				})
 				err := worker.Publish(t.Context(), w.delivery(1))
-				if class, _ := core.ClassOf(err); !errors.Is(err, down) || class != core.ClassKeyUnavailable || n != calls {
+				if class, _ := core.ClassOf(err); !errors.Is(err, down) || class != core.ClassKeyUnavailable ||
+					n != calls {
 					t.Errorf("%v after %d calls", err, n)
 				}
 				if call != "claim" && w.store.calls[call] < 3 {
@@ -329,7 +355,9 @@ func TestWorkerWithoutStore(t *testing.T) {
 				// The lease ends, the store is back: the next worker finishes.
 				w.store.fail = nil
 				time.Sleep(time.Minute)
-				receipt, err := w.worker(func(context.Context, command.Effect) (string, error) { return "again", nil }).PublishWithReceipt(t.Context(), w.delivery(1))
+				receipt, err := w.worker(func(context.Context, command.Effect) (string, error) {
+					return "again", nil
+				}).PublishWithReceipt(t.Context(), w.delivery(1))
 				if err != nil || receipt != "again" {
 					t.Errorf("%q, %v", receipt, err)
 				}
@@ -356,25 +384,32 @@ func TestWorkerStopAndPanic(t *testing.T) {
 				t.Errorf("recovered %v", v)
 			}
 		}()
-		_ = w.worker(func(context.Context, command.Effect) (string, error) { panic("oh no") }).Publish(t.Context(), w.delivery(1))
+		_ = w.worker(func(context.Context, command.Effect) (string, error) { panic("oh no") }).Publish(t.Context(),
+			w.delivery(1))
 	}()
-	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectFailed || rec.Attempts != 1 || rec.ErrorCode != "panic" ||
+	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectFailed || rec.Attempts != 1 ||
+		rec.ErrorCode != "panic" ||
 		!strings.Contains(rec.Error, "panic: oh no") {
 		t.Errorf("panic: %+v", rec)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = w.worker(func(context.Context, command.Effect) (string, error) { runtime.Goexit(); return "", nil }).Publish(t.Context(), w.delivery(2))
+		_ = w.worker(func(context.Context, command.Effect) (string, error) {
+			runtime.Goexit()
+			return "", nil
+		}).Publish(t.Context(), w.delivery(2))
 		t.Error("runtime.Goexit returned")
 	}()
 	<-done
-	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Attempts != 2 || rec.ErrorCode != "goexit" || !strings.Contains(rec.Error, "runtime.Goexit") {
+	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Attempts != 2 || rec.ErrorCode != "goexit" ||
+		!strings.Contains(rec.Error, "runtime.Goexit") {
 		t.Errorf("runtime.Goexit: %+v", rec)
 	}
 }
 
-// A handler learns that the store has not answered for the length of the lease, and its success is not taken for granted.
+// A handler learns that the store has not answered for the length of the lease, and its success is
+// not taken for granted.
 func TestWorkerLosesLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
@@ -400,14 +435,19 @@ func TestWorkerLosesLease(t *testing.T) {
 
 func TestQueueReleaseAndEvents(t *testing.T) {
 	w := newEffects(t)
-	if d := w.delivery(1); d.Topic != "effect.mail" || d.TenantID != "acme" || d.AggregateID != w.rec.ID || !d.Unordered || len(d.Payload) != 0 {
+	if d := w.delivery(1); d.Topic != "effect.mail" || d.TenantID != "acme" || d.AggregateID != w.rec.ID ||
+		!d.Unordered || len(d.Payload) != 0 {
 		t.Errorf("%+v", d)
 	}
 	w.inTx(func(ctx context.Context) error {
-		if _, added, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "1", Payload: []byte("hello")}); added || err != nil {
+		if _, added, err := w.queue.Enqueue(ctx, nil,
+			command.Effect{Channel: "mail", Tenant: "acme", Key: "1", Payload: []byte("hello")}); added || err != nil {
 			t.Errorf("again: %t, %v", added, err)
 		}
-		if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "1"}); !errors.Is(err, once.ErrFingerprintMismatch) {
+		if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{
+			Channel: "mail", Tenant: "acme",
+			Key: "1",
+		}); !errors.Is(err, once.ErrFingerprintMismatch) {
 			t.Errorf("another payload: %v", err)
 		}
 		if released, err := w.queue.Release(ctx, nil, w.rec.ID, "ada", "why not"); released || err != nil {
@@ -424,7 +464,9 @@ func TestQueueReleaseAndEvents(t *testing.T) {
 	if n := len(w.repo.Rows()); n != 1 {
 		t.Errorf("%d events", n)
 	}
-	worker := w.worker(func(context.Context, command.Effect) (string, error) { return "", core.Permanent(errors.New("no")) })
+	worker := w.worker(func(context.Context, command.Effect) (string, error) {
+		return "", core.Permanent(errors.New("no"))
+	})
 	if err := worker.Publish(t.Context(), w.delivery(1)); err != nil {
 		t.Error(err)
 	}
@@ -479,9 +521,16 @@ func TestEffectConfigs(t *testing.T) {
 	}
 	_, err := command.NewQueue(command.QueueConfig{Retention: -1, CleanupInterval: -1, CleanupBatch: -1})
 	names(err, "Store", "Outbox", "Retention", "CleanupInterval", "CleanupBatch")
-	_, err = command.NewWorker(command.WorkerConfig{MaxAttempts: -1, Lease: time.Millisecond, StoreTimeout: time.Minute, Node: strings.Repeat("n", 129), OverdueAfter: -1, SweepInterval: -1, SweepTimeout: -1, PerDestination: -1})
-	names(err, "Store", "Handlers", "MaxAttempts", "Lease", "StoreTimeout", "Node", "OverdueAfter", "SweepInterval", "SweepTimeout", "PerDestination")
-	_, err = command.NewWorker(command.WorkerConfig{Store: newMemory(), Handlers: map[string]command.Handler{"mail": nil, strings.Repeat("c", 129): nil}})
+	_, err = command.NewWorker(command.WorkerConfig{
+		MaxAttempts: -1, Lease: time.Millisecond, StoreTimeout: time.Minute,
+		Node: strings.Repeat("n", 129), OverdueAfter: -1, SweepInterval: -1, SweepTimeout: -1, PerDestination: -1,
+	})
+	names(err, "Store", "Handlers", "MaxAttempts", "Lease", "StoreTimeout", "Node", "OverdueAfter", "SweepInterval",
+		"SweepTimeout", "PerDestination")
+	_, err = command.NewWorker(command.WorkerConfig{
+		Store:    newMemory(),
+		Handlers: map[string]command.Handler{"mail": nil, strings.Repeat("c", 129): nil},
+	})
 	names(err, `"mail" is nil`, "129 bytes")
 
 	w := newEffects(t)
@@ -497,7 +546,11 @@ func TestEffectConfigs(t *testing.T) {
 		t.Error(err)
 	}
 	a, b := command.Effect{Tenant: "a", Channel: "bc", Key: "d"}, command.Effect{Tenant: "ab", Channel: "c", Key: "d"}
-	if a.IdempotencyKey() == b.IdempotencyKey() || a.IdempotencyKey() != (command.Effect{Tenant: "a", Channel: "bc", Key: "d", Payload: []byte("x")}).IdempotencyKey() {
+	if a.IdempotencyKey() == b.IdempotencyKey() ||
+		a.IdempotencyKey() != (command.Effect{
+			Tenant: "a", Channel: "bc", Key: "d",
+			Payload: []byte("x"),
+		}).IdempotencyKey() {
 		t.Error("keys for the other side are not told apart as effects are")
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// An event asks for an order. It is delivered twice, and there is one order: the command, the order and its result commit together.
+// An event asks for an order. It is delivered twice, and there is one order: the command, the order
+// and its result commit together.
 func ExampleRunTx() {
-	repo := outboxtest.NewRepository() // in an application: the tables of package sqlonce and the transactions of an adapter
+	// in an application: the tables of package sqlonce and the transactions of an adapter
+	repo := outboxtest.NewRepository()
 	commands, err := command.New(command.Config{Keys: once.Config{Store: repo.OnceStore()}})
 	if err != nil {
 		fmt.Println(err)
@@ -31,7 +33,8 @@ func ExampleRunTx() {
 		return err
 	}
 	for _, quote := range []string{"q7", "q7", "q8"} {
-		_ = repo.Transactor().RunInTx(context.Background(), func(ctx context.Context, _ core.Tx) error { return handle(ctx, "018f", quote) })
+		_ = repo.Transactor().RunInTx(context.Background(),
+			func(ctx context.Context, _ core.Tx) error { return handle(ctx, "018f", quote) })
 	}
 	// Output:
 	// o-q7 false false
@@ -43,7 +46,8 @@ func ExampleRunTx() {
 func ExampleRun() {
 	commands, _ := command.New(command.Config{Keys: once.Config{Store: outboxtest.NewOnceStore()}})
 	for range 2 {
-		id, replayed, err := command.Run(context.Background(), commands, command.Command{Type: "refund", Tenant: "acme", Key: "invoice-7"},
+		id, replayed, err := command.Run(context.Background(), commands,
+			command.Command{Type: "refund", Tenant: "acme", Key: "invoice-7"},
 			func(ctx context.Context) (string, error) {
 				claim, _ := once.ClaimOf(ctx)
 				return "re_" + claim.Key.ID, nil // what the payment provider answered
@@ -61,7 +65,8 @@ func ExampleRunInTx() {
 	outbox, _ := core.New(core.Config{Repository: repo})
 	commands, _ := command.New(command.Config{Keys: once.Config{Store: repo.OnceStore()}})
 	for range 2 {
-		n, replayed, err := command.RunInTx(context.Background(), commands, repo.Transactor(), command.Command{Type: "close-month", Key: "2026-11"},
+		n, replayed, err := command.RunInTx(context.Background(), commands, repo.Transactor(),
+			command.Command{Type: "close-month", Key: "2026-11"},
 			func(ctx context.Context, tx core.Tx) (int, error) {
 				_, err := outbox.Publish(ctx, tx, core.Event{Type: "month.closed"})
 				return 31, err

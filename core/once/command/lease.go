@@ -11,9 +11,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// keepAlive extends the lease every third of it until stop is called, and ends the handler's context with once.ErrLeaseLost when the lease is
-// gone, or may be because the store has not answered since held. stop waits for the end of what it began, and may be called again.
-func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c once.EffectClaim, held time.Time) (stop func()) {
+// keepAlive extends the lease every third of it until stop is called, and ends the handler's
+// context with once.ErrLeaseLost when the lease is gone, or may be because the store has not
+// answered since held. stop waits for the end of what it began, and may be called again.
+func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c once.EffectClaim,
+	held time.Time,
+) (stop func()) {
 	// The end of the handler's time does not end the lease: it may need a while to stop.
 	beatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -60,13 +63,15 @@ func (w *Worker) beat(ctx context.Context, c once.EffectClaim, held time.Time) e
 
 const recordPause = 20 * time.Millisecond
 
-// record writes an outcome, also when the context of the handler is over, and repeats it while it is not known to be written.
+// record writes an outcome, also when the context of the handler is over, and repeats it while it
+// is not known to be written.
 func (w *Worker) record(ctx context.Context, write func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.StoreTimeout)
 	defer cancel()
 	for pause := recordPause; ; pause = min(2*pause, time.Second) {
 		err := write(ctx)
-		if err == nil || errors.Is(err, once.ErrLeaseLost) || errors.Is(err, once.ErrAlreadyDone) || !sleep(ctx, pause) {
+		if err == nil || errors.Is(err, once.ErrLeaseLost) || errors.Is(err, once.ErrAlreadyDone) ||
+			!sleep(ctx, pause) {
 			return err
 		}
 	}

@@ -12,8 +12,9 @@ const (
 	mixedEffect = 1024      // effects of a channel that are remembered
 )
 
-// mixed watches channels that are one destination each, for signs that they are several: an effect that met an outage, others of the channel
-// that succeeded after it, and that effect again with an outage. Each time the whole channel was stopped for the others.
+// mixed watches channels that are one destination each, for signs that they are several: an effect
+// that met an outage, others of the channel that succeeded after it, and that effect again with an
+// outage. Each time the whole channel was stopped for the others.
 type mixed struct {
 	logger *slog.Logger
 
@@ -55,8 +56,9 @@ func (m *mixed) note(e Effect, end visitEnd) {
 	c.down[e.ID] = c.acks
 	if now := time.Now(); c.signs >= mixedSigns && (c.warned.IsZero() || now.Sub(c.warned) >= mixedPause) {
 		c.signs, c.warned = 0, now
-		m.logger.Warn("command: some effects of a channel meet an outage again and again while others succeed, and stop the whole channel each time: "+
-			"do they go to different places? Name these with WorkerConfig.Destination", "component", "outbox", "channel", e.Channel,
-			"effect", e.ID)
+		m.logger.Warn("command: some effects of a channel meet an outage again and again while others succeed, and "+
+			"stop the whole channel each time: "+
+			"do they go to different places? Name these with WorkerConfig.Destination", "component", "outbox",
+			"channel", e.Channel, "effect", e.ID)
 	}
 }

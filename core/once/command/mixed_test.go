@@ -35,8 +35,8 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-// A channel whose effects go to several places, of which one is dead, is told to the operator, once. A service that all effects share
-// may come and go as it likes.
+// A channel whose effects go to several places, of which one is dead, is told to the operator,
+// once. A service that all effects share may come and go as it likes.
 func TestChannelOfSeveralDestinationsIsTold(t *testing.T) {
 	down := errors.New("connection refused")
 	for name, c := range map[string]struct {
@@ -85,7 +85,10 @@ func TestChannelOfSeveralDestinationsIsTold(t *testing.T) {
 				})
 				router := core.NewRouter()
 				worker.AddTo(router)
-				outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router, Logger: slog.New(slog.DiscardHandler)})
+				outbox, err := core.New(core.Config{
+					Repository: w.repo, Publisher: router,
+					Logger: slog.New(slog.DiscardHandler),
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,7 +102,11 @@ func TestChannelOfSeveralDestinationsIsTold(t *testing.T) {
 							if tenant == "dead" && i%10 > 0 {
 								continue
 							}
-							if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(i, ":", s)}); err != nil {
+							if _, _, err := w.queue.Enqueue(ctx, nil,
+								command.Effect{
+									Channel: "mail", Tenant: tenant,
+									Key: fmt.Sprint(i, ":", s),
+								}); err != nil {
 								return err
 							}
 						}
@@ -111,7 +118,8 @@ func TestChannelOfSeveralDestinationsIsTold(t *testing.T) {
 				if err := <-done; err != nil {
 					t.Error(err)
 				}
-				if got := out.String(); strings.Count(got, "\n") != c.told || c.told > 0 && !strings.Contains(got, "channel=mail") {
+				if got := out.String(); strings.Count(got, "\n") != c.told ||
+					c.told > 0 && !strings.Contains(got, "channel=mail") {
 					t.Errorf("logged %q, want %d lines", got, c.told)
 				}
 			})

@@ -24,15 +24,16 @@ type (
 	Store = once.EffectStore
 )
 
-// Outbox is where a Queue puts the events that wake up a Worker: a core.Outbox, or that of an adapter.
+// Outbox is where a Queue puts the events that wake up a Worker: a core.Outbox, or that of an
+// adapter.
 type Outbox interface {
 	Publish(ctx context.Context, tx core.Tx, events ...core.Event) (ids []string, err error)
 }
 
 const topicPrefix = core.ServedTopicPrefix
 
-// Topic is the topic of the outbox events of a channel: "effect." and the channel. Outbox and Router of a process that relays must know it;
-// Worker.AddTo sees to that.
+// Topic is the topic of the outbox events of a channel: "effect." and the channel. Outbox and
+// Router of a process that relays must know it; Worker.AddTo sees to that.
 func Topic(channel string) string { return topicPrefix + channel }
 
 // QueueConfig says where effects are written.
@@ -41,10 +42,12 @@ type QueueConfig struct {
 	Store Store
 	// Outbox in the same database. Required.
 	Outbox Outbox
-	// Retention is how long completed effects are kept: after that, the same key may be enqueued again. It must be longer than what enqueues them
-	// may be repeated. Default: 30 days, at least 1 s, at most once.MaxTTL.
+	// Retention is how long completed effects are kept: after that, the same key may be enqueued
+	// again. It must be longer than what enqueues them may be repeated. Default: 30 days, at least
+	// 1 s, at most once.MaxTTL.
 	Retention time.Duration
-	// CleanupInterval is the pause between two cleanups in Run, CleanupBatch how many effects one statement deletes. Default: 10 min and 1000.
+	// CleanupInterval is the pause between two cleanups in Run, CleanupBatch how many effects one
+	// statement deletes. Default: 10 min and 1000.
 	CleanupInterval time.Duration
 	CleanupBatch    int
 }
@@ -88,7 +91,8 @@ func (c QueueConfig) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Queue writes effects, and lets people look after them. Make it with NewQueue; it is safe for use by several goroutines.
+// Queue writes effects, and lets people look after them. Make it with NewQueue; it is safe for use
+// by several goroutines.
 type Queue struct{ cfg QueueConfig }
 
 // NewQueue returns a Queue, or every problem of cfg at once.
@@ -99,12 +103,14 @@ func NewQueue(cfg QueueConfig) (*Queue, error) {
 	return &Queue{cfg: cfg.withDefaults()}, nil
 }
 
-// Enqueue writes an effect in the transaction, with the event that has it executed after the commit. A nil tx stands for the one that ctx carries.
-// An effect of the same tenant, channel and key is not written again: then added is false, and the record says how far the earlier one
-// is. The record of a new one has only its Effect.
+// Enqueue writes an effect in the transaction, with the event that has it executed after the
+// commit. A nil tx stands for the one that ctx carries. An effect of the same tenant, channel and
+// key is not written again: then added is false, and the record says how far the earlier one is.
+// The record of a new one has only its Effect.
 //
-// Errors, after which the caller rolls the transaction back: core.ErrNoTransaction, once.ErrInvalidRequest, once.ErrFingerprintMismatch
-// when the earlier one has another payload, those of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
+// Errors, after which the caller rolls the transaction back: core.ErrNoTransaction,
+// once.ErrInvalidRequest, once.ErrFingerprintMismatch when the earlier one has another payload,
+// those of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
 func (q *Queue) Enqueue(ctx context.Context, tx core.Tx, e Effect) (rec Record, added bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
 		return Record{}, false, err
@@ -140,7 +146,8 @@ func open(ctx context.Context, tx core.Tx) (core.Tx, error) {
 func (q *Queue) wake(ctx context.Context, tx core.Tx, e Effect) error {
 	topic := Topic(e.Channel)
 	_, err := q.cfg.Outbox.Publish(ctx, tx, core.Event{
-		Type: topic, Topic: topic, TenantID: e.Tenant, AggregateType: "effect", AggregateID: e.ID, Unordered: true, Delay: e.Delay, Payload: []byte{},
+		Type: topic, Topic: topic, TenantID: e.Tenant, AggregateType: "effect", AggregateID: e.ID, Unordered: true,
+		Delay: e.Delay, Payload: []byte{},
 	})
 	if err != nil {
 		return fmt.Errorf("command: wake up the worker: %w", err)
@@ -153,12 +160,14 @@ func (q *Queue) Find(ctx context.Context, tenant, channel, key string) (Record, 
 	return q.cfg.Store.Find(ctx, tenant, channel, key)
 }
 
-// List returns effects of one status, oldest first: once.EffectParked for those that wait for a person.
+// List returns effects of one status, oldest first: once.EffectParked for those that wait for a
+// person.
 func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
 	return q.cfg.Store.List(ctx, query)
 }
 
-// Parked returns the effects of a channel that wait for a person, oldest first; of all channels for "". At most 1000: use List to page.
+// Parked returns the effects of a channel that wait for a person, oldest first; of all channels for
+// "". At most 1000: use List to page.
 func (q *Queue) Parked(ctx context.Context, channel string) ([]Record, error) {
 	return q.cfg.Store.List(ctx, Query{Status: once.EffectParked, Channel: channel, Limit: 1000})
 }
@@ -166,9 +175,10 @@ func (q *Queue) Parked(ctx context.Context, channel string) ([]Record, error) {
 // backlogLimit is where the counts of Backlog stop.
 const backlogLimit = 100_000
 
-// Backlog says how each channel stands that has effects that are not completed, by the name of the channel: how many are pending and parked, and
-// for how long the oldest of them has been due. Counts stop at 100,000. Alert on OldestAge, and on Parked: the backlog of the outbox does not show an
-// effect that no event wakes up.
+// Backlog says how each channel stands that has effects that are not completed, by the name of the
+// channel: how many are pending and parked, and for how long the oldest of them has been due.
+// Counts stop at 100,000. Alert on OldestAge, and on Parked: the backlog of the outbox does not
+// show an effect that no event wakes up.
 func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
 	list, err := q.cfg.Store.Backlog(ctx, backlogLimit)
 	if err != nil {
@@ -177,9 +187,11 @@ func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
 	return list, nil
 }
 
-// Release has an effect executed again that is parked, with fresh attempts, in the transaction. It also has one executed at once that is not
-// completed but that no event will wake up again, for which Worker.Run waits for OverdueAfter. A nil tx stands for the one that ctx carries. Who and why are kept
-// with the effect. It reports false for one that is completed or is being executed, and changes nothing then.
+// Release has an effect executed again that is parked, with fresh attempts, in the transaction. It
+// also has one executed at once that is not completed but that no event will wake up again, for
+// which Worker.Run waits for OverdueAfter. A nil tx stands for the one that ctx carries. Who and
+// why are kept with the effect. It reports false for one that is completed or is being executed,
+// and changes nothing then.
 func (q *Queue) Release(ctx context.Context, tx core.Tx, id, actor, reason string) (released bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
 		return false, err
@@ -197,7 +209,8 @@ func (q *Queue) Release(ctx context.Context, tx core.Tx, id, actor, reason strin
 	return true, q.wake(ctx, tx, rec.Effect)
 }
 
-// Cleanup deletes effects that were completed longer than Retention ago, chunk by chunk, and returns how many.
+// Cleanup deletes effects that were completed longer than Retention ago, chunk by chunk, and
+// returns how many.
 func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 	for {
 		n, err := q.cfg.Store.Cleanup(ctx, q.cfg.Retention, q.cfg.CleanupBatch)
@@ -211,8 +224,8 @@ func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 	}
 }
 
-// Run cleans up every CleanupInterval until ctx ends; then it returns nil. An error of the store is no reason to stop. One process that runs it is
-// enough, and more do no harm.
+// Run cleans up every CleanupInterval until ctx ends; then it returns nil. An error of the store is
+// no reason to stop. One process that runs it is enough, and more do no harm.
 func (q *Queue) Run(ctx context.Context) error {
 	for {
 		_, _ = q.Cleanup(ctx) // the next one deletes what this one did not

@@ -17,8 +17,9 @@ import (
 // sweepBatch is how many overdue effects of a channel are read at once.
 const sweepBatch = 100
 
-// Run sweeps at once and then every SweepInterval until ctx ends; then it returns nil. An error of the store is no reason to stop. Run it beside
-// the relay, in as many processes as you like: an effect is leased to one of them.
+// Run sweeps at once and then every SweepInterval until ctx ends; then it returns nil. An error of
+// the store is no reason to stop. Run it beside the relay, in as many processes as you like: an
+// effect is leased to one of them.
 func (w *Worker) Run(ctx context.Context) error {
 	for {
 		_, _ = w.Sweep(ctx) // the next one does what this one could not
@@ -29,13 +30,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep executes the effects of the Worker's channels that should have been executed OverdueAfter ago and were not: no event of the outbox woke them up,
-// because it was given up, discarded, deleted, or taken by a publisher that does not execute effects; or it still waits its turn, and
+// Sweep executes the effects of the Worker's channels that should have been executed OverdueAfter
+// ago and were not: no event of the outbox woke them up, because it was given up, discarded,
+// deleted, or taken by a publisher that does not execute effects; or it still waits its turn, and
 // finds its effect completed when that comes. It returns how many it executed.
 //
-// Each channel has its effects executed one after the other, those that have been due for longest first. An outage, or a handler that
-// needs longer than SweepTimeout, ends the sweep of its channel and spends no attempt. A failed effect is overdue again OverdueAfter later, and
-// parked after MaxAttempts.
+// Each channel has its effects executed one after the other, those that have been due for longest
+// first. An outage, or a handler that needs longer than SweepTimeout, ends the sweep of its channel
+// and spends no attempt. A failed effect is overdue again OverdueAfter later, and parked after
+// MaxAttempts.
 func (w *Worker) Sweep(ctx context.Context) (executed int, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -67,7 +70,8 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 			if ctx.Err() != nil {
 				return executed, nil //nolint:nilerr // the caller has it end; the next sweep goes on
 			}
-			if now, err := w.cfg.Store.Find(ctx, rec.Tenant, rec.Channel, rec.Key); err == nil && !now.UpdatedAt.Equal(rec.UpdatedAt) {
+			if now, err := w.cfg.Store.Find(ctx, rec.Tenant, rec.Channel, rec.Key); err == nil &&
+				!now.UpdatedAt.Equal(rec.UpdatedAt) {
 				continue // somebody else was at it: if that failed, another try at once would spend an attempt
 			}
 			outcome, err := w.performSwept(ctx, rec)
@@ -89,7 +93,8 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 	}
 }
 
-// performSwept executes one effect without the relay, which would give its handler a deadline and recover from its panics.
+// performSwept executes one effect without the relay, which would give its handler a deadline and
+// recover from its panics.
 func (w *Worker) performSwept(ctx context.Context, rec Record) (outcome ExecOutcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SweepTimeout)
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
-// An effect that no event wakes up is executed by Run, once however many processes run it, and what fails is treated as if the relay had asked.
+// An effect that no event wakes up is executed by Run, once however many processes run it, and what
+// fails is treated as if the relay had asked.
 func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 	odd := errors.New("odd")
 	for name, c := range map[string]struct {
@@ -24,11 +25,26 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 		spent   int
 		outcome command.ExecOutcome // the last one
 	}{
-		"not overdue": {func(context.Context) (string, error) { return "ref", nil }, 5 * time.Minute, 0, once.EffectPending, 0, ""},
-		"done":        {func(context.Context) (string, error) { return "ref", nil }, time.Hour, 1, once.EffectCompleted, 0, command.Executed},
-		"fails":       {func(context.Context) (string, error) { return "", odd }, 3 * time.Hour, 10, once.EffectParked, 10, command.Parked},
-		"for good":    {func(context.Context) (string, error) { return "", core.Permanent(odd) }, time.Hour, 1, once.EffectParked, 1, command.Parked},
-		"panics":      {func(context.Context) (string, error) { panic("oh no") }, 3 * time.Hour, 10, once.EffectParked, 10, command.Retried},
+		"not overdue": {
+			func(context.Context) (string, error) { return "ref", nil }, 5 * time.Minute, 0,
+			once.EffectPending, 0, "",
+		},
+		"done": {
+			func(context.Context) (string, error) { return "ref", nil }, time.Hour, 1, once.EffectCompleted, 0,
+			command.Executed,
+		},
+		"fails": {
+			func(context.Context) (string, error) { return "", odd }, 3 * time.Hour, 10, once.EffectParked, 10,
+			command.Parked,
+		},
+		"for good": {
+			func(context.Context) (string, error) { return "", core.Permanent(odd) }, time.Hour, 1,
+			once.EffectParked, 1, command.Parked,
+		},
+		"panics": {
+			func(context.Context) (string, error) { panic("oh no") }, 3 * time.Hour, 10, once.EffectParked, 10,
+			command.Retried,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,7 +73,8 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 					}
 				}
 				rec, _ := w.queue.Find(context.WithoutCancel(ctx), "acme", "mail", "1")
-				if calls != c.calls || rec.Status != c.status || rec.Attempts != c.spent || last.Outcome != c.outcome || last.Attempt != c.calls {
+				if calls != c.calls || rec.Status != c.status || rec.Attempts != c.spent || last.Outcome != c.outcome ||
+					last.Attempt != c.calls {
 					t.Errorf("%d calls, %+v, %+v", calls, rec, last)
 				}
 			})
@@ -65,7 +82,8 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 	}
 }
 
-// An outage, said or by a handler that hangs, ends the sweep of its channel, spends no attempt, and holds up no other channel.
+// An outage, said or by a handler that hangs, ends the sweep of its channel, spends no attempt, and
+// holds up no other channel.
 func TestSweepStopsForOutages(t *testing.T) {
 	for name, fail := range map[string]func(ctx context.Context) error{
 		"down":   func(context.Context) error { return core.Unavailable(errors.New("down")) },
@@ -77,7 +95,8 @@ func TestSweepStopsForOutages(t *testing.T) {
 				w := newEffects(t)
 				w.inTx(func(ctx context.Context) error {
 					for i := range 4 {
-						_, _, err1 := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Key: fmt.Sprint("more", i)})
+						_, _, err1 := w.queue.Enqueue(ctx, nil,
+							command.Effect{Channel: "mail", Key: fmt.Sprint("more", i)})
 						_, _, err2 := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "fax", Key: fmt.Sprint(i)})
 						if err := errors.Join(err1, err2); err != nil {
 							return err
@@ -104,7 +123,8 @@ func TestSweepStopsForOutages(t *testing.T) {
 				if n != 4 || err != nil || calls != 1 || time.Since(start) > 5*time.Second {
 					t.Errorf("%d executed, %d calls, %v after %s", n, calls, err, time.Since(start))
 				}
-				if rec, _ := w.queue.Find(t.Context(), called.Tenant, "mail", called.Key); rec.Status != once.EffectFailed || rec.Attempts != 0 {
+				if rec, _ := w.queue.Find(t.Context(), called.Tenant, "mail",
+					called.Key); rec.Status != once.EffectFailed || rec.Attempts != 0 {
 					t.Errorf("%+v", rec)
 				}
 				back = true
@@ -155,7 +175,8 @@ func TestSweepWithoutStore(t *testing.T) {
 
 func TestQueueBacklog(t *testing.T) {
 	w := newEffects(t)
-	if list, err := w.queue.Backlog(t.Context()); err != nil || len(list) != 1 || list[0] != (command.Backlog{Channel: "mail", Pending: 1, Limit: 100_000}) {
+	if list, err := w.queue.Backlog(t.Context()); err != nil || len(list) != 1 ||
+		list[0] != (command.Backlog{Channel: "mail", Pending: 1, Limit: 100_000}) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	down := errors.New("database is down")

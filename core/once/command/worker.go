@@ -19,12 +19,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Handler executes an effect and returns the id that the other side gave it, if any. It gives Effect.IdempotencyKey to the other side, because
-// it is called again when a process died before it could record the success. It stops when ctx ends, which carries the outbox's
-// PublishTimeout, or SweepTimeout, and has the cause once.ErrLeaseLost when another worker may have begun.
+// Handler executes an effect and returns the id that the other side gave it, if any. It gives
+// Effect.IdempotencyKey to the other side, because it is called again when a process died before it
+// could record the success. It stops when ctx ends, which carries the outbox's PublishTimeout, or
+// SweepTimeout, and has the cause once.ErrLeaseLost when another worker may have begun.
 //
-// An error says what to do, as that of a core.Publisher: core.Permanent parks the effect at once, core.Unavailable stops the channel, or its
-// destination (see WorkerConfig.Destination), until the other side is back and costs no attempt, everything else spends an attempt. The text of the error is stored: keep secrets out of it.
+// An error says what to do, as that of a core.Publisher: core.Permanent parks the effect at once,
+// core.Unavailable stops the channel, or its destination (see WorkerConfig.Destination), until the
+// other side is back and costs no attempt, everything else spends an attempt. The text of the error
+// is stored: keep secrets out of it.
 type Handler func(ctx context.Context, e Effect) (externalRef string, err error)
 
 // WorkerConfig says how effects are executed.
@@ -33,39 +36,51 @@ type WorkerConfig struct {
 	Store Store
 	// Handlers of the channels. At least one.
 	Handlers map[string]Handler
-	// Destination says where an effect goes, if the effects of a channel go to places that fail apart from each other: the host of a
-	// webhook's subscriber, say. An outage then stops that destination and no other one of the channel; see PerDestination. It must be quick and not
-	// panic. Default: none, a channel is one destination, as a mail server is. Set it for webhooks: nothing that an effect says by itself tells
-	// where it goes. Its key is another one for each effect, so that an outage would never be noticed; and one tenant may have many places, as many
-	// tenants may share one, which would then be tried by each of them in an outage. A channel that looks as if it were several is logged.
+	// Destination says where an effect goes, if the effects of a channel go to places that fail
+	// apart from each other: the host of a webhook's subscriber, say. An outage then stops that
+	// destination and no other one of the channel; see PerDestination. It must be quick and not
+	// panic. Default: none, a channel is one destination, as a mail server is. Set it for webhooks:
+	// nothing that an effect says by itself tells where it goes. Its key is another one for each
+	// effect, so that an outage would never be noticed; and one tenant may have many places, as
+	// many tenants may share one, which would then be tried by each of them in an outage. A channel
+	// that looks as if it were several is logged.
 	Destination func(e Effect) string
-	// PerDestination is how many effects of one Destination are executed at once in this process, so that one that hangs does not take all workers of
-	// the relay: keep it at a quarter of core.Config.Workers, or less. Default: 8. Without Destination it means nothing.
+	// PerDestination is how many effects of one Destination are executed at once in this process,
+	// so that one that hangs does not take all workers of the relay: keep it at a quarter of
+	// core.Config.Workers, or less. Default: 8. Without Destination it means nothing.
 	PerDestination int
-	// MaxAttempts is after how many failed attempts an effect is parked, or after how many processes that died with it. An error that the handler did
-	// not mark does not spend the last of them while its destination has taken nothing else since it refused the effect first: that may be an outage. It
-	// must not be more than Retry.MaxAttempts of the outbox, which would give the event up first. Default: 10, as there.
+	// MaxAttempts is after how many failed attempts an effect is parked, or after how many
+	// processes that died with it. An error that the handler did not mark does not spend the last
+	// of them while its destination has taken nothing else since it refused the effect first: that
+	// may be an outage. It must not be more than Retry.MaxAttempts of the outbox, which would give
+	// the event up first. Default: 10, as there.
 	MaxAttempts int
-	// Lease is how long an effect stays held by a process that died. It is extended every third of it. Default: 30 s, from 100 ms to once.MaxLease.
+	// Lease is how long an effect stays held by a process that died. It is extended every third of
+	// it. Default: 30 s, from 100 ms to once.MaxLease.
 	Lease time.Duration
-	// StoreTimeout bounds the recording of an outcome, which goes on when the handler's context has ended. Default: 5 s, or half of a Lease that
-	// is not longer.
+	// StoreTimeout bounds the recording of an outcome, which goes on when the handler's context has
+	// ended. Default: 5 s, or half of a Lease that is not longer.
 	StoreTimeout time.Duration
-	// OverdueAfter is how long an effect may be due, or left alone by a process that died, before Run and Sweep execute it without an event. It
-	// should be longer than Retry.MaxDelay of the outbox, whose pauses it cuts short. Default: 5 min, at least 1 ms.
+	// OverdueAfter is how long an effect may be due, or left alone by a process that died, before
+	// Run and Sweep execute it without an event. It should be longer than Retry.MaxDelay of the
+	// outbox, whose pauses it cuts short. Default: 5 min, at least 1 ms.
 	OverdueAfter time.Duration
-	// SweepInterval is the pause between two sweeps in Run, changed by up to a fifth, so that several processes do not sweep at once.
-	// Default: 1 min.
+	// SweepInterval is the pause between two sweeps in Run, changed by up to a fifth, so that
+	// several processes do not sweep at once. Default: 1 min.
 	SweepInterval time.Duration
-	// SweepTimeout bounds a handler that Run or Sweep calls, as PublishTimeout of the outbox bounds one that the relay calls: give it the same. It
-	// costs the effect no attempt. Default: 5 s, as there.
+	// SweepTimeout bounds a handler that Run or Sweep calls, as PublishTimeout of the outbox bounds
+	// one that the relay calls: give it the same. It costs the effect no attempt. Default: 5 s, as
+	// there.
 	SweepTimeout time.Duration
-	// Classifier says what an error means that does not say it itself. Default: core.DefaultClassifier.
+	// Classifier says what an error means that does not say it itself. Default:
+	// core.DefaultClassifier.
 	Classifier func(error) core.Class
-	// Node names this process in the effects it holds. Default: host name and process id. At most 128 bytes.
+	// Node names this process in the effects it holds. Default: host name and process id. At most
+	// 128 bytes.
 	Node string
-	// Logger is told of channels that seem to be more than one destination. Default: core.DefaultLogger, warnings and errors to
-	// slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Logger is told of channels that seem to be more than one destination. Default:
+	// core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is told about each execution, for metrics. It must not block. Default: none.
 	Observer func(info ExecInfo)
@@ -79,18 +94,20 @@ const (
 	Executed ExecOutcome = "executed" // and recorded
 	Retried  ExecOutcome = "retried"  // failed: the relay tries again
 	Parked   ExecOutcome = "parked"   // waits for a person
-	Lost     ExecOutcome = "lost"     // its end could not be recorded: it will be executed again, unless another worker has done so
-	Skipped  ExecOutcome = "skipped"  // completed or parked before, or another worker is at it
-	PutOff   ExecOutcome = "put_off"  // not executed: its destination is stopped, or has PerDestination effects
+	// its end could not be recorded: it will be executed again, unless another worker has done so
+	Lost    ExecOutcome = "lost"
+	Skipped ExecOutcome = "skipped" // completed or parked before, or another worker is at it
+	PutOff  ExecOutcome = "put_off" // not executed: its destination is stopped, or has PerDestination effects
 )
 
 // ExecInfo describes the execution of an effect.
 type ExecInfo struct {
 	Tenant, Channel, Key, ID string
 	Outcome                  ExecOutcome
-	Attempt                  int // of the event that woke the worker up, or of the effect when Run or Sweep found it; from 1
-	Duration                 time.Duration
-	Err                      error
+	// of the event that woke the worker up, or of the effect when Run or Sweep found it; from 1
+	Attempt  int
+	Duration time.Duration
+	Err      error
 }
 
 func (c WorkerConfig) withDefaults() WorkerConfig {
@@ -165,8 +182,9 @@ func (c WorkerConfig) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Worker executes effects for the relay: it is a core.Publisher of the topics of its channels. Its Run executes those that no event wakes up any
-// more. Make it with NewWorker; it is safe for use by several goroutines.
+// Worker executes effects for the relay: it is a core.Publisher of the topics of its channels. Its
+// Run executes those that no event wakes up any more. Make it with NewWorker; it is safe for use by
+// several goroutines.
 type Worker struct {
 	cfg   WorkerConfig
 	node  string
@@ -220,8 +238,9 @@ func (w *Worker) Publish(ctx context.Context, d core.Delivery) error {
 	return err
 }
 
-// PublishWithReceipt executes the effect that the event names, unless that is done, parked or in other hands. Nil means that this event has
-// nothing left to do: the effect is completed, or parked, in which case Release writes another event.
+// PublishWithReceipt executes the effect that the event names, unless that is done, parked or in
+// other hands. Nil means that this event has nothing left to do: the effect is completed, or
+// parked, in which case Release writes another event.
 func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (receipt string, err error) {
 	channel := strings.TrimPrefix(d.Topic, topicPrefix)
 	handler := w.cfg.Handlers[channel]
@@ -240,9 +259,11 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 	return receipt, err
 }
 
-// perform executes the effect that info names; an Attempt of 0 stands for the next one of the effect. The outcome is empty when the
-// effect could not be claimed for want of a store.
-func (w *Worker) perform(ctx context.Context, info ExecInfo, handler Handler) (receipt string, outcome ExecOutcome, err error) {
+// perform executes the effect that info names; an Attempt of 0 stands for the next one of the
+// effect. The outcome is empty when the effect could not be claimed for want of a store.
+func (w *Worker) perform(ctx context.Context, info ExecInfo,
+	handler Handler,
+) (receipt string, outcome ExecOutcome, err error) {
 	start := time.Now()
 	claim := once.EffectClaim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
 	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
@@ -263,7 +284,8 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo, handler Handler) (r
 			return "parked", Skipped, nil
 		case once.EffectPending, once.EffectProcessing, once.EffectFailed:
 		}
-		return "", Skipped, core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress, claim.ID, got.RetryAfter))
+		return "", Skipped, core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress,
+			claim.ID, got.RetryAfter))
 	}
 	if got.LostLeases >= w.cfg.MaxAttempts {
 		err = fmt.Errorf("command: %d processes disappeared while they executed it", got.LostLeases)
@@ -283,7 +305,8 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo, handler Handler) (r
 		if run.visit, wait = w.away.enter(at, claim.ID); run.visit == nil {
 			info.Outcome, info.Err = PutOff, stoppedError(at)
 			f := once.EffectFailure{Free: true, Code: "put_off", Text: errorText(info.Err)}
-			if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, claim, f) }); err != nil {
+			if err := w.record(ctx,
+				func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, claim, f) }); err != nil {
 				info.Err = errors.Join(info.Err, err) // the lease will end
 			}
 			w.cfg.Observer(info)
@@ -314,8 +337,11 @@ func (w *Worker) park(ctx context.Context, c once.EffectClaim, f once.EffectFail
 	return "parked", Parked, nil
 }
 
-// execute calls the handler under the lease and records how that ended. The error is for the relay; cause is told to the observer.
-func (w *Worker) execute(ctx context.Context, run execution, handler Handler, cause *error) (ref string, outcome ExecOutcome, err error) {
+// execute calls the handler under the lease and records how that ended. The error is for the relay;
+// cause is told to the observer.
+func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
+	cause *error,
+) (ref string, outcome ExecOutcome, err error) {
 	c := run.claim
 	runCtx, cancel := context.WithCancelCause(ctx)
 	stop := w.keepAlive(runCtx, cancel, c, run.held)
@@ -365,7 +391,8 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 	}
 	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
 	class, pause := w.judge(run, class, marked, late, stopping)
-	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping || class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
+	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping ||
+		class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
 		class == core.ClassUnroutable}
 	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && run.attempt >= w.cfg.MaxAttempts) {
 		return w.park(ctx, c, f)
@@ -382,13 +409,15 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler, ca
 	return "", Retried, mark(class, failure)
 }
 
-// didNotReturn is the error for a handler that panicked with v, or called runtime.Goexit when v is nil.
+// didNotReturn is the error for a handler that panicked with v, or called runtime.Goexit when v is
+// nil.
 func didNotReturn(v any) error {
 	return fmt.Errorf("command: the handler did not return: %w", core.NewPanicError(v))
 }
 
-// mark makes an error say the class that the Classifier of the Worker found, because that of the relay may find another. A deadline that ended
-// is left to the relay, which knows whether the channel is stuck as a whole.
+// mark makes an error say the class that the Classifier of the Worker found, because that of the
+// relay may find another. A deadline that ended is left to the relay, which knows whether the
+// channel is stuck as a whole.
 func mark(class core.Class, err error) error {
 	switch class {
 	case core.ClassUnavailable:

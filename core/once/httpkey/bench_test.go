@@ -13,10 +13,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// What the middleware costs beside the store: a request that passes, a new key in each form, and a replay.
+// What the middleware costs beside the store: a request that passes, a new key in each form, and a
+// replay.
 func BenchmarkMiddleware(b *testing.B) {
 	repo := outboxtest.NewRepository()
-	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"payment":1}`) })
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"payment":1}`)
+	})
 	for name, tc := range map[string]struct {
 		method     string
 		transactor core.Transactor

@@ -13,7 +13,8 @@ import (
 )
 
 // errConsumed: a request whose body cannot be compared, because somebody outside has read it.
-var errConsumed = errors.New("httpkey: the body was read before the middleware could: wrap outside of what reads it, or have that set " +
+var errConsumed = errors.New("httpkey: the body was read before the middleware could: wrap outside of what reads " +
+	"it, or have that set " +
 	"Request.Body to what it has read")
 
 // readBody reads the whole body. The error is an *http.MaxBytesError when there is more than limit.
@@ -34,8 +35,8 @@ func newBody(b []byte) io.ReadCloser {
 	return io.NopCloser(bytes.NewReader(b))
 }
 
-// content returns what takes the place of a body that somebody outside has parsed as a form, which the handler gets as it is, and nil for
-// one that nobody has read.
+// content returns what takes the place of a body that somebody outside has parsed as a form, which
+// the handler gets as it is, and nil for one that nobody has read.
 func content(r *http.Request) ([]byte, error) {
 	switch {
 	case r.MultipartForm != nil:
@@ -47,7 +48,9 @@ func content(r *http.Request) ([]byte, error) {
 				if err != nil {
 					return nil, err
 				}
-				_, _ = io.WriteString(h, strconv.Quote(field)+strconv.Quote(f.Filename)+strconv.FormatInt(f.Size, 10)+":") // never fails
+				// never fails
+				_, _ = io.WriteString(h, strconv.Quote(field)+strconv.Quote(f.Filename)+strconv.FormatInt(f.Size, 10)+
+					":")
 				_, err = io.Copy(h, opened)
 				if err = errors.Join(err, opened.Close()); err != nil {
 					return nil, err

@@ -29,7 +29,8 @@ func TestScopeReadsTheBody(t *testing.T) {
 				a := newAPI(t, tx, func(c *httpkey.Config) { c.Scope = scope })
 				a.handler = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.PostFormValue("cents")) }
 				pay := func(cents string) *httptest.ResponseRecorder {
-					return a.do(formRequest("application/x-www-form-urlencoded", url.Values{"user": {"ada"}, "cents": {cents}}.Encode()))
+					return a.do(formRequest("application/x-www-form-urlencoded",
+						url.Values{"user": {"ada"}, "cents": {cents}}.Encode()))
 				}
 				wantResponse(t, pay("100"), http.StatusOK, "100", false)
 				wantProblem(t, pay("900"), http.StatusUnprocessableEntity, "idempotency-key-reused")
@@ -60,7 +61,8 @@ func upload(t *testing.T, name, text string) *http.Request {
 	return formRequest(form.FormDataContentType(), body.String())
 }
 
-// Middleware outside that parses the body as a form, for a CSRF token say, hides no difference between two requests.
+// Middleware outside that parses the body as a form, for a CSRF token say, hides no difference
+// between two requests.
 func TestFormParsedOutside(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	forms(t, func(t *testing.T, tx bool) {
@@ -92,19 +94,24 @@ func TestFormParsedOutside(t *testing.T) {
 		}
 		const urlencoded = "application/x-www-form-urlencoded"
 		wantResponse(t, a.do(key(formRequest(urlencoded, "cents=100&user=ada"), "a")), http.StatusOK, "100", false)
-		wantProblem(t, a.do(key(formRequest(urlencoded, "cents=900&user=ada"), "a")), http.StatusUnprocessableEntity, "idempotency-key-reused")
+		wantProblem(t, a.do(key(formRequest(urlencoded, "cents=900&user=ada"), "a")), http.StatusUnprocessableEntity,
+			"idempotency-key-reused")
 		wantResponse(t, a.do(key(formRequest(urlencoded, "cents=100&user=ada"), "a")), http.StatusOK, "100", true)
 
 		tries = 0
 		wantResponse(t, a.do(key(upload(t, "a.txt", "one"), "b")), http.StatusOK, "one", false)
-		for _, other := range []*http.Request{upload(t, "a.txt", "two"), upload(t, "b.txt", "one"), upload(t, "a.txt", "")} {
+		for _, other := range []*http.Request{
+			upload(t, "a.txt", "two"), upload(t, "b.txt", "one"),
+			upload(t, "a.txt", ""),
+		} {
 			wantProblem(t, a.do(key(other, "b")), http.StatusUnprocessableEntity, "idempotency-key-reused")
 		}
 		wantResponse(t, a.do(key(upload(t, "a.txt", "one"), "b")), http.StatusOK, "one", true) // with another boundary
 	})
 }
 
-// A body that somebody outside has read cannot be compared: better no answer than that to another request.
+// A body that somebody outside has read cannot be compared: better no answer than that to another
+// request.
 func TestBodyReadOutside(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)

@@ -14,64 +14,78 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Config says which requests need a key and what is kept of their responses. Keys and Scope are required; the rest of the zero value is
-// documented defaults.
+// Config says which requests need a key and what is kept of their responses. Keys and Scope are
+// required; the rest of the zero value is documented defaults.
 type Config struct {
-	// Keys says how keys are kept: Store, Lease, TTL and so on, with the defaults of once.Config, but for Wait: how long a request
-	// waits for another one with its key that is being carried out, before it is answered with 409. Default here: 2 s;
-	// negative: not at all. MaxResult is the largest body of a response that is kept. StoreTimeout also bounds how long a client waits
-	// for a database that does not answer, before it gets a 503: that and Wait before the handler, that alone after it.
+	// Keys says how keys are kept: Store, Lease, TTL and so on, with the defaults of once.Config,
+	// but for Wait: how long a request waits for another one with its key that is being carried
+	// out, before it is answered with 409. Default here: 2 s; negative: not at all. MaxResult is
+	// the largest body of a response that is kept. StoreTimeout also bounds how long a client waits
+	// for a database that does not answer, before it gets a 503: that and Wait before the handler,
+	// that alone after it.
 	Keys once.Config
 
-	// Transactor selects the transaction form: each request that is carried out runs in a transaction of it. Keys.TxStore, or a Keys.Store that is
-	// one, has to be in the same database. Nil: the lease form.
+	// Transactor selects the transaction form: each request that is carried out runs in a
+	// transaction of it. Keys.TxStore, or a Keys.Store that is one, has to be in the same database.
+	// Nil: the lease form.
 	Transactor core.Transactor
 
-	// Scope says who asks: the tenant, the principal, whatever must never see the response of another. Required, because without it one client
-	// could read the response of another by guessing a key. Where everybody is the same, return a constant. When it returns "", the
-	// request is refused with 500: authenticate first. Texts longer than 64 bytes are kept as a hash. It may read the body.
+	// Scope says who asks: the tenant, the principal, whatever must never see the response of
+	// another. Required, because without it one client could read the response of another by
+	// guessing a key. Where everybody is the same, return a constant. When it returns "", the
+	// request is refused with 500: authenticate first. Texts longer than 64 bytes are kept as a
+	// hash. It may read the body.
 	Scope func(r *http.Request) string
 
-	// Methods that need a key; others pass. GET, HEAD, OPTIONS, TRACE and CONNECT always do. Default: POST and PATCH.
+	// Methods that need a key; others pass. GET, HEAD, OPTIONS, TRACE and CONNECT always do.
+	// Default: POST and PATCH.
 	Methods []string
 	// Optional lets requests without a key pass, unprotected. Default: they are refused with 400.
 	Optional bool
 	// Header that carries the key. Default: Idempotency-Key.
 	Header string
-	// ReplayedHeader is set to "true" on a response that is not the first. Default: Idempotency-Replayed.
+	// ReplayedHeader is set to "true" on a response that is not the first. Default:
+	// Idempotency-Replayed.
 	ReplayedHeader string
 
-	// Route names the endpoint of r: it is a part of the key, with the method, so that one key used at two endpoints is two keys. Default:
-	// r.Pattern, or the path where the middleware is outside of the mux and cannot know the pattern.
+	// Route names the endpoint of r: it is a part of the key, with the method, so that one key used
+	// at two endpoints is two keys. Default: r.Pattern, or the path where the middleware is outside
+	// of the mux and cannot know the pattern.
 	Route func(r *http.Request) string
-	// MaxBody is the largest body of a request, in bytes: it is read into memory to compare it. Default: 1 MiB.
+	// MaxBody is the largest body of a request, in bytes: it is read into memory to compare it.
+	// Default: 1 MiB.
 	MaxBody int64
-	// Canonical returns the form of a body in which it is compared with that of an earlier request. It must not change body. Default: the bytes as
-	// they are. CanonicalJSON forgives another order of members and other blanks.
+	// Canonical returns the form of a body in which it is compared with that of an earlier request.
+	// It must not change body. Default: the bytes as they are. CanonicalJSON forgives another order
+	// of members and other blanks.
 	Canonical func(r *http.Request, body []byte) []byte
 
 	// Fate says what becomes of a response, by its status. Default: DefaultFate.
 	Fate func(status int) Fate
-	// KeepHeaders are response headers to keep in addition to Content-Type, Content-Encoding, Content-Language, Content-Location,
-	// Content-Disposition, Cache-Control, ETag, Last-Modified, Link, Location, Retry-After, Vary and X-Content-Type-Options. A name may
-	// end in *: "Access-Control-*" keeps all of CORS, "X-*" request ids and the like. All others are of the first response only.
-	// Set-Cookie, credentials and headers of the connection are never kept.
+	// KeepHeaders are response headers to keep in addition to Content-Type, Content-Encoding,
+	// Content-Language, Content-Location, Content-Disposition, Cache-Control, ETag, Last-Modified,
+	// Link, Location, Retry-After, Vary and X-Content-Type-Options. A name may end in *:
+	// "Access-Control-*" keeps all of CORS, "X-*" request ids and the like. All others are of the
+	// first response only. Set-Cookie, credentials and headers of the connection are never kept.
 	KeepHeaders []string
 
-	// RetryAfter is what the header of that name says with 409 and 503, in whole seconds, rounded up. Default: for 409 in the lease form
-	// the rest of the lease of the request in flight, which a living holder extends and a dead one does not; else 1 s.
+	// RetryAfter is what the header of that name says with 409 and 503, in whole seconds, rounded
+	// up. Default: for 409 in the lease form the rest of the lease of the request in flight, which
+	// a living holder extends and a dead one does not; else 1 s.
 	RetryAfter time.Duration
-	// FailOpen runs the handler without any protection when the store cannot be asked. Default: 503, because the request may
-	// have been carried out before. Not in the transaction form.
+	// FailOpen runs the handler without any protection when the store cannot be asked. Default:
+	// 503, because the request may have been carried out before. Not in the transaction form.
 	FailOpen bool
 
-	// ProblemType and ProblemDocs are what the names of problems are appended to: in the member type of a problem+json body, and in the Link to its
-	// description. Default: places in the repository of this project.
+	// ProblemType and ProblemDocs are what the names of problems are appended to: in the member
+	// type of a problem+json body, and in the Link to its description. Default: places in the
+	// repository of this project.
 	ProblemType string
 	ProblemDocs string
 
-	// Logger is told of requests that failed for reasons of this side: the store, the transaction, the scope, a panic. Default:
-	// core.DefaultLogger, warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Logger is told of requests that failed for reasons of this side: the store, the transaction,
+	// the scope, a panic. Default: core.DefaultLogger, warnings and errors to slog.Default(). To
+	// silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is told how each request ended. Default: none.
 	Observer *Observer
@@ -90,14 +104,14 @@ var (
 	safeMethods    = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect}
 
 	defaultHeaders = []string{
-		"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition", "Cache-Control", "Etag",
-		"Last-Modified", "Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
+		"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
+		"Cache-Control", "Etag", "Last-Modified", "Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
 	}
 	// Secrets of one response, and headers of one connection or message.
 	neverHeaders = []string{
-		"Set-Cookie", "Set-Cookie2", "Authorization", "Proxy-Authorization", "Authentication-Info", "Proxy-Authentication-Info",
-		"Www-Authenticate", "Proxy-Authenticate", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding",
-		"Upgrade", "Content-Length", "Date",
+		"Set-Cookie", "Set-Cookie2", "Authorization", "Proxy-Authorization", "Authentication-Info",
+		"Proxy-Authentication-Info", "Www-Authenticate", "Proxy-Authenticate", "Connection", "Proxy-Connection",
+		"Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Date",
 	}
 )
 
@@ -180,7 +194,8 @@ func (c Config) Validate() error {
 		}
 	}
 	for _, h := range headers {
-		if name := strings.TrimSuffix(h, "*"); name == "" || strings.ContainsFunc(name, notToken) || strings.Contains(name, "*") {
+		if name := strings.TrimSuffix(h, "*"); name == "" || strings.ContainsFunc(name, notToken) ||
+			strings.Contains(name, "*") {
 			bad("KeepHeaders: %q is not the name of a header, nor the beginning of one and *", h)
 		}
 	}

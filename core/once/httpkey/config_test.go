@@ -13,15 +13,17 @@ import (
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	_, err := httpkey.New(httpkey.Config{
-		Keys: once.Config{Lease: -1}, Methods: []string{"GET", "post", ""}, Header: "a b", ReplayedHeader: "é", MaxBody: -1, RetryAfter: -time.Second,
-		KeepHeaders: []string{"set-cookie", "x:y", "*", "a*b"}, ProblemType: "a b",
+		Keys: once.Config{Lease: -1}, Methods: []string{"GET", "post", ""}, Header: "a b", ReplayedHeader: "é",
+		MaxBody: -1, RetryAfter: -time.Second, KeepHeaders: []string{"set-cookie", "x:y", "*", "a*b"},
+		ProblemType: "a b",
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		"Store is missing", "Lease", "Keys.Store is missing", "Scope is missing", `"GET"`, `"post"`, `""`, `"a b" is not the name`, `"é"`, "MaxBody", "RetryAfter",
-		"set-cookie must not be kept", `"x:y"`, `"*"`, `"a*b"`, `"a b" is not a URI`,
+		"Store is missing", "Lease", "Keys.Store is missing", "Scope is missing", `"GET"`, `"post"`, `""`,
+		`"a b" is not the name`, `"é"`, "MaxBody", "RetryAfter", "set-cookie must not be kept", `"x:y"`, `"*"`, `"a*b"`,
+		`"a b" is not a URI`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %s in: %v", want, err)

@@ -14,8 +14,9 @@ var (
 	errWaited = errors.New("httpkey: waited long enough")
 )
 
-// detach returns a context for the handler: that of the request without its cancellation, but with its deadline. untie is called when the handler
-// is about to run: until then the context ends with the client. tie undoes that for a response that is streamed.
+// detach returns a context for the handler: that of the request without its cancellation, but with
+// its deadline. untie is called when the handler is about to run: until then the context ends with
+// the client. tie undoes that for a response that is streamed.
 func detach(r *http.Request) (ctx context.Context, cancel context.CancelCauseFunc, untie func() bool, tie func()) {
 	client := r.Context()
 	ctx, cancel = context.WithCancelCause(context.WithoutCancel(client))
@@ -33,9 +34,10 @@ func detach(r *http.Request) (ctx context.Context, cancel context.CancelCauseFun
 	return ctx, cancel, untie, func() { context.AfterFunc(client, gone) }
 }
 
-// Retry asks the middleware to roll back and to run the handler again, because of err, and reports whether it will. It does so in the transaction form when
-// err says that the transaction failed only because of others, a deadlock say (core.Retryable). The handler then returns; what
-// it has written to its ResponseWriter is dropped. ctx is that of the request.
+// Retry asks the middleware to roll back and to run the handler again, because of err, and reports
+// whether it will. It does so in the transaction form when err says that the transaction failed
+// only because of others, a deadlock say (core.Retryable). The handler then returns; what it has
+// written to its ResponseWriter is dropped. ctx is that of the request.
 //
 //	if err := tx.Create(&payment).Error; err != nil {
 //		if !httpkey.Retry(r.Context(), err) {

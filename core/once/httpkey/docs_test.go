@@ -23,8 +23,9 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("%d problems are described, %d exist", got, want)
 	}
 	for _, o := range []httpkey.Outcome{
-		httpkey.Executed, httpkey.Replayed, httpkey.InFlight, httpkey.Mismatch, httpkey.MissingKey, httpkey.InvalidKey, httpkey.MissingScope,
-		httpkey.UnreadableBody, httpkey.BodyTooLarge, httpkey.OutcomeUnknown, httpkey.NotKept, httpkey.Bypassed, httpkey.StoreError, httpkey.ClientGone,
+		httpkey.Executed, httpkey.Replayed, httpkey.InFlight, httpkey.Mismatch, httpkey.MissingKey, httpkey.InvalidKey,
+		httpkey.MissingScope, httpkey.UnreadableBody, httpkey.BodyTooLarge, httpkey.OutcomeUnknown, httpkey.NotKept,
+		httpkey.Bypassed, httpkey.StoreError, httpkey.ClientGone,
 	} {
 		if !strings.Contains(string(text), "`"+string(o)+"`") {
 			t.Errorf("outcome %s is not described", o)

@@ -12,14 +12,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A payment in the transaction form. Here everything is in memory; in a service the store is sqlonce.New(db, ...) and the Transactor is
-// sqltx.NewTransactor(db, "") or that of the ORM's adapter.
+// A payment in the transaction form. Here everything is in memory; in a service the store is
+// sqlonce.New(db, ...) and the Transactor is sqltx.NewTransactor(db, "") or that of the ORM's
+// adapter.
 func Example() {
 	db := outboxtest.NewRepository()
 	keys, err := httpkey.New(httpkey.Config{
 		Keys:       once.Config{Store: db.OnceStore()},
 		Transactor: db.Transactor(),
-		Scope:      func(r *http.Request) string { return r.Header.Get("X-Customer") }, // a service asks its authentication
+		// a service asks its authentication
+		Scope: func(r *http.Request) string { return r.Header.Get("X-Customer") },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -55,8 +57,8 @@ func Example() {
 	// 422 {"type":"https://github.com/ormoutbox/ormoutbox/problems/idempotency-key-reused","title":"Idempotency-Key was used for a different request","status":422,"detail":"Use a new key for a new request."} (replayed: false)
 }
 
-// Work that is done elsewhere: the lease form. The provider gets the key too, so that a crash between its answer and our record of it does not
-// pay twice.
+// Work that is done elsewhere: the lease form. The provider gets the key too, so that a crash
+// between its answer and our record of it does not pay twice.
 func ExampleKeyOf() {
 	keys, err := httpkey.New(httpkey.Config{
 		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
@@ -84,9 +86,10 @@ func ExampleKeyOf() {
 func ExampleObserver() {
 	count := map[httpkey.Outcome]int{}
 	keys, err := httpkey.New(httpkey.Config{
-		Keys:     once.Config{Store: outboxtest.NewOnceStore()},
-		Scope:    func(*http.Request) string { return "ada" },
-		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { count[i.Outcome]++ }}, // with a mutex, or a counter of a metrics library
+		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
+		Scope: func(*http.Request) string { return "ada" },
+		// with a mutex, or a counter of a metrics library
+		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { count[i.Outcome]++ }},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -3,7 +3,8 @@ package httpkey
 // Problems are all that there are.
 func Problems() (names []string) {
 	for _, p := range []problem{
-		keyMissing, keyInvalid, bodyUnreadable, bodyConsumed, inFlight, outcomeUnknown, notKept, bodyTooLarge, keyReused, scopeMissing, failed, storeUnavailable,
+		keyMissing, keyInvalid, bodyUnreadable, bodyConsumed, inFlight, outcomeUnknown, notKept, bodyTooLarge,
+		keyReused, scopeMissing, failed, storeUnavailable,
 	} {
 		names = append(names, p.name)
 	}

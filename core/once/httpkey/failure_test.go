@@ -140,7 +140,8 @@ func TestFailOpenForNobody(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// The store goes down while the handler works: the client gets the response of the work that was done.
+// The store goes down while the handler works: the client gets the response of the work that was
+// done.
 func TestStoreDownAfterTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newShakyAPI(t, nil)
@@ -150,7 +151,8 @@ func TestStoreDownAfterTheHandler(t *testing.T) {
 			t.Errorf("told %+v", info)
 		}
 		s.complete.Store(false)
-		wantLeased(t, a.do(request()), 20, 28) // until the lease ends; the store was told in vain for 5 s, and asked for 2 s
+		// until the lease ends; the store was told in vain for 5 s, and asked for 2 s
+		wantLeased(t, a.do(request()), 20, 28)
 		time.Sleep(30 * time.Second)
 		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false) // at least once
 	})
@@ -175,12 +177,16 @@ func (a *api) crash() {
 	probe := newAPI(a.t, false, nil)
 	probe.do(request())
 	key := probe.wantOutcome(httpkey.Executed).Key
-	if _, err := a.store.Acquire(a.t.Context(), once.Request{Key: key, Owner: "died", Lease: 30 * time.Second, TTL: time.Hour}); err != nil {
+	if _, err := a.store.Acquire(a.t.Context(), once.Request{
+		Key: key, Owner: "died", Lease: 30 * time.Second,
+		TTL: time.Hour,
+	}); err != nil {
 		a.t.Fatal(err)
 	}
 }
 
-// A process died while it worked: its key is held until the lease ends, then the handler runs again.
+// A process died while it worked: its key is held until the lease ends, then the handler runs
+// again.
 func TestCrashedAttempt(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -203,7 +209,8 @@ func TestCrashedAttemptRefused(t *testing.T) {
 	})
 }
 
-// A panic goes on, and the key is free. With what the handler panicked, and where, is told and logged.
+// A panic goes on, and the key is free. With what the handler panicked, and where, is told and
+// logged.
 func TestPanic(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		var out bytes.Buffer
@@ -225,13 +232,16 @@ func TestPanic(t *testing.T) {
 			t.Errorf("the client saw %q", w.Body)
 		}
 		info := a.wantOutcome(httpkey.Executed)
-		if !errors.Is(info.Err, httpkey.ErrPanicked) || !strings.HasSuffix(info.Err.Error(), ": panic: boom") || info.Status != 0 || info.Fate != httpkey.Release {
+		if !errors.Is(info.Err, httpkey.ErrPanicked) || !strings.HasSuffix(info.Err.Error(), ": panic: boom") ||
+			info.Status != 0 || info.Fate != httpkey.Release {
 			t.Errorf("told %+v", info)
 		}
-		if p, ok := errors.AsType[*core.PanicError](info.Err); !ok || !strings.Contains(string(p.Stack), "httpkey_test.TestPanic") {
+		if p, ok := errors.AsType[*core.PanicError](info.Err); !ok ||
+			!strings.Contains(string(p.Stack), "httpkey_test.TestPanic") {
 			t.Errorf("the stack does not name the handler: %+v", p)
 		}
-		if line := out.String(); !strings.Contains(line, "panic: boom") || !strings.Contains(line, "httpkey_test.TestPanic") || strings.Count(line, "\n") != 1 {
+		if line := out.String(); !strings.Contains(line, "panic: boom") ||
+			!strings.Contains(line, "httpkey_test.TestPanic") || strings.Count(line, "\n") != 1 {
 			t.Errorf("logged %s", line)
 		}
 		a.handler = a.pay
@@ -260,7 +270,8 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// A handler that lost its lease is told so by its context, and its client gets the response of whoever took over.
+// A handler that lost its lease is told so by its context, and its client gets the response of
+// whoever took over.
 func TestLeaseLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newShakyAPI(t, nil)
@@ -298,7 +309,8 @@ func TestLeaseLostToOneThatIsBusy(t *testing.T) {
 	})
 }
 
-// The client leaves while the handler works: the work is finished, and the client's next attempt gets the response.
+// The client leaves while the handler works: the work is finished, and the client's next attempt
+// gets the response.
 func TestClientLeavesWhileTheHandlerWorks(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)

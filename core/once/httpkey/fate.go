@@ -10,10 +10,11 @@ type Fate uint8
 
 // Fates.
 const (
-	// Release: the response is not kept, the transaction is rolled back, and the key is free. Who comes with it again runs the handler again.
+	// Release: the response is not kept, the transaction is rolled back, and the key is free. Who
+	// comes with it again runs the handler again.
 	Release Fate = iota
-	// Keep: the response is kept, but the transaction is rolled back: what the handler had written when it found that the request
-	// is wrong is gone. In the lease form it is the same as Commit.
+	// Keep: the response is kept, but the transaction is rolled back: what the handler had written
+	// when it found that the request is wrong is gone. In the lease form it is the same as Commit.
 	Keep
 	// Commit: the response is kept, and the transaction commits.
 	Commit
@@ -32,11 +33,12 @@ func (f Fate) String() string {
 	return fmt.Sprintf("fate(%d)", uint8(f))
 }
 
-// DefaultFate commits 2xx and 3xx, keeps 4xx, and releases the rest: 5xx, and those 4xx that may be answered otherwise when they are asked
-// again (401, 403, 408, 409, 425, 429).
+// DefaultFate commits 2xx and 3xx, keeps 4xx, and releases the rest: 5xx, and those 4xx that may be
+// answered otherwise when they are asked again (401, 403, 408, 409, 425, 429).
 func DefaultFate(status int) Fate {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusTooEarly, http.StatusTooManyRequests:
 		return Release
 	}
 	switch status / 100 {

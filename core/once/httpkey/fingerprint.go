@@ -19,7 +19,8 @@ func fingerprint(r *http.Request, body []byte) once.Fingerprint {
 		[]byte(mediaType(r.Header.Get("Content-Type"))), body)
 }
 
-// sortedQuery sorts by name and keeps the order of several values of one name. What cannot be parsed stays as it is.
+// sortedQuery sorts by name and keeps the order of several values of one name. What cannot be
+// parsed stays as it is.
 func sortedQuery(raw string) string {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
@@ -37,8 +38,10 @@ func mediaType(contentType string) string {
 	return t
 }
 
-// CanonicalJSON is for Config.Canonical: two bodies are the same if they are the same JSON value, whatever the order of members and the blanks between
-// them. Numbers are compared as they are written: 1 and 1.0 differ. Bodies that are not JSON, by their Content-Type or in fact, stay as they are.
+// CanonicalJSON is for Config.Canonical: two bodies are the same if they are the same JSON value,
+// whatever the order of members and the blanks between them. Numbers are compared as they are
+// written: 1 and 1.0 differ. Bodies that are not JSON, by their Content-Type or in fact, stay as
+// they are.
 func CanonicalJSON(r *http.Request, body []byte) []byte {
 	if t := mediaType(r.Header.Get("Content-Type")); t != "application/json" && !strings.HasSuffix(t, "+json") {
 		return body

@@ -8,9 +8,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// gate lets one request of this process at a time into the transaction form with a key, and gives its result to those that wait. The
-// database would hold them back too, but each request that waits there occupies a connection, on SQLite the only writer, and
-// they would read the same result one after the other.
+// gate lets one request of this process at a time into the transaction form with a key, and gives
+// its result to those that wait. The database would hold them back too, but each request that waits
+// there occupies a connection, on SQLite the only writer, and they would read the same result one
+// after the other.
 type gate struct {
 	mu   sync.Mutex
 	held map[once.Key]*pass
@@ -22,9 +23,12 @@ type pass struct {
 	result      *once.Result  // of the holder, if it has one; read it when left is closed
 }
 
-// enter waits until the key is free, at most for wait or until ctx ends. Then the caller leaves in the end, with the result that is
-// committed, or nil. Where another came to a result meanwhile, enter returns that, and no leave. Its errors are those of a runner.
-func (g *gate) enter(ctx context.Context, key once.Key, fp once.Fingerprint, wait time.Duration) (leave func(*once.Result), kept *once.Result, err error) {
+// enter waits until the key is free, at most for wait or until ctx ends. Then the caller leaves in
+// the end, with the result that is committed, or nil. Where another came to a result meanwhile,
+// enter returns that, and no leave. Its errors are those of a runner.
+func (g *gate) enter(ctx context.Context, key once.Key, fp once.Fingerprint,
+	wait time.Duration,
+) (leave func(*once.Result), kept *once.Result, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {

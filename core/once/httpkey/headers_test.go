@@ -11,14 +11,18 @@ import (
 // What the service asks to keep is kept, byte for byte and in the spelling of the handler.
 func TestKeptHeaders(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, func(c *httpkey.Config) { c.KeepHeaders = []string{"Access-Control-*", "x-*", "Server-Timing"} })
+		a := newAPI(t, tx,
+			func(c *httpkey.Config) { c.KeepHeaders = []string{"Access-Control-*", "x-*", "Server-Timing"} })
 		kept := http.Header{
 			"X-Content-Type-Options": {"nosniff"}, // by default
 			"X-Request-Id":           {"r-1"}, "X-Latin": {"caf\xe9", "\xff\x00\x01", "plain"}, "x-as-written": {"<&>"},
-			"Access-Control-Allow-Origin": {"https://shop.example"}, "Access-Control-Expose-Headers": {"Location", "ETag"},
-			"Server-Timing": {"db;dur=1", "app;dur=2"},
+			"Access-Control-Allow-Origin":   {"https://shop.example"},
+			"Access-Control-Expose-Headers": {"Location", "ETag"}, "Server-Timing": {"db;dur=1", "app;dur=2"},
 		}
-		dropped := http.Header{"Set-Cookie": {"session=1"}, "Other": {"o"}, "Www-Authenticate": {"Basic"}, "set-cookie": {"s=2"}}
+		dropped := http.Header{
+			"Set-Cookie": {"session=1"}, "Other": {"o"}, "Www-Authenticate": {"Basic"},
+			"set-cookie": {"s=2"},
+		}
 		a.handler = func(w http.ResponseWriter, _ *http.Request) {
 			for _, headers := range []http.Header{kept, dropped} {
 				for k, v := range headers {
@@ -50,7 +54,8 @@ func TestErrorsKeepNosniff(t *testing.T) {
 		a := newAPI(t, tx, nil)
 		a.handler = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<script>", http.StatusBadRequest) }
 		a.do(request())
-		if w := a.do(request()); w.Header().Get("Idempotency-Replayed") != "true" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+		if w := a.do(request()); w.Header().Get("Idempotency-Replayed") != "true" ||
+			w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("headers %v", w.Header())
 		}
 	})

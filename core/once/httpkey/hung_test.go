@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 )
 
-// slowTransactor takes its time before the transaction, after it, or for each of both, whatever the context says.
+// slowTransactor takes its time before the transaction, after it, or for each of both, whatever the
+// context says.
 type slowTransactor struct {
 	core.Transactor
 	begin, commit, calls atomic.Int64
@@ -38,7 +39,8 @@ func newSlowAPI(t *testing.T) (*api, *slowTransactor) {
 	return newAPI(t, true, func(c *httpkey.Config) { slow.Transactor, c.Transactor = c.Transactor, slow }), slow
 }
 
-// Many clients that repeat a finished request at once get its response: one of them reads it for all that came meanwhile.
+// Many clients that repeat a finished request at once get its response: one of them reads it for
+// all that came meanwhile.
 func TestReplaysDoNotQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, slow := newSlowAPI(t)
@@ -61,7 +63,8 @@ func TestReplaysDoNotQueue(t *testing.T) {
 	})
 }
 
-// Those that wait for the first request get its response from memory. Where it failed, one of them takes its turn.
+// Those that wait for the first request get its response from memory. Where it failed, one of them
+// takes its turn.
 func TestWaitersGetTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, slow := newSlowAPI(t)
@@ -81,14 +84,16 @@ func TestWaitersGetTheResult(t *testing.T) {
 			got[(<-w).Code]++
 		}
 		// The second run ends when the others have waited for two seconds, their limit.
-		if got[http.StatusBadGateway] != 1 || got[http.StatusCreated]+got[http.StatusConflict] != 9 || got[http.StatusCreated] == 0 || slow.calls.Load() != 2 {
+		if got[http.StatusBadGateway] != 1 || got[http.StatusCreated]+got[http.StatusConflict] != 9 ||
+			got[http.StatusCreated] == 0 || slow.calls.Load() != 2 {
 			t.Errorf("answers %v by %d transactions", got, slow.calls.Load())
 		}
 		a.wantRuns(2, 1)
 	})
 }
 
-// A database that hangs before the handler: the client gets an answer, and the handler never runs for it, not even when the database comes back.
+// A database that hangs before the handler: the client gets an answer, and the handler never runs
+// for it, not even when the database comes back.
 func TestHangsBeforeTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, slow := newSlowAPI(t)
@@ -118,7 +123,8 @@ func TestHangsAtCommit(t *testing.T) {
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("answered after %s", took)
 		}
-		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight") // it is, for all that is known
+		// it is, for all that is known
+		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight")
 		time.Sleep(time.Minute)
 		slow.commit.Store(0)
 		w := a.do(request())
@@ -183,7 +189,8 @@ func TestTransactorPanics(t *testing.T) {
 	}()
 	a.wantRuns(0, 0)
 	info := a.wantOutcome("")
-	if p, ok := errors.AsType[*core.PanicError](info.Err); !ok || !strings.Contains(string(p.Stack), "panickyTransactor") {
+	if p, ok := errors.AsType[*core.PanicError](info.Err); !ok ||
+		!strings.Contains(string(p.Stack), "panickyTransactor") {
 		t.Errorf("told %v, without where the Transactor panicked", info.Err)
 	}
 }

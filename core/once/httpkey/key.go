@@ -13,11 +13,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// ErrInvalidKey: the header does not hold an acceptable key. The text says why, and may be shown to the client.
+// ErrInvalidKey: the header does not hold an acceptable key. The text says why, and may be shown to
+// the client.
 var ErrInvalidKey = errors.New("httpkey: invalid key")
 
-// ParseKey reads the value of an Idempotency-Key header: 1 to 255 printable ASCII characters, bare as most clients send them, or as the quoted string
-// of RFC 8941 and RFC 9651 that the draft asks for. Both name the same key. The error wraps ErrInvalidKey.
+// ParseKey reads the value of an Idempotency-Key header: 1 to 255 printable ASCII characters, bare
+// as most clients send them, or as the quoted string of RFC 8941 and RFC 9651 that the draft asks
+// for. Both name the same key. The error wraps ErrInvalidKey.
 func ParseKey(header string) (string, error) {
 	key := strings.Trim(header, " \t")
 	if strings.HasPrefix(key, `"`) {
@@ -46,7 +48,8 @@ func unquote(s string) (string, error) {
 		switch c := s[i]; c {
 		case '"':
 			if i != len(s)-1 {
-				return "", fmt.Errorf("%w: something follows the closing quote; is it more than one key?", ErrInvalidKey)
+				return "", fmt.Errorf("%w: something follows the closing quote; is it more than one key?",
+					ErrInvalidKey)
 			}
 			return b.String(), nil
 		case '\\':
@@ -100,7 +103,8 @@ const (
 	digestPrefix = "sha256:"
 )
 
-// unfit also finds what looks like a digest: nobody can choose a name that equals the digest of another.
+// unfit also finds what looks like a digest: nobody can choose a name that equals the digest of
+// another.
 func unfit(s string, limit int) bool {
 	return len(s) > limit || !utf8.ValidString(s) || strings.HasPrefix(s, digestPrefix) ||
 		strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
@@ -111,8 +115,9 @@ func digest(s string) string {
 	return digestPrefix + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// KeyOf returns the key under which the request of ctx is carried out: for logs, and in the lease form to pass on to whoever does the
-// work (Key.String is one text of it). ok is false where no key protects the request.
+// KeyOf returns the key under which the request of ctx is carried out: for logs, and in the lease
+// form to pass on to whoever does the work (Key.String is one text of it). ok is false where no key
+// protects the request.
 func KeyOf(ctx context.Context) (key once.Key, ok bool) {
 	if c := callOf(ctx); c != nil {
 		return c.key, true

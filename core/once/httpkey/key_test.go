@@ -12,15 +12,16 @@ func TestParseKey(t *testing.T) {
 	long := strings.Repeat("k", 255)
 	for header, want := range map[string]string{
 		"k1": "k1", `"k1"`: "k1", " \tk1\t ": "k1", ` "k1" `: "k1", "a b": "a b", `"a b"`: "a b", `" a"`: " a",
-		`a"b`: `a"b`, `"a\"b"`: `a"b`, `a\b`: `a\b`, `"a\\b"`: `a\b`, "a,b": "a,b", "~!": "~!", long: long, `"` + long + `"`: long,
-		"9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d": "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d",
+		`a"b`: `a"b`, `"a\"b"`: `a"b`, `a\b`: `a\b`, `"a\\b"`: `a\b`, "a,b": "a,b", "~!": "~!", long: long,
+		`"` + long + `"`: long, "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d": "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d",
 	} {
 		if got, err := httpkey.ParseKey(header); err != nil || got != want {
 			t.Errorf("ParseKey(%q) = %q, %v, want %q", header, got, err, want)
 		}
 	}
 	for _, header := range []string{
-		"", " ", `"`, `""`, `"a`, `"a\`, `"a\"`, `"a\n"`, `"a"b`, `"a";x=1`, `"a","b"`, "a\x00", "a\x7f", "a\tb", "é", "a\xff", long + "k", `"` + long + `k"`,
+		"", " ", `"`, `""`, `"a`, `"a\`, `"a\"`, `"a\n"`, `"a"b`, `"a";x=1`, `"a","b"`, "a\x00", "a\x7f", "a\tb", "é",
+		"a\xff", long + "k", `"` + long + `k"`,
 	} {
 		if got, err := httpkey.ParseKey(header); !errors.Is(err, httpkey.ErrInvalidKey) {
 			t.Errorf("ParseKey(%q) = %q, %v", header, got, err)
@@ -41,7 +42,8 @@ func FuzzParseKey(f *testing.F) {
 			}
 			return
 		}
-		if len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r > 0x7e }) {
+		if len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key,
+			func(r rune) bool { return r < 0x20 || r > 0x7e }) {
 			t.Fatalf("%q is not a key", key)
 		}
 		// The quoted form of a key is the same key.

@@ -51,8 +51,9 @@ func (c *call) gone(ctx context.Context, err error) error {
 	return err
 }
 
-// finishLease answers after the handler has run. Its effects are there whatever the store says, so its response is the truth, unless somebody
-// else holds the key by now: then the response of that one counts.
+// finishLease answers after the handler has run. Its effects are there whatever the store says, so
+// its response is the truth, unless somebody else holds the key by now: then the response of that
+// one counts.
 func (c *call) finishLease(ctx context.Context, fate Fate, err error) {
 	taken := errors.Is(err, once.ErrLeaseLost) || errors.Is(err, once.ErrAlreadyDone)
 	switch {

@@ -14,15 +14,17 @@ import (
 
 // Errors that Info.Err may wrap, beside those of package once and of the database.
 var (
-	// ErrPanicked: the handler panicked, or called runtime.Goexit. The key is free, and the panic goes on. The error also wraps a
-	// *core.PanicError, which has the value and the stack.
+	// ErrPanicked: the handler panicked, or called runtime.Goexit. The key is free, and the panic
+	// goes on. The error also wraps a *core.PanicError, which has the value and the stack.
 	ErrPanicked = errors.New("httpkey: the handler did not return")
-	// ErrNested: the context of a request already carries a transaction, so that the middleware could not answer after its commit; or
-	// a handler is wrapped twice, so that the inner wrap would wait for the key of the outer one.
+	// ErrNested: the context of a request already carries a transaction, so that the middleware
+	// could not answer after its commit; or a handler is wrapped twice, so that the inner wrap
+	// would wait for the key of the outer one.
 	ErrNested = errors.New("httpkey: the request is in a transaction, or under its key, already")
 )
 
-// Middleware makes handlers idempotent. Make one with New; it is safe for use by several goroutines, and may wrap any number of handlers.
+// Middleware makes handlers idempotent. Make one with New; it is safe for use by several
+// goroutines, and may wrap any number of handlers.
 type Middleware struct {
 	cfg    Config
 	runner *once.Runner
@@ -46,23 +48,26 @@ func New(cfg Config) (*Middleware, error) {
 	return &Middleware{cfg: cfg, runner: runner}, nil
 }
 
-// Run deletes keys whose time to live is over, now and then, until ctx ends; then it returns nil. One process that does so is enough. It returns
-// an error at once when Config.Keys has no Store.
+// Run deletes keys whose time to live is over, now and then, until ctx ends; then it returns nil.
+// One process that does so is enough. It returns an error at once when Config.Keys has no Store.
 func (m *Middleware) Run(ctx context.Context) error { return m.runner.Run(ctx) }
 
 // Wrap returns a handler that carries out each request once per key, by next.
 //
-// The handler's context does not end when its client leaves: the work is finished, and its response kept for the client's next attempt.
-// It still ends at the deadline of the request's context, when a lease is lost (once.ErrLeaseLost), and, once a response is
-// streamed, with its client. It carries the values of the request's context, and in the transaction form the transaction.
+// The handler's context does not end when its client leaves: the work is finished, and its response
+// kept for the client's next attempt. It still ends at the deadline of the request's context, when
+// a lease is lost (once.ErrLeaseLost), and, once a response is streamed, with its client. It
+// carries the values of the request's context, and in the transaction form the transaction.
 //
-// The response is held back until it is recorded, and in the transaction form until the commit. In the transaction form the handler runs again when
-// the transaction failed only because of others (core.Retryable) at or after its end, or when the handler said so with Retry; so what it does outside
-// of the transaction may be done more than once. Each run begins with the same request.
+// The response is held back until it is recorded, and in the transaction form until the commit. In
+// the transaction form the handler runs again when the transaction failed only because of others
+// (core.Retryable) at or after its end, or when the handler said so with Retry; so what it does
+// outside of the transaction may be done more than once. Each run begins with the same request.
 //
-// In the lease form a handler that flushes or hijacks, or writes more than Config.Keys.MaxResult, streams: its response is not kept, and a
-// repetition is answered with 409, because the work is done. In the transaction form flushing does nothing, hijacking is not
-// supported, and a response that is too large is an error 500 that rolls back.
+// In the lease form a handler that flushes or hijacks, or writes more than Config.Keys.MaxResult,
+// streams: its response is not kept, and a repetition is answered with 409, because the work is
+// done. In the transaction form flushing does nothing, hijacking is not supported, and a response
+// that is too large is an error 500 that rolls back.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 }
@@ -128,7 +133,8 @@ func (c *call) serve() {
 		c.bypass(c.r, nil)
 		return
 	case missing:
-		c.refuse(keyMissing, "Send the header "+cfg.Header+" with a value that is unique to this request, such as a UUID.", nil)
+		c.refuse(keyMissing, "Send the header "+cfg.Header+" with a value that is unique to this request, such as "+
+			"a UUID.", nil)
 		return
 	case err != nil:
 		c.refuse(keyInvalid, err.Error(), err)
@@ -181,7 +187,8 @@ func (c *call) scope() string {
 	return c.m.cfg.Scope(r)
 }
 
-// removeForm removes the files of a form that was parsed from a copy of the request: the server does so only for the request that it made.
+// removeForm removes the files of a form that was parsed from a copy of the request: the server
+// does so only for the request that it made.
 func (c *call) removeForm(r *http.Request) {
 	if r.MultipartForm != nil && c.r.MultipartForm == nil {
 		_ = r.MultipartForm.RemoveAll()
@@ -230,7 +237,8 @@ func (c *call) refuseEarly(err error) {
 	case errors.Is(err, once.ErrInProgress):
 		c.refuseInFlight(err)
 	case errors.Is(err, once.ErrAbandoned):
-		c.refuse(outcomeUnknown, "An earlier attempt ended without a result. Somebody has to find out how far it came.", nil)
+		c.refuse(outcomeUnknown, "An earlier attempt ended without a result. Somebody has to find out how far it came.",
+			nil)
 	default:
 		c.refuse(storeUnavailable, "The request was not processed. Send it again later.", err)
 	}

@@ -33,7 +33,8 @@ type api struct {
 	outcomes chan httpkey.Info
 }
 
-// forms runs fn for the lease form and for the transaction form, each in a bubble with a clock of its own.
+// forms runs fn for the lease form and for the transaction form, each in a bubble with a clock of
+// its own.
 func forms(t *testing.T, fn func(t *testing.T, tx bool)) {
 	t.Helper()
 	for name, tx := range map[string]bool{"lease": false, "transaction": true} {
@@ -179,25 +180,30 @@ func wantLeased(t *testing.T, w *httptest.ResponseRecorder, least, most int) {
 	wantProblemFor(t, w, http.StatusConflict, "idempotency-key-in-flight", least, most)
 }
 
-// wantProblemFor requires a problem whose Retry-After is between least and most seconds, and absent if both are 0.
+// wantProblemFor requires a problem whose Retry-After is between least and most seconds, and absent
+// if both are 0.
 func wantProblemFor(t *testing.T, w *httptest.ResponseRecorder, status int, name string, least, most int) {
 	t.Helper()
 	var p struct {
 		Type, Title string
 		Status      int
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil ||
+		w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Fatalf("not a problem: %d %v %q: %v", w.Code, w.Header(), w.Body, err)
 	}
-	if w.Code != status || p.Status != status || p.Title == "" || p.Type != "https://github.com/ormoutbox/ormoutbox/problems/"+name {
+	if w.Code != status || p.Status != status || p.Title == "" ||
+		p.Type != "https://github.com/ormoutbox/ormoutbox/problems/"+name {
 		t.Errorf("answered %d %s, want %d %s", w.Code, w.Body, status, name)
 	}
-	link := "<https://github.com/ormoutbox/ormoutbox/blob/main/docs/http-idempotency.md#" + name + `>; rel="describedby"`
+	link := "<https://github.com/ormoutbox/ormoutbox/blob/main/docs/http-idempotency.md#" + name +
+		`>; rel="describedby"`
 	if got := w.Header().Get("Link"); got != link {
 		t.Errorf("Link is %q, want %q", got, link)
 	}
 	text := w.Header().Get("Retry-After")
-	if seconds, err := strconv.Atoi(text); most > 0 && (err != nil || seconds < least || seconds > most) || most == 0 && text != "" {
+	if seconds, err := strconv.Atoi(text); most > 0 && (err != nil || seconds < least || seconds > most) ||
+		most == 0 && text != "" {
 		t.Errorf("Retry-After is %q, want %d to %d seconds", text, least, most)
 	}
 	if w.Header().Get("Idempotency-Replayed") != "" {
@@ -214,12 +220,14 @@ func TestFirstRequest(t *testing.T) {
 		want := http.Header{"Location": {"/payments/1"}, "Content-Length": {"5"}}
 		got := w.Result().Header
 		got.Del("Content-Type") // of the recorder, as a server would add it
-		if !maps.EqualFunc(got, want, func(a, b []string) bool { return strings.Join(a, "|") == strings.Join(b, "|") }) {
+		if !maps.EqualFunc(got, want,
+			func(a, b []string) bool { return strings.Join(a, "|") == strings.Join(b, "|") }) {
 			t.Errorf("headers %v, want %v", got, want)
 		}
 		a.wantRuns(1, 1)
 		info := a.wantOutcome(httpkey.Executed)
-		if info.Status != 201 || info.Fate != httpkey.Commit || info.Route != "/payments" || info.Method != "POST" || info.Key.ID != "k1" || info.Key.Tenant != "ada" || info.Err != nil {
+		if info.Status != 201 || info.Fate != httpkey.Commit || info.Route != "/payments" || info.Method != "POST" ||
+			info.Key.ID != "k1" || info.Key.Tenant != "ada" || info.Err != nil {
 			t.Errorf("told %+v", info)
 		}
 	})
@@ -299,7 +307,8 @@ func TestInFlightConflict(t *testing.T) {
 	})
 }
 
-// A key that was used for another request is refused, and at once, even when the other one is still in flight.
+// A key that was used for another request is refused, and at once, even when the other one is still
+// in flight.
 func TestMismatch(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -342,8 +351,9 @@ func TestMissingKey(t *testing.T) {
 func TestInvalidKey(t *testing.T) {
 	a := newAPI(t, false, func(c *httpkey.Config) { c.Optional = true })
 	for name, values := range map[string][]string{
-		"empty": {""}, "blank": {" "}, "two": {"a", "a"}, "control": {"a\x01"}, "not ASCII": {"é"}, "long": {strings.Repeat("k", 256)},
-		"open quote": {`"a`}, "list": {`"a", "b"`}, "empty string": {`""`}, "bad escape": {`"\n"`},
+		"empty": {""}, "blank": {" "}, "two": {"a", "a"}, "control": {"a\x01"}, "not ASCII": {"é"},
+		"long": {strings.Repeat("k", 256)}, "open quote": {`"a`}, "list": {`"a", "b"`}, "empty string": {`""`},
+		"bad escape": {`"\n"`},
 	} {
 		w := a.do(requestWith(func(r *http.Request) { r.Header["Idempotency-Key"] = values }))
 		t.Run(name, func(t *testing.T) { wantProblem(t, w, http.StatusBadRequest, "idempotency-key-invalid") })
@@ -389,7 +399,10 @@ func TestKeysAreScoped(t *testing.T) {
 
 // Where there is no pattern, the path separates the endpoints.
 func TestOutsideOfTheMux(t *testing.T) {
-	keys, err := httpkey.New(httpkey.Config{Keys: once.Config{Store: outboxtest.NewOnceStore()}, Scope: func(*http.Request) string { return "all" }})
+	keys, err := httpkey.New(httpkey.Config{
+		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
+		Scope: func(*http.Request) string { return "all" },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +455,10 @@ func TestTTL(t *testing.T) {
 func TestRunCleansUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewOnceStore()
-		keys, err := httpkey.New(httpkey.Config{Keys: once.Config{Store: store}, Scope: func(*http.Request) string { return "all" }})
+		keys, err := httpkey.New(httpkey.Config{
+			Keys:  once.Config{Store: store},
+			Scope: func(*http.Request) string { return "all" },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

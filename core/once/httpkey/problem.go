@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// problem is one kind of error response. Its name is the end of its type URI and an anchor in the documentation: it never changes.
+// problem is one kind of error response. Its name is the end of its type URI and an anchor in the
+// documentation: it never changes.
 type problem struct {
 	name    string
 	status  int
@@ -18,21 +19,58 @@ type problem struct {
 }
 
 var (
-	keyMissing       = problem{"idempotency-key-missing", http.StatusBadRequest, "Idempotency-Key is missing", MissingKey, false}
-	keyInvalid       = problem{"idempotency-key-invalid", http.StatusBadRequest, "Idempotency-Key is invalid", InvalidKey, false}
-	bodyUnreadable   = problem{"idempotency-request-unreadable", http.StatusBadRequest, "Request body could not be read", UnreadableBody, false}
-	bodyConsumed     = problem{"idempotency-request-consumed", http.StatusInternalServerError, "Request body could not be compared", UnreadableBody, false}
-	inFlight         = problem{"idempotency-key-in-flight", http.StatusConflict, "A request with this Idempotency-Key is being processed", InFlight, true}
-	outcomeUnknown   = problem{"idempotency-outcome-unknown", http.StatusConflict, "Outcome of an earlier attempt is unknown", OutcomeUnknown, false}
-	notKept          = problem{"idempotency-response-not-kept", http.StatusConflict, "Request was processed, its response was not kept", NotKept, false}
-	bodyTooLarge     = problem{"idempotency-request-too-large", http.StatusRequestEntityTooLarge, "Request body is too large", BodyTooLarge, false}
-	keyReused        = problem{"idempotency-key-reused", http.StatusUnprocessableEntity, "Idempotency-Key was used for a different request", Mismatch, false}
-	scopeMissing     = problem{"idempotency-scope-missing", http.StatusInternalServerError, "Idempotency scope is unknown", MissingScope, false}
-	failed           = problem{"idempotency-failed", http.StatusInternalServerError, "Request could not be completed", StoreError, false}
-	storeUnavailable = problem{"idempotency-store-unavailable", http.StatusServiceUnavailable, "Idempotency store is unavailable", StoreError, true}
+	keyMissing = problem{
+		"idempotency-key-missing", http.StatusBadRequest, "Idempotency-Key is missing",
+		MissingKey, false,
+	}
+	keyInvalid = problem{
+		"idempotency-key-invalid", http.StatusBadRequest, "Idempotency-Key is invalid",
+		InvalidKey, false,
+	}
+	bodyUnreadable = problem{
+		"idempotency-request-unreadable", http.StatusBadRequest,
+		"Request body could not be read", UnreadableBody, false,
+	}
+	bodyConsumed = problem{
+		"idempotency-request-consumed", http.StatusInternalServerError,
+		"Request body could not be compared", UnreadableBody, false,
+	}
+	inFlight = problem{
+		"idempotency-key-in-flight", http.StatusConflict,
+		"A request with this Idempotency-Key is being processed", InFlight, true,
+	}
+	outcomeUnknown = problem{
+		"idempotency-outcome-unknown", http.StatusConflict,
+		"Outcome of an earlier attempt is unknown", OutcomeUnknown, false,
+	}
+	notKept = problem{
+		"idempotency-response-not-kept", http.StatusConflict,
+		"Request was processed, its response was not kept", NotKept, false,
+	}
+	bodyTooLarge = problem{
+		"idempotency-request-too-large", http.StatusRequestEntityTooLarge,
+		"Request body is too large", BodyTooLarge, false,
+	}
+	keyReused = problem{
+		"idempotency-key-reused", http.StatusUnprocessableEntity,
+		"Idempotency-Key was used for a different request", Mismatch, false,
+	}
+	scopeMissing = problem{
+		"idempotency-scope-missing", http.StatusInternalServerError,
+		"Idempotency scope is unknown", MissingScope, false,
+	}
+	failed = problem{
+		"idempotency-failed", http.StatusInternalServerError, "Request could not be completed",
+		StoreError, false,
+	}
+	storeUnavailable = problem{
+		"idempotency-store-unavailable", http.StatusServiceUnavailable,
+		"Idempotency store is unavailable", StoreError, true,
+	}
 )
 
-// write answers with p as application/problem+json (RFC 9457). after is when to come again, where that is known.
+// write answers with p as application/problem+json (RFC 9457). after is when to come again, where
+// that is known.
 func (p problem) write(w http.ResponseWriter, cfg *Config, detail string, after time.Duration) {
 	body, _ := json.Marshal(struct { // texts and a number: it cannot fail
 		Type   string `json:"type"`

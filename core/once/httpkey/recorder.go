@@ -10,12 +10,14 @@ import (
 	"strings"
 )
 
-// ErrResponseTooLarge is what Write returns in the transaction form when the body is beyond Config.Keys.MaxResult.
+// ErrResponseTooLarge is what Write returns in the transaction form when the body is beyond
+// Config.Keys.MaxResult.
 var ErrResponseTooLarge = errors.New("httpkey: response too large to be kept")
 
-// recorder holds a response back until its fate is decided. In the lease form it lets the response through when the handler
-// flushes, hijacks, or writes more than can be kept; such a response is not kept. In the transaction form nothing goes
-// through, because nobody may see it before the commit.
+// recorder holds a response back until its fate is decided. In the lease form it lets the response
+// through when the handler flushes, hijacks, or writes more than can be kept; such a response is
+// not kept. In the transaction form nothing goes through, because nobody may see it before the
+// commit.
 type recorder struct {
 	w       http.ResponseWriter
 	limit   int

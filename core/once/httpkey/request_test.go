@@ -21,10 +21,12 @@ func TestFingerprint(t *testing.T) {
 			change func(r *http.Request)
 			same   bool
 		}{
-			"nothing":           {func(*http.Request) {}, true},
-			"another header":    {func(r *http.Request) { r.Header.Set("User-Agent", "x") }, true},
-			"order of query":    {func(r *http.Request) { r.URL.RawQuery = "b=2&a=1&a=3" }, true},
-			"charset":           {func(r *http.Request) { r.Header.Set("Content-Type", "Application/JSON; charset=utf-8") }, true},
+			"nothing":        {func(*http.Request) {}, true},
+			"another header": {func(r *http.Request) { r.Header.Set("User-Agent", "x") }, true},
+			"order of query": {func(r *http.Request) { r.URL.RawQuery = "b=2&a=1&a=3" }, true},
+			"charset": {func(r *http.Request) {
+				r.Header.Set("Content-Type", "Application/JSON; charset=utf-8")
+			}, true},
 			"body":              {func(r *http.Request) { setBody(r, `{"cents":101}`) }, false},
 			"blanks in body":    {func(r *http.Request) { setBody(r, `{"cents": 100}`) }, false},
 			"no body":           {func(r *http.Request) { setBody(r, "") }, false},
@@ -45,7 +47,8 @@ func TestFingerprint(t *testing.T) {
 			r := make()
 			tc.change(r)
 			w := a.do(r)
-			if same := w.Code == http.StatusCreated; same != tc.same || !same && w.Code != http.StatusUnprocessableEntity {
+			if same := w.Code == http.StatusCreated; same != tc.same ||
+				!same && w.Code != http.StatusUnprocessableEntity {
 				t.Errorf("%s: answered %d %s", name, w.Code, w.Body)
 			}
 			a.wantRuns(1, 1)

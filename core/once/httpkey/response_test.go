@@ -23,9 +23,10 @@ import (
 func TestFateOfStatus(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		for status, fate := range map[int]httpkey.Fate{
-			200: httpkey.Commit, 201: httpkey.Commit, 202: httpkey.Commit, 204: httpkey.Commit, 302: httpkey.Commit, 303: httpkey.Commit, 304: httpkey.Commit,
-			400: httpkey.Keep, 402: httpkey.Keep, 404: httpkey.Keep, 410: httpkey.Keep, 422: httpkey.Keep,
-			401: httpkey.Release, 403: httpkey.Release, 408: httpkey.Release, 409: httpkey.Release, 425: httpkey.Release, 429: httpkey.Release,
+			200: httpkey.Commit, 201: httpkey.Commit, 202: httpkey.Commit, 204: httpkey.Commit, 302: httpkey.Commit,
+			303: httpkey.Commit, 304: httpkey.Commit, 400: httpkey.Keep, 402: httpkey.Keep, 404: httpkey.Keep,
+			410: httpkey.Keep, 422: httpkey.Keep, 401: httpkey.Release, 403: httpkey.Release, 408: httpkey.Release,
+			409: httpkey.Release, 425: httpkey.Release, 429: httpkey.Release,
 			500: httpkey.Release, 502: httpkey.Release, 503: httpkey.Release, 504: httpkey.Release,
 		} {
 			a := newAPI(t, tx, nil)
@@ -77,11 +78,12 @@ func TestHeaders(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, func(c *httpkey.Config) { c.KeepHeaders = []string{"x-request-cost"} })
 		kept := map[string]string{
-			"Content-Type": "text/csv", "Content-Encoding": "identity", "Etag": `"1"`, "Location": "/x", "Vary": "Accept", "X-Request-Cost": "7",
+			"Content-Type": "text/csv", "Content-Encoding": "identity", "Etag": `"1"`, "Location": "/x",
+			"Vary": "Accept", "X-Request-Cost": "7",
 		}
 		secret := map[string]string{
-			"Set-Cookie": "session=1", "Authorization": "Bearer x", "Www-Authenticate": "Basic", "X-Trace": "1", "Connection": "close",
-			"Keep-Alive": "1", "Upgrade": "x",
+			"Set-Cookie": "session=1", "Authorization": "Bearer x", "Www-Authenticate": "Basic", "X-Trace": "1",
+			"Connection": "close", "Keep-Alive": "1", "Upgrade": "x",
 		}
 		a.handler = func(w http.ResponseWriter, _ *http.Request) {
 			for _, m := range []map[string]string{kept, secret} {
@@ -202,7 +204,8 @@ func recorded(t *testing.T, resp *http.Response) *httptest.ResponseRecorder {
 	return w
 }
 
-// In the lease form a flushed response goes to the client at once and is not kept; the work is done nevertheless.
+// In the lease form a flushed response goes to the client at once and is not kept; the work is done
+// nevertheless.
 func TestFlushInLeaseForm(t *testing.T) {
 	a := newAPI(t, false, nil)
 	read := make(chan struct{})
@@ -246,7 +249,8 @@ func TestFlushedErrorReleases(t *testing.T) {
 	a.wantRuns(2, 0)
 }
 
-// In the transaction form nobody sees anything before the commit, so flushing does nothing and the response is kept.
+// In the transaction form nobody sees anything before the commit, so flushing does nothing and the
+// response is kept.
 func TestFlushInTransactionForm(t *testing.T) {
 	a := newAPI(t, true, nil)
 	a.handler = func(w http.ResponseWriter, r *http.Request) {
@@ -330,12 +334,16 @@ func TestResponseControllerUnwraps(t *testing.T) {
 	})
 }
 
-// A response beyond the limit: in the lease form the client gets it, because the work is done, and a repetition does not do it again.
+// A response beyond the limit: in the lease form the client gets it, because the work is done, and
+// a repetition does not do it again.
 func TestResponseTooLargeInLeaseForm(t *testing.T) {
 	big := strings.Repeat("x", 101)
 	for name, handler := range map[string]http.HandlerFunc{
-		"at once":   func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, big) },
-		"in pieces": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, big[:60]); io.WriteString(w, big[60:]) },
+		"at once": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, big) },
+		"in pieces": func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, big[:60])
+			io.WriteString(w, big[60:])
+		},
 		"header": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", strings.Repeat("x", once.MaxMeta))
 			io.WriteString(w, big[:100]) // that much could be kept
@@ -394,7 +402,8 @@ func TestForeignResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Complete(t.Context(), once.Claim{Key: key, Owner: "x", Fence: claimed.Fence}, once.Result{Data: []byte("x")}, time.Hour); err != nil {
+	if err := store.Complete(t.Context(), once.Claim{Key: key, Owner: "x", Fence: claimed.Fence},
+		once.Result{Data: []byte("x")}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	w := a.do(requestWith(func(r *http.Request) { r.Header.Set("Idempotency-Key", "k2") }))

@@ -20,7 +20,8 @@ type stored struct {
 	Header http.Header `json:"header,omitempty"`
 	// Raw has the headers with a value that is not UTF-8, byte for byte: base64 in JSON.
 	Raw map[string][][]byte `json:"raw,omitempty"`
-	// NotKept: the request was carried out, but this is not its response, because that was streamed or too large.
+	// NotKept: the request was carried out, but this is not its response, because that was streamed
+	// or too large.
 	NotKept bool `json:"not_kept,omitempty"`
 }
 
@@ -46,7 +47,8 @@ func (r *recorder) encode(keep []string) once.Result {
 	return once.Result{Meta: string(meta)}
 }
 
-// kept reports whether a header is kept. Whoever wrote it past Header.Set may have spelled it in another way.
+// kept reports whether a header is kept. Whoever wrote it past Header.Set may have spelled it in
+// another way.
 func kept(name string, keep []string) bool {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	if slices.Contains(neverHeaders, canonical) {

@@ -12,7 +12,8 @@ import (
 // errKept tells a runner to roll back, although the response is to be kept.
 var errKept = errors.New("httpkey: only the response is kept")
 
-// minLockWait is how long a request waits for the lock of its key at least: taking a key that is free takes time too.
+// minLockWait is how long a request waits for the lock of its key at least: taking a key that is
+// free takes time too.
 const minLockWait = 250 * time.Millisecond
 
 const safeAgain = "Send the same request again with the same key: it is not carried out twice."
@@ -90,7 +91,8 @@ func (c *call) answerTx(ctx context.Context, res once.Result, replayed bool, fat
 // refuseTx answers where the handler has run and its transaction did not commit, or nobody knows.
 func (c *call) refuseTx(err error) {
 	switch {
-	case errors.Is(err, once.ErrInProgress), errors.Is(err, once.ErrFingerprintMismatch), errors.Is(err, once.ErrAbandoned):
+	case errors.Is(err, once.ErrInProgress), errors.Is(err, once.ErrFingerprintMismatch),
+		errors.Is(err, once.ErrAbandoned):
 		c.refuseEarly(err) // another came between two runs
 	case core.Retryable(err), errors.Is(err, core.ErrCommitUnknown), errors.Is(err, once.ErrStore):
 		c.refuse(storeUnavailable, safeAgain, err)
@@ -100,7 +102,9 @@ func (c *call) refuseTx(err error) {
 }
 
 // inTx runs fn, once per key, in a transaction, and bounds how long the key is waited for.
-func (c *call) inTx(ctx context.Context, cancel context.CancelCauseFunc, fn func(ctx context.Context) (once.Result, error)) (once.Result, bool, error) {
+func (c *call) inTx(ctx context.Context, cancel context.CancelCauseFunc,
+	fn func(ctx context.Context) (once.Result, error),
+) (once.Result, bool, error) {
 	t := &impatient{Transactor: c.m.cfg.Transactor, wait: max(c.m.cfg.Keys.Wait, minLockWait), cancel: cancel}
 	return c.m.runner.RunInTx(ctx, t, c.key, c.fp, func(ctx context.Context, _ core.Tx) (once.Result, error) {
 		if !t.timer.Stop() {
@@ -110,8 +114,8 @@ func (c *call) inTx(ctx context.Context, cancel context.CancelCauseFunc, fn func
 	})
 }
 
-// impatient ends the context when the lock of the key is not had in time. The time begins when the transaction has begun: waiting for a connection
-// has other reasons.
+// impatient ends the context when the lock of the key is not had in time. The time begins when the
+// transaction has begun: waiting for a connection has other reasons.
 type impatient struct {
 	core.Transactor
 	wait   time.Duration

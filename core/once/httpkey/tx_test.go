@@ -47,7 +47,8 @@ type badCommit struct {
 }
 
 func (b *badCommit) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
-	return b.Transactor.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error { return errors.Join(fn(ctx, tx), b.err) })
+	return b.Transactor.RunInTx(ctx,
+		func(ctx context.Context, tx core.Tx) error { return errors.Join(fn(ctx, tx), b.err) })
 }
 
 // A COMMIT that fails leaves nothing behind, and the client is told.
@@ -58,7 +59,10 @@ func TestTxCommitFails(t *testing.T) {
 		problem string
 		runs    int
 	}{
-		"for ever":        {errors.New("violates foreign key constraint"), http.StatusInternalServerError, "idempotency-failed", 1},
+		"for ever": {
+			errors.New("violates foreign key constraint"), http.StatusInternalServerError,
+			"idempotency-failed", 1,
+		},
 		"because of load": {deadlock{}, http.StatusServiceUnavailable, "idempotency-store-unavailable", 10},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +117,8 @@ func TestTxCommitUnknown(t *testing.T) {
 	}
 }
 
-// A handler that met a deadlock says so, and is run again with the same request; the client sees the last run alone.
+// A handler that met a deadlock says so, and is run again with the same request; the client sees
+// the last run alone.
 func TestTxRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, true, nil)
@@ -160,7 +165,8 @@ func TestRetryIsRefused(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
-			if httpkey.Retry(r.Context(), nil) || httpkey.Retry(r.Context(), errDown) || !tx && httpkey.Retry(r.Context(), deadlock{}) {
+			if httpkey.Retry(r.Context(), nil) || httpkey.Retry(r.Context(), errDown) ||
+				!tx && httpkey.Retry(r.Context(), deadlock{}) {
 				t.Error("promised to retry")
 			}
 			w.WriteHeader(http.StatusInternalServerError)
@@ -193,7 +199,8 @@ func TestTxWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// A response of an error is kept in a transaction of its own. When that one fails, the client is told nothing that would not be kept.
+// A response of an error is kept in a transaction of its own. When that one fails, the client is
+// told nothing that would not be kept.
 func TestTxKeepFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &badCommit{err: errDown}

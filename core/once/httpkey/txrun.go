@@ -13,9 +13,10 @@ import (
 // errHung is why a request was answered without the store.
 var errHung = errors.New("httpkey: the database does not answer")
 
-// txRun is one request in the transaction form. The transaction has a goroutine of its own, because a database that hangs may hold a
-// statement, and a COMMIT above all, for longer than a client waits, whatever its context says. The handler runs in the goroutine
-// of the request, where its panics go to the server.
+// txRun is one request in the transaction form. The transaction has a goroutine of its own, because
+// a database that hangs may hold a statement, and a COMMIT above all, for longer than a client
+// waits, whatever its context says. The handler runs in the goroutine of the request, where its
+// panics go to the server.
 type txRun struct {
 	c      *call
 	ctx    context.Context //nolint:containedctx // of this one request
@@ -72,7 +73,8 @@ func (t *txRun) serve() {
 	}
 }
 
-// handle runs the handler. When it panics, the transaction ends before the panic goes on, so that the key is free.
+// handle runs the handler. When it panics, the transaction ends before the panic goes on, so that
+// the key is free.
 func (t *txRun) handle(run *handlerRun) (fate Fate) {
 	returned := false
 	defer func() {
@@ -116,7 +118,8 @@ func (t *txRun) transaction() {
 	t.err = errors.New("httpkey: the Transactor ended its goroutine")
 	res, replayed, err := t.c.inTx(t.ctx, t.cancel, t.ask)
 	if errors.Is(err, errKept) {
-		// What the handler wrote is gone, and the key with it. Another may take it before us: then that one's response counts.
+		// What the handler wrote is gone, and the key with it. Another may take it before us: then
+		// that one's response counts.
 		res, replayed, err = t.c.inTx(t.ctx, t.cancel, func(context.Context) (once.Result, error) {
 			return t.c.rec.encode(t.c.m.cfg.KeepHeaders), nil
 		})

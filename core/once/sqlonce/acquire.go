@@ -18,7 +18,8 @@ const (
 	statusDone = 2
 )
 
-// Acquire implements once.Store. A new key costs one statement, one that is done or in progress two, and no lock; a takeover is a transaction.
+// Acquire implements once.Store. A new key costs one statement, one that is done or in progress
+// two, and no lock; a takeover is a transaction.
 func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
 	if err := req.Validate(); err != nil {
 		return once.Acquired{}, err
@@ -61,7 +62,8 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 // vanished is how often a key may be deleted between two statements.
 const vanished = 3
 
-var errVanished = errors.New("the key comes and goes: it is being deleted while it is in use; is its time to live very short?")
+var errVanished = errors.New("the key comes and goes: it is being deleted while it is in use; is its time to live " +
+	"very short?")
 
 // AcquireTx implements once.TxStore. A new key costs one statement.
 func (s *Store) AcquireTx(ctx context.Context, tx core.Tx, req once.Request) (once.Acquired, error) {
@@ -97,8 +99,11 @@ func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 }
 
 // insert writes a new key. It leaves the State zero when there is one already.
-func (s *Store) insert(ctx context.Context, q sqlkit.Querier, name string, req once.Request, times ...any) (once.Acquired, error) {
-	args := append([]any{req.Key.Scope, req.Key.Tenant, req.Key.ID, fingerprintArg(req.Fingerprint), req.Owner}, times...)
+func (s *Store) insert(ctx context.Context, q sqlkit.Querier, name string, req once.Request,
+	times ...any,
+) (once.Acquired, error) {
+	args := append([]any{req.Key.Scope, req.Key.Tenant, req.Key.ID, fingerprintArg(req.Fingerprint), req.Owner},
+		times...)
 	switch n, err := q.Exec(ctx, s.sql[name], args...); {
 	case err != nil:
 		return once.Acquired{}, err
@@ -135,8 +140,11 @@ func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (o
 	return got, err
 }
 
-// see locks the row of a key, decides, and takes it where that is possible. It leaves the State zero when there is no row.
-func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once.Request, times ...any) (once.Acquired, error) {
+// see locks the row of a key, decides, and takes it where that is possible. It leaves the State
+// zero when there is no row.
+func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once.Request,
+	times ...any,
+) (once.Acquired, error) {
 	r, found, err := s.read(ctx, q, "see", req.Key)
 	if err != nil || !found {
 		return once.Acquired{}, err
@@ -154,7 +162,8 @@ func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once
 }
 
 func (s *Store) read(ctx context.Context, q sqlkit.Querier, name string, key once.Key) (r row, found bool, err error) {
-	found, err = sqlkit.FirstRow(ctx, q, s.sql[name], []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence, &r.attempts, &r.fingerprint,
+	found, err = sqlkit.FirstRow(ctx, q, s.sql[name], []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence,
+		&r.attempts, &r.fingerprint,
 		&r.leaseLeft, &r.expiresLeft, &r.createdLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
 	return r, found, err
 }
@@ -170,8 +179,9 @@ func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) 
 		return once.Acquired{}, stored, fmt.Errorf("fingerprint of %s has %d bytes", req.Key, len(r.fingerprint))
 	}
 	left := time.Duration(r.leaseLeft) * time.Microsecond
-	// A lease much further ahead than any can be is one of a clock that jumped. Not just a little: the lease may have been extended while this
-	// statement, whose time is that of its begin, waited for the row.
+	// A lease much further ahead than any can be is one of a clock that jumped. Not just a little:
+	// the lease may have been extended while this statement, whose time is that of its begin,
+	// waited for the row.
 	held := r.status == statusHeld && left > 0 && left <= 2*once.MaxLease
 	fresh := once.Acquired{State: once.Fresh, Fence: r.fence + 1, Attempt: r.attempts + 1}
 	switch {

@@ -26,7 +26,8 @@ func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) e
 			} else if found {
 				return once.ErrLeaseLost
 			}
-			n, err = q.Exec(ctx, s.sql["hold"], append(keyArgs(c.Key), c.Owner, c.Fence, micros(lease), micros(lease+once.ForgottenTTL))...)
+			n, err = q.Exec(ctx, s.sql["hold"], append(keyArgs(c.Key), c.Owner, c.Fence, micros(lease),
+				micros(lease+once.ForgottenTTL))...)
 			if err != nil || n == 1 {
 				return err
 			}
@@ -77,9 +78,11 @@ func (s *Store) release(ctx context.Context, name string, c once.Claim, args ...
 	})
 }
 
-// change runs the statement of that name, which moves a claim to a status, and says why when it changes nothing. found is false
-// when there is no such key.
-func (s *Store) change(ctx context.Context, q sqlkit.Querier, name string, to int, c once.Claim, args ...any) (found bool, err error) {
+// change runs the statement of that name, which moves a claim to a status, and says why when it
+// changes nothing. found is false when there is no such key.
+func (s *Store) change(ctx context.Context, q sqlkit.Querier, name string, to int, c once.Claim,
+	args ...any,
+) (found bool, err error) {
 	n, err := q.Exec(ctx, s.sql[name], claimArgs(c, args...)...)
 	if err != nil || n > 0 {
 		return true, err
@@ -97,7 +100,9 @@ func (s *Store) change(ctx context.Context, q sqlkit.Querier, name string, to in
 }
 
 // who says whose the latest claim of a key is.
-func (s *Store) who(ctx context.Context, q sqlkit.Querier, key once.Key) (status int, owner string, fence int64, found bool, err error) {
+func (s *Store) who(ctx context.Context, q sqlkit.Querier,
+	key once.Key,
+) (status int, owner string, fence int64, found bool, err error) {
 	found, err = sqlkit.FirstRow(ctx, q, s.sql["who"], keyArgs(key), &status, &owner, &fence)
 	return status, owner, fence, found, err
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Cleanup implements once.Store. A held key expires no earlier than its lease, so the lease does not matter here.
+// Cleanup implements once.Store. A held key expires no earlier than its lease, so the lease does
+// not matter here.
 func (s *Store) Cleanup(ctx context.Context, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil
@@ -24,10 +25,12 @@ func (s *Store) Cleanup(ctx context.Context, limit int) (deleted int, err error)
 	return deleted, err
 }
 
-// deleteChunk is how many keys one DELETE names: far below what makes an optimizer give up and walk through the table.
+// deleteChunk is how many keys one DELETE names: far below what makes an optimizer give up and walk
+// through the table.
 const deleteChunk = 100
 
-// cleanupMySQL locks what nobody else has locked and deletes it by its key, so that it never waits for anybody.
+// cleanupMySQL locks what nobody else has locked and deletes it by its key, so that it never waits
+// for anybody.
 func (s *Store) cleanupMySQL(ctx context.Context, limit int) (deleted int, err error) {
 	err = s.inTx(ctx, "cleanup", func(q sqlkit.Querier) error {
 		deleted = 0

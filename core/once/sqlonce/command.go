@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Commands is the table of effects in the world outside: what package command works with. Get it with Store.Commands. It
-// implements once.EffectStore and is safe for use by several goroutines.
+// Commands is the table of effects in the world outside: what package command works with. Get it
+// with Store.Commands. It implements once.EffectStore and is safe for use by several goroutines.
 type Commands struct {
 	s   *Store
 	sql map[string]string
@@ -27,7 +27,9 @@ var _ once.EffectStore = (*Commands)(nil)
 func (s *Store) Commands() *Commands { return &Commands{s: s, sql: commandStatements(s.names)} }
 
 // EnqueueTx implements once.EffectStore. A new effect costs one statement.
-func (c *Commands) EnqueueTx(ctx context.Context, tx core.Tx, e once.Effect) (rec once.EffectRecord, added bool, err error) {
+func (c *Commands) EnqueueTx(ctx context.Context, tx core.Tx,
+	e once.Effect,
+) (rec once.EffectRecord, added bool, err error) {
 	const what = "command in transaction"
 	problem := e.Validate()
 	if p := textProblem(e.ID, 36, true); p != "" {
@@ -69,7 +71,8 @@ func (c *Commands) enqueue(ctx context.Context, tx core.Tx, e once.Effect) (once
 		}
 		if found {
 			if fp := e.Fingerprint(); string(r.fingerprint) != string(fp[:]) {
-				return once.EffectRecord{}, false, fmt.Errorf("%w: effect %q of channel %q", once.ErrFingerprintMismatch, e.Key, e.Channel)
+				return once.EffectRecord{}, false,
+					fmt.Errorf("%w: effect %q of channel %q", once.ErrFingerprintMismatch, e.Key, e.Channel)
 			}
 			return r.EffectRecord, false, nil
 		}
@@ -91,8 +94,8 @@ func effectArgs(e once.Effect) ([]any, error) {
 		payload = []byte{}
 	}
 	return []any{
-		e.ID, e.Tenant, e.Channel, e.Key, fp[:], payload, orNil(e.ContentType), headers, orNil(e.EventID), orNil(e.CorrelationID), orNil(e.BusinessKey),
-		micros(e.Delay),
+		e.ID, e.Tenant, e.Channel, e.Key, fp[:], payload, orNil(e.ContentType), headers, orNil(e.EventID),
+		orNil(e.CorrelationID), orNil(e.BusinessKey), micros(e.Delay),
 	}, nil
 }
 
@@ -108,8 +111,10 @@ type commandRecord struct {
 func (r *commandRecord) scan(rows core.Rows) error {
 	var headers []byte
 	var left, created, updated, done int64
-	err := rows.Scan(&r.ID, &r.Tenant, &r.Channel, &r.Key, &r.fingerprint, &r.Payload, &r.ContentType, &headers, &r.EventID, &r.CorrelationID,
-		&r.BusinessKey, &r.ExternalRef, &r.Status, &r.Attempts, &r.LostLeases, &r.fence, &r.owner, &left, &r.ErrorCode, &r.Error, &created, &updated, &done)
+	err := rows.Scan(&r.ID, &r.Tenant, &r.Channel, &r.Key, &r.fingerprint, &r.Payload, &r.ContentType, &headers,
+		&r.EventID, &r.CorrelationID,
+		&r.BusinessKey, &r.ExternalRef, &r.Status, &r.Attempts, &r.LostLeases, &r.fence, &r.owner, &left, &r.ErrorCode,
+		&r.Error, &created, &updated, &done)
 	if err != nil {
 		return err
 	}
@@ -126,7 +131,9 @@ func (r *commandRecord) scan(rows core.Rows) error {
 	return nil
 }
 
-func (c *Commands) read(ctx context.Context, q sqlkit.Querier, name string, args ...any) (r commandRecord, found bool, err error) {
+func (c *Commands) read(ctx context.Context, q sqlkit.Querier, name string,
+	args ...any,
+) (r commandRecord, found bool, err error) {
 	err = sqlkit.EachRow(ctx, q, c.sql[name], args, func(rows core.Rows) error {
 		found = true
 		return r.scan(rows)
@@ -164,7 +171,11 @@ func (c *Commands) List(ctx context.Context, q once.EffectQuery) (list []once.Ef
 	}
 	// The status is part of the text, where partial indexes look for it.
 	text, args := c.sql["list"]+strconv.Itoa(int(q.Status)), []any{}
-	for _, part := range []struct{ text, arg string }{{" AND channel = ?", q.Channel}, {" AND tenant_id = ?", q.Tenant}, {" AND id > ?", q.After}} {
+	for _, part := range []struct{ text, arg string }{
+		{" AND channel = ?", q.Channel},
+		{" AND tenant_id = ?", q.Tenant},
+		{" AND id > ?", q.After},
+	} {
 		if part.arg != "" {
 			text, args = text+part.text, append(args, part.arg)
 		}
@@ -183,7 +194,9 @@ func (c *Commands) List(ctx context.Context, q once.EffectQuery) (list []once.Ef
 }
 
 // ReleaseTx implements once.EffectStore.
-func (c *Commands) ReleaseTx(ctx context.Context, tx core.Tx, id, note string) (rec once.EffectRecord, released bool, err error) {
+func (c *Commands) ReleaseTx(ctx context.Context, tx core.Tx, id,
+	note string,
+) (rec once.EffectRecord, released bool, err error) {
 	const what = "release command in transaction"
 	if err := c.s.join(tx); err != nil {
 		return rec, false, wrap(what, err)

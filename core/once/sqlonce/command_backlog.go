@@ -16,7 +16,9 @@ import (
 const maxBacklogChannels = 1000
 
 // Overdue implements once.EffectStore, in one statement that reads the index of what is due.
-func (c *Commands) Overdue(ctx context.Context, channel string, grace time.Duration, limit int) (list []once.EffectRecord, err error) {
+func (c *Commands) Overdue(ctx context.Context, channel string, grace time.Duration,
+	limit int,
+) (list []once.EffectRecord, err error) {
 	if grace < 0 {
 		return nil, fmt.Errorf("%w: grace %s is negative", once.ErrInvalidRequest, grace)
 	}
@@ -36,7 +38,8 @@ func (c *Commands) Overdue(ctx context.Context, channel string, grace time.Durat
 	return list, err
 }
 
-// Backlog implements once.EffectStore. It costs two short statements for each channel that has open effects, and one for the parked ones.
+// Backlog implements once.EffectStore. It costs two short statements for each channel that has open
+// effects, and one for the parked ones.
 func (c *Commands) Backlog(ctx context.Context, limit int) ([]once.EffectBacklog, error) {
 	const what = "backlog of commands"
 	if limit <= 0 {
@@ -47,7 +50,8 @@ func (c *Commands) Backlog(ctx context.Context, limit int) ([]once.EffectBacklog
 		b := once.EffectBacklog{Limit: int64(limit)}
 		var found bool
 		err := c.s.single(ctx, what, func(q sqlkit.Querier) (err error) {
-			if found, err = sqlkit.FirstRow(ctx, q, c.sql["channel"], []any{channel}, &b.Channel); err != nil || !found {
+			if found, err = sqlkit.FirstRow(ctx, q, c.sql["channel"], []any{channel}, &b.Channel); err != nil ||
+				!found {
 				return err
 			}
 			var left int64

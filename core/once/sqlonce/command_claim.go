@@ -9,8 +9,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Claim implements once.EffectStore, in two statements without a transaction: the second tells by the owner, whose name is unique, whether
-// the first took the row, also when it was repeated because its answer was lost.
+// Claim implements once.EffectStore, in two statements without a transaction: the second tells by
+// the owner, whose name is unique, whether the first took the row, also when it was repeated
+// because its answer was lost.
 func (c *Commands) Claim(ctx context.Context, id, owner string, lease time.Duration) (once.EffectClaimed, error) {
 	const what = "claim command"
 	if err := once.CheckLease(lease); err != nil {
@@ -73,7 +74,9 @@ func (c *Commands) Fail(ctx context.Context, claim once.EffectClaim, f once.Effe
 }
 
 // end runs the statement of that name, which ends a claim, and says why when it changes nothing.
-func (c *Commands) end(ctx context.Context, name string, claim once.EffectClaim, to once.EffectStatus, args ...any) error {
+func (c *Commands) end(ctx context.Context, name string, claim once.EffectClaim, to once.EffectStatus,
+	args ...any,
+) error {
 	return c.s.single(ctx, name+" command", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, c.sql[name], append(args, claim.ID, claim.Owner, claim.Fence)...)
 		if err != nil || n > 0 {
@@ -86,7 +89,8 @@ func (c *Commands) end(ctx context.Context, name string, claim once.EffectClaim,
 		switch {
 		case err != nil:
 			return err
-		case found && status == to && owner == claim.Owner && fence == claim.Fence: // the answer of the first time was lost
+		case found && status == to && owner == claim.Owner && fence == claim.Fence:
+			// the answer of the first time was lost
 			return nil
 		case found && status == once.EffectCompleted:
 			return once.ErrAlreadyDone

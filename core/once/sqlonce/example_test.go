@@ -37,7 +37,8 @@ func ExampleMigrations() {
 		return
 	}
 	for _, m := range migrations {
-		fmt.Printf("%04d_%s.up.sql creates the tables: %t\n", m.Version, m.Name, strings.Contains(m.Up, `"app"."idempotency_key"`))
+		fmt.Printf("%04d_%s.up.sql creates the tables: %t\n", m.Version, m.Name,
+			strings.Contains(m.Up, `"app"."idempotency_key"`))
 	}
 	// Output: 0001_init.up.sql creates the tables: true
 }

@@ -2,7 +2,8 @@ package sqlonce
 
 import "maps"
 
-// CommandTexts returns every statement about commands of a configuration by its name, for the golden files.
+// CommandTexts returns every statement about commands of a configuration by its name, for the
+// golden files.
 func CommandTexts(cfg Config) (map[string]string, error) {
 	n, err := cfg.names()
 	if err != nil {

@@ -2,7 +2,8 @@ package sqlonce
 
 import "maps"
 
-// InboxTexts returns every statement of the inbox of a configuration by its name, for the golden files.
+// InboxTexts returns every statement of the inbox of a configuration by its name, for the golden
+// files.
 func InboxTexts(cfg Config) (map[string]string, error) {
 	n, err := cfg.names()
 	if err != nil {

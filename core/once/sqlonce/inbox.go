@@ -14,11 +14,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Inbox is the table of what the handlers of consumers did with events, and of the newest event of each key: what module inbox works with.
-// Get it with Store.Inbox. It is safe for use by several goroutines.
+// Inbox is the table of what the handlers of consumers did with events, and of the newest event of
+// each key: what module inbox works with. Get it with Store.Inbox. It is safe for use by several
+// goroutines.
 //
-// Begin, BeginBatch and Advance work in the caller's transaction, which begins with them, commits with the effects of the handler, and
-// is rolled back after any error of theirs. The others are short transactions of their own.
+// Begin, BeginBatch and Advance work in the caller's transaction, which begins with them, commits
+// with the effects of the handler, and is rolled back after any error of theirs. The others are
+// short transactions of their own.
 type Inbox struct {
 	s   *Store
 	sql map[string]string
@@ -35,7 +37,8 @@ type InboxKey struct {
 	EventID  string // at most 255 bytes
 }
 
-// ErrInvalidInboxKey: a part of an InboxKey is empty, too long, not UTF-8, or has a control character. The text names every problem.
+// ErrInvalidInboxKey: a part of an InboxKey is empty, too long, not UTF-8, or has a control
+// character. The text names every problem.
 var ErrInvalidInboxKey = errors.New("sqlonce: invalid inbox key")
 
 // Validate names every problem of k at once. The error wraps ErrInvalidInboxKey.
@@ -75,14 +78,16 @@ func textProblem(s string, limit int, required bool) string {
 	return ""
 }
 
-// InboxEvent is an event and where it came from. Only its key decides; what else does not fit into its column is cut.
+// InboxEvent is an event and where it came from. Only its key decides; what else does not fit into
+// its column is cut.
 type InboxEvent struct {
 	InboxKey
 	Type                       string
 	Version                    int
 	AggregateType, AggregateID string
 
-	// Topic, PartitionKey and KeySeq place the event in its lane, for Advance. KeySeq is 0 for an event without a lane.
+	// Topic, PartitionKey and KeySeq place the event in its lane, for Advance. KeySeq is 0 for an
+	// event without a lane.
 	Topic, PartitionKey string
 	KeySeq              int64
 
@@ -101,7 +106,8 @@ const (
 	InboxFresh InboxState = iota + 1
 	// InboxProcessed: done before.
 	InboxProcessed
-	// InboxInProgress: a row that says so was written by something other than Begin, less than 15 minutes ago.
+	// InboxInProgress: a row that says so was written by something other than Begin, less than 15
+	// minutes ago.
 	InboxInProgress
 	// InboxParked: it waits for a person.
 	InboxParked
@@ -134,8 +140,9 @@ const (
 // processingStale is when a row that says PROCESSING is no longer believed.
 const processingStale = 15 * time.Minute
 
-// Begin writes the event as processed in tx, and says InboxFresh and which attempt this is; or it says what was there. While another
-// transaction works on the same event it waits for the end of that. A new event costs one statement.
+// Begin writes the event as processed in tx, and says InboxFresh and which attempt this is; or it
+// says what was there. While another transaction works on the same event it waits for the end of
+// that. A new event costs one statement.
 func (i *Inbox) Begin(ctx context.Context, tx core.Tx, e InboxEvent) (state InboxState, attempt int, err error) {
 	const what = "inbox"
 	if err := e.Validate(); err != nil {
@@ -172,7 +179,8 @@ func (i *Inbox) begin(ctx context.Context, tx core.Tx, e InboxEvent) (InboxState
 	return 0, 0, fmt.Errorf("%w: %w", core.ErrTxAborted, errVanished)
 }
 
-// see locks the row of a key, decides, and takes it where that is possible. It returns 0 when there is no row.
+// see locks the row of a key, decides, and takes it where that is possible. It returns 0 when there
+// is no row.
 func (i *Inbox) see(ctx context.Context, q sqlkit.Querier, k InboxKey) (InboxState, int, error) {
 	var r inboxRow
 	found, err := sqlkit.FirstRow(ctx, q, i.sql["see"], k.args(), &r.status, &r.attempts, &r.left)
@@ -204,14 +212,16 @@ func (i *Inbox) decide(ctx context.Context, q sqlkit.Querier, k InboxKey, r inbo
 	return InboxFresh, r.attempts + 1, err
 }
 
-// MaxInboxTopic and MaxInboxPartitionKey are how many bytes the table keeps for Advance. Of a longer text, or one that is not plain, it keeps the SHA-256.
+// MaxInboxTopic and MaxInboxPartitionKey are how many bytes the table keeps for Advance. Of a
+// longer text, or one that is not plain, it keeps the SHA-256.
 const (
 	MaxInboxTopic        = 249
 	MaxInboxPartitionKey = 255
 )
 
-// Advance moves the newest event that the handler has processed of the event's tenant, topic and key up to this one, in tx, and
-// reports whether it was newer. It waits for other transactions that do so. An event without a key or a KeySeq is always newer.
+// Advance moves the newest event that the handler has processed of the event's tenant, topic and
+// key up to this one, in tx, and reports whether it was newer. It waits for other transactions that
+// do so. An event without a key or a KeySeq is always newer.
 func (i *Inbox) Advance(ctx context.Context, tx core.Tx, e InboxEvent) (newer bool, err error) {
 	const what = "inbox key"
 	if e.KeySeq == 0 || e.PartitionKey == "" {
@@ -223,13 +233,17 @@ func (i *Inbox) Advance(ctx context.Context, tx core.Tx, e InboxEvent) (newer bo
 	if err := i.s.join(tx); err != nil {
 		return false, wrap(what, err)
 	}
-	key := []any{e.Consumer, e.Handler, e.Tenant, laneText(e.Topic, MaxInboxTopic), laneText(e.PartitionKey, MaxInboxPartitionKey)}
+	key := []any{
+		e.Consumer, e.Handler, e.Tenant, laneText(e.Topic, MaxInboxTopic),
+		laneText(e.PartitionKey, MaxInboxPartitionKey),
+	}
 	if i.s.dialect != core.MySQL {
 		n, err := tx.Exec(ctx, i.sql["advance"], append(key, e.KeySeq)...)
 		return n == 1, wrap(what, txError(err))
 	}
-	// MySQL does not tell apart what its upsert did. The first statement makes sure that there is a row, an older one, and locks it. An
-	// UPDATE that finds no row would lock the gap, and two of them deadlock.
+	// MySQL does not tell apart what its upsert did. The first statement makes sure that there is a
+	// row, an older one, and locks it. An UPDATE that finds no row would lock the gap, and two of
+	// them deadlock.
 	if _, err := tx.Exec(ctx, i.sql["key"], append(key, e.KeySeq-1)...); err != nil {
 		return false, wrap(what, txError(err))
 	}
@@ -237,7 +251,8 @@ func (i *Inbox) Advance(ctx context.Context, tx core.Tx, e InboxEvent) (newer bo
 	return n == 1, wrap(what, txError(err))
 }
 
-// laneText makes a part of a lane, which anybody may have written, fit for its column, so that different texts stay different: no plain text begins like its hash.
+// laneText makes a part of a lane, which anybody may have written, fit for its column, so that
+// different texts stay different: no plain text begins like its hash.
 func laneText(s string, limit int) string {
 	if textProblem(s, limit, false) == "" {
 		return s
@@ -250,7 +265,8 @@ func (k InboxKey) args() []any { return []any{k.Consumer, k.Handler, k.Tenant, k
 
 // args are the parameters of an insert.
 func (e InboxEvent) args() []any {
-	args := append(e.InboxKey.args(), column(e.Type, 128), e.Version, column(e.AggregateType, 64), column(e.AggregateID, 128),
+	args := append(e.InboxKey.args(), column(e.Type, 128), e.Version, column(e.AggregateType, 64),
+		column(e.AggregateID, 128),
 		column(e.PartitionKey, 255))
 	if e.KeySeq == 0 {
 		args = append(args, nil)

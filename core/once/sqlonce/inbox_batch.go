@@ -13,16 +13,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// inboxChunk is how many events one statement inserts: far below what any database takes as parameters. SQLite is no journey away, and
-// its drivers take more than their share for many parameters.
+// inboxChunk is how many events one statement inserts: far below what any database takes as
+// parameters. SQLite is no journey away, and its drivers take more than their share for many
+// parameters.
 const (
 	inboxChunk       = 500
 	inboxChunkSQLite = 40
 )
 
-// BeginBatch does for many events of one consumer and handler what Begin does for one, with one statement for up to 500 of them (40 on SQLite). It goes by
-// their keys in ascending order, so that two batches wait for each other and do not deadlock. A second copy of an event in the batch
-// is InboxProcessed.
+// BeginBatch does for many events of one consumer and handler what Begin does for one, with one
+// statement for up to 500 of them (40 on SQLite). It goes by their keys in ascending order, so that
+// two batches wait for each other and do not deadlock. A second copy of an event in the batch is
+// InboxProcessed.
 func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent) ([]InboxState, error) {
 	const what = "inbox batch"
 	states := make([]InboxState, len(events))
@@ -37,7 +39,8 @@ func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent)
 		order = append(order, n)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant), cmp.Compare(events[a].EventID, events[b].EventID))
+		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant),
+			cmp.Compare(events[a].EventID, events[b].EventID))
 	})
 	first := make(map[InboxKey]bool, len(order))
 	order = slices.DeleteFunc(order, func(n int) bool {
@@ -68,7 +71,9 @@ func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent)
 }
 
 // beginChunk fills in the states of a chunk, whose events are different.
-func (i *Inbox) beginChunk(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int, states []InboxState) error {
+func (i *Inbox) beginChunk(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int,
+	states []InboxState,
+) error {
 	at := make(map[InboxKey]int, len(chunk))
 	for _, n := range chunk {
 		at[events[n].InboxKey] = n
@@ -96,13 +101,16 @@ func (i *Inbox) beginChunk(ctx context.Context, tx core.Tx, events []InboxEvent,
 }
 
 // insertRows inserts what is new and reports it.
-func (i *Inbox) insertRows(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int, fresh func(InboxKey)) error {
+func (i *Inbox) insertRows(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int,
+	fresh func(InboxKey),
+) error {
 	first := events[chunk[0]].InboxKey
 	text, args := i.sql["insert_rows"], []any{first.Consumer, first.Handler}
 	if i.s.dialect == core.Postgres {
 		args = append(args, arrays(events, chunk)...)
 	} else {
-		text = i.s.names.statement(inboxInsertRows(len(chunk)) + " ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING RETURNING tenant_id, event_id")
+		text = i.s.names.statement(inboxInsertRows(len(chunk)) + " ON CONFLICT (consumer, handler, tenant_id, " +
+			"event_id) DO NOTHING RETURNING tenant_id, event_id")
 		args = nil
 		for _, n := range chunk {
 			args = append(args, events[n].args()...)
@@ -116,8 +124,11 @@ func (i *Inbox) insertRows(ctx context.Context, tx core.Tx, events []InboxEvent,
 	})
 }
 
-// insertRowsMySQL inserts what is new and counts up seen of what was there: what has a 0 there afterwards was inserted by us.
-func (i *Inbox) insertRowsMySQL(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int, states []InboxState) error {
+// insertRowsMySQL inserts what is new and counts up seen of what was there: what has a 0 there
+// afterwards was inserted by us.
+func (i *Inbox) insertRowsMySQL(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int,
+	states []InboxState,
+) error {
 	var args []any
 	keys := make([]InboxKey, len(chunk))
 	at := make(map[InboxKey]int, len(chunk))
@@ -125,7 +136,8 @@ func (i *Inbox) insertRowsMySQL(ctx context.Context, tx core.Tx, events []InboxE
 		args = append(args, events[n].args()...)
 		keys[p], at[events[n].InboxKey] = events[n].InboxKey, n
 	}
-	affected, err := tx.Exec(ctx, i.s.names.statement(inboxInsertRows(len(chunk))+" ON DUPLICATE KEY UPDATE seen = seen + 1"), args...)
+	affected, err := tx.Exec(ctx, i.s.names.statement(inboxInsertRows(len(chunk))+
+		" ON DUPLICATE KEY UPDATE seen = seen + 1"), args...)
 	if err != nil {
 		return err
 	}
@@ -143,8 +155,11 @@ func (i *Inbox) insertRowsMySQL(ctx context.Context, tx core.Tx, events []InboxE
 	})
 }
 
-// seeRows locks the rows of the keys and then shows each. A key whose row is gone makes it fail: the transaction is to be run again.
-func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey, show func(InboxKey, inboxRow, int64) error) error {
+// seeRows locks the rows of the keys and then shows each. A key whose row is gone makes it fail:
+// the transaction is to be run again.
+func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey,
+	show func(InboxKey, inboxRow, int64) error,
+) error {
 	type seenRow struct {
 		key  InboxKey
 		row  inboxRow
@@ -174,7 +189,8 @@ func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey, show f
 	return nil
 }
 
-// seeRowsText returns the statement that locks the rows of keys, each of which it names in full, so that no planner walks through all events of a handler.
+// seeRowsText returns the statement that locks the rows of keys, each of which it names in full, so
+// that no planner walks through all events of a handler.
 func (i *Inbox) seeRowsText(keys []InboxKey) (text string, args []any) {
 	if i.s.dialect == core.Postgres {
 		columns := arraysOf(len(keys), 2, func(n int) []any { return []any{keys[n].Tenant, keys[n].EventID} })
@@ -187,7 +203,8 @@ func (i *Inbox) seeRowsText(keys []InboxKey) (text string, args []any) {
 	return i.s.names.statement(text), args
 }
 
-// arrays returns the columns of the events, without consumer and handler, which are the same for all.
+// arrays returns the columns of the events, without consumer and handler, which are the same for
+// all.
 func arrays(events []InboxEvent, chunk []int) []any {
 	const keys = 2
 	return arraysOf(len(chunk), inboxColumns-keys, func(n int) []any { return events[chunk[n]].args()[keys:] })

@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Cleanup deletes at most limit events that the consumer processed longer than keep ago. It returns how many. What failed or is
-// parked stays.
+// Cleanup deletes at most limit events that the consumer processed longer than keep ago. It returns
+// how many. What failed or is parked stays.
 func (i *Inbox) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil
@@ -27,16 +27,19 @@ func (i *Inbox) Cleanup(ctx context.Context, consumer string, keep time.Duration
 }
 
 // cleanupMySQL works as Store.cleanupMySQL does.
-func (i *Inbox) cleanupMySQL(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
+func (i *Inbox) cleanupMySQL(ctx context.Context, consumer string, keep time.Duration,
+	limit int,
+) (deleted int, err error) {
 	err = i.s.inTx(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
 		deleted = 0
 		var keys []InboxKey
-		err := sqlkit.EachRow(ctx, q, i.sql["old"], []any{consumer, micros(keep), int64(limit)}, func(rows core.Rows) error {
-			k := InboxKey{Consumer: consumer}
-			err := rows.Scan(&k.Handler, &k.Tenant, &k.EventID)
-			keys = append(keys, k)
-			return err
-		})
+		err := sqlkit.EachRow(ctx, q, i.sql["old"], []any{consumer, micros(keep), int64(limit)},
+			func(rows core.Rows) error {
+				k := InboxKey{Consumer: consumer}
+				err := rows.Scan(&k.Handler, &k.Tenant, &k.EventID)
+				keys = append(keys, k)
+				return err
+			})
 		if err != nil {
 			return err
 		}
@@ -46,7 +49,8 @@ func (i *Inbox) cleanupMySQL(ctx context.Context, consumer string, keep time.Dur
 			for _, k := range chunk {
 				args = append(args, k.args()...)
 			}
-			text := "DELETE FROM {inbox} WHERE " + strings.Repeat("("+inboxIs+") OR ", len(chunk)-1) + "(" + inboxIs + ")"
+			text := "DELETE FROM {inbox} WHERE " + strings.Repeat("("+inboxIs+") OR ", len(chunk)-1) + "(" + inboxIs +
+				")"
 			n, err := q.Exec(ctx, i.s.names.statement(text), args...)
 			if err != nil {
 				return err
@@ -58,9 +62,12 @@ func (i *Inbox) cleanupMySQL(ctx context.Context, consumer string, keep time.Dur
 	return deleted, err
 }
 
-// CleanupKeys deletes at most limit keys of which the consumer processed the newest event longer than keep ago. It returns how many. It
-// walks through all keys of the consumer, which are not indexed by time.
-func (i *Inbox) CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
+// CleanupKeys deletes at most limit keys of which the consumer processed the newest event longer
+// than keep ago. It returns how many. It walks through all keys of the consumer, which are not
+// indexed by time.
+func (i *Inbox) CleanupKeys(ctx context.Context, consumer string, keep time.Duration,
+	limit int,
+) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil
 	}

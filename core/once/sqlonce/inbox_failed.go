@@ -18,14 +18,16 @@ type InboxFailure struct {
 	Text  string // without credentials, at most 2 KiB of it are kept
 	// Free spends no attempt.
 	Free bool
-	// Park parks the event at once. Else it is parked when it has failed MaxAttempts times (0 is no limit), the first time, also for free, at least MinAge ago.
+	// Park parks the event at once. Else it is parked when it has failed MaxAttempts times (0 is no
+	// limit), the first time, also for free, at least MinAge ago.
 	Park        bool
 	MaxAttempts int
 	MinAge      time.Duration
 }
 
-// Fail records a failure, after the transaction of the handler was rolled back: it counts the attempt and writes FAILED or PARKED, unless the
-// event has been processed meanwhile, by another copy. It returns what the row says then: InboxProcessed, InboxParked, or 0 for FAILED.
+// Fail records a failure, after the transaction of the handler was rolled back: it counts the
+// attempt and writes FAILED or PARKED, unless the event has been processed meanwhile, by another
+// copy. It returns what the row says then: InboxProcessed, InboxParked, or 0 for FAILED.
 func (i *Inbox) Fail(ctx context.Context, f InboxFailure) (state InboxState, attempts int, err error) {
 	if err := f.Event.Validate(); err != nil {
 		return 0, 0, err
@@ -54,10 +56,14 @@ func (i *Inbox) Fail(ctx context.Context, f InboxFailure) (state InboxState, att
 		}
 		to := inboxFailed
 		if f.Park || r.status == inboxParked ||
-			!f.Free && f.MaxAttempts > 0 && attempts >= f.MaxAttempts && time.Duration(-opened)*time.Microsecond >= f.MinAge {
+			!f.Free && f.MaxAttempts > 0 && attempts >= f.MaxAttempts &&
+				time.Duration(-opened)*time.Microsecond >= f.MinAge {
 			to, state = inboxParked, InboxParked
 		}
-		_, err = q.Exec(ctx, i.sql["fail"], append([]any{to, attempts, column(f.Code, 64), orNil(errtext.Redact(f.Text))}, key...)...)
+		_, err = q.Exec(ctx, i.sql["fail"], append([]any{
+			to, attempts, column(f.Code, 64),
+			orNil(errtext.Redact(f.Text)),
+		}, key...)...)
 		return err
 	})
 	return state, attempts, err
@@ -111,8 +117,10 @@ func (i *Inbox) ListParked(ctx context.Context, q InboxQuery) (list []InboxParke
 		return sqlkit.EachRow(ctx, qr, text, args, func(rows core.Rows) error {
 			var e InboxParkedEvent
 			var received, failed int64
-			err := rows.Scan(&e.Consumer, &e.Handler, &e.Tenant, &e.EventID, &e.Type, &e.Version, &e.AggregateType, &e.AggregateID, &e.PartitionKey,
-				&e.KeySeq, &e.Topic, &e.Partition, &e.Offset, &e.Located, &e.Attempts, &e.Code, &e.Text, &received, &failed)
+			err := rows.Scan(&e.Consumer, &e.Handler, &e.Tenant, &e.EventID, &e.Type, &e.Version, &e.AggregateType,
+				&e.AggregateID, &e.PartitionKey,
+				&e.KeySeq, &e.Topic, &e.Partition, &e.Offset, &e.Located, &e.Attempts, &e.Code, &e.Text, &received,
+				&failed)
 			e.ReceivedAt, e.FailedAt = time.UnixMicro(received).UTC(), time.UnixMicro(failed).UTC()
 			list = append(list, e)
 			return err
@@ -121,8 +129,9 @@ func (i *Inbox) ListParked(ctx context.Context, q InboxQuery) (list []InboxParke
 	return list, err
 }
 
-// Release lets parked events be processed again when they are delivered again, with fresh attempts. Who did so and why stays in the row
-// until then. It returns how many changed: the others are not parked.
+// Release lets parked events be processed again when they are delivered again, with fresh attempts.
+// Who did so and why stays in the row until then. It returns how many changed: the others are not
+// parked.
 func (i *Inbox) Release(ctx context.Context, keys []InboxKey, actor, reason string) (changed int, err error) {
 	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)

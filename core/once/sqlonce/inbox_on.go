@@ -8,8 +8,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// InboxOn returns the inbox tables in the database of t, for who has a Transactor of an ORM and no pool: what New and Store.Inbox give work on a pool. Its own short
-// transactions are those of t, with their isolation. cfg.Dialect is required: it is what core.Tx.Dialect says.
+// InboxOn returns the inbox tables in the database of t, for who has a Transactor of an ORM and no
+// pool: what New and Store.Inbox give work on a pool. Its own short transactions are those of t,
+// with their isolation. cfg.Dialect is required: it is what core.Tx.Dialect says.
 func InboxOn(t core.Transactor, cfg Config) (*Inbox, error) {
 	if err := core.CheckTransactor(t); err != nil {
 		return nil, fmt.Errorf("sqlonce: %w", err)

@@ -34,7 +34,8 @@ func (c Config) names() (names, error) {
 		problems = append(problems, sqlkit.CheckIdent(c.Dialect, "sqlonce: Config.Prefix", c.Prefix))
 	}
 	if limit := sqlkit.MaxIdent(c.Dialect) - len(longest); len(c.Prefix) > limit {
-		problems = append(problems, fmt.Errorf("sqlonce: Config.Prefix has %d bytes, more than %d", len(c.Prefix), limit))
+		problems = append(problems, fmt.Errorf("sqlonce: Config.Prefix has %d bytes, more than %d", len(c.Prefix),
+			limit))
 	}
 	switch {
 	case c.Schema == "":
@@ -63,8 +64,9 @@ func (n names) name(name string) string { return sqlkit.Quote(n.dialect, n.prefi
 
 var placeholder = regexp.MustCompile(`\{\{?([a-z_]+)(?::([a-z_.]+))?\}?\}`)
 
-// expand fills a text: {key}, {inbox}, {inbox_key} and {command} are the tables, {name:x} another name, and the words of the dialect say
-// what each database says differently. Files of the schema double the braces. Parameters are ? in every text.
+// expand fills a text: {key}, {inbox}, {inbox_key} and {command} are the tables, {name:x} another
+// name, and the words of the dialect say what each database says differently. Files of the schema
+// double the braces. Parameters are ? in every text.
 func (n names) expand(text string) string {
 	words := vocabulary[n.dialect]
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
@@ -85,16 +87,18 @@ func (n names) expand(text string) string {
 // statement is expand for a text with parameters.
 func (n names) statement(text string) string { return sqlkit.Rebind(n.dialect, n.expand(text)) }
 
-// word is a piece of SQL that the dialects write differently; arg is what follows the colon in the text.
+// word is a piece of SQL that the dialects write differently; arg is what follows the colon in the
+// text.
 type word func(arg string) string
 
 func fixed(s string) word { return func(string) string { return s } }
 
 const sqliteNow = "(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)"
 
-// vocabulary: now is the time of the statement by the database's clock; in and ago are now plus and minus a parameter in microseconds;
-// left:x is how many microseconds are left until the instant x and us:x the instant x in microseconds since 1970; lock locks the rows of
-// a SELECT until the transaction ends and skip those that nobody else has locked; max is the larger of two values.
+// vocabulary: now is the time of the statement by the database's clock; in and ago are now plus and
+// minus a parameter in microseconds; left:x is how many microseconds are left until the instant x
+// and us:x the instant x in microseconds since 1970; lock locks the rows of a SELECT until the
+// transaction ends and skip those that nobody else has locked; max is the larger of two values.
 var vocabulary = map[core.Dialect]map[string]word{
 	core.Postgres: {
 		"now": fixed("statement_timestamp()"),

@@ -18,16 +18,17 @@ import (
 type Config struct {
 	// Dialect of the database. Empty: New asks the database.
 	Dialect core.Dialect
-	// Schema that holds the tables: a schema of PostgreSQL, a database of MySQL. Empty: what the connection finds by itself.
-	// SQLite has none.
+	// Schema that holds the tables: a schema of PostgreSQL, a database of MySQL. Empty: what the
+	// connection finds by itself. SQLite has none.
 	Schema string
-	// Prefix of the names of tables, indexes and constraints. Default: none, which makes idempotency_key, inbox_event, inbox_key,
-	// side_effect_command and once_migration.
+	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
+	// idempotency_key, inbox_event, inbox_key, side_effect_command and once_migration.
 	Prefix string
 }
 
-// Store keeps keys in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or SQLite 3.35 or newer. It implements once.Store and
-// once.TxStore; create it with New. It is safe for use by several goroutines.
+// Store keeps keys in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or SQLite 3.35 or
+// newer. It implements once.Store and once.TxStore; create it with New. It is safe for use by
+// several goroutines.
 type Store struct {
 	db         *sql.DB
 	transactor core.Transactor // instead of db, in an Inbox of InboxOn
@@ -37,7 +38,8 @@ type Store struct {
 	sql     map[string]string
 
 	flavor sync.Mutex
-	// mariadb tells MariaDB, which knows whether it is in a transaction, from MySQL. Nil: not asked yet.
+	// mariadb tells MariaDB, which knows whether it is in a transaction, from MySQL. Nil: not asked
+	// yet.
 	mariadb *bool
 }
 
@@ -46,8 +48,9 @@ var (
 	_ once.TxStore      = (*Store)(nil)
 )
 
-// New returns the Store for the tables in db. It asks the database for its dialect if cfg does not name it, within ten seconds, and is
-// otherwise silent: call Migrate to create the tables, or Check to compare them.
+// New returns the Store for the tables in db. It asks the database for its dialect if cfg does not
+// name it, within ten seconds, and is otherwise silent: call Migrate to create the tables, or Check
+// to compare them.
 func New(db *sql.DB, cfg Config) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("sqlonce: db is nil")
@@ -140,8 +143,8 @@ func (s *Store) isMariaDB(ctx context.Context, q sqlkit.Querier) (bool, error) {
 	return is, nil
 }
 
-// guarded reports whether an INSERT in a caller's transaction can see by itself that there is none any more: MariaDB's can. On MySQL it
-// asks first.
+// guarded reports whether an INSERT in a caller's transaction can see by itself that there is none
+// any more: MariaDB's can. On MySQL it asks first.
 func (s *Store) guarded(ctx context.Context, tx core.Tx) (bool, error) {
 	mariadb, err := s.isMariaDB(ctx, tx)
 	if err == nil && s.dialect == core.MySQL && !mariadb {

@@ -18,7 +18,8 @@ var dialects = []core.Dialect{core.Postgres, core.MySQL, core.SQLite}
 // Names that are no plain identifiers never come near SQL.
 func TestHostileNames(t *testing.T) {
 	for _, bad := range []string{
-		`x"; DROP TABLE users; --`, "x`y", "x y", "x-y", "x.y", "1x", "é", "x\x00", "x'", strings.Repeat("x", 65), "x\n",
+		`x"; DROP TABLE users; --`, "x`y", "x y", "x-y", "x.y", "1x", "é", "x\x00", "x'", strings.Repeat("x", 65),
+		"x\n",
 	} {
 		for _, d := range dialects {
 			if _, err := sqlonce.Migrations(sqlonce.Config{Dialect: d, Prefix: bad}); err == nil {
@@ -39,7 +40,10 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("%s was accepted", name)
 		}
 	}
-	if _, err := sqlonce.Migrations(sqlonce.Config{Dialect: core.Postgres, Prefix: strings.Repeat("p", 37)}); err != nil {
+	if _, err := sqlonce.Migrations(sqlonce.Config{
+		Dialect: core.Postgres,
+		Prefix:  strings.Repeat("p", 37),
+	}); err != nil {
 		t.Errorf("the longest prefix was refused: %v", err)
 	}
 	if _, err := sqlonce.New(nil, sqlonce.Config{Dialect: core.SQLite}); err == nil {
@@ -55,7 +59,8 @@ func TestLongestNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range migrations {
-			for _, word := range strings.FieldsFunc(m.Up, func(r rune) bool { return strings.ContainsRune(" \n\t`\"(),;.", r) }) {
+			for _, word := range strings.FieldsFunc(m.Up,
+				func(r rune) bool { return strings.ContainsRune(" \n\t`\"(),;.", r) }) {
 				if strings.HasPrefix(word, "ppp") && len(word) > 63 {
 					t.Errorf("%s: %s has %d bytes", d, word, len(word))
 				}
@@ -77,7 +82,8 @@ func TestBadCalls(t *testing.T) {
 		ctx := t.Context()
 		good := once.Request{Key: once.Key{Scope: "s", ID: "i"}, Owner: "o", Lease: time.Second, TTL: time.Hour}
 		claim := once.Claim{Key: good.Key, Owner: "o", Fence: 1}
-		if _, err := s.Acquire(ctx, once.Request{}); !errors.Is(err, once.ErrInvalidKey) || !errors.Is(err, once.ErrInvalidRequest) {
+		if _, err := s.Acquire(ctx, once.Request{}); !errors.Is(err, once.ErrInvalidKey) ||
+			!errors.Is(err, once.ErrInvalidRequest) {
 			t.Errorf("Acquire of nothing: %v", err)
 		}
 		if err := s.Extend(ctx, claim, 0); !errors.Is(err, once.ErrInvalidRequest) {
@@ -106,7 +112,8 @@ func TestBadCalls(t *testing.T) {
 		} {
 			_, acquire := s.AcquireTx(ctx, tt.tx, good)
 			for call, err := range map[string]error{
-				"AcquireTx": acquire, "CompleteTx": s.CompleteTx(ctx, tt.tx, claim, once.Result{}), "ReleaseTx": s.ReleaseTx(ctx, tt.tx, claim),
+				"AcquireTx": acquire, "CompleteTx": s.CompleteTx(ctx, tt.tx, claim, once.Result{}),
+				"ReleaseTx": s.ReleaseTx(ctx, tt.tx, claim),
 			} {
 				if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 					t.Errorf("%s in %s: %v", call, name, err)

@@ -1,4 +1,5 @@
-// Command bun is an idempotent consumer on Bun: each payment is delivered three times and credited once.
+// Command bun is an idempotent consumer on Bun: each payment is delivered three times and credited
+// once.
 //
 //	go run ./examples/consumer/bun
 package main
@@ -59,8 +60,10 @@ func cents(db *bun.DB) int {
 
 // pool opens a database in memory, and makes the table.
 func pool() *sql.DB {
-	db := check(sql.Open("sqlite", "file:shop?mode=memory&cache=shared&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"))
-	check(db.Exec("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO accounts VALUES ('ada', 0)"))
+	db := check(sql.Open("sqlite",
+		"file:shop?mode=memory&cache=shared&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"))
+	check(db.Exec("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO accounts VALUES " +
+		"('ada', 0)"))
 	return db
 }
 

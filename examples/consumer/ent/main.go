@@ -1,4 +1,5 @@
-// Command ent is an idempotent consumer on Ent: each payment is delivered three times and credited once.
+// Command ent is an idempotent consumer on Ent: each payment is delivered three times and credited
+// once.
 //
 //	go run ./examples/consumer/ent
 package main
@@ -33,7 +34,8 @@ func main() {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(msg.Context(), "UPDATE accounts SET cents = cents + 100 WHERE id = 'ada'") // with an entity: tx.Account.UpdateOneID("ada").AddCents(100)
+		// with an entity: tx.Account.UpdateOneID("ada").AddCents(100)
+		_, err = tx.ExecContext(msg.Context(), "UPDATE accounts SET cents = cents + 100 WHERE id = 'ada'")
 		return err
 	})
 
@@ -46,7 +48,8 @@ func main() {
 	fmt.Println(cents(db), "cents")
 }
 
-// open returns a client whose driver lets the inbox follow its transactions. The client is the one of the neighbouring example.
+// open returns a client whose driver lets the inbox follow its transactions. The client is the one
+// of the neighbouring example.
 func open() *ent.Client {
 	db := pool()
 	outbox := check(core.New(core.Config{Repository: check(sqloutbox.New(db, sqloutbox.Config{Dialect: core.SQLite}))}))
@@ -66,8 +69,10 @@ func cents(db *ent.Client) (n int) {
 
 // pool opens a database in memory, and makes the table.
 func pool() *sql.DB {
-	db := check(sql.Open("sqlite", "file:shop?mode=memory&cache=shared&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"))
-	check(db.Exec("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO accounts VALUES ('ada', 0)"))
+	db := check(sql.Open("sqlite",
+		"file:shop?mode=memory&cache=shared&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"))
+	check(db.Exec("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO accounts VALUES " +
+		"('ada', 0)"))
 	return db
 }
 

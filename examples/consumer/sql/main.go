@@ -1,4 +1,5 @@
-// Command sql is an idempotent consumer on database/sql: each payment is delivered three times and credited once.
+// Command sql is an idempotent consumer on database/sql: each payment is delivered three times and
+// credited once.
 //
 //	go run ./examples/consumer/sql
 package main
@@ -50,8 +51,10 @@ func cents(db *sql.DB) (n int) {
 
 // pool opens a database in memory, and makes the table.
 func pool() *sql.DB {
-	db := check(sql.Open("sqlite", "file:shop?mode=memory&cache=shared&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"))
-	check(db.Exec("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO accounts VALUES ('ada', 0)"))
+	db := check(sql.Open("sqlite",
+		"file:shop?mode=memory&cache=shared&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"))
+	check(db.Exec("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO accounts VALUES " +
+		"('ada', 0)"))
 	return db
 }
 

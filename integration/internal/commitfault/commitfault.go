@@ -1,4 +1,5 @@
-// Package commitfault loses the answers of COMMIT between a driver and database/sql, on every database and for every ORM.
+// Package commitfault loses the answers of COMMIT between a driver and database/sql, on every
+// database and for every ORM.
 package commitfault
 
 import (
@@ -10,7 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// The statements that arm the transaction in which they are run. They go to the database too, which makes nothing of them.
+// The statements that arm the transaction in which they are run. They go to the database too, which
+// makes nothing of them.
 const (
 	Committed    = "SELECT 1 /* commitfault: committed */"     // COMMIT is carried out
 	NotCommitted = "SELECT 1 /* commitfault: not committed */" // COMMIT never arrives

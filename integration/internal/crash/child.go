@@ -21,7 +21,8 @@ const maxAhead = 50 // events
 
 const childVariable = "OUTBOX_CRASH_CHILD"
 
-// Child runs this process as a child if a parent started it as one, and does not return then. TestMain calls it first.
+// Child runs this process as a child if a parent started it as one, and does not return then.
+// TestMain calls it first.
 func Child() {
 	text, ok := os.LookupEnv(childVariable)
 	if !ok {
@@ -39,7 +40,8 @@ func Child() {
 	os.Exit(0)
 }
 
-// run writes and relays until the parent closes the child's input. "quiet" on it ends the writing only.
+// run writes and relays until the parent closes the child's input. "quiet" on it ends the writing
+// only.
 func (s Spec) run() error {
 	client := NewClient(s.Ledger, s.Name)
 	t := &trap{point: s.Point, warm: int64(s.Warm), after: int64(s.After), seed: s.Seed}
@@ -101,7 +103,10 @@ func (s Spec) run() error {
 	}
 	// The backlog stays small, so that each process gets through what the ones before it left.
 	ahead := func() bool { return t.written.Load() > t.acks.Load()+maxAhead }
-	w := &Writer{DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys, Pause: s.Pause, Wait: ahead, Wrote: func(n int) { t.written.Add(int64(n)) }}
+	w := &Writer{
+		DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys, Pause: s.Pause,
+		Wait: ahead, Wrote: func(n int) { t.written.Add(int64(n)) },
+	}
 	if s.Mutant == PublishEarly {
 		w.early = sink
 	}
@@ -139,7 +144,8 @@ type Writer struct {
 	early core.Publisher // nil: as it should be
 }
 
-// Write runs transactions until ctx ends or limit of them have ended; 0 is no limit. Each has one to three events; some roll back.
+// Write runs transactions until ctx ends or limit of them have ended; 0 is no limit. Each has one
+// to three events; some roll back.
 func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 	failures := 0
 	for n := 0; (limit == 0 || n < limit) && ctx.Err() == nil; n++ {

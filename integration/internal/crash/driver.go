@@ -72,8 +72,8 @@ func connector(d core.Dialect, dsn string, t *trap) (driver.Connector, error) {
 	return nil, fmt.Errorf("no driver for %q", d)
 }
 
-// sqliteConnector opens files with SQLite in C, which the race detector does not slow down, or in Go where PureGo asks for it. What a killed
-// process wrote is kept, but nobody waits for the disk.
+// sqliteConnector opens files with SQLite in C, which the race detector does not slow down, or in
+// Go where PureGo asks for it. What a killed process wrote is kept, but nobody waits for the disk.
 type sqliteConnector string
 
 const pureGo = "modernc:"
@@ -96,7 +96,8 @@ func (c sqliteConnector) Driver() driver.Driver {
 	return &sqlite3.SQLiteDriver{}
 }
 
-// trappedNet ends the process while a COMMIT is on its way to the server: before its last byte has left, or after.
+// trappedNet ends the process while a COMMIT is on its way to the server: before its last byte has
+// left, or after.
 type trappedNet struct {
 	net.Conn
 	trap *trap

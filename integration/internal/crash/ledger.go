@@ -33,7 +33,8 @@ var (
 	Unavailable = Answer{Refused: "away", Class: "unavailable"}
 )
 
-// Ledger is a broker inside the test: what it accepted, in order, for ever. It serves any number of processes.
+// Ledger is a broker inside the test: what it accepted, in order, for ever. It serves any number of
+// processes.
 type Ledger struct {
 	listener net.Listener
 	judge    func(Message) Answer
@@ -48,7 +49,8 @@ type Ledger struct {
 	closed  bool
 }
 
-// NewLedger opens a Ledger. judge is asked about each copy before it is accepted, outside of any lock, and may block; nil accepts all.
+// NewLedger opens a Ledger. judge is asked about each copy before it is accepted, outside of any
+// lock, and may block; nil accepts all.
 func NewLedger(judge func(Message) Answer) (*Ledger, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -173,8 +175,11 @@ func (b *Ledger) Lost() int {
 	return b.lost
 }
 
-// Wait returns true when cond holds for what was accepted so far, and false when give up is closed first.
-func (b *Ledger) Wait(giveUp <-chan struct{}, cond func(records []Message, note func(from, note string) int) bool) bool {
+// Wait returns true when cond holds for what was accepted so far, and false when give up is closed
+// first.
+func (b *Ledger) Wait(giveUp <-chan struct{}, cond func(records []Message,
+	note func(from, note string) int) bool,
+) bool {
 	done := make(chan struct{})
 	defer close(done)
 	over := false

@@ -67,7 +67,9 @@ func (r *repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 	return r.claimed(r.Repository.ClaimUnordered(ctx, req))
 }
 
-func (r *repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.Lane) ([]core.Claimed, core.Lane, error) {
+func (r *repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
+	after core.Lane,
+) ([]core.Claimed, core.Lane, error) {
 	rows, next, err := r.Repository.ClaimHeads(ctx, req, after)
 	rows, err = r.claimed(rows, err)
 	return rows, next, err

@@ -88,7 +88,8 @@ func (p *Process) Stop() error {
 // Signal sends a signal.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Kill is kill -9. It waits for the end, and returns an error if the child had ended before or did something wrong.
+// Kill is kill -9. It waits for the end, and returns an error if the child had ended before or did
+// something wrong.
 func (p *Process) Kill() error {
 	_ = p.Signal(syscall.SIGKILL)
 	<-p.done

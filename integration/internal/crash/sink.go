@@ -22,8 +22,9 @@ type Broker struct {
 	pub    *watermillbridge.Publisher
 }
 
-// NewBroker returns the publisher to the broker that s names, in the name of s.Name; it is not for ToLedger. Until ctx ends it tries again to
-// connect: the timeouts are short, and a busy machine is not what is to be proven.
+// NewBroker returns the publisher to the broker that s names, in the name of s.Name; it is not for
+// ToLedger. Until ctx ends it tries again to connect: the timeouts are short, and a busy machine is
+// not what is to be proven.
 func NewBroker(ctx context.Context, s Spec) (*Broker, error) {
 	for {
 		pub, err := s.broker()
@@ -41,10 +42,14 @@ func NewBroker(ctx context.Context, s Spec) (*Broker, error) {
 func (s Spec) broker() (*watermillbridge.Publisher, error) {
 	switch s.Sink {
 	case ToKafka:
-		return kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{s.SinkAddr}, PublishTimeout: publishTimeout})
+		return kafkabridge.NewPublisher(kafkabridge.Config{
+			Brokers:        []string{s.SinkAddr},
+			PublishTimeout: publishTimeout,
+		})
 	case ToRabbit:
 		return amqpbridge.NewPublisher(amqpbridge.Config{
-			AMQP: amqpbridge.QueueConfig(s.SinkAddr), Channels: workers, ConnectTimeout: publishTimeout, DeclareQueues: true,
+			AMQP: amqpbridge.QueueConfig(s.SinkAddr), Channels: workers, ConnectTimeout: publishTimeout,
+			DeclareQueues: true,
 		})
 	case ToLedger:
 	}

@@ -70,7 +70,8 @@ type Spec struct {
 	Mutant    Mutant
 }
 
-// The child's configuration: short leases, so that a test need not wait, and small buffers, so that the bound says something.
+// The child's configuration: short leases, so that a test need not wait, and small buffers, so that
+// the bound says something.
 const (
 	workers        = 4
 	markBatch      = 8
@@ -91,8 +92,14 @@ func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
 		Workers: workers, MarkBatch: markBatch, MaxUnmarked: maxUnmarked, MarkDelay: 2 * time.Millisecond,
 		PublishTimeout: publishTimeout, LeaseMargin: 50 * time.Millisecond, HotLease: hotLease, ClaimLease: ClaimLease,
 		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 60, LaneRun: 20,
-		Retry:           core.RetryPolicy{BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxAttempts: 50},
-		Breaker:         core.BreakerPolicy{ProbeInterval: 20 * time.Millisecond, MaxProbeInterval: 100 * time.Millisecond},
+		Retry: core.RetryPolicy{
+			BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond,
+			MaxAttempts: 50,
+		},
+		Breaker: core.BreakerPolicy{
+			ProbeInterval:    20 * time.Millisecond,
+			MaxProbeInterval: 100 * time.Millisecond,
+		},
 		ShutdownTimeout: 10 * time.Second,
 		MaxCrashes:      1000, // tests end processes faster than any event could: none of them is to blame
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Truth is what the business committed: one row for each event, written in the event's transaction, with the event's place among
-// those of its key, counted under nothing but the lock that Publish takes.
+// Truth is what the business committed: one row for each event, written in the event's transaction,
+// with the event's place among those of its key, counted under nothing but the lock that Publish
+// takes.
 type Truth struct {
 	Events map[string]Fact
 }
@@ -33,7 +34,8 @@ func CreateTruth(ctx context.Context, db *sql.DB, keys int) error {
 		}
 	}
 	for i := range keys {
-		if _, err := db.ExecContext(ctx, fmt.Sprintf("INSERT INTO business_key (k, n) VALUES ('%s', 0)", key(i))); err != nil {
+		if _, err := db.ExecContext(ctx, fmt.Sprintf("INSERT INTO business_key (k, n) VALUES ('%s', 0)",
+			key(i))); err != nil {
 			return err
 		}
 	}
@@ -42,8 +44,8 @@ func CreateTruth(ctx context.Context, db *sql.DB, keys int) error {
 
 func key(i int) string { return "key-" + strconv.Itoa(i) }
 
-// writeFact stores the business data of an event that was given to Publish in the same transaction just before. Its place is
-// right only because Publish holds the key.
+// writeFact stores the business data of an event that was given to Publish in the same transaction
+// just before. Its place is right only because Publish holds the key.
 func writeFact(ctx context.Context, tx sqltx.TxConn, e core.Event) error {
 	var n int64
 	k := ""
@@ -57,7 +59,8 @@ func writeFact(ctx context.Context, tx sqltx.TxConn, e core.Event) error {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO business_event (id, k, n) VALUES ('%s', '%s', %d)", e.ID, k, n))
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO business_event (id, k, n) VALUES ('%s', '%s', %d)", e.ID, k,
+		n))
 	return err
 }
 

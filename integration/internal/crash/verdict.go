@@ -22,7 +22,8 @@ type Verdict struct {
 	problems []string
 }
 
-// Judge compares. Places come from the truth; that the outbox's own numbers agree with them is asked too.
+// Judge compares. Places come from the truth; that the outbox's own numbers agree with them is
+// asked too.
 func Judge(cell string, records []Message, truth Truth) Verdict {
 	v := Verdict{Cell: cell, Committed: len(truth.Events)}
 	seen := map[string]bool{}
@@ -54,7 +55,8 @@ func Judge(cell string, records []Message, truth Truth) Verdict {
 		before, any := last[f.Key]
 		if any && (truth.Events[before.EventID].N >= f.N || before.KeySeq >= m.KeySeq) {
 			v.Violations++
-			v.problem("order: record %d, %s place %d (key_seq %d, from %s) after place %d (key_seq %d, from %s)", i, f.Key, f.N, m.KeySeq, m.From,
+			v.problem("order: record %d, %s place %d (key_seq %d, from %s) after place %d (key_seq %d, from %s)", i,
+				f.Key, f.N, m.KeySeq, m.From,
 				truth.Events[before.EventID].N, before.KeySeq, before.From)
 		}
 		last[f.Key] = m
@@ -69,7 +71,8 @@ func Judge(cell string, records []Message, truth Truth) Verdict {
 	return v
 }
 
-// Limit states how many duplicates there may be, in all and after each of the processes that were ended.
+// Limit states how many duplicates there may be, in all and after each of the processes that were
+// ended.
 func (v *Verdict) Limit(all int, ended map[string]int) {
 	v.Bound = all
 	for name, most := range ended {
@@ -102,10 +105,12 @@ func (v *Verdict) Err() error {
 // Table prints verdicts.
 func Table(vs []Verdict) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%-52s %5s %9s %9s %4s %6s %10s %6s %5s %10s\n", "cell", "kills", "committed", "delivered", "lost", "ghosts", "duplicates", "bound",
+	fmt.Fprintf(&b, "\n%-52s %5s %9s %9s %4s %6s %10s %6s %5s %10s\n", "cell", "kills", "committed", "delivered",
+		"lost", "ghosts", "duplicates", "bound",
 		"worst", "violations")
 	for _, v := range vs {
-		fmt.Fprintf(&b, "%-52s %5d %9d %9d %4d %6d %10d %6d %5d %10d\n", v.Cell, v.Kills, v.Committed, v.Delivered, v.Lost, v.Ghosts, v.Duplicates,
+		fmt.Fprintf(&b, "%-52s %5d %9d %9d %4d %6d %10d %6d %5d %10d\n", v.Cell, v.Kills, v.Committed, v.Delivered,
+			v.Lost, v.Ghosts, v.Duplicates,
 			v.Bound, v.Worst, v.Violations)
 	}
 	return b.String()

@@ -1,4 +1,5 @@
-// Package sqlpause lets tests act between two statements of a database/sql driver: it calls outboxtest.Pause before each.
+// Package sqlpause lets tests act between two statements of a database/sql driver: it calls
+// outboxtest.Pause before each.
 package sqlpause
 
 import (

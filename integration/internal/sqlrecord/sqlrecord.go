@@ -1,4 +1,5 @@
-// Package sqlrecord records the statements that go through a database/sql driver, with their arguments.
+// Package sqlrecord records the statements that go through a database/sql driver, with their
+// arguments.
 package sqlrecord
 
 import (

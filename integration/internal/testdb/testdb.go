@@ -32,14 +32,16 @@ type DB struct {
 	Wrap func(driver.Connector) driver.Connector
 }
 
-// Each runs fn as a subtest on a database of each dialect, on all of them at the same time: PostgreSQL, MariaDB, SQLite. OUTBOX_TEST_DATABASES names others instead, with
-// blanks between them: "mysql postgres18".
+// Each runs fn as a subtest on a database of each dialect, on all of them at the same time:
+// PostgreSQL, MariaDB, SQLite. OUTBOX_TEST_DATABASES names others instead, with blanks between
+// them: "mysql postgres18".
 func Each(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
 	each(t, []string{"postgres", "mariadb", "sqlite"}, fn)
 }
 
-// Every is Each with MySQL and PostgreSQL 18 too. It is for what has to do with how a database works, and costs little.
+// Every is Each with MySQL and PostgreSQL 18 too. It is for what has to do with how a database
+// works, and costs little.
 func Every(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
 	each(t, []string{"postgres", "postgres18", "mariadb", "mysql", "sqlite"}, fn)
@@ -68,7 +70,10 @@ func each(t *testing.T, names []string, fn func(t *testing.T, db DB)) {
 	for _, name := range names {
 		open := openers[name]
 		if open == nil {
-			t.Fatalf("OUTBOX_TEST_DATABASES names %q: the databases are postgres, postgres18, mariadb, mysql and sqlite", name)
+			t.Fatalf(
+				"OUTBOX_TEST_DATABASES names %q: the databases are postgres, postgres18, mariadb, mysql and sqlite",
+				name,
+			)
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,12 +90,14 @@ func (d DB) Another(t *testing.T) DB {
 	return other
 }
 
-// Server returns the address of a server for the tests; it fails the test with the command that starts the server.
+// Server returns the address of a server for the tests; it fails the test with the command that
+// starts the server.
 func Server(t testing.TB, variable string) string {
 	t.Helper()
 	v := os.Getenv(variable)
 	if v == "" {
-		t.Fatalf("%s is not set: start the servers with `make services-up` and run the tests with `make test`, or `eval \"$(scripts/services env)\"` first", variable)
+		t.Fatalf("%s is not set: start the servers with `make services-up` and run the tests with `make test`, or "+
+			"`eval \"$(scripts/services env)\"` first", variable)
 	}
 	return v
 }
@@ -113,7 +120,8 @@ func Postgres18(t *testing.T) DB {
 	return postgres(t, "postgres18", Server(t, "OUTBOX_TEST_POSTGRES18"))
 }
 
-// At creates a database on the server with that address, which is of the kind of postgres or mariadb.
+// At creates a database on the server with that address, which is of the kind of postgres or
+// mariadb.
 func At(t *testing.T, kind, address string) DB {
 	t.Helper()
 	if kind == "postgres" {

@@ -1,5 +1,6 @@
-// Package wireproxy stands between a driver and its database and cuts the connection around a COMMIT. It understands just enough of the
-// protocols of PostgreSQL and MySQL to find a COMMIT that is sent as a simple statement, and the answer to it.
+// Package wireproxy stands between a driver and its database and cuts the connection around a
+// COMMIT. It understands just enough of the protocols of PostgreSQL and MySQL to find a COMMIT that
+// is sent as a simple statement, and the answer to it.
 package wireproxy
 
 import (
@@ -140,8 +141,8 @@ type link struct {
 	cut Cut // of the COMMIT that is under way
 }
 
-// run forwards until the connection ends. A driver writes a COMMIT in one piece and waits for the answer, so
-// that pieces as they are read are enough.
+// run forwards until the connection ends. A driver writes a COMMIT in one piece and waits for the
+// answer, so that pieces as they are read are enough.
 func (l *link) run() {
 	done := make(chan struct{})
 	go func() {
@@ -167,7 +168,8 @@ func (l *link) run() {
 	<-done
 }
 
-// commit forwards a COMMIT, or what is to get through of it. It reports false when the connection is over.
+// commit forwards a COMMIT, or what is to get through of it. It reports false when the connection
+// is over.
 func (l *link) commit(b []byte) bool {
 	cut := l.proxy.take()
 	l.mu.Lock()
@@ -216,8 +218,8 @@ func (l *link) answers() {
 	}
 }
 
-// isCommit recognises a simple query of PostgreSQL ('Q', length, text, 0) or a COM_QUERY of MySQL (length, sequence, 3, text)
-// that says COMMIT.
+// isCommit recognises a simple query of PostgreSQL ('Q', length, text, 0) or a COM_QUERY of MySQL
+// (length, sequence, 3, text) that says COMMIT.
 func isCommit(b []byte) bool {
 	const commit = "COMMIT"
 	b = afterCloses(b)
@@ -233,7 +235,8 @@ func isCommit(b []byte) bool {
 	return len(text) >= len(commit) && bytes.EqualFold(bytes.TrimSpace(text)[:len(commit)], []byte(commit))
 }
 
-// afterCloses skips COM_STMT_CLOSE of MySQL, which has no answer, so that a driver sends what follows at once.
+// afterCloses skips COM_STMT_CLOSE of MySQL, which has no answer, so that a driver sends what
+// follows at once.
 func afterCloses(b []byte) []byte {
 	const size = 4 + 1 + 4
 	for len(b) > size && b[0] == size-4 && b[1] == 0 && b[2] == 0 && b[4] == 0x19 {

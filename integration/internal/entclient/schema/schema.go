@@ -119,7 +119,8 @@ func captureFields() []ent.Field {
 	return []ent.Field{field.String("name").Unique().MaxLen(64), field.String("note").MaxLen(64), field.Int64("stock")}
 }
 
-// Secret has a privacy policy and hooks of its own: names of "thief" are denied, others are written in capitals.
+// Secret has a privacy policy and hooks of its own: names of "thief" are denied, others are written
+// in capitals.
 type Secret struct{ ent.Schema }
 
 // Annotations of the type.
@@ -171,7 +172,8 @@ func (Secret) Hooks() []ent.Hook {
 	}
 }
 
-// Deleter is what SoftDelete needs of the client of a mutation. The client cannot be imported here, so a test sets it.
+// Deleter is what SoftDelete needs of the client of a mutation. The client cannot be imported here,
+// so a test sets it.
 var Deleter func(ctx context.Context, m ent.Mutation) (ent.Value, error)
 
 // SoftDelete turns deletes into updates, as the mixins do that Ent's documentation shows.

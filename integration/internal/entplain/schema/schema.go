@@ -1,4 +1,5 @@
-// Package schema is what the second Ent client of the tests is generated from, without the feature sql/execquery.
+// Package schema is what the second Ent client of the tests is generated from, without the feature
+// sql/execquery.
 package schema
 
 import (

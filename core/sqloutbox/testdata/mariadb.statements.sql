@@ -35,11 +35,13 @@ SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM `outbox_event` e FORCE IN
 SELECT COUNT(*) FROM (SELECT e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_ended`) WHERE e.ended = 3 AND e.done_at IS NULL LIMIT ?) x
 
 -- count_open
-SELECT COUNT(*), MIN(x.created_at) FROM (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) AS created_at FROM `outbox_event` e FORCE INDEX (`outbox_event_open`)
+SELECT COUNT(*), MIN(x.created_at) FROM (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) AS created_at FROM `outbox_event`
+	  e FORCE INDEX (`outbox_event_open`)
   WHERE e.dead = 0 AND e.open_lane IS NOT NULL ORDER BY e.open_lane LIMIT ?) x
 
 -- count_ready
-SELECT COUNT(*), MIN(x.created_at) FROM (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) AS created_at FROM `outbox_event` e FORCE INDEX (`outbox_event_ready`)
+SELECT COUNT(*), MIN(x.created_at) FROM (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) AS created_at FROM `outbox_event`
+	  e FORCE INDEX (`outbox_event_ready`)
   WHERE e.ready_topic IS NOT NULL ORDER BY e.ready_topic LIMIT ?) x
 
 -- dead
@@ -55,7 +57,8 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 4, claim_no = claim_no 
 UPDATE `outbox_event` SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = UTC_TIMESTAMP(6) WHERE id = ? AND status = 3
 
 -- discard_rows
-SELECT e.id, e.event_id, e.topic FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND (e.status = 3 OR e.status IN (0,2)
+SELECT e.id, e.event_id, e.topic FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND
+	  (e.status = 3 OR e.status IN (0,2)
   AND (? = 1 OR e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6))) ORDER BY e.id FOR UPDATE
 
 -- done
@@ -65,7 +68,8 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 1, done_at = UTC_TIMEST
 DELETE FROM `outbox_event` WHERE id IN ({ids}) AND status IN (0,2,3)
 
 -- done_receipts
-UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET receipt = CASE id{whens} ELSE receipt END, status = 1, done_at = UTC_TIMESTAMP(6), lease_until = NULL,
+UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET receipt = CASE id{whens} ELSE receipt END, status = 1,
+	  done_at = UTC_TIMESTAMP(6), lease_until = NULL,
   last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
 
 -- ended
@@ -118,7 +122,8 @@ FROM `outbox_event` e FORCE INDEX (`outbox_event_open`) WHERE e.dead = 0 AND e.o
 
 -- list_dead
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at)
-FROM `outbox_event` e FORCE INDEX (`outbox_event_ended`) WHERE e.ended = 3 AND e.done_at IS NULL AND e.id > ? AND (? = '' OR CAST(e.topic AS BINARY) = ?) AND (? = '' OR CAST(e.event_type AS BINARY) = ?)
+FROM `outbox_event` e FORCE INDEX (`outbox_event_ended`) WHERE e.ended = 3 AND e.done_at IS NULL AND e.id > ? AND (? = '' OR CAST(e.topic AS BINARY) = ?) AND (? = '' OR
+  CAST(e.event_type AS BINARY) = ?)
   AND (? = '' OR CAST(e.tenant_id AS BINARY) = ?) ORDER BY e.id LIMIT ?
 
 -- lock
@@ -127,7 +132,8 @@ FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status I
 
 -- lock_lanes
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), CASE WHEN e.lease_until <= UTC_TIMESTAMP(6) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END,
-  (SELECT d.key_seq FROM `outbox_event` d FORCE INDEX (`outbox_event_open`) WHERE d.open_lane = e.open_lane AND d.dead = 0 AND d.key_seq < e.key_seq ORDER BY d.key_seq DESC LIMIT 1),
+  (SELECT d.key_seq FROM `outbox_event` d FORCE INDEX (`outbox_event_open`) WHERE d.open_lane = e.open_lane AND d.dead = 0 AND d.key_seq < e.key_seq ORDER BY d.key_seq
+    DESC LIMIT 1),
   (SELECT d.key_seq FROM `outbox_event` d FORCE INDEX (`outbox_event_open`) WHERE d.open_lane = e.open_lane AND d.dead = 1 AND d.key_seq < e.key_seq ORDER BY d.key_seq LIMIT 1)
 FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY e.id FOR UPDATE SKIP LOCKED
 
@@ -144,11 +150,13 @@ SELECT e.ready_topic FROM `outbox_event` e FORCE INDEX (`outbox_event_ready`) WH
 SELECT e.open_lane, e.key_seq, e.id, e.dead FROM `outbox_event` e FORCE INDEX (`outbox_event_open`) WHERE e.open_lane > ? ORDER BY e.open_lane, e.dead, e.key_seq LIMIT ?
 
 -- redrive
-UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no + 1, lease_until = NULL,
+UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no +
+	  1, lease_until = NULL,
   available_at = UTC_TIMESTAMP(6) WHERE id IN ({ids})
 
 -- redrive_rows
-SELECT e.id, e.event_id, e.topic FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status = 3 AND (e.lane IS NULL OR ? = 0)
+SELECT e.id, e.event_id, e.topic FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND
+	  e.status = 3 AND (e.lane IS NULL OR ? = 0)
 ORDER BY e.id FOR UPDATE
 
 -- release
@@ -161,12 +169,14 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lease_until = UTC_TIMESTAMP(6) +
 UPDATE `outbox_key` SET last_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), first_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), last_id = NULL, prev_id = NULL
 
 -- retry
-UPDATE `outbox_event` SET status = 2, attempts = attempts + 1, available_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, lease_until = NULL, last_error_code = ?, last_error = ?
+UPDATE `outbox_event` SET status = 2, attempts = attempts + 1, available_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, lease_until = NULL,
+	  last_error_code = ?, last_error = ?
 WHERE id = ?
 
 -- topic_due
 SELECT MIN(x.t) FROM (SELECT CASE WHEN (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) OR e.lease_until < e.available_at THEN TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at)
-  ELSE TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until) END - TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) AS t FROM `outbox_event` e FORCE INDEX (`outbox_event_ready`) WHERE e.ready_topic = ? ORDER BY e.available_at, e.id LIMIT 1000) x
+  ELSE TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until) END - TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) AS t FROM `outbox_event` e FORCE INDEX (`outbox_event_ready`) WHERE e.ready_topic = ? ORDER BY
+    e.available_at, e.id LIMIT 1000) x
 
 -- topic_rows
 SELECT e.id, e.topic, OCTET_LENGTH(e.payload) FROM `outbox_event` e FORCE INDEX (`outbox_event_ready`) WHERE e.ready_topic = ? AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY e.available_at, e.id LIMIT ?

@@ -18,15 +18,19 @@ WITH RECURSIVE topics AS (
   SELECT b.lane, k.n + 1 FROM blocked k CROSS JOIN LATERAL (SELECT e.lane FROM "app"."outbox_event" e
     WHERE e.status = 3 AND e.lane IS NOT NULL AND e.lane > k.lane ORDER BY e.lane LIMIT 1) b WHERE k.n < $1::bigint
 ), pending AS MATERIALIZED (
-  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic, e.available_at LIMIT $1::bigint)
+  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
+    e.available_at LIMIT $1::bigint)
   UNION ALL
-  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq
+    LIMIT $1::bigint)
 )
 SELECT (SELECT count(*) FROM pending),
   (SELECT count(*) FROM (SELECT 1 FROM "app"."outbox_event" e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint) d),
   (SELECT count(*) FROM blocked),
-  (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT min(f.created_at) FROM topics t
-    CROSS JOIN LATERAL (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
+  (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT
+    min(f.created_at) FROM topics t
+    CROSS JOIN LATERAL (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND
+      e.topic = t.topic
     ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint
 
 -- begin_lone
@@ -39,7 +43,8 @@ WITH RECURSIVE lanes AS (
     SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT greatest(1, least($8::bigint, $3::bigint / 64))) r) ELSE 0 END AS total FROM "app"."outbox_event" e
    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes l CROSS JOIN LATERAL (
+  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes
+    l CROSS JOIN LATERAL (
     SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, CASE WHEN e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') THEN (SELECT count(*) FROM (
     SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT greatest(1, least($8::bigint, $3::bigint / 64))) r) ELSE 0 END AS found FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
@@ -65,7 +70,8 @@ WITH RECURSIVE lanes AS (
     ORDER BY e.key_seq
     LIMIT (SELECT greatest(greatest(1, least($8::bigint, $3::bigint / 64)), least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
-  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
+  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
+    (ORDER BY lane, key_seq, id)
 ), picked AS MATERIALIZED (
   SELECT id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
 ), held AS MATERIALIZED (
@@ -88,7 +94,8 @@ SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-000
 
 -- claim_lane
 WITH lanes AS (
-  SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM "app"."outbox_event" e WHERE e.lane = $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
+  SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM "app"."outbox_event" e WHERE e.lane =
+    $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
   ORDER BY e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (SELECT e.lane, d.dead FROM lanes e
   LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM "app"."outbox_event" x
@@ -104,7 +111,8 @@ WITH lanes AS (
     ORDER BY e.key_seq
     LIMIT (SELECT greatest(greatest(1, least($8::bigint, $3::bigint / 64)), least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
-  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS (ORDER BY lane, key_seq, id)
+  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
+    (ORDER BY lane, key_seq, id)
 ), picked AS MATERIALIZED (
   SELECT id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
 ), held AS MATERIALIZED (
@@ -122,7 +130,8 @@ RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.
 
 -- claim_unordered
 WITH RECURSIVE all_topics AS (
-  (SELECT e.topic FROM "app"."outbox_event" e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
+    e.topic LIMIT 1)
   UNION ALL
   SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
@@ -151,12 +160,14 @@ SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take 
 
 -- cleanup
 WITH c AS MATERIALIZED (
-  SELECT e.id FROM "app"."outbox_event" e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+  SELECT e.id FROM "app"."outbox_event" e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint *
+    interval '1 microsecond'
   ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
 ) DELETE FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM c))
 
 -- collect_delete
-DELETE FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM unnest($1::text[]) x))
+DELETE FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM
+	  unnest($1::text[]) x))
   AND NOT EXISTS (SELECT 1 FROM "app"."outbox_event" e WHERE e.lane = k.lane AND e.status IN (0,2) AND e.lane IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM "app"."outbox_event" e WHERE e.lane = k.lane AND e.status = 3 AND e.lane IS NOT NULL)
 
@@ -164,7 +175,8 @@ DELETE FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex
 WITH c AS MATERIALIZED (
   SELECT k.lane FROM "app"."outbox_key" k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint
 ), l AS MATERIALIZED (
-  SELECT k.lane FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT lane FROM c)) AND k.used_at < statement_timestamp() - $3::bigint * interval '1 microsecond'
+  SELECT k.lane FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT lane FROM c)) AND k.used_at <
+    statement_timestamp() - $3::bigint * interval '1 microsecond'
   ORDER BY k.lane FOR UPDATE SKIP LOCKED
 ) SELECT c.lane, l.lane IS NOT NULL FROM c LEFT JOIN l ON l.lane = c.lane
 
@@ -173,32 +185,39 @@ SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM "app"."outbox_event" e
 WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id FOR UPDATE
 
 -- discard
-WITH u AS (UPDATE "app"."outbox_event" e SET status = 4, claim_no = e.claim_no + 1, lease_until = NULL, done_at = clock_timestamp()
+WITH u AS (UPDATE "app"."outbox_event" e SET status = 4, claim_no = e.claim_no + 1, lease_until = NULL,
+	  done_at = clock_timestamp()
 WHERE e.id = ANY ($1::uuid[]) AND (e.status = 3 OR e.status IN (0,2)
   AND ($5::boolean OR e.lease_until IS NULL OR e.lease_until <= statement_timestamp())) RETURNING e.id, e.event_id, e.topic)
-INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id, u.event_id, u.topic FROM u
+INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id,
+  u.event_id, u.topic FROM u
 
 -- discard_dead
-UPDATE "app"."outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = clock_timestamp()
+UPDATE "app"."outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at =
+	  clock_timestamp()
 WHERE id = $1::uuid AND status = 3
 
 -- done
-UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL
+UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
+	  last_error_code = NULL, last_error = NULL
 WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
 
 -- done_delete
 DELETE FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
 
 -- done_receipts
-UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL, last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
+UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
+	  last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
 FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
 
 -- failed
 UPDATE "app"."outbox_event" e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
   attempts = e.attempts + CASE WHEN v.kind = 3 THEN 0 ELSE 1 END,
-  available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval '1 microsecond' END,
+  available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval
+    '1 microsecond' END,
   lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, '')
-FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[]) v(id, claim_no, kind, delay, code, message)
+FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[]) v(id, claim_no,
+  kind, delay, code, message)
 WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL RETURNING e.id
 
 -- held
@@ -215,21 +234,26 @@ INSERT INTO "app"."outbox_event" (id, event_id, event_type, schema_version, topi
 
 -- insert_one_ordered
 WITH k AS (INSERT INTO "app"."outbox_key" AS k (lane, last_seq, first_seq, last_id, used_at)
-VALUES ($19::bytea, (extract(epoch from statement_timestamp())*1000000)::bigint, (extract(epoch from statement_timestamp())*1000000)::bigint,
+VALUES ($19::bytea, (extract(epoch from statement_timestamp())*1000000)::bigint, (extract(epoch from
+  statement_timestamp())*1000000)::bigint,
   $3::uuid, clock_timestamp())
-ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
+  used_at = excluded.used_at
 RETURNING lane, last_seq, first_seq, prev_id), e AS (INSERT INTO "app"."outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at, lane, key_seq)
 SELECT $3::uuid, $4::text, $5::text, $6::integer, $7::text, $8::text, $9::text, $10::bigint, $11::text, $12::text, $13::bytea, $14::text, $15::jsonb, CASE WHEN $16::boolean THEN 1 ELSE 0 END, CASE WHEN $16::boolean THEN $1::text END, CASE WHEN $16::boolean THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, clock_timestamp() + $17::bigint * interval '1 microsecond', $18::timestamptz, clock_timestamp(), k.lane, k.last_seq FROM k) SELECT lane, last_seq, first_seq, prev_id FROM k
 
 -- key_next
 INSERT INTO "app"."outbox_key" AS k (lane, last_seq, first_seq, last_id, used_at)
-SELECT $1::bytea, c.us, c.us, $2::uuid, clock_timestamp() FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c
-ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at
+SELECT $1::bytea, c.us, c.us, $2::uuid, clock_timestamp() FROM (SELECT (extract(epoch from
+  statement_timestamp())*1000000)::bigint AS us) c
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
+  used_at = excluded.used_at
 RETURNING last_seq
 
 -- list_dead
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), (extract(epoch from e.created_at)*1000000)::bigint
-FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text = '' OR e.event_type = $3::text)
+FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text =
+  '' OR e.event_type = $3::text)
   AND ($4::text = '' OR e.tenant_id = $4::text) ORDER BY e.id LIMIT $5::bigint
 
 -- markable
@@ -237,7 +261,8 @@ SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.stat
 
 -- next_due
 WITH RECURSIVE all_topics AS (
-  (SELECT e.topic FROM "app"."outbox_event" e WHERE $2::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE $2::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
+    e.topic LIMIT 1)
   UNION ALL
   SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
@@ -253,7 +278,8 @@ WITH RECURSIVE all_topics AS (
   (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n, 0::bigint AS total FROM "app"."outbox_event" e
    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $4::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes l CROSS JOIN LATERAL (
+  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes
+    l CROSS JOIN LATERAL (
     SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 0::bigint AS found FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($7::text[])
@@ -278,9 +304,12 @@ WITH RECURSIVE all_topics AS (
 SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 
 -- redrive
-WITH u AS (UPDATE "app"."outbox_event" e SET status = 2, attempts = 0, lost_claims = 0, claim_no = e.claim_no + 1, lease_until = NULL,
-  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.lane IS NULL OR NOT $5::boolean) RETURNING e.id, e.event_id, e.topic)
-INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id, u.event_id, u.topic FROM u
+WITH u AS (UPDATE "app"."outbox_event" e SET status = 2, attempts = 0, lost_claims = 0, claim_no =
+	  e.claim_no + 1, lease_until = NULL,
+  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.lane IS NULL OR NOT
+    $5::boolean) RETURNING e.id, e.event_id, e.topic)
+INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id,
+  u.event_id, u.topic FROM u
 
 -- release
 UPDATE "app"."outbox_event" e SET lease_until = NULL
@@ -291,7 +320,8 @@ UPDATE "app"."outbox_event" e SET lease_until = clock_timestamp() + $4::bigint *
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL RETURNING e.id
 
 -- reset_keys
-UPDATE "app"."outbox_key" k SET last_seq = greatest(k.last_seq, c.us), first_seq = greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
+UPDATE "app"."outbox_key" k SET last_seq = greatest(k.last_seq, c.us), first_seq =
+	  greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
 FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c
 
 -- unlocked

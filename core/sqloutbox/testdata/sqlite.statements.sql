@@ -35,11 +35,13 @@ SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM "outbox_event" e WHERE e.
 SELECT COUNT(*) FROM (SELECT e.id FROM "outbox_event" e WHERE e.status = 3 LIMIT ?) x
 
 -- count_open
-SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event" e
+SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event"
+	  e
   WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
 
 -- count_ready
-SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event" e
+SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event"
+	  e
   WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL ORDER BY e.topic LIMIT ?) x
 
 -- dead
@@ -55,7 +57,8 @@ UPDATE "outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NUL
 UPDATE "outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND status = 3
 
 -- discard_rows
-SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND (e.status = 3 OR e.status IN (0,2)
+SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND
+	  (e.status = 3 OR e.status IN (0,2)
   AND (? = 1 OR e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))) ORDER BY e.id
 
 -- done
@@ -65,7 +68,8 @@ UPDATE "outbox_event" SET status = 1, done_at = (CAST(strftime('%s','now') AS IN
 DELETE FROM "outbox_event" WHERE id IN ({ids}) AND status IN (0,2,3)
 
 -- done_receipts
-UPDATE "outbox_event" SET receipt = CASE id{whens} ELSE receipt END, status = 1, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), lease_until = NULL,
+UPDATE "outbox_event" SET receipt = CASE id{whens} ELSE receipt END, status = 1,
+	  done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), lease_until = NULL,
   last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
 
 -- ended
@@ -118,7 +122,8 @@ FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane 
 
 -- list_dead
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), e.created_at
-FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? AND (? = '' OR e.topic = ?) AND (? = '' OR e.event_type = ?)
+FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? AND (? = '' OR e.topic = ?) AND (? = '' OR
+  e.event_type = ?)
   AND (? = '' OR e.tenant_id = ?) ORDER BY e.id LIMIT ?
 
 -- lock
@@ -127,7 +132,8 @@ FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.availabl
 
 -- lock_lanes
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END,
-  (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status IN (0,2) AND d.lane IS NOT NULL AND d.key_seq < e.key_seq ORDER BY d.key_seq DESC LIMIT 1),
+  (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status IN (0,2) AND d.lane IS NOT NULL AND d.key_seq < e.key_seq ORDER BY d.key_seq
+    DESC LIMIT 1),
   (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status = 3 AND d.lane IS NOT NULL AND d.key_seq < e.key_seq ORDER BY d.key_seq LIMIT 1)
 FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.id
 
@@ -144,11 +150,13 @@ SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL 
 SELECT e.lane, e.key_seq, e.id, 0 FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
 
 -- redrive
-UPDATE "outbox_event" SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no + 1, lease_until = NULL,
+UPDATE "outbox_event" SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no +
+	  1, lease_until = NULL,
   available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id IN ({ids})
 
 -- redrive_rows
-SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status = 3 AND (e.lane IS NULL OR ? = 0)
+SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND
+	  e.status = 3 AND (e.lane IS NULL OR ? = 0)
 ORDER BY e.id
 
 -- release
@@ -161,12 +169,14 @@ UPDATE "outbox_event" SET lease_until = (CAST(strftime('%s','now') AS INTEGER)*1
 UPDATE "outbox_key" SET last_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), first_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), last_id = NULL, prev_id = NULL
 
 -- retry
-UPDATE "outbox_event" SET status = 2, attempts = attempts + 1, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL, last_error_code = ?, last_error = ?
+UPDATE "outbox_event" SET status = 2, attempts = attempts + 1, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL,
+	  last_error_code = ?, last_error = ?
 WHERE id = ?
 
 -- topic_due
 SELECT MIN(x.t) FROM (SELECT CASE WHEN (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) OR e.lease_until < e.available_at THEN e.available_at
-  ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AS t FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? ORDER BY e.available_at, e.id LIMIT 1000) x
+  ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AS t FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? ORDER BY
+    e.available_at, e.id LIMIT 1000) x
 
 -- topic_rows
 SELECT e.id, e.topic, LENGTH(e.payload) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?

@@ -2,29 +2,31 @@ package main
 
 import (
 	"math"
-	"slices"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/perf/benchmath"
 )
 
-// median returns NaN for nothing.
+// median is benchstat's centre of a sample of unknown distribution, and NaN for nothing.
 func median(all []float64) float64 {
 	if len(all) == 0 {
 		return math.NaN()
 	}
-	all = slices.Clone(all)
-	slices.Sort(all)
-	n := len(all)
-	return (all[(n-1)/2] + all[n/2]) / 2
+	return benchmath.AssumeNothing.Summary(benchmath.NewSample(all, &benchmath.DefaultThresholds), 0.95).Center
 }
 
-// percentile sorts all and returns its p-th percentile in microseconds, NaN for nothing.
+// percentile returns the p-th percentile in microseconds with three significant figures, and NaN for
+// nothing. Latencies over an hour count as an hour.
 func percentile(all []time.Duration, p float64) float64 {
 	if len(all) == 0 {
 		return math.NaN()
 	}
-	slices.Sort(all)
-	i := max(0, int(math.Ceil(p/100*float64(len(all))))-1)
-	return float64(all[i]) / float64(time.Microsecond)
+	h := hdrhistogram.New(1, time.Hour.Nanoseconds(), 3)
+	for _, d := range all {
+		_ = h.RecordValue(min(max(d, 1), time.Hour).Nanoseconds()) // in range, so it cannot fail
+	}
+	return float64(h.ValueAtPercentile(p)) / float64(time.Microsecond)
 }
 
 // interleave calls fn for each of n competitors in each round; each round begins with another one.

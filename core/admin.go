@@ -29,7 +29,7 @@ func (o *Outbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 }
 
 // Redrive opens dead events again with fresh attempts; each change is recorded with actor and
-// reason. Under policy BlockLane the event keeps its place and its lane goes on with it; under
+// reason. Under policy BlockKey the event keeps its place and its lane goes on with it; under
 // SkipDead it is appended at the end of its lane. It returns how many events changed: what is not
 // dead is left alone.
 func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, err error) {

@@ -26,13 +26,13 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.unlock()
-	var lane Lane    // of the run that is being admitted
+	var lane KeyID   // of the run that is being admitted
 	var before RowID // the row before in that run
 	var broken bool  // the run has lost a row: the rest is given back
 	for i := range rows {
 		c := &rows[i]
-		if c.Lane.IsZero() || c.Lane != lane {
-			lane, before, broken = c.Lane, RowID{}, false
+		if c.KeyID.IsZero() || c.KeyID != lane {
+			lane, before, broken = c.KeyID, RowID{}, false
 		}
 		if it := r.inflight.find(c.ID); it != nil && it.state != itemFailed && it.state != itemReleasing {
 			// This process had it and lost the lease. An acknowledged row is only marked; one in
@@ -49,7 +49,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		it.dest.refusals.claimed(it.id, it.attempts)
 		it.place.head, it.place.after = before.IsZero(), before
 		// claims shorten runs: there may be more
-		it.wake = !c.Lane.IsZero() && (i+1 == len(rows) || rows[i+1].Lane != c.Lane)
+		it.wake = !c.KeyID.IsZero() && (i+1 == len(rows) || rows[i+1].KeyID != c.KeyID)
 		before = c.ID
 		r.move(it, itemWaiting)
 		switch {
@@ -75,7 +75,7 @@ func (r *relay) claimedItem(c *Claimed, deadline, now time.Time) *item {
 			Event: c.Event, RowID: c.ID, KeySeq: c.KeySeq, Attempt: c.Attempts + 1,
 			ReplayOf: c.ReplayOf,
 		},
-		id: c.ID, lane: c.Lane, dest: r.dests.get(c.Event.Topic), path: PathCold,
+		id: c.ID, lane: c.KeyID, dest: r.dests.get(c.Event.Topic), path: PathCold,
 		size: int64(len(c.Event.Payload)) + itemOverhead, lease: itemLease{claimNo: c.ClaimNo, deadline: deadline},
 		attempts: c.Attempts, timing: itemTiming{since: now, age: c.Age},
 	}

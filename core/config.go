@@ -67,9 +67,9 @@ type Config struct {
 	MaxPollInterval time.Duration
 	// ClaimBatch is how many rows one claim takes. Default: 500.
 	ClaimBatch int
-	// LaneRun is how many rows of one lane one claim takes at most; fewer where more lanes are
+	// KeyRun is how many rows of one lane one claim takes at most; fewer where more lanes are
 	// waiting. Default: 50.
-	LaneRun int
+	KeyRun int
 	// MarkBatch, MarkDelay and MaxUnmarked shape how outcomes are written: in batches, no later
 	// than the delay, and with publishing held back while MaxUnmarked are unwritten. A crash can
 	// repeat at most Workers + MarkBatch + MaxUnmarked events. A mark that takes long holds
@@ -87,7 +87,7 @@ type Config struct {
 	// other suspicious one, and only deaths during that publish count, which is written down before
 	// it begins. Default: 10.
 	MaxCrashes int
-	// DeadPolicy says what a DEAD event means for its lane. Default: BlockLane.
+	// DeadPolicy says what a DEAD event means for its lane. Default: BlockKey.
 	DeadPolicy DeadPolicy
 	// Classifier judges publish errors that do not say what they mean. Default: DefaultClassifier.
 	Classifier func(error) Class
@@ -111,8 +111,8 @@ type Config struct {
 type DeadPolicy uint8
 
 const (
-	// BlockLane: the lane waits until a person redrives or discards the dead event. Order is kept.
-	BlockLane DeadPolicy = iota
+	// BlockKey: the lane waits until a person redrives or discards the dead event. Order is kept.
+	BlockKey DeadPolicy = iota
 	// SkipDead: the lane goes on. A redriven event is appended at the end of its lane.
 	SkipDead
 )
@@ -183,7 +183,7 @@ func (c Config) withDefaults() Config {
 	def(&c.PollInterval, time.Second)
 	def(&c.MaxPollInterval, max(5*time.Second, c.PollInterval))
 	def(&c.ClaimBatch, 500)
-	def(&c.LaneRun, 50)
+	def(&c.KeyRun, 50)
 	def(&c.MarkBatch, 100)
 	def(&c.MarkDelay, 5*time.Millisecond)
 	def(&c.MaxUnmarked, max(256, 8*c.Workers))
@@ -224,7 +224,7 @@ func (c Config) Validate() error {
 	for name, n := range map[string]int64{
 		"MaxPayload": int64(c.MaxPayload), "Workers": int64(c.Workers), "HotEvents": int64(c.HotEvents),
 		"HotBytes": c.HotBytes, "ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes,
-		"ClaimBatch": int64(c.ClaimBatch), "LaneRun": int64(c.LaneRun),
+		"ClaimBatch": int64(c.ClaimBatch), "KeyRun": int64(c.KeyRun),
 		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked),
 		"Retry.MaxAttempts": int64(c.Retry.MaxAttempts), "Breaker.Failures": int64(c.Breaker.Failures),
 		"MaxCrashes": int64(c.MaxCrashes), "Retention.CleanupBatch": int64(c.Retention.CleanupBatch),

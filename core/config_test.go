@@ -32,7 +32,7 @@ func TestConfigEachProblem(t *testing.T) {
 		"ColdEvents is negative":                func(c *core.Config) { c.ColdEvents = -1 },
 		"ColdBytes is negative":                 func(c *core.Config) { c.ColdBytes = -1 },
 		"ClaimBatch is negative":                func(c *core.Config) { c.ClaimBatch = -1 },
-		"LaneRun is negative":                   func(c *core.Config) { c.LaneRun = -1 },
+		"KeyRun is negative":                    func(c *core.Config) { c.KeyRun = -1 },
 		"MarkBatch is negative":                 func(c *core.Config) { c.MarkBatch = -1 },
 		"MarkDelay is negative":                 func(c *core.Config) { c.MarkDelay = -1 },
 		"MaxUnmarked is negative":               func(c *core.Config) { c.MaxUnmarked = -1 },

@@ -86,9 +86,9 @@ type destination struct {
 
 // probeTurn says which event tries a stopped destination next.
 type probeTurn struct {
-	count  uint // of probes with rows of the table: unordered rows and keys in turn
-	cursor Lane // the key that was tried last
-	fresh  bool // a fresh event tried it since the last row of the table
+	count  uint  // of probes with rows of the table: unordered rows and keys in turn
+	cursor KeyID // the key that was tried last
+	fresh  bool  // a fresh event tried it since the last row of the table
 }
 
 // outage is what the log and the observer say of a stopped destination.

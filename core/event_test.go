@@ -239,8 +239,8 @@ func TestEventDefaults(t *testing.T) {
 		t.Errorf("occurred at %s", e.OccurredAt)
 	}
 	if want, _ := core.NewRowID(e.ID, e.Topic); row.ID != want ||
-		row.Lane != core.NewLane("", "order.placed", "order/7") || row.KeySeq == 0 {
-		t.Errorf("stored as row %s, lane %x, key_seq %d", row.ID, row.Lane, row.KeySeq)
+		row.KeyID != core.NewKeyID("", "order.placed", "order/7") || row.KeySeq == 0 {
+		t.Errorf("stored as row %s, lane %x, key_seq %d", row.ID, row.KeyID, row.KeySeq)
 	}
 	if _, err := core.NewRowID(e.ID, "t"); err != nil {
 		t.Error(err)
@@ -262,8 +262,8 @@ func TestEventKey(t *testing.T) {
 	} {
 		tt.e.Type = "t"
 		row := publishOne(t, core.Config{}, tt.e)
-		if row.Event.Key != tt.key || !row.Lane.IsZero() != tt.ordered || (row.KeySeq != 0) != tt.ordered {
-			t.Errorf("%s: key %q, lane %x, key_seq %d", name, row.Event.Key, row.Lane, row.KeySeq)
+		if row.Event.Key != tt.key || !row.KeyID.IsZero() != tt.ordered || (row.KeySeq != 0) != tt.ordered {
+			t.Errorf("%s: key %q, lane %x, key_seq %d", name, row.Event.Key, row.KeyID, row.KeySeq)
 		}
 	}
 }

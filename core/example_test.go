@@ -101,10 +101,10 @@ func ExampleNewRowID() {
 }
 
 // Events of one tenant, topic and key share a lane.
-func ExampleNewLane() {
-	a := core.NewLane("acme", "orders", "order/7")
-	b := core.NewLane("acme", "orders", "order/8")
-	fmt.Printf("%x\n%x\n%x\n", a, b, core.LanePrefix("orders"))
+func ExampleNewKeyID() {
+	a := core.NewKeyID("acme", "orders", "order/7")
+	b := core.NewKeyID("acme", "orders", "order/8")
+	fmt.Printf("%x\n%x\n%x\n", a, b, core.KeyIDPrefix("orders"))
 	// Output:
 	// 1c168adbcee0f1be5ef7f2cd971a6963
 	// 1c168adb6c37161dd7108283af1c8cee

@@ -16,10 +16,10 @@ func (r *relay) reserve(rows []NewRow) []*item {
 		return nil
 	}
 	var items []*item
-	var cold map[Lane]bool
+	var cold map[KeyID]bool
 	for i := range rows {
 		row := &rows[i]
-		if !r.o.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.Lane] {
+		if !r.o.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.KeyID] {
 			continue
 		}
 		dest := r.dests.get(row.Event.Topic)
@@ -31,11 +31,11 @@ func (r *relay) reserve(rows []NewRow) []*item {
 			r.inflight.find(row.ID) != nil {
 			topic := row.Event.Topic
 			r.notices.add(func() { r.o.obs.FellBack(topic, FallbackFull) })
-			if !row.Lane.IsZero() {
+			if !row.KeyID.IsZero() {
 				if cold == nil {
-					cold = map[Lane]bool{}
+					cold = map[KeyID]bool{}
 				}
-				cold[row.Lane] = true
+				cold[row.KeyID] = true
 			}
 			continue
 		}
@@ -43,7 +43,7 @@ func (r *relay) reserve(rows []NewRow) []*item {
 			items = make([]*item, len(rows))
 		}
 		it := &item{
-			id: row.ID, lane: row.Lane, dest: dest, path: PathHot, size: size,
+			id: row.ID, lane: row.KeyID, dest: dest, path: PathHot, size: size,
 			lease: itemLease{claimNo: 1, deadline: time.Now().Add(r.cfg.HotLease)},
 		}
 		row.Hot = true
@@ -137,7 +137,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 // askForRow asks for a look at a row that has been committed and is not on the fast path.
 func (r *relay) askForRow(row *NewRow, at time.Time) {
 	if r.o.relays(row.Event.Topic) {
-		r.askFor(r.dests.get(row.Event.Topic), row.Lane, at)
+		r.askFor(r.dests.get(row.Event.Topic), row.KeyID, at)
 	}
 }
 

@@ -8,7 +8,7 @@ import "time"
 type item struct {
 	delivery Delivery
 	id       RowID
-	lane     Lane
+	lane     KeyID
 	dest     *destination
 	path     Path
 	state    itemState // changed by inflight.move alone

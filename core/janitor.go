@@ -11,7 +11,7 @@ const minKeyIdle = 24 * time.Hour
 // clean deletes published rows after their retention and key rows that nobody used for long, in
 // small chunks with pauses. Several processes may do it at once.
 func (r *relay) clean(ctx context.Context) {
-	var cursor Lane
+	var cursor KeyID
 	nextKeys := time.Now().Add(spread(r.cfg.Retention.CleanupInterval, r.random()))
 	for {
 		if !sleep(ctx, spread(r.cfg.Retention.CleanupInterval, r.random())) {
@@ -44,7 +44,7 @@ func (r *relay) cleanRows(ctx context.Context) {
 }
 
 // collectKeys walks a part of the key table and returns where to go on.
-func (r *relay) collectKeys(ctx context.Context, cursor Lane) Lane {
+func (r *relay) collectKeys(ctx context.Context, cursor KeyID) KeyID {
 	idle := max(r.cfg.Retention.Keep, minKeyIdle)
 	for range 100 {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)

@@ -25,7 +25,7 @@ func (r *relay) ready(it *item) {
 // advance makes the first item of an idle lane ready if its guard holds. If the row before it is on
 // its way to this lane (its transaction has committed, but its goroutine has not said so yet) the
 // lane waits for it; otherwise the lane stops.
-func (r *relay) advance(id Lane) {
+func (r *relay) advance(id KeyID) {
 	ready, waits := r.lanes.next(id)
 	switch {
 	case ready != nil:
@@ -58,7 +58,7 @@ func (r *relay) laneAcked(it *item) {
 
 // stopLane gives back everything that waits in a lane. wake asks the poller to look after the lane
 // once that is written.
-func (r *relay) stopLane(id Lane, reason FallbackReason, wake bool) {
+func (r *relay) stopLane(id KeyID, reason FallbackReason, wake bool) {
 	for i, it := range r.lanes.clear(id) {
 		r.release(it, reason, wake && i == 0)
 	}
@@ -87,7 +87,7 @@ func (r *relay) fellBack(it *item, reason FallbackReason) {
 // askFor asks for a look at a lane, or at the table for an unordered row. While its destination is
 // stopped nothing could be claimed: probes look for rows, and the first that is accepted asks for
 // all.
-func (r *relay) askFor(d *destination, lane Lane, at time.Time) {
+func (r *relay) askFor(d *destination, lane KeyID, at time.Time) {
 	switch {
 	case d.open:
 	case lane.IsZero():

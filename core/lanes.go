@@ -37,16 +37,16 @@ func (l *laneState) guard(it *item) bool {
 // lanes are the lanes that this process has seen of late. A lane in use is never forgotten: a
 // second state for it would break its order. The zero value is empty; guarded by relay.mu.
 type lanes struct {
-	known generations[Lane, *laneState]
+	known generations[KeyID, *laneState]
 }
 
 // find returns the state of a lane, or nil.
-func (c *lanes) find(id Lane) *laneState {
+func (c *lanes) find(id KeyID) *laneState {
 	l, _ := c.known.find(id)
 	return l
 }
 
-func (c *lanes) get(id Lane) *laneState {
+func (c *lanes) get(id KeyID) *laneState {
 	l := c.find(id)
 	if l == nil {
 		l = &laneState{}
@@ -56,7 +56,7 @@ func (c *lanes) get(id Lane) *laneState {
 }
 
 // busy reports whether an event of the lane is being published or waits.
-func (c *lanes) busy(id Lane) bool {
+func (c *lanes) busy(id KeyID) bool {
 	if id.IsZero() {
 		return false
 	}
@@ -78,7 +78,7 @@ func (c *lanes) join(it *item) {
 
 // next takes the first item of an idle lane if its guard holds. Else it returns the one that has to
 // wait, if any.
-func (c *lanes) next(id Lane) (ready, waits *item) {
+func (c *lanes) next(id KeyID) (ready, waits *item) {
 	l := c.find(id)
 	if l == nil || l.busy != nil && mutant.Active != mutant.CrowdedLane || len(l.waiting) == 0 {
 		return nil, nil
@@ -110,7 +110,7 @@ func (c *lanes) leave(it *item) {
 }
 
 // clear takes out everything that waits in a lane.
-func (c *lanes) clear(id Lane) []*item {
+func (c *lanes) clear(id KeyID) []*item {
 	l := c.find(id)
 	if l == nil {
 		return nil

@@ -4,14 +4,14 @@ import "testing"
 
 func laneItem(seq int64) *item {
 	return &item{
-		id: RowID{byte(seq)}, lane: Lane{1}, path: PathHot, delivery: Delivery{KeySeq: seq},
+		id: RowID{byte(seq)}, lane: KeyID{1}, path: PathHot, delivery: Delivery{KeySeq: seq},
 		place: itemPlace{prev: RowID{byte(seq - 1)}},
 	}
 }
 
 func TestLanes(t *testing.T) {
 	var c lanes
-	lane := Lane{1}
+	lane := KeyID{1}
 	if ready, waits := c.next(lane); ready != nil || waits != nil || c.busy(lane) || len(c.clear(lane)) != 0 {
 		t.Fatal("something is in an empty lane")
 	}

@@ -203,7 +203,7 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 				continue
 			}
 			if e.Key != "" && !e.Unordered {
-				row.Lane = NewLane(e.TenantID, topic, e.Key)
+				row.KeyID = NewKeyID(e.TenantID, topic, e.Key)
 			}
 			rows = append(rows, row)
 		}

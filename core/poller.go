@@ -18,7 +18,7 @@ const (
 type poller struct {
 	turn   chan struct{} // held during a round
 	rounds uint
-	cursor Lane // where the head scan resumes
+	cursor KeyID // where the head scan resumes
 	sweep  sweep
 	drains int // Drain calls: they see everything, so sweeps do not rest
 }
@@ -258,7 +258,7 @@ func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	defer r.mu.Unlock()
 	req = ClaimRequest{
 		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
-		MaxBytes: max(r.cfg.ColdBytes-r.inflight.cold.bytes, 1), Run: r.cfg.LaneRun, Lanes: headLanes,
+		MaxBytes: max(r.cfg.ColdBytes-r.inflight.cold.bytes, 1), Run: r.cfg.KeyRun, Keys: headLanes,
 		SkipDead: r.cfg.DeadPolicy == SkipDead, Served: r.o.served,
 	}
 	if r.o.topics == nil {
@@ -303,7 +303,7 @@ func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 	if resting {
 		return stepResult{}, nil
 	}
-	var next Lane
+	var next KeyID
 	rows, err := r.claim(ctx, true, func(ctx context.Context) (rows []Claimed, err error) {
 		rows, next, err = r.repo().ClaimHeads(ctx, req, after)
 		return rows, err
@@ -334,7 +334,7 @@ func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 		case claimWorth:
 		}
 		rows, err := r.claim(ctx, true, func(ctx context.Context) ([]Claimed, error) {
-			return r.repo().ClaimLane(ctx, req, w.lane)
+			return r.repo().ClaimKey(ctx, req, w.lane)
 		})
 		n += len(rows)
 		if len(rows) == 0 {

@@ -86,16 +86,16 @@ func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, erro
 
 // claimHeadAfter takes the head of a key after the one that was tried last, or of the first.
 func (r *relay) claimHeadAfter(ctx context.Context, req ClaimRequest, d *destination,
-	after Lane,
+	after KeyID,
 ) (rows []Claimed, err error) {
-	var next Lane
+	var next KeyID
 	for wrapped := after.IsZero(); ; {
 		rows, next, err = r.repo().ClaimHeads(ctx, req, after)
 		switch {
 		case err != nil:
 			return nil, err
 		case len(rows) > 0:
-			next = rows[0].Lane
+			next = rows[0].KeyID
 		case next.IsZero() && !wrapped:
 			after, wrapped = next, true
 			continue

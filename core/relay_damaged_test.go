@@ -33,20 +33,20 @@ func (r *damaged) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]
 }
 
 func (r *damaged) ClaimHeads(ctx context.Context, req core.ClaimRequest,
-	after core.Lane,
-) ([]core.Claimed, core.Lane, error) {
+	after core.KeyID,
+) ([]core.Claimed, core.KeyID, error) {
 	rows, next, err := r.Repository.ClaimHeads(ctx, req, after)
 	rows, err = r.look(rows, err)
 	return rows, next, err
 }
 
-func (r *damaged) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
-	return r.look(r.Repository.ClaimLane(ctx, req, lane))
+func (r *damaged) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core.KeyID) ([]core.Claimed, error) {
+	return r.look(r.Repository.ClaimKey(ctx, req, lane))
 }
 
 // An event that cannot be read is dead under a code of its own and stops nothing but its key.
 func TestUndecodableRow(t *testing.T) {
-	for _, policy := range []core.DeadPolicy{core.BlockLane, core.SkipDead} {
+	for _, policy := range []core.DeadPolicy{core.BlockKey, core.SkipDead} {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -89,7 +89,7 @@ func TestUndecodableRow(t *testing.T) {
 				if n := len(pub.Accepted()); n != 60 {
 					t.Errorf("%d events arrived, want 60", n)
 				}
-				if policy == core.BlockLane {
+				if policy == core.BlockKey {
 					inOrder(t, pub.Accepted())
 				}
 				if err := w.stop(); err != nil {

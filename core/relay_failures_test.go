@@ -93,7 +93,7 @@ func TestSkipDead(t *testing.T) {
 	})
 }
 
-func TestDiscardUnblocksLane(t *testing.T) {
+func TestDiscardUnblocksKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
 		w.run()

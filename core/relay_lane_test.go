@@ -29,7 +29,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 				repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
 				down := &outboxtest.Publisher{}
 				w, other := join(t, repo, pub, core.Config{Publisher: down}), join(t, repo, pub, core.Config{})
-				for _, m := range []outboxtest.Method{outboxtest.MethodClaimHeads, outboxtest.MethodClaimLane} {
+				for _, m := range []outboxtest.Method{outboxtest.MethodClaimHeads, outboxtest.MethodClaimKey} {
 					w.faulty.Fail(outboxtest.Fault{Method: m, Times: -1}) // the other process is always the first
 				}
 				w.run()
@@ -60,7 +60,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 				other.run()
 				time.Sleep(time.Minute)
 				for _, r := range repo.Rows() {
-					if !r.Lane.IsZero() && r.Status != outboxtest.StatusDone {
+					if !r.KeyID.IsZero() && r.Status != outboxtest.StatusDone {
 						t.Errorf("%d of the lane is %s, held by %s", r.KeySeq, r.Status, r.ClaimedBy)
 					}
 				}
@@ -95,14 +95,14 @@ func TestRefusalWhoseAnswerWasLostCountsOnce(t *testing.T) {
 // A poll after a full claim of one row asks for no lane where there is none.
 func TestUnorderedRowsAskForNoLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{LaneRun: 1})
+		w := newWorld(t, core.Config{KeyRun: 1})
 		producer := join(t, w.repo, w.pub, core.Config{})
 		producer.publish(core.Event{Type: "a"}, core.Event{Type: "a"})
 		if err := w.ob.Drain(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		w.atRest(2)
-		if n := w.faulty.Calls(outboxtest.MethodClaimLane); n != 0 {
+		if n := w.faulty.Calls(outboxtest.MethodClaimKey); n != 0 {
 			t.Errorf("%d looks at lanes", n)
 		}
 	})

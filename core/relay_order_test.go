@@ -51,7 +51,7 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 	var worlds []*world
 	for range processes {
 		w := join(t, repo, pub, core.Config{
-			HotEvents: 30, ColdEvents: 30, ClaimBatch: 10, LaneRun: 4, Workers: 4,
+			HotEvents: 30, ColdEvents: 30, ClaimBatch: 10, KeyRun: 4, Workers: 4,
 			Retry: core.RetryPolicy{MaxAttempts: 1000}, MarkBatch: 5,
 		})
 		w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
@@ -130,7 +130,7 @@ func TestLaneGoesOnAfterShortenedRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const perLane = 12
 				w := newWorld(t, core.Config{
-					ClaimBatch: 10, LaneRun: 50, PollInterval: time.Minute,
+					ClaimBatch: 10, KeyRun: 50, PollInterval: time.Minute,
 					MaxPollInterval: time.Minute,
 				})
 				w.pub.FailFor(func(core.Delivery) error {

@@ -164,9 +164,9 @@ func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 		for range 9 {
 			req := core.ClaimRequest{
 				Node: "other", Lease: time.Minute, MaxLease: time.Hour, Limit: 1,
-				MaxBytes: 1 << 20, Run: 1, Lanes: 10,
+				MaxBytes: 1 << 20, Run: 1, Keys: 10,
 			}
-			rows, _, err := repo.ClaimHeads(t.Context(), req, core.Lane{})
+			rows, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})
 			if err != nil || len(rows) != 1 {
 				t.Fatalf("claimed %d rows: %v", len(rows), err)
 			}

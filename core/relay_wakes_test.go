@@ -31,7 +31,7 @@ func TestEveryDestinationStopped(t *testing.T) {
 				w.publish(core.Event{Type: "a", Key: "k"})
 				time.Sleep(time.Second)
 			}
-			if n := w.faulty.Calls(outboxtest.MethodClaimLane); n != 0 {
+			if n := w.faulty.Calls(outboxtest.MethodClaimKey); n != 0 {
 				t.Errorf("%d looks at a key of a stopped destination", n)
 			}
 			pub.Restore("a")
@@ -57,7 +57,7 @@ func TestKeyAsksForALookWhileEverythingStops(t *testing.T) {
 		w.publish(core.Event{Type: "a", Key: "in flight"})
 		synctest.Wait()
 		w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
-			if m == outboxtest.MethodClaimLane || m == outboxtest.MethodClaimHeads {
+			if m == outboxtest.MethodClaimKey || m == outboxtest.MethodClaimHeads {
 				time.Sleep(time.Second) // meanwhile others ask
 			}
 			return nil

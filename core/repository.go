@@ -39,15 +39,15 @@ type Repository interface {
 	// at least one), oldest due first within a topic.
 	ClaimUnordered(ctx context.Context, req ClaimRequest) ([]Claimed, error)
 
-	// ClaimHeads scans lanes after the lane "after", at most req.Lanes of them, and leases the due
+	// ClaimHeads scans lanes after the lane "after", at most req.Keys of them, and leases the due
 	// and free head of each together with up to req.Run-1 rows that follow it directly and are due
 	// and free too. A head is the first row of its lane that is open or, unless req.SkipDead, dead.
 	// The rows of one lane come in ascending KeySeq. next is the lane to resume after; a zero next
 	// means that the scan reached the end.
-	ClaimHeads(ctx context.Context, req ClaimRequest, after Lane) (rows []Claimed, next Lane, err error)
+	ClaimHeads(ctx context.Context, req ClaimRequest, after KeyID) (rows []Claimed, next KeyID, err error)
 
-	// ClaimLane does for one lane what ClaimHeads does for all.
-	ClaimLane(ctx context.Context, req ClaimRequest, lane Lane) ([]Claimed, error)
+	// ClaimKey does for one lane what ClaimHeads does for all.
+	ClaimKey(ctx context.Context, req ClaimRequest, lane KeyID) ([]Claimed, error)
 
 	// MarkDone records that the destination accepted the rows: DONE with its last error cleared, or
 	// deleted when deleteRows. It returns how many changed; the others were DONE already, discarded
@@ -100,7 +100,7 @@ type Repository interface {
 	// CollectKeys looks at up to limit key rows after the lane "after" and deletes those unused for
 	// longer than idle and without an open or dead row, re-checked in a new statement once it holds
 	// their locks. A zero next means that the end was reached.
-	CollectKeys(ctx context.Context, idle time.Duration, after Lane, limit int) (deleted int, next Lane, err error)
+	CollectKeys(ctx context.Context, idle time.Duration, after KeyID, limit int) (deleted int, next KeyID, err error)
 
 	// ResetKeys moves every key row to one reading of the clock, so that the next event of each key
 	// is ordered by the table and not by anybody's memory. For use after a failover or a restore
@@ -121,8 +121,8 @@ type InsertRequest struct {
 type NewRow struct {
 	ID    RowID
 	Event Event
-	Lane  Lane // zero: unordered
-	Hot   bool // insert leased: claim number 1
+	KeyID KeyID // zero: unordered
+	Hot   bool  // insert leased: claim number 1
 }
 
 // Inserted is the place a new row got in its lane. All fields are zero for an unordered row.
@@ -140,7 +140,7 @@ type ClaimRequest struct {
 	Limit    int           // rows
 	MaxBytes int64         // payload bytes; at least one row is returned however large
 	Run      int           // rows of one lane
-	Lanes    int           // lanes a head scan looks at
+	Keys     int           // lanes a head scan looks at
 	Only     []string      // topics; nil: all but those of ServedTopicPrefix that Served does not name
 	Served   []string      // topics of ServedTopicPrefix that are wanted beside the others when Only is nil
 	Except   []string      // topics that are stopped
@@ -170,7 +170,7 @@ func (r ClaimRequest) Wants(topic string) bool {
 type Claimed struct {
 	ID       RowID
 	Event    Event
-	Lane     Lane
+	KeyID    KeyID
 	KeySeq   int64
 	ClaimNo  int64
 	Attempts int // refusals so far

@@ -244,7 +244,7 @@ func (s *simulation) acceptLate(i int) {
 func (s *simulation) administrate(redrive bool) bool {
 	rows := slices.DeleteFunc(s.repo.Rows(), func(r outboxtest.Row) bool {
 		if redrive { // under SkipDead an ordered event would come back under a random id
-			return r.Status != outboxtest.StatusDead || s.truth.policy == core.SkipDead && !r.Lane.IsZero()
+			return r.Status != outboxtest.StatusDead || s.truth.policy == core.SkipDead && !r.KeyID.IsZero()
 		}
 		return r.Status == outboxtest.StatusDone || r.Status == outboxtest.StatusDiscarded
 	})

@@ -29,7 +29,7 @@ type incarnation struct {
 	proc   *process
 	number int
 	ob     *core.Outbox
-	lanes  map[core.Lane][]*flight // publishes in flight; guarded by the truth's mutex
+	lanes  map[core.KeyID][]*flight // publishes in flight; guarded by the truth's mutex
 	crash  context.CancelFunc
 	ctx    context.Context // ends when the process crashes
 	dead   atomic.Bool
@@ -48,7 +48,7 @@ func (i *incarnation) name() string { return fmt.Sprintf("%c%d", 'A'+i.proc.inde
 // boot starts a new life.
 func (p *process) boot() {
 	s := p.sim
-	inc := &incarnation{proc: p, number: p.lives, lanes: map[core.Lane][]*flight{}}
+	inc := &incarnation{proc: p, number: p.lives, lanes: map[core.KeyID][]*flight{}}
 	p.lives++
 	p.inc = inc
 	inc.ctx, inc.crash = context.WithCancel(context.Background())

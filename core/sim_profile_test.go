@@ -42,7 +42,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 		Workers: 1 + s.rng.IntN(3), PublishTimeout: simPublishTimeout, LeaseMargin: 500 * time.Millisecond,
 		HotEvents: 1 + s.rng.IntN(6), ColdEvents: 2 + s.rng.IntN(6), HotLease: 3 * time.Second,
 		ClaimLease: 4 * time.Second, MaxLease: 8 * time.Second, PollInterval: 500 * time.Millisecond,
-		MaxPollInterval: 2 * time.Second, ClaimBatch: 2 + s.rng.IntN(3), LaneRun: 1 + s.rng.IntN(3),
+		MaxPollInterval: 2 * time.Second, ClaimBatch: 2 + s.rng.IntN(3), KeyRun: 1 + s.rng.IntN(3),
 		MarkBatch: 1 + s.rng.IntN(3), MaxUnmarked: 1 + s.rng.IntN(4),
 		Retry: core.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: simAttempts},
 		Breaker: core.BreakerPolicy{

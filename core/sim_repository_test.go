@@ -182,22 +182,22 @@ func (r *simRepository) ClaimUnordered(ctx context.Context, req core.ClaimReques
 }
 
 func (r *simRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
-	after core.Lane,
-) (rows []core.Claimed, next core.Lane, err error) {
+	after core.KeyID,
+) (rows []core.Claimed, next core.KeyID, err error) {
 	rows, err = r.claimed(ctx, "ClaimHeads", req, func(ctx context.Context) (rows []core.Claimed, err error) {
 		rows, next, err = r.Repository.ClaimHeads(ctx, req, after)
 		return rows, err
 	})
 	if rows == nil && err != nil {
-		next = core.Lane{}
+		next = core.KeyID{}
 	}
 	return rows, next, err
 }
 
-func (r *simRepository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
-	return r.claimed(ctx, "ClaimLane "+fmt.Sprintf("%x", lane[:6]), req,
+func (r *simRepository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core.KeyID) ([]core.Claimed, error) {
+	return r.claimed(ctx, "ClaimKey "+fmt.Sprintf("%x", lane[:6]), req,
 		func(ctx context.Context) ([]core.Claimed, error) {
-			return r.Repository.ClaimLane(ctx, req, lane)
+			return r.Repository.ClaimKey(ctx, req, lane)
 		})
 }
 
@@ -317,15 +317,15 @@ func (r *simRepository) Cleanup(ctx context.Context, keep time.Duration, limit i
 	return deleted, err
 }
 
-func (r *simRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane,
+func (r *simRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.KeyID,
 	limit int,
-) (deleted int, next core.Lane, err error) {
+) (deleted int, next core.KeyID, err error) {
 	_, err = r.do(ctx, callDB, "CollectKeys", "", func(ctx context.Context) (uint64, error) {
 		deleted, next, err = r.Repository.CollectKeys(ctx, idle, after, limit)
 		return uint64(deleted), err
 	})
 	if err != nil {
-		next = core.Lane{}
+		next = core.KeyID{}
 	}
 	return deleted, next, err
 }

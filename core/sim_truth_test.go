@@ -33,7 +33,7 @@ type truth struct {
 type fact struct {
 	name string
 	id   core.RowID
-	lane core.Lane
+	lane core.KeyID
 	seq  int64
 
 	committed bool
@@ -82,7 +82,7 @@ func (t *truth) expect(name string, e core.Event) {
 	}
 	f := &fact{name: name, id: id, topic: e.Topic}
 	if e.Key != "" && !e.Unordered {
-		f.lane = core.NewLane("", e.Topic, e.Key)
+		f.lane = core.NewKeyID("", e.Topic, e.Key)
 	}
 	t.facts[id] = f
 	t.ordered = append(t.ordered, f)
@@ -339,10 +339,10 @@ func (t *truth) judgeLiveness(limit time.Duration) {
 
 // head reports whether nothing of its lane is open, or blocks it, before the row.
 func (t *truth) head(row outboxtest.Row) bool {
-	return row.Lane.IsZero() || !slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
+	return row.KeyID.IsZero() || !slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
 		open := o.Status == outboxtest.StatusNew || o.Status == outboxtest.StatusRetry ||
-			o.Status == outboxtest.StatusDead && t.policy == core.BlockLane
-		return open && o.Lane == row.Lane && o.KeySeq < row.KeySeq
+			o.Status == outboxtest.StatusDead && t.policy == core.BlockKey
+		return open && o.KeyID == row.KeyID && o.KeySeq < row.KeySeq
 	})
 }
 
@@ -404,9 +404,9 @@ func (t *truth) unfinished() string {
 
 // blocked reports whether the row waits behind a dead one.
 func (t *truth) blocked(row outboxtest.Row) bool {
-	return t.policy == core.BlockLane && !row.Lane.IsZero() &&
+	return t.policy == core.BlockKey && !row.KeyID.IsZero() &&
 		slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
-			return o.Lane == row.Lane && o.KeySeq < row.KeySeq && o.Status == outboxtest.StatusDead
+			return o.KeyID == row.KeyID && o.KeySeq < row.KeySeq && o.Status == outboxtest.StatusDead
 		})
 }
 

@@ -22,12 +22,12 @@ func TestInnocentSuspectsAreSoonThrough(t *testing.T) {
 		for range 4 { // the first claim finds no lost lease
 			req := core.ClaimRequest{
 				Node: "gone", Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 500,
-				MaxBytes: 1 << 20, Run: 50, Lanes: 1000,
+				MaxBytes: 1 << 20, Run: 50, Keys: 1000,
 			}
 			if rows, err := w.repo.ClaimUnordered(t.Context(), req); err != nil || len(rows) != 50 {
 				t.Fatalf("claimed %d unordered rows, err %v; want 50", len(rows), err)
 			}
-			if rows, _, err := w.repo.ClaimHeads(t.Context(), req, core.Lane{}); err != nil || len(rows) != 50 {
+			if rows, _, err := w.repo.ClaimHeads(t.Context(), req, core.KeyID{}); err != nil || len(rows) != 50 {
 				t.Fatalf("claimed %d ordered rows, err %v; want 50", len(rows), err)
 			}
 			time.Sleep(time.Minute)
@@ -52,12 +52,12 @@ func loseClaims(t *testing.T, w *world, times int) {
 	for n := range times {
 		req := core.ClaimRequest{
 			Node: fmt.Sprint("gone", n), Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30,
-			Run: 5000, Lanes: 5000,
+			Run: 5000, Keys: 5000,
 		}
 		if _, err := w.repo.ClaimUnordered(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := w.repo.ClaimHeads(t.Context(), req, core.Lane{}); err != nil {
+		if _, _, err := w.repo.ClaimHeads(t.Context(), req, core.KeyID{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

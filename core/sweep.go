@@ -22,7 +22,7 @@ func (s *sweep) resting(now time.Time) bool { return now.Before(s.restUntil) }
 
 // page notes a page that began after a lane and ended before the next one, and reports whether
 // another page or another sweep should follow at once. A rest is no longer than most.
-func (s *sweep) page(after, next Lane, rows int, now time.Time, most time.Duration) (more bool) {
+func (s *sweep) page(after, next KeyID, rows int, now time.Time, most time.Duration) (more bool) {
 	if after.IsZero() {
 		s.pages, s.rows = 0, 0
 	}

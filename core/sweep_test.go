@@ -6,7 +6,7 @@ import (
 )
 
 func TestSweep(t *testing.T) {
-	now, zero, lane := time.Now(), Lane{}, Lane{1}
+	now, zero, lane := time.Now(), KeyID{}, KeyID{1}
 	var s sweep
 	if s.page(zero, zero, 0, now, time.Minute) || s.resting(now) {
 		t.Error("a sweep of one page that found nothing is followed by another, or by a rest")

@@ -23,7 +23,7 @@ type wakeups struct {
 // laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it
 // may have more.
 type laneWake struct {
-	lane  Lane
+	lane  KeyID
 	at    time.Time
 	tries int
 }
@@ -49,7 +49,7 @@ func (w *wakeups) look() {
 }
 
 // lane asks for a look at a lane no later than at.
-func (w *wakeups) lane(lane Lane, at time.Time) {
+func (w *wakeups) lane(lane KeyID, at time.Time) {
 	for i := range w.lanes {
 		if l := &w.lanes[i]; l.lane == lane {
 			l.tries = 0

@@ -29,14 +29,14 @@ func TestWakeups(t *testing.T) {
 		t.Error("a later one counts")
 	}
 	w.answered()
-	w.lane(Lane{1}, now)
-	w.lane(Lane{2}, now.Add(time.Second))
-	w.lane(Lane{2}, now.Add(time.Minute))
+	w.lane(KeyID{1}, now)
+	w.lane(KeyID{2}, now.Add(time.Second))
+	w.lane(KeyID{2}, now.Add(time.Minute))
 	if at, ok := w.nextLane(); !ok || !at.Equal(now) || !kicked() {
 		t.Error("a lane is not wanted")
 	}
 	due := w.takeLanes(now, 10)
-	if len(due) != 1 || due[0].lane != (Lane{1}) || len(w.lanes) != 1 {
+	if len(due) != 1 || due[0].lane != (KeyID{1}) || len(w.lanes) != 1 {
 		t.Fatalf("took %v, left %v", due, w.lanes)
 	}
 	due = w.takeLanes(now.Add(time.Hour), 10)
@@ -58,8 +58,8 @@ func TestWakeups(t *testing.T) {
 	if tries != laneTries-1 {
 		t.Errorf("looked %d times again, want %d", tries, laneTries-1)
 	}
-	w.lane(Lane{2}, now)
-	w.putBack(laneWake{lane: Lane{2}, at: now.Add(-time.Hour), tries: 5}, laneWake{lane: Lane{3}, at: now})
+	w.lane(KeyID{2}, now)
+	w.putBack(laneWake{lane: KeyID{2}, at: now.Add(-time.Hour), tries: 5}, laneWake{lane: KeyID{3}, at: now})
 	if len(w.lanes) != 2 || w.lanes[0].tries != 0 {
 		t.Errorf("lanes %v", w.lanes)
 	}
@@ -67,7 +67,7 @@ func TestWakeups(t *testing.T) {
 	// Too many lanes are looked at by an ordinary poll.
 	w = newWakeups()
 	for i := range maxLaneWakes + 1 {
-		w.lane(Lane{byte(i), byte(i >> 8)}, now)
+		w.lane(KeyID{byte(i), byte(i >> 8)}, now)
 	}
 	if len(w.lanes) != maxLaneWakes || !w.at.Equal(now) {
 		t.Errorf("%d lanes, poll at %s", len(w.lanes), w.at)

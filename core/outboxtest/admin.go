@@ -17,12 +17,12 @@ func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, erro
 	}
 	defer r.mu.Unlock()
 	b := core.Backlog{Limit: int64(limit)}
-	now, blocked := r.now(), map[core.Lane]bool{}
+	now, blocked := r.now(), map[core.KeyID]bool{}
 	r.table.pending(func(row *Row) {
 		if row.Status == StatusDead {
 			b.Dead++
-			if !row.Lane.IsZero() {
-				blocked[row.Lane] = true
+			if !row.KeyID.IsZero() {
+				blocked[row.KeyID] = true
 			}
 			return
 		}
@@ -105,7 +105,7 @@ func (r *Repository) redriveAppend(ctx context.Context, req core.AdminRequest) (
 	var rows []core.NewRow
 	for _, id := range req.IDs {
 		if row := r.table.rows[id]; row != nil && row.Status == StatusDead {
-			rows = append(rows, core.NewRow{ID: id, Lane: row.Lane})
+			rows = append(rows, core.NewRow{ID: id, KeyID: row.KeyID})
 		}
 	}
 	r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminReques
 		}
 		changed++
 		r.audit("redrive", req, row, now)
-		if row.Lane.IsZero() { // nothing has passed it
+		if row.KeyID.IsZero() { // nothing has passed it
 			r.reopen(row, now)
 			continue
 		}
@@ -148,7 +148,7 @@ func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminReques
 		if _, overtakenBefore := event.Headers[core.HeaderFirstKeySeq]; !overtakenBefore {
 			event.Headers[core.HeaderFirstKeySeq] = strconv.FormatInt(row.KeySeq, 10)
 		}
-		if _, err := tx.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, Lane: row.Lane}}},
+		if _, err := tx.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, KeyID: row.KeyID}}},
 			now); err != nil {
 			return 0, err
 		}

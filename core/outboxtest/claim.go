@@ -35,13 +35,13 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 // ClaimHeads implements core.Repository. Like most databases it needs several statements: one finds
 // heads, one reads what follows them, one leases what still stands as it was seen.
 func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
-	after core.Lane,
-) ([]core.Claimed, core.Lane, error) {
+	after core.KeyID,
+) ([]core.Claimed, core.KeyID, error) {
 	if err := r.begin(ctx); err != nil {
-		return nil, core.Lane{}, err
+		return nil, core.KeyID{}, err
 	}
 	var heads []laneHead
-	var next core.Lane
+	var next core.KeyID
 	visited := 0
 	lanes := r.table.lanesAfter(after)
 	for i, l := range lanes {
@@ -52,7 +52,7 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 			heads = append(heads, h)
 		}
 		visited++
-		if (visited >= req.Lanes || len(heads) >= req.Limit) && i < len(lanes)-1 {
+		if (visited >= req.Keys || len(heads) >= req.Limit) && i < len(lanes)-1 {
 			next = l
 			break
 		}
@@ -60,7 +60,7 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 	r.mu.Unlock()
 	rows, last, err := r.claimRuns(ctx, req, heads)
 	if err != nil {
-		return nil, core.Lane{}, err
+		return nil, core.KeyID{}, err
 	}
 	if !last.IsZero() {
 		next = last
@@ -68,8 +68,8 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 	return rows, next, nil
 }
 
-// ClaimLane implements core.Repository.
-func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
+// ClaimKey implements core.Repository.
+func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core.KeyID) ([]core.Claimed, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -86,12 +86,12 @@ func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane 
 
 // laneHead is a lane whose head may be claimed, as a statement saw it.
 type laneHead struct {
-	lane core.Lane
+	lane core.KeyID
 	dead int64 // its first dead number; the largest number when there is none or it does not block
 }
 
 // headOf looks at the head of a lane. The caller holds r.mu.
-func (r *Repository) headOf(req core.ClaimRequest, l core.Lane) (laneHead, bool) {
+func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) (laneHead, bool) {
 	h := laneHead{lane: l, dead: math.MaxInt64}
 	var head *Row
 	now := r.now()
@@ -115,7 +115,7 @@ func passes(req core.ClaimRequest) bool { return req.SkipDead || mutant.Active =
 // returns the lane at which the limits of the claim were reached, if that was not the last one.
 func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 	heads []laneHead,
-) (rows []core.Claimed, last core.Lane, err error) {
+) (rows []core.Claimed, last core.KeyID, err error) {
 	if len(heads) == 0 {
 		return nil, last, nil
 	}
@@ -146,9 +146,9 @@ func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 // holds r.mu.
 func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []core.Claimed) {
 	now := r.now()
-	broken, before := map[core.Lane]bool{}, map[core.Lane]*Row{}
+	broken, before := map[core.KeyID]bool{}, map[core.KeyID]*Row{}
 	for _, row := range wanted {
-		l := row.Lane
+		l := row.KeyID
 		if broken[l] || r.table.rows[row.ID] != row || !row.claimable(now, req.MaxLease) || r.locked(row.ID) ||
 			!r.follows(req, row, before[l]) {
 			broken[l] = mutant.Active != mutant.NoHeadCheck
@@ -166,7 +166,7 @@ func (r *Repository) follows(req core.ClaimRequest, row, before *Row) bool {
 		return true
 	}
 	var last *Row
-	for _, o := range r.table.lanes[row.Lane] {
+	for _, o := range r.table.lanes[row.KeyID] {
 		switch {
 		case o == row:
 			return last == before

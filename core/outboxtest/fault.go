@@ -17,7 +17,7 @@ const (
 	MethodInsert         Method = "Insert"
 	MethodClaimUnordered Method = "ClaimUnordered"
 	MethodClaimHeads     Method = "ClaimHeads"
-	MethodClaimLane      Method = "ClaimLane"
+	MethodClaimKey       Method = "ClaimKey"
 	MethodMarkDone       Method = "MarkDone"
 	MethodMarkFailed     Method = "MarkFailed"
 	MethodBeginSuspect   Method = "BeginSuspect"
@@ -178,23 +178,23 @@ func (f *FaultyRepository) ClaimUnordered(ctx context.Context, req core.ClaimReq
 
 // ClaimHeads implements core.Repository.
 func (f *FaultyRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
-	after core.Lane,
-) (rows []core.Claimed, next core.Lane, err error) {
+	after core.KeyID,
+) (rows []core.Claimed, next core.KeyID, err error) {
 	rows, err = value(ctx, f, MethodClaimHeads, func() (rows []core.Claimed, err error) {
 		rows, next, err = f.next.ClaimHeads(ctx, req, after)
 		return rows, err
 	})
 	if err != nil {
-		next = core.Lane{}
+		next = core.KeyID{}
 	}
 	return rows, next, err
 }
 
-// ClaimLane implements core.Repository.
-func (f *FaultyRepository) ClaimLane(ctx context.Context, req core.ClaimRequest,
-	lane core.Lane,
+// ClaimKey implements core.Repository.
+func (f *FaultyRepository) ClaimKey(ctx context.Context, req core.ClaimRequest,
+	lane core.KeyID,
 ) ([]core.Claimed, error) {
-	return value(ctx, f, MethodClaimLane, func() ([]core.Claimed, error) { return f.next.ClaimLane(ctx, req, lane) })
+	return value(ctx, f, MethodClaimKey, func() ([]core.Claimed, error) { return f.next.ClaimKey(ctx, req, lane) })
 }
 
 // MarkDone implements core.Repository.
@@ -259,15 +259,15 @@ func (f *FaultyRepository) Cleanup(ctx context.Context, keep time.Duration, limi
 }
 
 // CollectKeys implements core.Repository.
-func (f *FaultyRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane,
+func (f *FaultyRepository) CollectKeys(ctx context.Context, idle time.Duration, after core.KeyID,
 	limit int,
-) (deleted int, next core.Lane, err error) {
+) (deleted int, next core.KeyID, err error) {
 	deleted, err = value(ctx, f, MethodCollectKeys, func() (deleted int, err error) {
 		deleted, next, err = f.next.CollectKeys(ctx, idle, after, limit)
 		return deleted, err
 	})
 	if err != nil {
-		next = core.Lane{}
+		next = core.KeyID{}
 	}
 	return deleted, next, err
 }

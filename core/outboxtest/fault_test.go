@@ -23,11 +23,11 @@ func calls(ctx context.Context, r core.Repository, tx core.Tx) map[outboxtest.Me
 			return err
 		},
 		outboxtest.MethodClaimHeads: func() error {
-			_, _, err := r.ClaimHeads(ctx, core.ClaimRequest{}, core.Lane{})
+			_, _, err := r.ClaimHeads(ctx, core.ClaimRequest{}, core.KeyID{})
 			return err
 		},
-		outboxtest.MethodClaimLane: func() error {
-			_, err := r.ClaimLane(ctx, core.ClaimRequest{}, core.Lane{})
+		outboxtest.MethodClaimKey: func() error {
+			_, err := r.ClaimKey(ctx, core.ClaimRequest{}, core.KeyID{})
 			return err
 		},
 		outboxtest.MethodMarkDone:     func() error { _, err := r.MarkDone(ctx, nil, false); return err },
@@ -41,7 +41,7 @@ func calls(ctx context.Context, r core.Repository, tx core.Tx) map[outboxtest.Me
 		outboxtest.MethodRedrive:      func() error { _, err := r.Redrive(ctx, core.AdminRequest{}); return err },
 		outboxtest.MethodDiscard:      func() error { _, err := r.Discard(ctx, core.AdminRequest{}); return err },
 		outboxtest.MethodCleanup:      func() error { _, err := r.Cleanup(ctx, 0, 1); return err },
-		outboxtest.MethodCollectKeys:  func() error { _, _, err := r.CollectKeys(ctx, 0, core.Lane{}, 1); return err },
+		outboxtest.MethodCollectKeys:  func() error { _, _, err := r.CollectKeys(ctx, 0, core.KeyID{}, 1); return err },
 		outboxtest.MethodResetKeys:    func() error { _, err := r.ResetKeys(ctx); return err },
 	}
 }

@@ -61,10 +61,10 @@ func (t *Tx) insert(ctx context.Context, req core.InsertRequest) (places []core.
 
 // lockLanes locks the key rows, lanes in ascending order, each once.
 func (t *Tx) lockLanes(ctx context.Context, rows []core.NewRow) error {
-	var lanes []core.Lane
+	var lanes []core.KeyID
 	for _, row := range rows {
-		if !row.Lane.IsZero() {
-			lanes = append(lanes, row.Lane)
+		if !row.KeyID.IsZero() {
+			lanes = append(lanes, row.KeyID)
 		}
 	}
 	slices.SortFunc(lanes, compareLanes)
@@ -88,7 +88,7 @@ func (t *Tx) write(req core.InsertRequest, now time.Time) ([]core.Inserted, erro
 				databaseError(t.repo.dialect, errUnique))
 		}
 		row := &Row{
-			ID: n.ID, Event: cloneEvent(n.Event), Lane: n.Lane, CreatedAt: now, AvailableAt: now.Add(n.Event.Delay),
+			ID: n.ID, Event: cloneEvent(n.Event), KeyID: n.KeyID, CreatedAt: now, AvailableAt: now.Add(n.Event.Delay),
 		}
 		if n.Hot {
 			row.ClaimNo, row.ClaimedBy, row.LeaseUntil = 1, req.Node, now.Add(req.Lease)
@@ -96,8 +96,8 @@ func (t *Tx) write(req core.InsertRequest, now time.Time) ([]core.Inserted, erro
 				row.LeaseUntil = time.Time{}
 			}
 		}
-		if !n.Lane.IsZero() {
-			places[i] = t.next(n.Lane, n.ID, now)
+		if !n.KeyID.IsZero() {
+			places[i] = t.next(n.KeyID, n.ID, now)
 			row.KeySeq = places[i].KeySeq
 		}
 		count := len(t.inserted)
@@ -116,7 +116,7 @@ func (t *Tx) exists(id core.RowID) bool {
 }
 
 // next is the upsert of the key row: it takes the next number of the lane for the row of that id.
-func (t *Tx) next(lane core.Lane, id core.RowID, now time.Time) core.Inserted {
+func (t *Tx) next(lane core.KeyID, id core.RowID, now time.Time) core.Inserted {
 	r := t.repo
 	key, ok := r.keys[lane]
 	if !ok {

@@ -33,11 +33,11 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 
 // CollectKeys implements core.Repository. Key rows that a transaction has locked are left for the
 // next round.
-func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane,
+func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.KeyID,
 	limit int,
-) (int, core.Lane, error) {
+) (int, core.KeyID, error) {
 	if err := r.begin(ctx); err != nil {
-		return 0, core.Lane{}, err
+		return 0, core.KeyID{}, err
 	}
 	defer r.mu.Unlock()
 	before, deleted := r.now().Add(-idle), 0
@@ -59,10 +59,10 @@ func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after 
 	if end < len(lanes) && end > start {
 		return deleted, lanes[end-1], nil
 	}
-	return deleted, core.Lane{}, nil
+	return deleted, core.KeyID{}, nil
 }
 
-func (r *Repository) sortedKeys() []core.Lane {
+func (r *Repository) sortedKeys() []core.KeyID {
 	return slices.SortedFunc(maps.Keys(r.keys), compareLanes)
 }
 
@@ -84,7 +84,7 @@ func (r *Repository) ResetKeys(ctx context.Context) (int, error) {
 	return r.resetKeys(lanes), tx.Commit()
 }
 
-func (r *Repository) resetKeys(lanes []core.Lane) int {
+func (r *Repository) resetKeys(lanes []core.KeyID) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, changed := r.now(), 0

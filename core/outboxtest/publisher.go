@@ -31,7 +31,7 @@ type Publisher struct {
 	size     func(core.Event) error
 
 	inFlight int
-	lanes    map[core.Lane]int
+	lanes    map[core.KeyID]int
 	overlaps int
 }
 
@@ -84,12 +84,12 @@ func (p *Publisher) enter(d core.Delivery) (leave func()) {
 			p.inFlight--
 		}
 	}
-	lane := core.NewLane(d.TenantID, d.Topic, d.Key)
+	lane := core.NewKeyID(d.TenantID, d.Topic, d.Key)
 	if !d.ReplayOf.IsZero() {
-		lane = core.ReplayLane(lane)
+		lane = core.ReplayKeyID(lane)
 	}
 	if p.lanes == nil {
-		p.lanes = map[core.Lane]int{}
+		p.lanes = map[core.KeyID]int{}
 	}
 	if p.lanes[lane] > 0 {
 		p.overlaps++

@@ -23,7 +23,7 @@ type Repository struct {
 	mu           sync.Mutex // guards what follows; never held while waiting
 	shift        time.Duration
 	table        table
-	keys         map[core.Lane]*keyRow
+	keys         map[core.KeyID]*keyRow
 	floor        int64 // no key may start below this: the highest number of a key row that was deleted
 	locks        map[lockKey]*rowLock
 	audits       []Audit
@@ -63,7 +63,7 @@ func WithExec(fn func(query string, args []any) (affected int64, err error)) Opt
 func NewRepository(opts ...Option) *Repository {
 	r := &Repository{
 		dialect: core.Postgres, clock: time.Now, table: newTable(),
-		exec: func(string, []any) (int64, error) { return 0, nil }, keys: map[core.Lane]*keyRow{},
+		exec: func(string, []any) (int64, error) { return 0, nil }, keys: map[core.KeyID]*keyRow{},
 		locks: map[lockKey]*rowLock{},
 	}
 	for _, opt := range opts {

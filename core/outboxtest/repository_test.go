@@ -22,7 +22,7 @@ func insert(ctx context.Context, r *outboxtest.Repository, tx core.Tx, key strin
 		return core.Inserted{}, err
 	}
 	places, err := r.Insert(ctx, tx,
-		core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: e, Lane: core.NewLane("", e.Topic, key)}}})
+		core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: e, KeyID: core.NewKeyID("", e.Topic, key)}}})
 	if err != nil {
 		return core.Inserted{}, err
 	}

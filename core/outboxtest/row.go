@@ -47,7 +47,7 @@ func (s Status) open() bool { return s == StatusNew || s == StatusRetry }
 type Row struct {
 	ID     core.RowID
 	Event  core.Event
-	Lane   core.Lane
+	KeyID  core.KeyID
 	KeySeq int64
 
 	Status       Status
@@ -114,7 +114,7 @@ func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
 		r.LeaseUntil = time.Time{}
 	}
 	return core.Claimed{
-		ID: r.ID, Event: cloneEvent(r.Event), Lane: r.Lane, KeySeq: r.KeySeq, ClaimNo: r.ClaimNo,
+		ID: r.ID, Event: cloneEvent(r.Event), KeyID: r.KeyID, KeySeq: r.KeySeq, ClaimNo: r.ClaimNo,
 		Attempts: r.Attempts, LostClaims: r.LostClaims, Age: now.Sub(r.CreatedAt),
 	}
 }

@@ -60,7 +60,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 	}{
 		{"Insert", insertCases()},
 		{"Duplicate", duplicateCases()},
-		{"Lane", laneCases()},
+		{"Order", orderCases()},
 		{"ClaimUnordered", claimUnorderedCases()},
 		{"ClaimHeads", claimHeadsCases()},
 		{"NextDue", nextDueCases()},

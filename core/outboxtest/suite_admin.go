@@ -212,7 +212,7 @@ func redriveAppends(f *fixture) {
 	got := f.heads(claim)
 	f.must(len(got) == 2 && got[0].ID == second.ID, "claimed %s, want two rows, the second event first", idsOf(got))
 	again := got[1]
-	f.must(again.KeySeq == last.KeySeq+1 && again.Lane == first.Lane && again.ID != first.ID,
+	f.must(again.KeySeq == last.KeySeq+1 && again.KeyID == first.KeyID && again.ID != first.ID,
 		"appended as %+v after %+v", again, last)
 	f.must(again.Attempts == 0 && again.LostClaims == 0 && again.ClaimNo == 1, "appended as %+v", again)
 	// The copy says how old its state is, also when it is overtaken once more.

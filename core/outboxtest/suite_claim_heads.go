@@ -39,7 +39,7 @@ func headsRun(f *fixture) {
 	got := f.heads(req)
 	f.wantIDs(got, rows[:3]...)
 	for i, c := range got {
-		f.must(c.KeySeq == places[i].KeySeq && c.Lane == rows[i].Lane && c.ClaimNo == 1, "claimed %+v at %+v", c,
+		f.must(c.KeySeq == places[i].KeySeq && c.KeyID == rows[i].KeyID && c.ClaimNo == 1, "claimed %+v at %+v", c,
 			places[i])
 	}
 	f.none("behind a leased run")
@@ -53,7 +53,7 @@ func headsLeased(f *fixture) {
 	rows[0].Hot = true
 	f.commit(rows...)
 	f.none("behind a hot row")
-	f.must(len(f.lane(request(nodeB), rows[0].Lane)) == 0, "claimed behind a hot row")
+	f.must(len(f.lane(request(nodeB), rows[0].KeyID)) == 0, "claimed behind a hot row")
 	f.release(nodeA, core.ClaimRef{ID: rows[0].ID, ClaimNo: 1})
 	f.wantIDs(f.heads(request(nodeB)), rows...)
 }
@@ -83,7 +83,7 @@ func headsNotDue(f *fixture) {
 	f.fail(nodeA, core.Failure{ClaimRef: ref(got[0]), Kind: core.FailUnavailable, Delay: time.Hour, Code: "c"})
 	f.release(nodeA, refsOf(got[1:])...)
 	f.none("the head is not due")
-	f.must(len(f.lane(request(nodeB), rows[0].Lane)) == 0, "claimed behind a head that is not due")
+	f.must(len(f.lane(request(nodeB), rows[0].KeyID)) == 0, "claimed behind a head that is not due")
 	skip := request(nodeB)
 	skip.SkipDead = true
 	f.must(len(f.heads(skip)) == 0, "policy skip passes over dead rows only")
@@ -94,13 +94,13 @@ func headsDead(f *fixture) {
 	f.addDead(rows[0])
 	f.commit(rows[1:]...)
 	f.none("behind a dead row")
-	f.must(len(f.lane(request(nodeB), rows[0].Lane)) == 0, "claimed behind a dead row")
+	f.must(len(f.lane(request(nodeB), rows[0].KeyID)) == 0, "claimed behind a dead row")
 	skip := request(nodeB)
 	skip.SkipDead = true
 	got := f.heads(skip)
 	f.wantIDs(got, rows[1:]...)
 	f.release(nodeB, refsOf(got)...)
-	f.wantIDs(f.lane(skip, rows[0].Lane), rows[1:]...)
+	f.wantIDs(f.lane(skip, rows[0].KeyID), rows[1:]...)
 }
 
 func headsDeadMiddle(f *fixture) {
@@ -143,20 +143,20 @@ func headsCursor(f *fixture) {
 	f.commit(rows...)
 	for _, lanes := range []int{1, 3, 25, 26, 1000} {
 		req := request(nodeA)
-		req.Lanes = lanes
+		req.Keys = lanes
 		got := f.heads(req)
 		f.wantSet(got, rows...)
 		f.release(nodeA, refsOf(got)...)
 	}
 	req := request(nodeA)
-	req.Lanes = 3
-	part, next, err := f.Repository.ClaimHeads(f.Context(), req, core.Lane{})
+	req.Keys = 3
+	part, next, err := f.Repository.ClaimHeads(f.Context(), req, core.KeyID{})
 	f.check(err)
 	f.must(len(part) == 3 && !next.IsZero(), "%d rows of 3 lanes, next %x", len(part), next)
 	for _, c := range part {
-		f.must(bytes.Compare(c.Lane[:], next[:]) <= 0, "claimed lane %x behind the cursor %x", c.Lane, next)
+		f.must(bytes.Compare(c.KeyID[:], next[:]) <= 0, "claimed lane %x behind the cursor %x", c.KeyID, next)
 	}
-	var last core.Lane
+	var last core.KeyID
 	for i := range last {
 		last[i] = 0xff
 	}
@@ -173,18 +173,18 @@ func headsLimit(f *fixture) {
 	f.commit(rows...)
 	req := request(nodeA)
 	req.Limit = 4
-	order := map[core.Lane]int64{}
+	order := map[core.KeyID]int64{}
 	total := 0
 	for round := 0; total < len(rows); round++ {
 		f.must(round < 100, "%d of %d rows after %d rounds", total, len(rows), round)
-		var after core.Lane
+		var after core.KeyID
 		for {
 			got, next, err := f.Repository.ClaimHeads(f.Context(), req, after)
 			f.check(err)
 			f.must(len(got) <= req.Limit, "%d rows, more than the limit", len(got))
 			for _, c := range got {
-				f.must(c.KeySeq > order[c.Lane], "lane %x: %d after %d", c.Lane, c.KeySeq, order[c.Lane])
-				order[c.Lane] = c.KeySeq
+				f.must(c.KeySeq > order[c.KeyID], "lane %x: %d after %d", c.KeyID, c.KeySeq, order[c.KeyID])
+				order[c.KeyID] = c.KeySeq
 			}
 			total += f.done(false, idsOf(got)...)
 			if after = next; next.IsZero() {
@@ -202,13 +202,13 @@ func headsBytes(f *fixture) {
 	f.commit(rows...)
 	req := request(nodeA)
 	req.MaxBytes = 2500
-	got, _, err := f.Repository.ClaimHeads(f.Context(), req, core.Lane{})
+	got, _, err := f.Repository.ClaimHeads(f.Context(), req, core.KeyID{})
 	f.check(err)
 	f.must(len(got) == 1 || len(got) == 2, "%d rows of 1000 bytes for 2500 bytes", len(got))
 	f.wantIDs(got, rows[:len(got)]...)
 	f.release(nodeA, refsOf(got)...)
 	req.MaxBytes = 1
-	f.wantIDs(f.lane(req, rows[0].Lane), rows[0])
+	f.wantIDs(f.lane(req, rows[0].KeyID), rows[0])
 }
 
 func headsTopics(f *fixture) {
@@ -221,7 +221,7 @@ func headsTopics(f *fixture) {
 	probe := func(only, except []string, want ...[]core.NewRow) {
 		f.Helper()
 		req := request(nodeA)
-		req.Only, req.Except, req.Lanes = only, except, 3
+		req.Only, req.Except, req.Keys = only, except, 3
 		got := f.heads(req)
 		f.wantSet(got, slices.Concat(want...)...)
 		f.release(nodeA, refsOf(got)...)
@@ -251,7 +251,7 @@ func headsStopped(f *fixture) {
 	}
 	f.commit(rows...)
 	req := request(nodeA)
-	req.Except, req.Lanes = stopped, 4
+	req.Except, req.Keys = stopped, 4
 	f.wantSet(f.heads(req), running...)
 }
 
@@ -277,11 +277,11 @@ func laneAlone(f *fixture) {
 	f.commit(append(rows, others...)...)
 	req := request(nodeA)
 	req.Run = 2
-	f.wantIDs(f.lane(req, rows[0].Lane), rows[:2]...)
-	f.must(len(f.lane(req, rows[0].Lane)) == 0, "claimed behind a leased run")
-	f.must(len(f.lane(req, core.NewLane("", "topic", "unknown"))) == 0, "claimed rows of a lane that does not exist")
+	f.wantIDs(f.lane(req, rows[0].KeyID), rows[:2]...)
+	f.must(len(f.lane(req, rows[0].KeyID)) == 0, "claimed behind a leased run")
+	f.must(len(f.lane(req, core.NewKeyID("", "topic", "unknown"))) == 0, "claimed rows of a lane that does not exist")
 	req.Run, req.Limit = 10, 1
-	f.wantIDs(f.lane(req, others[0].Lane), others[0])
+	f.wantIDs(f.lane(req, others[0].KeyID), others[0])
 }
 
 func laneNotServed(f *fixture) {
@@ -289,7 +289,7 @@ func laneNotServed(f *fixture) {
 	f.commit(row)
 	req := request(nodeA)
 	req.Except = []string{"topic"}
-	f.must(len(f.lane(req, row.Lane)) == 0, "claimed a lane of a stopped topic")
+	f.must(len(f.lane(req, row.KeyID)) == 0, "claimed a lane of a stopped topic")
 	req.Except, req.Only = nil, []string{"another"}
-	f.must(len(f.lane(req, row.Lane)) == 0, "claimed a lane of another topic")
+	f.must(len(f.lane(req, row.KeyID)) == 0, "claimed a lane of another topic")
 }

@@ -144,9 +144,9 @@ func claimServed(f *fixture) {
 	probe([]string{mail}, nil, nil, m, lane)
 	probe([]string{hook, "orders"}, []string{"orders"}, nil, h)
 	req := request(nodeA)
-	f.must(len(f.lane(req, lane.Lane)) == 0, "claimed a lane of a topic that was not named")
+	f.must(len(f.lane(req, lane.KeyID)) == 0, "claimed a lane of a topic that was not named")
 	req.Served = []string{mail}
-	f.wantIDs(f.lane(req, lane.Lane), lane)
+	f.wantIDs(f.lane(req, lane.KeyID), lane)
 	f.done(false, plain.ID, ordered.ID, near.ID, lane.ID)
 	_, due, err := f.Repository.NextDue(f.Context(), request(nodeA))
 	f.check(err)

@@ -40,7 +40,7 @@ func (f *fixture) parallel(n int, fn func(ctx context.Context, worker int) error
 // ledger is what producers have committed.
 type ledger struct {
 	mu   sync.Mutex
-	rows map[core.Lane][]committed
+	rows map[core.KeyID][]committed
 }
 
 type committed struct {
@@ -52,7 +52,7 @@ func (l *ledger) add(rows []core.NewRow, places []core.Inserted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, r := range rows {
-		l.rows[r.Lane] = append(l.rows[r.Lane], committed{r, places[i]})
+		l.rows[r.KeyID] = append(l.rows[r.KeyID], committed{r, places[i]})
 	}
 }
 
@@ -118,11 +118,11 @@ func (f *fixture) verify(l *ledger, reopened bool) {
 }
 
 func concurrentProducers(f *fixture) {
-	l := &ledger{rows: map[core.Lane][]committed{}}
+	l := &ledger{rows: map[core.KeyID][]committed{}}
 	keys := []string{"", "k", "l", "m"}
 	f.parallel(6, func(ctx context.Context, worker int) error { return f.produce(ctx, uint64(worker), 15, keys, l) })
 	f.verify(l, false)
-	want := map[core.Lane][]core.RowID{}
+	want := map[core.KeyID][]core.RowID{}
 	total := 0
 	for lane, rows := range l.rows {
 		for _, c := range rows {
@@ -130,9 +130,9 @@ func concurrentProducers(f *fixture) {
 			total++
 		}
 	}
-	got := map[core.Lane][]core.RowID{}
+	got := map[core.KeyID][]core.RowID{}
 	for _, c := range f.claimAny(request(nodeB)) {
-		got[c.Lane] = append(got[c.Lane], c.ID)
+		got[c.KeyID] = append(got[c.KeyID], c.ID)
 		total--
 	}
 	f.must(total == 0, "%d committed rows were not claimed", total)
@@ -259,26 +259,26 @@ func concurrentClaims(f *fixture) {
 // laneOrder notes how far each lane has come.
 type laneOrder struct {
 	mu   sync.Mutex
-	rows map[core.Lane][]core.RowID // what is left, in order
+	rows map[core.KeyID][]core.RowID // what is left, in order
 }
 
 // check requires that rows, as claimed, are the next of their lanes.
 func (o *laneOrder) check(rows []core.Claimed) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	at := map[core.Lane]int{}
+	at := map[core.KeyID]int{}
 	for _, r := range rows {
-		left := o.rows[r.Lane]
-		i := at[r.Lane]
+		left := o.rows[r.KeyID]
+		i := at[r.KeyID]
 		if i >= len(left) || left[i] != r.ID {
-			return fmt.Errorf("lane %x: claimed row %s, which is not number %d of those left", r.Lane, r.ID, i)
+			return fmt.Errorf("lane %x: claimed row %s, which is not number %d of those left", r.KeyID, r.ID, i)
 		}
-		at[r.Lane]++
+		at[r.KeyID]++
 	}
 	return nil
 }
 
-func (o *laneOrder) pop(lane core.Lane) {
+func (o *laneOrder) pop(lane core.KeyID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.rows[lane] = o.rows[lane][1:]
@@ -298,17 +298,17 @@ func (o *laneOrder) empty() bool {
 // concurrentLanes lets several nodes work off the same lanes. What a node claims must be the next
 // rows of the lane at that moment: nobody ever gets a row while an earlier one is open elsewhere.
 func concurrentLanes(f *fixture) {
-	order := &laneOrder{rows: map[core.Lane][]core.RowID{}}
+	order := &laneOrder{rows: map[core.KeyID][]core.RowID{}}
 	for i := range 6 {
 		rows := newRows(12, "topic", fmt.Sprint("key", i))
 		f.commit(rows...)
-		order.rows[rows[0].Lane] = newIDs(rows)
+		order.rows[rows[0].KeyID] = newIDs(rows)
 	}
 	c := newClaims()
 	f.parallel(3, func(ctx context.Context, worker int) error {
 		req := request(fmt.Sprint("node-", worker))
-		req.Run, req.Limit, req.Lanes = 1+worker, 9, 4
-		var after core.Lane
+		req.Run, req.Limit, req.Keys = 1+worker, 9, 4
+		var after core.KeyID
 		for !order.empty() {
 			rows, next, err := f.Repository.ClaimHeads(ctx, req, after)
 			if err == nil {
@@ -319,7 +319,7 @@ func concurrentLanes(f *fixture) {
 			}
 			after = next
 			for _, r := range rows {
-				order.pop(r.Lane) // before the row is done: another node may claim the next one at once
+				order.pop(r.KeyID) // before the row is done: another node may claim the next one at once
 				if err := f.settle(ctx, c, []core.RowID{r.ID}, worker == 0); err != nil {
 					return err
 				}
@@ -333,7 +333,7 @@ func concurrentLanes(f *fixture) {
 // concurrentCollector deletes key rows while producers use them: numbers never repeat, and a key is
 // opened only when nothing of it is left.
 func concurrentCollector(f *fixture) {
-	l := &ledger{rows: map[core.Lane][]committed{}}
+	l := &ledger{rows: map[core.KeyID][]committed{}}
 	ctx, stop := context.WithCancel(f.Context())
 	defer stop()
 	var background sync.WaitGroup
@@ -351,7 +351,7 @@ func concurrentCollector(f *fixture) {
 func (f *fixture) consumeAndCollect(ctx context.Context) error {
 	background := context.WithoutCancel(ctx)
 	for ctx.Err() == nil {
-		rows, _, err := f.Repository.ClaimHeads(background, request(nodeB), core.Lane{})
+		rows, _, err := f.Repository.ClaimHeads(background, request(nodeB), core.KeyID{})
 		if err != nil {
 			return err
 		}
@@ -364,7 +364,7 @@ func (f *fixture) consumeAndCollect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err := f.Repository.CollectKeys(background, time.Microsecond, core.Lane{}, 10); err != nil {
+		if _, _, err := f.Repository.CollectKeys(background, time.Microsecond, core.KeyID{}, 10); err != nil {
 			return err
 		}
 	}
@@ -375,7 +375,7 @@ func (f *fixture) consumeAndCollect(ctx context.Context) error {
 // a janitor at once. Whatever happens, every committed row is done or discarded in the end, and no
 // claim was given twice.
 func concurrentEverything(f *fixture) {
-	l := &ledger{rows: map[core.Lane][]committed{}}
+	l := &ledger{rows: map[core.KeyID][]committed{}}
 	c := newClaims()
 	producing, stop := context.WithCancel(f.Context())
 	defer stop()
@@ -416,7 +416,7 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 	if err != nil {
 		return err
 	}
-	more, _, err := f.Repository.ClaimHeads(ctx, req, core.Lane{})
+	more, _, err := f.Repository.ClaimHeads(ctx, req, core.KeyID{})
 	if err != nil {
 		return err
 	}

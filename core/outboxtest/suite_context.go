@@ -26,10 +26,10 @@ func contextEnded(f *fixture) {
 	calls := map[string]func() error{
 		"ClaimUnordered": func() error { _, err := f.Repository.ClaimUnordered(ctx, request(nodeA)); return err },
 		"ClaimHeads": func() error {
-			_, _, err := f.Repository.ClaimHeads(ctx, request(nodeA), core.Lane{})
+			_, _, err := f.Repository.ClaimHeads(ctx, request(nodeA), core.KeyID{})
 			return err
 		},
-		"ClaimLane": func() error { _, err := f.Repository.ClaimLane(ctx, request(nodeA), leased.Lane); return err },
+		"ClaimKey": func() error { _, err := f.Repository.ClaimKey(ctx, request(nodeA), leased.KeyID); return err },
 		"MarkDone": func() error {
 			_, err := f.Repository.MarkDone(ctx, []core.Done{{ID: open.ID}}, false)
 			return err
@@ -54,7 +54,7 @@ func contextEnded(f *fixture) {
 		"Redrive":     func() error { _, err := f.Repository.Redrive(ctx, adminOf(dead.ID)); return err },
 		"Discard":     func() error { _, err := f.Repository.Discard(ctx, adminOf(open.ID)); return err },
 		"Cleanup":     func() error { _, err := f.Repository.Cleanup(ctx, 0, 10); return err },
-		"CollectKeys": func() error { _, _, err := f.Repository.CollectKeys(ctx, 0, core.Lane{}, 10); return err },
+		"CollectKeys": func() error { _, _, err := f.Repository.CollectKeys(ctx, 0, core.KeyID{}, 10); return err },
 		"ResetKeys":   func() error { _, err := f.Repository.ResetKeys(ctx); return err },
 	}
 	for name, call := range calls {

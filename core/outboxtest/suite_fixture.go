@@ -79,7 +79,7 @@ func rowOf(e core.Event) core.NewRow {
 	}
 	n := core.NewRow{ID: id, Event: e}
 	if e.Key != "" && !e.Unordered {
-		n.Lane = core.NewLane(e.TenantID, e.Topic, e.Key)
+		n.KeyID = core.NewKeyID(e.TenantID, e.Topic, e.Key)
 	}
 	return n
 }
@@ -152,7 +152,7 @@ func (f *fixture) tryCommit(req core.InsertRequest) ([]core.Inserted, error) {
 // request is a claim by node without narrow limits.
 func request(node string) core.ClaimRequest {
 	return core.ClaimRequest{
-		Node: node, Lease: longLease, MaxLease: 15 * time.Minute, Limit: 1000, MaxBytes: 1 << 30, Run: 100, Lanes: 1000,
+		Node: node, Lease: longLease, MaxLease: 15 * time.Minute, Limit: 1000, MaxBytes: 1 << 30, Run: 100, Keys: 1000,
 	}
 }
 
@@ -167,7 +167,7 @@ func (f *fixture) claim(req core.ClaimRequest) []core.Claimed {
 func (f *fixture) heads(req core.ClaimRequest) []core.Claimed {
 	f.Helper()
 	var all []core.Claimed
-	var after core.Lane
+	var after core.KeyID
 	for range 10000 {
 		rows, next, err := f.Repository.ClaimHeads(f.Context(), req, after)
 		f.check(err)
@@ -182,9 +182,9 @@ func (f *fixture) heads(req core.ClaimRequest) []core.Claimed {
 	return nil
 }
 
-func (f *fixture) lane(req core.ClaimRequest, l core.Lane) []core.Claimed {
+func (f *fixture) lane(req core.ClaimRequest, l core.KeyID) []core.Claimed {
 	f.Helper()
-	rows, err := f.Repository.ClaimLane(f.Context(), req, l)
+	rows, err := f.Repository.ClaimKey(f.Context(), req, l)
 	f.check(err)
 	return rows
 }

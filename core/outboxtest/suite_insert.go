@@ -112,7 +112,7 @@ func insertRoundTrip(f *fixture) {
 		n := rowOf(e)
 		want[n.ID], names[n.ID] = n, name
 		place := f.commit(n)[0]
-		f.must((place.KeySeq > 0) == !n.Lane.IsZero(), "%s: key_seq %d", name, place.KeySeq)
+		f.must((place.KeySeq > 0) == !n.KeyID.IsZero(), "%s: key_seq %d", name, place.KeySeq)
 	}
 	claimed := f.claimAny(request(nodeA))
 	f.must(len(claimed) == len(want), "claimed %d rows, want %d", len(claimed), len(want))
@@ -121,7 +121,7 @@ func insertRoundTrip(f *fixture) {
 		if diff := diffEvent(c.Event, want[c.ID].Event); diff != "" {
 			f.Errorf("%s: claimed with %s", names[c.ID], diff)
 		}
-		if c.Lane != want[c.ID].Lane || !c.ReplayOf.IsZero() || c.Attempts != 0 || c.LostClaims != 0 || c.ClaimNo != 1 {
+		if c.KeyID != want[c.ID].KeyID || !c.ReplayOf.IsZero() || c.Attempts != 0 || c.LostClaims != 0 || c.ClaimNo != 1 {
 			f.Errorf("%s: claimed as %+v", names[c.ID], c)
 		}
 		if c.Age < 0 || c.Age > time.Minute {

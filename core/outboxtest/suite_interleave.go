@@ -59,18 +59,18 @@ func interleavingCases() []repositoryCase {
 	}
 	for _, i := range ordered {
 		cases = append(cases, repositoryCase{i.name, func(f *fixture) {
-			f.interleave(i, "k", func(ctx context.Context, _ core.Lane) ([]core.Claimed, error) {
-				rows, _, err := f.Repository.ClaimHeads(ctx, request(nodeA), core.Lane{})
+			f.interleave(i, "k", func(ctx context.Context, _ core.KeyID) ([]core.Claimed, error) {
+				rows, _, err := f.Repository.ClaimHeads(ctx, request(nodeA), core.KeyID{})
 				return rows, err
 			})
-			f.interleave(i, "k", func(ctx context.Context, _ core.Lane) ([]core.Claimed, error) {
+			f.interleave(i, "k", func(ctx context.Context, _ core.KeyID) ([]core.Claimed, error) {
 				req := request(nodeA)
 				req.Run = 1
-				rows, _, err := f.Repository.ClaimHeads(ctx, req, core.Lane{})
+				rows, _, err := f.Repository.ClaimHeads(ctx, req, core.KeyID{})
 				return rows, err
 			})
-			f.interleave(i, "k", func(ctx context.Context, l core.Lane) ([]core.Claimed, error) {
-				return f.Repository.ClaimLane(ctx, request(nodeA), l)
+			f.interleave(i, "k", func(ctx context.Context, l core.KeyID) ([]core.Claimed, error) {
+				return f.Repository.ClaimKey(ctx, request(nodeA), l)
 			})
 		}})
 	}
@@ -86,7 +86,7 @@ func interleavingCases() []repositoryCase {
 	}
 	for _, i := range unordered {
 		cases = append(cases, repositoryCase{i.name, func(f *fixture) {
-			f.interleave(i, "", func(ctx context.Context, _ core.Lane) ([]core.Claimed, error) {
+			f.interleave(i, "", func(ctx context.Context, _ core.KeyID) ([]core.Claimed, error) {
 				return f.Repository.ClaimUnordered(ctx, request(nodeA))
 			})
 		}})
@@ -101,7 +101,7 @@ const blockedAfter = 300 * time.Millisecond
 // interleave runs the claim again and again, and lets i act before its first statement, then before
 // its second, and so on.
 func (f *fixture) interleave(i interleaving, key string,
-	claim func(context.Context, core.Lane) ([]core.Claimed, error),
+	claim func(context.Context, core.KeyID) ([]core.Claimed, error),
 ) {
 	f.Helper()
 	for point := 0; ; point++ {
@@ -138,7 +138,7 @@ func (f *fixture) interleave(i interleaving, key string,
 			}
 			return nil
 		})
-		got, err := claim(ctx, m.rows[0].Lane)
+		got, err := claim(ctx, m.rows[0].KeyID)
 		f.check(err)
 		if reached {
 			f.within(func(ctx context.Context) error {
@@ -172,7 +172,7 @@ func (m *meddler) judge(got []core.Claimed, point int) {
 		no, kept := m.kept[c.ID]
 		f.must(!kept, "statement %d: claim %d of row %d was given away, another node has claim %d", point, c.ClaimNo,
 			at, no)
-		if c.Lane.IsZero() {
+		if c.KeyID.IsZero() {
 			continue
 		}
 		f.must(at > last, "statement %d: row %d was claimed after row %d", point, at, last)
@@ -192,12 +192,12 @@ func (m *meddler) judge(got []core.Claimed, point int) {
 // claim claims as nodeB, at most n rows.
 func (m *meddler) claim(ctx context.Context, n int) ([]core.Claimed, error) {
 	req := request(nodeB)
-	if m.rows[0].Lane.IsZero() {
+	if m.rows[0].KeyID.IsZero() {
 		req.Limit = n
 		return m.f.Repository.ClaimUnordered(ctx, req)
 	}
 	req.Run = n
-	return m.f.Repository.ClaimLane(ctx, req, m.rows[0].Lane)
+	return m.f.Repository.ClaimKey(ctx, req, m.rows[0].KeyID)
 }
 
 func claimKeep(n int) func(context.Context, *meddler) error {

@@ -85,7 +85,7 @@ func keyCases() []repositoryCase {
 func (f *fixture) collect(idle time.Duration, limit int) int {
 	f.Helper()
 	total := 0
-	var after core.Lane
+	var after core.KeyID
 	for range 10000 {
 		deleted, next, err := f.Repository.CollectKeys(f.Context(), idle, after, limit)
 		f.check(err)
@@ -175,7 +175,7 @@ func keysLocked(f *fixture) {
 	at := f.insertIn(tx, next)
 	if !f.SingleWriter {
 		f.within(func(ctx context.Context) error {
-			deleted, _, err := f.Repository.CollectKeys(ctx, 20*time.Millisecond, core.Lane{}, 100)
+			deleted, _, err := f.Repository.CollectKeys(ctx, 20*time.Millisecond, core.KeyID{}, 100)
 			f.must(deleted == 0, "collected a key that a transaction holds")
 			return err
 		})

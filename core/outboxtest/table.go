@@ -12,14 +12,14 @@ import (
 // sorted order, so that the same calls give the same answers.
 type table struct {
 	rows      map[core.RowID]*Row
-	lanes     map[core.Lane][]*Row // open and dead rows in ascending KeySeq
-	laneOrder []core.Lane          // keys of lanes, ascending
-	unordered []*Row               // open and dead rows without a lane, by AvailableAt and id
-	ended     []*Row               // done and discarded rows, by DoneAt and id
+	lanes     map[core.KeyID][]*Row // open and dead rows in ascending KeySeq
+	laneOrder []core.KeyID          // keys of lanes, ascending
+	unordered []*Row                // open and dead rows without a lane, by AvailableAt and id
+	ended     []*Row                // done and discarded rows, by DoneAt and id
 }
 
 func newTable() table {
-	return table{rows: map[core.RowID]*Row{}, lanes: map[core.Lane][]*Row{}}
+	return table{rows: map[core.RowID]*Row{}, lanes: map[core.KeyID][]*Row{}}
 }
 
 // change takes row out of the indexes, runs fn on it and puts it back where it then belongs.
@@ -43,13 +43,13 @@ func (t *table) index(row *Row) {
 	switch {
 	case row.Status == StatusDone || row.Status == StatusDiscarded:
 		t.ended = insertSorted(t.ended, row, byDone)
-	case row.Lane.IsZero():
+	case row.KeyID.IsZero():
 		t.unordered = insertSorted(t.unordered, row, byDue)
 	default:
-		if len(t.lanes[row.Lane]) == 0 {
-			t.laneOrder = insertSorted(t.laneOrder, row.Lane, compareLanes)
+		if len(t.lanes[row.KeyID]) == 0 {
+			t.laneOrder = insertSorted(t.laneOrder, row.KeyID, compareLanes)
 		}
-		t.lanes[row.Lane] = insertSorted(t.lanes[row.Lane], row, bySeq)
+		t.lanes[row.KeyID] = insertSorted(t.lanes[row.KeyID], row, bySeq)
 	}
 }
 
@@ -57,19 +57,19 @@ func (t *table) unindex(row *Row) {
 	switch {
 	case row.Status == StatusDone || row.Status == StatusDiscarded:
 		t.ended = removeSorted(t.ended, row, byDone)
-	case row.Lane.IsZero():
+	case row.KeyID.IsZero():
 		t.unordered = removeSorted(t.unordered, row, byDue)
 	default:
-		t.lanes[row.Lane] = removeSorted(t.lanes[row.Lane], row, bySeq)
-		if len(t.lanes[row.Lane]) == 0 {
-			delete(t.lanes, row.Lane)
-			t.laneOrder = removeSorted(t.laneOrder, row.Lane, compareLanes)
+		t.lanes[row.KeyID] = removeSorted(t.lanes[row.KeyID], row, bySeq)
+		if len(t.lanes[row.KeyID]) == 0 {
+			delete(t.lanes, row.KeyID)
+			t.laneOrder = removeSorted(t.laneOrder, row.KeyID, compareLanes)
 		}
 	}
 }
 
 // lanesAfter returns the lanes with open or dead rows that sort after l.
-func (t *table) lanesAfter(l core.Lane) []core.Lane {
+func (t *table) lanesAfter(l core.KeyID) []core.KeyID {
 	i, found := slices.BinarySearchFunc(t.laneOrder, l, compareLanes)
 	if found {
 		i++
@@ -89,12 +89,12 @@ func (t *table) pending(fn func(*Row)) {
 	}
 }
 
-func compareLanes(a, b core.Lane) int { return bytes.Compare(a[:], b[:]) }
-func compareIDs(a, b core.RowID) int  { return bytes.Compare(a[:], b[:]) }
-func byID(a, b *Row) int              { return compareIDs(a.ID, b.ID) }
-func bySeq(a, b *Row) int             { return cmp.Or(cmp.Compare(a.KeySeq, b.KeySeq), byID(a, b)) }
-func byDue(a, b *Row) int             { return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), byID(a, b)) }
-func byDone(a, b *Row) int            { return cmp.Or(a.DoneAt.Compare(b.DoneAt), byID(a, b)) }
+func compareLanes(a, b core.KeyID) int { return bytes.Compare(a[:], b[:]) }
+func compareIDs(a, b core.RowID) int   { return bytes.Compare(a[:], b[:]) }
+func byID(a, b *Row) int               { return compareIDs(a.ID, b.ID) }
+func bySeq(a, b *Row) int              { return cmp.Or(cmp.Compare(a.KeySeq, b.KeySeq), byID(a, b)) }
+func byDue(a, b *Row) int              { return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), byID(a, b)) }
+func byDone(a, b *Row) int             { return cmp.Or(a.DoneAt.Compare(b.DoneAt), byID(a, b)) }
 
 func insertSorted[T any](s []T, v T, compare func(a, b T) int) []T {
 	i, _ := slices.BinarySearchFunc(s, v, compare)

@@ -217,7 +217,7 @@ func (r *Repository) change(ctx context.Context, q sqlkit.Querier, action string
 // deadRow is a dead row that is appended to its lane again.
 type deadRow struct {
 	id, newID core.RowID
-	lane      core.Lane
+	lane      core.KeyID
 	keySeq    int64
 	eventID   string
 	topic     string
@@ -259,7 +259,7 @@ func (r *Repository) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.
 		var d deadRow
 		var id, lane id16
 		err := res.Scan(&id, &d.eventID, &d.topic, &lane, &d.keySeq)
-		d.id, d.lane = core.RowID(id), core.Lane(lane)
+		d.id, d.lane = core.RowID(id), core.KeyID(lane)
 		rows = append(rows, d)
 		return err
 	})

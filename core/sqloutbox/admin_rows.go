@@ -145,16 +145,16 @@ func (r *Repository) cleanupRows(ctx context.Context, keep time.Duration, limit 
 	return deleted, err
 }
 
-func (r *Repository) lockIdleKeysRows(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.Lane,
+func (r *Repository) lockIdleKeysRows(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID,
 	limit int,
-) (locked []core.Lane, last core.Lane, seen int, err error) {
+) (locked []core.KeyID, last core.KeyID, seen int, err error) {
 	lanes, err := r.lanes(ctx, q, r.sql.text("keys"), []any{after[:], limit})
 	if err != nil || len(lanes) == 0 {
-		return nil, core.Lane{}, 0, err
+		return nil, core.KeyID{}, 0, err
 	}
 	for start := 0; start < len(lanes) && err == nil; start += chunkRows {
 		chunk := lanes[start:min(start+chunkRows, len(lanes))]
-		var got []core.Lane
+		var got []core.KeyID
 		got, err = r.lanes(ctx, q, r.list("collect_lock", len(chunk)), idArgs(chunk, micros(idle)))
 		locked = append(locked, got...)
 	}
@@ -162,7 +162,7 @@ func (r *Repository) lockIdleKeysRows(ctx context.Context, q sqlkit.Querier, idl
 }
 
 func (r *Repository) deleteEmptyKeysRows(ctx context.Context, q sqlkit.Querier,
-	locked []core.Lane,
+	locked []core.KeyID,
 ) (deleted int, err error) {
 	for start := 0; start < len(locked); start += chunkRows {
 		chunk := locked[start:min(start+chunkRows, len(locked))]
@@ -184,11 +184,11 @@ func (r *Repository) deleteEmptyKeysRows(ctx context.Context, q sqlkit.Querier,
 
 func (r *Repository) lanes(ctx context.Context, q sqlkit.Querier, text string,
 	args []any,
-) (lanes []core.Lane, err error) {
+) (lanes []core.KeyID, err error) {
 	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 		var lane id16
 		err := res.Scan(&lane)
-		lanes = append(lanes, core.Lane(lane))
+		lanes = append(lanes, core.KeyID(lane))
 		return err
 	})
 	return lanes, err

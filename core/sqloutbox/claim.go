@@ -42,9 +42,9 @@ func (f filter) wants(topic string) bool {
 func (f filter) nothing() bool { return f.only != nil && len(f.only) == 0 }
 
 // lane reports whether the lane can be of a wanted topic.
-func (f filter) lane(l core.Lane) bool {
+func (f filter) lane(l core.KeyID) bool {
 	has := func(topics []string) bool {
-		return slices.ContainsFunc(topics, func(t string) bool { return core.LanePrefix(t) == [4]byte(l[:4]) })
+		return slices.ContainsFunc(topics, func(t string) bool { return core.KeyIDPrefix(t) == [4]byte(l[:4]) })
 	}
 	return (f.only == nil || has(f.only)) && !has(f.except)
 }
@@ -53,7 +53,7 @@ func (f filter) lane(l core.Lane) bool {
 func prefixes(topics []string) []string {
 	all := make([]string, 0, len(topics))
 	for _, t := range topics {
-		p := core.LanePrefix(t)
+		p := core.KeyIDPrefix(t)
 		all = append(all, hex.EncodeToString(p[:]))
 	}
 	slices.Sort(all)
@@ -130,14 +130,14 @@ func (r *Repository) claimTopics(ctx context.Context, req core.ClaimRequest, f f
 // ClaimHeads implements core.Repository. When there are more lanes than the limit allows whole
 // runs, each lane gets a shorter one: lanes are what can be published at once.
 func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
-	after core.Lane,
-) (rows []core.Claimed, next core.Lane, err error) {
+	after core.KeyID,
+) (rows []core.Claimed, next core.KeyID, err error) {
 	if err := checkClaim(req); err != nil {
-		return nil, core.Lane{}, err
+		return nil, core.KeyID{}, err
 	}
 	f := newFilter(req)
-	if f.nothing() || req.Limit <= 0 || req.Lanes <= 0 {
-		return nil, core.Lane{}, nil
+	if f.nothing() || req.Limit <= 0 || req.Keys <= 0 {
+		return nil, core.KeyID{}, nil
 	}
 	if r.dialect == core.Postgres {
 		rows, next, err = r.claimHeadsPostgres(ctx, req, f, after)
@@ -145,15 +145,15 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 		rows, next, err = r.claimHeadsRows(ctx, req, f, after)
 	}
 	if err != nil {
-		return nil, core.Lane{}, err
+		return nil, core.KeyID{}, err
 	}
 	sortByLane(rows)
 	return rows, next, nil
 }
 
-// ClaimLane implements core.Repository.
-func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest,
-	lane core.Lane,
+// ClaimKey implements core.Repository.
+func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest,
+	lane core.KeyID,
 ) (rows []core.Claimed, err error) {
 	if err := checkClaim(req); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (r *Repository) ClaimLane(ctx context.Context, req core.ClaimRequest,
 }
 
 // NextDue implements core.Repository. It looks at the first 1,000 unordered rows of each topic and
-// at the heads of the first req.Lanes lanes.
+// at the heads of the first req.Keys lanes.
 func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.Duration, bool, error) {
 	f := newFilter(req)
 	if f.nothing() {
@@ -199,7 +199,7 @@ const nextDueRowsPerTopic = 1000
 
 func sortByLane(rows []core.Claimed) {
 	slices.SortFunc(rows, func(a, b core.Claimed) int {
-		if c := bytes.Compare(a.Lane[:], b.Lane[:]); c != 0 {
+		if c := bytes.Compare(a.KeyID[:], b.KeyID[:]); c != 0 {
 			return c
 		}
 		if a.KeySeq != b.KeySeq {

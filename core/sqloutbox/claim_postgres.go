@@ -203,17 +203,17 @@ func (r *Repository) claimTopicsPostgres(ctx context.Context, req core.ClaimRequ
 }
 
 func (r *Repository) claimHeadsPostgres(ctx context.Context, req core.ClaimRequest, f filter,
-	after core.Lane,
-) ([]core.Claimed, core.Lane, error) {
+	after core.KeyID,
+) ([]core.Claimed, core.KeyID, error) {
 	rows, next, _, err := r.claimPostgres(ctx, "claim_heads", req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
-		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Lanes),
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Keys),
 		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served))
 	return rows, next, err
 }
 
 func (r *Repository) claimLanePostgres(ctx context.Context, req core.ClaimRequest, f filter,
-	lane core.Lane,
+	lane core.KeyID,
 ) ([]core.Claimed, error) {
 	rows, _, _, err := r.claimPostgres(ctx, "claim_lane", req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
@@ -232,9 +232,9 @@ func (f filter) onlyPrefixes() any {
 // claimPostgres runs a claim, which is one statement.
 func (r *Repository) claimPostgres(ctx context.Context, name string,
 	args ...any,
-) (rows []core.Claimed, next core.Lane, topics int, err error) {
+) (rows []core.Claimed, next core.KeyID, topics int, err error) {
 	err = r.scan(ctx, strings.ReplaceAll(name, "_", " "), func(q sqlkit.Querier) error {
-		rows, next, topics = nil, core.Lane{}, 0
+		rows, next, topics = nil, core.KeyID{}, 0
 		return sqlkit.EachRow(ctx, q, r.sql.text(name), args, func(res core.Rows) error {
 			var s claimScan
 			var last id16
@@ -244,7 +244,7 @@ func (r *Repository) claimPostgres(ctx context.Context, name string,
 			}
 			topics = max(topics, count)
 			if s.id == (id16{}) {
-				next = core.Lane(last)
+				next = core.KeyID(last)
 				return nil
 			}
 			rows = append(rows, s.claimed())
@@ -258,10 +258,10 @@ func (r *Repository) nextDuePostgres(ctx context.Context, q sqlkit.Querier, req 
 	f filter,
 ) (time.Duration, bool, error) {
 	var us *int64
-	var zero core.Lane
+	var zero core.KeyID
 	_, err := sqlkit.FirstRow(ctx, q, r.sql.text("next_due"), []any{
 		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
-		int64(max(req.Lanes, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
+		int64(max(req.Keys, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
 	}, &us)
 	if err != nil || us == nil {
 		return 0, false, err

@@ -15,7 +15,7 @@ import (
 // candidate is a row that a claim wants.
 type candidate struct {
 	id     core.RowID
-	lane   core.Lane
+	lane   core.KeyID
 	topic  string
 	keySeq int64
 	size   int64
@@ -124,13 +124,13 @@ func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 
 // claimHeadsRows claims heads of lanes with their runs.
 func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, f filter,
-	after core.Lane,
-) ([]core.Claimed, core.Lane, error) {
-	var next core.Lane
+	after core.KeyID,
+) ([]core.Claimed, core.KeyID, error) {
+	var next core.KeyID
 	rows, err := r.claimCandidates(ctx, "claim heads", req, func(q sqlkit.Querier) (all []candidate, err error) {
 		rest := req
 		for next = after; ; {
-			scan := laneScan{r: r, filter: f, most: min(rest.Lanes, headPage), bound: next}
+			scan := laneScan{r: r, filter: f, most: min(rest.Keys, headPage), bound: next}
 			if err := scan.run(ctx, q); err != nil {
 				return nil, err
 			}
@@ -154,8 +154,8 @@ func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, 
 			for i := range rows {
 				rest.MaxBytes -= rows[i].size
 			}
-			rest.Lanes -= headPage
-			if next.IsZero() || rest.Lanes <= 0 || rest.Limit <= 0 || rest.MaxBytes <= 0 {
+			rest.Keys -= headPage
+			if next.IsZero() || rest.Keys <= 0 || rest.Limit <= 0 || rest.MaxBytes <= 0 {
 				return all, nil
 			}
 		}
@@ -173,9 +173,9 @@ func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/
 
 // claimLaneRows claims the head of one lane with its run.
 func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f filter,
-	lane core.Lane,
+	lane core.KeyID,
 ) ([]core.Claimed, error) {
-	return r.claimCandidates(ctx, "claim lane", req, func(q sqlkit.Querier) ([]candidate, error) {
+	return r.claimCandidates(ctx, "claim key", req, func(q sqlkit.Querier) ([]candidate, error) {
 		var first []candidate
 		err := sqlkit.EachRow(ctx, q, r.sql.text("lane_head"), []any{lane[:]}, func(res core.Rows) error {
 			var id id16
@@ -272,11 +272,11 @@ func (r *Repository) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 		kept := cut(all, req, oversize)
 		return kept, short || len(kept) < len(all), nil
 	}
-	dead := make(map[core.Lane]int64, len(heads))
+	dead := make(map[core.KeyID]int64, len(heads))
 	for _, h := range heads {
 		dead[h.lane] = h.dead
 	}
-	broken := map[core.Lane]bool{}
+	broken := map[core.KeyID]bool{}
 	for chunk := range slices.Chunk(heads, unionSelects) {
 		if len(all) >= req.Limit {
 			short = true
@@ -291,7 +291,7 @@ func (r *Repository) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 			var id, lane id16
 			var c candidate
 			err := res.Scan(&id, &lane, &c.keySeq, &c.size, &c.ok)
-			c.id, c.lane = core.RowID(id), core.Lane(lane)
+			c.id, c.lane = core.RowID(id), core.KeyID(lane)
 			rows = append(rows, c)
 			return err
 		})
@@ -378,7 +378,7 @@ func (r *Repository) lease(ctx context.Context, q sqlkit.Querier, req core.Claim
 	}
 	rows := make([]core.Claimed, 0, len(byID))
 	taken := make([]core.RowID, 0, len(byID))
-	broken, last := map[core.Lane]bool{}, map[core.Lane]*int64{}
+	broken, last := map[core.KeyID]bool{}, map[core.KeyID]*int64{}
 	for i := range wanted {
 		l, ok := byID[wanted[i].id]
 		if lane := wanted[i].lane; !lane.IsZero() {
@@ -462,7 +462,7 @@ func (r *Repository) nextDueRows(ctx context.Context, q sqlkit.Querier, req core
 			look(time.Duration(*us) * time.Microsecond)
 		}
 	}
-	scan := laneScan{r: r, filter: f, most: max(req.Lanes, 1)}
+	scan := laneScan{r: r, filter: f, most: max(req.Keys, 1)}
 	if err := scan.run(ctx, q); err != nil {
 		return 0, false, err
 	}

@@ -76,7 +76,7 @@ type batch struct {
 
 // laneUse is what a call wants of one key row, and what it got.
 type laneUse struct {
-	lane   core.Lane
+	lane   core.KeyID
 	rows   []int // in the order of the call
 	last   core.RowID
 	opened bool
@@ -97,7 +97,7 @@ func newBatch(req core.InsertRequest) (*batch, error) {
 			return nil, fmt.Errorf("%w: headers: %w", core.ErrInvalidEvent, err)
 		}
 		b.header[i], b.order[i] = h, i
-		if !req.Rows[i].Lane.IsZero() {
+		if !req.Rows[i].KeyID.IsZero() {
 			ordered++
 		}
 	}
@@ -105,14 +105,14 @@ func newBatch(req core.InsertRequest) (*batch, error) {
 		return b, nil
 	}
 	slices.SortStableFunc(b.order,
-		func(i, j int) int { return bytes.Compare(req.Rows[i].Lane[:], req.Rows[j].Lane[:]) })
+		func(i, j int) int { return bytes.Compare(req.Rows[i].KeyID[:], req.Rows[j].KeyID[:]) })
 	for _, i := range b.order {
 		row := &req.Rows[i]
-		if row.Lane.IsZero() {
+		if row.KeyID.IsZero() {
 			continue
 		}
-		if n := len(b.lanes); n == 0 || b.lanes[n-1].lane != row.Lane {
-			b.lanes = append(b.lanes, laneUse{lane: row.Lane})
+		if n := len(b.lanes); n == 0 || b.lanes[n-1].lane != row.KeyID {
+			b.lanes = append(b.lanes, laneUse{lane: row.KeyID})
 		}
 		use := &b.lanes[len(b.lanes)-1]
 		use.rows, use.last = append(use.rows, i), row.ID
@@ -121,9 +121,9 @@ func newBatch(req core.InsertRequest) (*batch, error) {
 }
 
 // use returns the entry of a lane.
-func (b *batch) use(lane core.Lane) *laneUse {
+func (b *batch) use(lane core.KeyID) *laneUse {
 	i, _ := slices.BinarySearchFunc(b.lanes, lane,
-		func(u laneUse, l core.Lane) int { return bytes.Compare(u.lane[:], l[:]) })
+		func(u laneUse, l core.KeyID) int { return bytes.Compare(u.lane[:], l[:]) })
 	return &b.lanes[i]
 }
 
@@ -158,7 +158,7 @@ func (b *batch) chunks(fn func(rows []int) error) error {
 func occurredText(t time.Time, layout string) string { return t.UTC().Format(layout) }
 
 // bytesOf is the slice of an id; nil for the zero id, which is stored as NULL.
-func bytesOf[T core.RowID | core.Lane | id16](v T) any {
+func bytesOf[T core.RowID | core.KeyID | id16](v T) any {
 	a := [16]byte(v)
 	if a == [16]byte{} {
 		return nil

@@ -38,12 +38,12 @@ func (r *Repository) insertOnePostgres(ctx context.Context, tx core.Tx, b *batch
 		notNil(e.Payload), orNil(e.ContentType), b.header[i], row.Hot, micros(e.Delay),
 		occurredText(e.OccurredAt, rfc3339Micros),
 	}
-	if row.Lane.IsZero() {
+	if row.KeyID.IsZero() {
 		_, err := tx.Exec(ctx, r.sql.text("insert_one"), args...)
 		return err
 	}
 	lanes := b.lanesOf([]int{i})
-	return sqlkit.EachRow(ctx, tx, r.sql.text("insert_one_ordered"), append(args, row.Lane[:]),
+	return sqlkit.EachRow(ctx, tx, r.sql.text("insert_one_ordered"), append(args, row.KeyID[:]),
 		func(res core.Rows) error { return b.scanLane(res, lanes) })
 }
 
@@ -55,7 +55,7 @@ func (b *batch) scanLane(res core.Rows, lanes []laneUse) error {
 		return err
 	}
 	for i := range lanes {
-		if lanes[i].lane == core.Lane(lane) {
+		if lanes[i].lane == core.KeyID(lane) {
 			lanes[i].lastSeq, lanes[i].prev = last, core.RowID(prev)
 			b.number(&lanes[i], first)
 		}
@@ -68,11 +68,11 @@ func (b *batch) lanesOf(rows []int) []laneUse {
 	var lanes []laneUse
 	for _, i := range rows {
 		row := &b.req.Rows[i]
-		if row.Lane.IsZero() {
+		if row.KeyID.IsZero() {
 			continue
 		}
-		if n := len(lanes); n == 0 || lanes[n-1].lane != row.Lane {
-			lanes = append(lanes, laneUse{lane: row.Lane})
+		if n := len(lanes); n == 0 || lanes[n-1].lane != row.KeyID {
+			lanes = append(lanes, laneUse{lane: row.KeyID})
 		}
 		use := &lanes[len(lanes)-1]
 		use.rows, use.last = append(use.rows, i), row.ID
@@ -101,13 +101,13 @@ func (b *batch) postgresArgs(rows []int, lanes []laneUse) []any {
 		row := &b.req.Rows[i]
 		e := &row.Event
 		var lane, back any
-		if !row.Lane.IsZero() {
+		if !row.KeyID.IsZero() {
 			if left == 0 {
 				at++
 				left = len(lanes[at].rows)
 			}
 			left--
-			lane, back = row.Lane[:], int64(left)
+			lane, back = row.KeyID[:], int64(left)
 		}
 		args = append(args, row.ID.String(), e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType),
 			orNil(e.AggregateID),

@@ -66,7 +66,7 @@ func (r *Repository) upsertKeys(ctx context.Context, tx core.Tx, b *batch, maria
 				return err
 			}
 			read++
-			use := b.use(core.Lane(lane))
+			use := b.use(core.KeyID(lane))
 			use.lastSeq, use.prev = last, core.RowID(prev)
 			b.number(use, first)
 			return nil
@@ -158,7 +158,7 @@ func (r *Repository) rowArgs(b *batch, rows []int) []any {
 		e := &row.Event
 		var keySeq, claimedBy, lease any
 		claimNo := int64(0)
-		if !row.Lane.IsZero() {
+		if !row.KeyID.IsZero() {
 			keySeq = b.places[i].KeySeq
 		}
 		if row.Hot {
@@ -170,7 +170,7 @@ func (r *Repository) rowArgs(b *batch, rows []int) []any {
 		}
 		args = append(args, row.ID[:], e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType),
 			orNil(e.AggregateID),
-			e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), bytesOf(row.Lane), keySeq, notNil(e.Payload),
+			e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), bytesOf(row.KeyID), keySeq, notNil(e.Payload),
 			orNil(e.ContentType), b.header[i], claimNo, claimedBy, lease, micros(e.Delay), occurred)
 	}
 	return args

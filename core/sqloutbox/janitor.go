@@ -55,14 +55,14 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 // CollectKeys implements core.Repository. Whether a lane is empty is asked in a statement that
 // begins after the locks were granted: the snapshot of an earlier one may be older than an event
 // that was inserted in the meantime.
-func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.Lane,
+func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.KeyID,
 	limit int,
-) (deleted int, next core.Lane, err error) {
+) (deleted int, next core.KeyID, err error) {
 	if limit <= 0 {
-		return 0, core.Lane{}, nil
+		return 0, core.KeyID{}, nil
 	}
 	err = r.inTx(ctx, "collect keys", func(q sqlkit.Querier) error {
-		deleted, next = 0, core.Lane{}
+		deleted, next = 0, core.KeyID{}
 		locked, last, seen, err := r.lockIdleKeys(ctx, q, idle, after, limit)
 		if err != nil {
 			return err
@@ -81,8 +81,8 @@ func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after 
 
 // lockIdleKeys returns the idle lanes of a chunk, locked, and the last lane and the size of the
 // chunk.
-func (r *Repository) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.Lane, limit int,
-) (locked []core.Lane, last core.Lane, seen int, err error) {
+func (r *Repository) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,
+) (locked []core.KeyID, last core.KeyID, seen int, err error) {
 	if r.dialect != core.Postgres {
 		return r.lockIdleKeysRows(ctx, q, idle, after, limit)
 	}
@@ -94,23 +94,23 @@ func (r *Repository) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle ti
 				return err
 			}
 			seen++
-			if l := core.Lane(lane); string(l[:]) > string(last[:]) {
+			if l := core.KeyID(lane); string(l[:]) > string(last[:]) {
 				last = l
 			}
 			if got {
-				locked = append(locked, core.Lane(lane))
+				locked = append(locked, core.KeyID(lane))
 			}
 			return nil
 		})
 	return locked, last, seen, err
 }
 
-func (r *Repository) deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked []core.Lane) (int, error) {
+func (r *Repository) deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked []core.KeyID) (int, error) {
 	if r.dialect != core.Postgres {
 		return r.deleteEmptyKeysRows(ctx, q, locked)
 	}
 	n, err := q.Exec(ctx, r.sql.text("collect_delete"),
-		column(locked, func(l *core.Lane) string { return hex.EncodeToString(l[:]) }))
+		column(locked, func(l *core.KeyID) string { return hex.EncodeToString(l[:]) }))
 	return int(n), err
 }
 

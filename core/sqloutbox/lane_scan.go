@@ -20,10 +20,10 @@ type laneScan struct {
 	r      *Repository
 	filter filter
 	most   int // lanes to visit
-	bound  core.Lane
+	bound  core.KeyID
 
 	heads []candidate
-	next  core.Lane // where to go on; zero at the end
+	next  core.KeyID // where to go on; zero at the end
 }
 
 func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
@@ -43,7 +43,7 @@ func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
 				return err
 			}
 			read++
-			l := core.Lane(lane)
+			l := core.KeyID(lane)
 			if full || bytes.Compare(l[:], current[:]) <= 0 { // a follower, or jumped
 				return nil
 			}
@@ -64,7 +64,7 @@ func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
 		if full {
 			s.next = current
 			if current == lastLane {
-				s.next = core.Lane{}
+				s.next = core.KeyID{}
 			}
 			return nil
 		}
@@ -80,7 +80,7 @@ func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
 	}
 }
 
-var lastLane = core.Lane(bytes.Repeat([]byte{0xff}, 16))
+var lastLane = core.KeyID(bytes.Repeat([]byte{0xff}, 16))
 
 // start moves the bound to the first wanted prefix and reports whether there is one.
 func (s *laneScan) start(only []string) bool {
@@ -94,7 +94,7 @@ func (s *laneScan) start(only []string) bool {
 
 // jumpOver returns the lane behind which to go on after l: l itself if its topic is wanted, else
 // the end of its prefix or the start of the next wanted one. end says that there is none.
-func jumpOver(l core.Lane, only, except []string) (jump core.Lane, end bool) {
+func jumpOver(l core.KeyID, only, except []string) (jump core.KeyID, end bool) {
 	prefix := hex.EncodeToString(l[:4])
 	if len(only) > 0 {
 		i, found := slices.BinarySearch(only, prefix)

@@ -83,11 +83,11 @@ func TestBadCalls(t *testing.T) {
 			if _, err := repo.ClaimUnordered(ctx, req); err == nil {
 				t.Errorf("ClaimUnordered with %s was accepted", name)
 			}
-			if _, _, err := repo.ClaimHeads(ctx, req, core.Lane{}); err == nil {
+			if _, _, err := repo.ClaimHeads(ctx, req, core.KeyID{}); err == nil {
 				t.Errorf("ClaimHeads with %s was accepted", name)
 			}
-			if _, err := repo.ClaimLane(ctx, req, core.Lane{1}); err == nil {
-				t.Errorf("ClaimLane with %s was accepted", name)
+			if _, err := repo.ClaimKey(ctx, req, core.KeyID{1}); err == nil {
+				t.Errorf("ClaimKey with %s was accepted", name)
 			}
 		}
 		if _, err := repo.MarkFailed(ctx, "n", []core.Failure{{Kind: 9}}); err == nil {

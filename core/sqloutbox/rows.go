@@ -136,7 +136,7 @@ func (r *Repository) list(name string, n int) string {
 func (r *Repository) withIDs(name string, ids []core.RowID) string { return r.list(name, len(ids)) }
 
 // idArgs returns the ids as parameters, followed by more.
-func idArgs[T core.RowID | core.Lane](ids []T, more ...any) []any {
+func idArgs[T core.RowID | core.KeyID](ids []T, more ...any) []any {
 	args := make([]any, 0, len(ids)+len(more))
 	for i := range ids {
 		b := [16]byte(ids[i])

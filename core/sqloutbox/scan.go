@@ -179,7 +179,7 @@ func (s *claimScan) claimed() core.Claimed {
 	e, err := s.event()
 	c := s.c
 	c.Err = err
-	c.ID, c.Event, c.Lane, c.KeySeq, c.ReplayOf = core.RowID(s.id), e, core.Lane(s.lane), s.keySeq,
+	c.ID, c.Event, c.KeyID, c.KeySeq, c.ReplayOf = core.RowID(s.id), e, core.KeyID(s.lane), s.keySeq,
 		core.RowID(s.replayOf)
 	c.Age = time.Duration(max(0, s.now-s.created)) * time.Microsecond
 	return c

@@ -480,7 +480,7 @@ func FuzzTrackerPrograms(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				row := core.NewRow{ID: id, Event: e, Lane: core.NewLane("", "t", "k")}
+				row := core.NewRow{ID: id, Event: e, KeyID: core.NewKeyID("", "t", "k")}
 				if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{row}}); err == nil {
 					heard[row.ID] = nil
 					tx.OnOutcome(func(o core.Outcome) { heard[row.ID] = append(heard[row.ID], o) })

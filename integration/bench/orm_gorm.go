@@ -109,7 +109,7 @@ INSERT INTO ` + prefix +
   content_type, claim_no, available_at, occurred_at, created_at, lane, key_seq)
 SELECT $1::uuid, $2::text, $3::text, 0, $4::text, 0, $5::text, $6::bytea, 'application/json', 0, clock_timestamp(), $7::timestamptz, clock_timestamp(),
   k.lane, k.last_seq FROM k`
-		lane := core.NewLane("", row.Topic, row.Key)
+		lane := core.NewKeyID("", row.Topic, row.Key)
 		args = append(args, lane[:])
 	}
 	return c.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {

@@ -46,7 +46,7 @@ func (c *e2eCell) compare(restarts int) {
 func (c *e2eCell) compareTable(told map[string]e2eTold) map[core.RowID]outboxRow {
 	c.t.Helper()
 	rows := map[core.RowID]outboxRow{}
-	lanes := map[core.Lane][]outboxRow{}
+	lanes := map[core.KeyID][]outboxRow{}
 	for _, r := range c.outbox() {
 		id, err := core.NewRowID(r.told.EventID, r.topic)
 		if err != nil {
@@ -64,7 +64,7 @@ func (c *e2eCell) compareTable(told map[string]e2eTold) map[core.RowID]outboxRow
 				r.errorText)
 		}
 		if r.keySeq != 0 {
-			lane := core.NewLane(r.told.Tenant, r.topic, r.told.Key)
+			lane := core.NewKeyID(r.told.Tenant, r.topic, r.told.Key)
 			lanes[lane] = append(lanes[lane], r)
 		}
 	}
@@ -167,7 +167,7 @@ func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]o
 // compareOrder checks the first copies of each key, and that a key has one partition.
 func (c *e2eCell) compareOrder(rows map[core.RowID]outboxRow, copies []arrival) {
 	c.t.Helper()
-	last := map[core.Lane]int64{}
+	last := map[core.KeyID]int64{}
 	partition := map[string]int32{}
 	seen := map[core.RowID]bool{}
 	for _, a := range copies {
@@ -180,7 +180,7 @@ func (c *e2eCell) compareOrder(rows map[core.RowID]outboxRow, copies []arrival) 
 			continue
 		}
 		seen[d.RowID] = true
-		lane := core.NewLane(d.TenantID, c.topic, d.Key)
+		lane := core.NewKeyID(d.TenantID, c.topic, d.Key)
 		if want := last[lane] + 1; last[lane] != 0 && d.KeySeq != want {
 			c.t.Errorf("key %q of %q: first copy of number %d where %d was due", d.Key, d.TenantID, d.KeySeq, want)
 		}

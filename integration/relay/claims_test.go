@@ -126,14 +126,14 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 		const lease = 2 * time.Second
 		gone := core.ClaimRequest{
 			Node: "gone", Lease: lease, MaxLease: time.Minute, Limit: 100, MaxBytes: 1 << 20,
-			Run: 100, Lanes: 100,
+			Run: 100, Keys: 100,
 		}
 		began := time.Now()
 		unordered, err := p.Repository.ClaimUnordered(t.Context(), gone)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ordered, _, err := p.Repository.ClaimHeads(t.Context(), gone, core.Lane{})
+		ordered, _, err := p.Repository.ClaimHeads(t.Context(), gone, core.KeyID{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestTransientErrorIsRescheduled(t *testing.T) {
 		due, ok, err := p.Repository.NextDue(t.Context(),
 			core.ClaimRequest{
 				Node: "x", Lease: time.Second, MaxLease: time.Minute, Limit: 10, MaxBytes: 1, Run: 1,
-				Lanes: 10,
+				Keys: 10,
 			})
 		if err != nil || !ok || due <= 0 || due > 10*time.Hour {
 			t.Errorf("NextDue: %s, %v, %v", due, ok, err)
@@ -279,7 +279,7 @@ func TestTwoRelaysClaimNothingTwice(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pub := &outboxtest.Publisher{}
 		cfg := core.Config{
-			ClaimBatch: 20, ColdEvents: 40, LaneRun: 5, PollInterval: 20 * time.Millisecond,
+			ClaimBatch: 20, ColdEvents: 40, KeyRun: 5, PollInterval: 20 * time.Millisecond,
 			MaxPollInterval: 20 * time.Millisecond,
 		}
 		p := fixture.NewProcess(t, db, core.Config{})

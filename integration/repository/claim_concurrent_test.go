@@ -45,7 +45,7 @@ func TestConcurrentClaimers(t *testing.T) {
 		}
 		var mu sync.Mutex
 		seen, done := map[claim]string{}, 0
-		lastSeq := map[core.Lane]int64{}
+		lastSeq := map[core.KeyID]int64{}
 		finished := func() bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -60,13 +60,13 @@ func TestConcurrentClaimers(t *testing.T) {
 				node := fmt.Sprint("node-", c)
 				req := core.ClaimRequest{
 					Node: node, Lease: time.Minute, MaxLease: time.Hour, Limit: 7,
-					MaxBytes: 1 << 20, Run: 3, Lanes: 100,
+					MaxBytes: 1 << 20, Run: 3, Keys: 100,
 				}
 				for round := 0; !finished(); round++ {
 					got, err := repo.ClaimUnordered(ctx, req)
 					if err == nil {
 						var ordered []core.Claimed
-						ordered, _, err = repo.ClaimHeads(ctx, req, core.Lane{})
+						ordered, _, err = repo.ClaimHeads(ctx, req, core.KeyID{})
 						got = append(got, ordered...)
 					}
 					if err != nil {
@@ -82,21 +82,21 @@ func TestConcurrentClaimers(t *testing.T) {
 								node)
 						}
 						seen[claim{r.ID, r.ClaimNo}] = node
-						if r.KeySeq < lastSeq[r.Lane] && !r.Lane.IsZero() {
-							failed <- fmt.Errorf("lane %x: %d was claimed after %d was done", r.Lane, r.KeySeq,
-								lastSeq[r.Lane])
+						if r.KeySeq < lastSeq[r.KeyID] && !r.KeyID.IsZero() {
+							failed <- fmt.Errorf("lane %x: %d was claimed after %d was done", r.KeyID, r.KeySeq,
+								lastSeq[r.KeyID])
 						}
 					}
 					mu.Unlock()
-					stop := map[core.Lane]bool{}
+					stop := map[core.KeyID]bool{}
 					for i, r := range got {
-						if (round+i)%3 == 0 || stop[r.Lane] {
-							stop[r.Lane] = !r.Lane.IsZero()
+						if (round+i)%3 == 0 || stop[r.KeyID] {
+							stop[r.KeyID] = !r.KeyID.IsZero()
 							released = append(released, core.ClaimRef{ID: r.ID, ClaimNo: r.ClaimNo})
 						} else {
 							acked = append(acked, core.Done{ID: r.ID})
 							mu.Lock()
-							lastSeq[r.Lane] = max(lastSeq[r.Lane], r.KeySeq)
+							lastSeq[r.KeyID] = max(lastSeq[r.KeyID], r.KeySeq)
 							mu.Unlock()
 						}
 					}
@@ -146,7 +146,7 @@ func TestCollectKeysRace(t *testing.T) {
 		failed := make(chan error, 1)
 		wg.Go(func() {
 			for range turns {
-				_, _, err := repo.CollectKeys(ctx, -time.Second, core.Lane{}, 100) // everything counts as idle
+				_, _, err := repo.CollectKeys(ctx, -time.Second, core.KeyID{}, 100) // everything counts as idle
 				if err != nil {
 					failed <- err
 					return

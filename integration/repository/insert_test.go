@@ -43,7 +43,7 @@ func sqlRow(t testing.TB, topic, key string) core.NewRow {
 	}
 	row := core.NewRow{ID: id, Event: e}
 	if key != "" {
-		row.Lane = core.NewLane("", topic, key)
+		row.KeyID = core.NewKeyID("", topic, key)
 	}
 	return row
 }
@@ -400,7 +400,7 @@ func TestSessionTimeZone(t *testing.T) {
 					if !rows[0].Event.OccurredAt.Equal(occurred) || rows[0].Age < 0 || rows[0].Age > time.Minute {
 						t.Errorf("occurred at %s, age %s", rows[0].Event.OccurredAt, rows[0].Age)
 					}
-					d, ok, err := repo.NextDue(t.Context(), core.ClaimRequest{MaxLease: time.Hour, Lanes: 10})
+					d, ok, err := repo.NextDue(t.Context(), core.ClaimRequest{MaxLease: time.Hour, Keys: 10})
 					if err != nil || !ok || d > time.Minute {
 						t.Errorf("next due in %s, %t, %v", d, ok, err)
 					}
@@ -442,34 +442,34 @@ func TestInsertManyRows(t *testing.T) {
 			seq int64
 			id  core.RowID
 		}
-		ends := map[core.Lane]end{}
+		ends := map[core.KeyID]end{}
 		for i, p := range places {
-			if rows[i].Lane.IsZero() {
+			if rows[i].KeyID.IsZero() {
 				if p != (core.Inserted{}) {
 					t.Fatalf("an unordered row got %+v", p)
 				}
 				continue
 			}
-			before, known := ends[rows[i].Lane]
+			before, known := ends[rows[i].KeyID]
 			if known && (p.KeySeq != before.seq+1 || p.Prev != before.id || p.Opened) || !known && !p.Opened {
 				t.Fatalf("after %+v came %+v", before, p)
 			}
-			ends[rows[i].Lane] = end{p.KeySeq, rows[i].ID}
+			ends[rows[i].KeyID] = end{p.KeySeq, rows[i].ID}
 		}
 		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != int64(len(rows)) {
 			t.Errorf("%d rows, want %d", n, len(rows))
 		}
 		req := core.ClaimRequest{
 			Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30,
-			Run: 5000, Lanes: 10,
+			Run: 5000, Keys: 10,
 		}
-		got, _, err := repo.ClaimHeads(t.Context(), req, core.Lane{})
+		got, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var want []core.RowID
 		for i := range rows {
-			if !rows[i].Lane.IsZero() {
+			if !rows[i].KeyID.IsZero() {
 				want = append(want, rows[i].ID)
 			}
 		}

@@ -55,12 +55,12 @@ func TestPlans(t *testing.T) {
 
 func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, repo *sqloutbox.Repository) {
 	req := core.ClaimRequest{
-		Node: "n", Lease: time.Minute, MaxLease: 15 * time.Minute, Limit: 100, MaxBytes: 1 << 20, Run: 10, Lanes: 1000,
+		Node: "n", Lease: time.Minute, MaxLease: 15 * time.Minute, Limit: 100, MaxBytes: 1 << 20, Run: 10, Keys: 1000,
 		Except: []string{"stopped"},
 	}
 	only := req
 	only.Except, only.Only = nil, []string{"t1", "small", "elsewhere"}
-	lane := core.NewLane("", "small", "k7")
+	lane := core.NewKeyID("", "small", "k7")
 	for _, c := range []struct {
 		name string
 		run  func(ctx context.Context) error
@@ -74,15 +74,15 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 			return claimed(rows, 100, 100, err)
 		}},
 		{"ClaimHeads", func(ctx context.Context) error {
-			rows, _, err := repo.ClaimHeads(ctx, req, core.Lane{})
+			rows, _, err := repo.ClaimHeads(ctx, req, core.KeyID{})
 			return claimed(rows, 99, 100, err) // the scan on PostgreSQL counts the one lane that is blocked
 		}},
 		{"ClaimHeads of certain topics", func(ctx context.Context) error {
-			rows, _, err := repo.ClaimHeads(ctx, only, core.Lane{})
+			rows, _, err := repo.ClaimHeads(ctx, only, core.KeyID{})
 			return claimed(rows, 99, 100, err)
 		}},
-		{"ClaimLane", func(ctx context.Context) error {
-			rows, err := repo.ClaimLane(ctx, req, lane)
+		{"ClaimKey", func(ctx context.Context) error {
+			rows, err := repo.ClaimKey(ctx, req, lane)
 			return claimed(rows, 10, 10, err)
 		}},
 		{"NextDue", func(ctx context.Context) error { _, _, err := repo.NextDue(ctx, req); return err }},
@@ -103,7 +103,7 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 		}},
 		{"Cleanup", func(ctx context.Context) error { _, err := repo.Cleanup(ctx, time.Hour, 1000); return err }},
 		{"CollectKeys", func(ctx context.Context) error {
-			_, _, err := repo.CollectKeys(ctx, 0, core.Lane{}, 100)
+			_, _, err := repo.CollectKeys(ctx, 0, core.KeyID{}, 100)
 			return err
 		}},
 		{"ListDead", func(ctx context.Context) error { _, err := repo.ListDead(ctx, core.DeadQuery{}); return err }},
@@ -322,7 +322,7 @@ func fillLarge(t *testing.T, db testdb.DB, pool *sql.DB) {
 			return fmt.Sprintf("unhex('000000%02x000080008000' || printf('%%012x', n))", kind)
 		}
 	}
-	bytesOf := func(l core.Lane) string {
+	bytesOf := func(l core.KeyID) string {
 		if db.Dialect == core.Postgres {
 			return fmt.Sprintf("'\\x%x'::bytea", l[:])
 		}
@@ -351,14 +351,14 @@ func fillLarge(t *testing.T, db testdb.DB, pool *sql.DB) {
 		noLane, noSeq = "NULL::bytea", "NULL::bigint"
 	}
 	fill(1, manyDelayed, "'t1'", noLane, noSeq, "0", later, null)
-	fill(2, manyFollowers, "'big'", bytesOf(core.NewLane("", "big", "dead")), "n", "CASE WHEN n = 1 THEN 3 ELSE 0 END",
+	fill(2, manyFollowers, "'big'", bytesOf(core.NewKeyID("", "big", "dead")), "n", "CASE WHEN n = 1 THEN 3 ELSE 0 END",
 		now, null)
 	fill(3, manyStopped, "'stopped'", noLane, noSeq, "0", now, null)
-	fill(4, manyStopped/2, "'stopped'", bytesOf(core.NewLane("", "stopped", "k")), "n", "0", now, null)
+	fill(4, manyStopped/2, "'stopped'", bytesOf(core.NewKeyID("", "stopped", "k")), "n", "0", now, null)
 	fill(5, manyDone, "'small'", noLane, noSeq, "1", now, now)
 	fill(6, 300, "'small'", noLane, noSeq, "0", now, null)
 	for i := range 200 {
-		fill(16+i, 20, "'small'", bytesOf(core.NewLane("", "small", fmt.Sprint("k", i))), "n", "0", now, null)
+		fill(16+i, 20, "'small'", bytesOf(core.NewKeyID("", "small", fmt.Sprint("k", i))), "n", "0", now, null)
 	}
 }
 

@@ -73,12 +73,12 @@ func TestRepositoryOneConnection(t *testing.T) {
 		}
 		req := core.ClaimRequest{
 			Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
-			Run: 10, Lanes: 10,
+			Run: 10, Keys: 10,
 		}
 		rows, err := repo.ClaimUnordered(ctx, req)
 		if err == nil {
 			var more []core.Claimed
-			more, _, err = repo.ClaimHeads(ctx, req, core.Lane{})
+			more, _, err = repo.ClaimHeads(ctx, req, core.KeyID{})
 			rows = append(rows, more...)
 		}
 		if err != nil || len(rows) != 2 {

@@ -68,15 +68,15 @@ func (r *repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 }
 
 func (r *repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
-	after core.Lane,
-) ([]core.Claimed, core.Lane, error) {
+	after core.KeyID,
+) ([]core.Claimed, core.KeyID, error) {
 	rows, next, err := r.Repository.ClaimHeads(ctx, req, after)
 	rows, err = r.claimed(rows, err)
 	return rows, next, err
 }
 
-func (r *repository) ClaimLane(ctx context.Context, req core.ClaimRequest, lane core.Lane) ([]core.Claimed, error) {
-	return r.claimed(r.Repository.ClaimLane(ctx, req, lane))
+func (r *repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core.KeyID) ([]core.Claimed, error) {
+	return r.claimed(r.Repository.ClaimKey(ctx, req, lane))
 }
 
 func (r *repository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (int, error) {

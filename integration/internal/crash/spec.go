@@ -91,7 +91,7 @@ func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
 		Repository: repo, Publisher: pub, Node: node,
 		Workers: workers, MarkBatch: markBatch, MaxUnmarked: maxUnmarked, MarkDelay: 2 * time.Millisecond,
 		PublishTimeout: publishTimeout, LeaseMargin: 50 * time.Millisecond, HotLease: hotLease, ClaimLease: ClaimLease,
-		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 60, LaneRun: 20,
+		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 60, KeyRun: 20,
 		Retry: core.RetryPolicy{
 			BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond,
 			MaxAttempts: 50,

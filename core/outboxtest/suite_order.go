@@ -6,7 +6,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-func laneCases() []repositoryCase {
+func orderCases() []repositoryCase {
 	return []repositoryCase{
 		{"numbers are dense and name what was before", laneDense},
 		{"one call with several rows of several lanes", laneBatch},
@@ -80,7 +80,7 @@ func laneBatch(f *fixture) {
 
 func laneUnordered(f *fixture) {
 	keyed := newRow("topic", "k")
-	keyed.Lane, keyed.Event.Unordered = core.Lane{}, true
+	keyed.KeyID, keyed.Event.Unordered = core.KeyID{}, true
 	places := f.commit(newRow("topic", ""), keyed, newRow("topic", "k"))
 	f.must(places[0] == core.Inserted{} && places[1] == core.Inserted{}, "unordered rows have places: %+v", places[:2])
 	f.must(places[2].Opened, "an unordered row of the same key opened the lane: %+v", places[2])

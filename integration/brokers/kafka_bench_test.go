@@ -4,30 +4,29 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
-	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
+
+const kafkaWorkers = 128
 
 // BenchmarkKafkaRelay is the relay on its way to a real Kafka with 128 workers: rows are marked as
 // done, or deleted, and for comparison 128 goroutines publish through the same publisher without
 // any table. Published/s of the first two against the third tell what the outbox holds up.
 func BenchmarkKafkaRelay(b *testing.B) {
-	const workers = 128
-	publisher := func(b *testing.B) *watermillbridge.Publisher {
-		b.Helper()
-		return topics.KafkaPublisher(b, kafkabridge.Config{})
-	}
 	b.Run("bare", func(b *testing.B) {
-		p, topic := publisher(b), topics.Kafka(b, "", 12, nil)
-		b.SetParallelism(workers / 2) // times the processors
+		p, topic := topics.KafkaPublisher(b, kafkabridge.Config{}), topics.Kafka(b, "", 12, nil)
+		b.SetParallelism(kafkaWorkers / 2) // times the processors
 		var n atomic.Int64
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
@@ -46,39 +45,16 @@ func BenchmarkKafkaRelay(b *testing.B) {
 	})
 	for _, deleted := range []bool{false, true} {
 		b.Run(map[bool]string{false: "marked", true: "deleted"}[deleted], func(b *testing.B) {
-			db := testdb.PostgresForBenchmark(b)
-			pool := sql.OpenDB(sqltx.Connector(db.Connector(b), db.Dialect))
-			b.Cleanup(func() { pool.Close() })
-			table, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := table.Migrate(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			publisher := topics.KafkaPublisher(b, kafkabridge.Config{})
+			outbox, tx := kafkaOutbox(b, core.Config{Publisher: publisher, ColdEvents: 4000}, deleted)
 			topic := topics.Kafka(b, "", 12, nil)
-			outbox, err := core.New(core.Config{
-				Repository: table, Publisher: publisher(b), Workers: workers, ColdEvents: 4000,
-				Retention: core.Retention{DeleteOnSuccess: deleted},
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-			tx := sqltx.NewTransactor(pool, db.Dialect)
 			for done := 0; done < b.N; { // before Run: what is measured is the drain
-				err := tx.RunInTx(b.Context(), func(ctx context.Context, otx core.Tx) error {
-					events := make([]core.Event, min(500, b.N-done))
-					for i := range events {
-						events[i] = core.Event{
-							Type: "order.placed", Topic: topic, Key: fmt.Sprint((done + i) % 10_000),
-							Payload: make([]byte, 512),
-						}
-					}
-					done += len(events)
-					_, err := outbox.Publish(ctx, otx, events...)
-					return err
-				})
-				if err != nil {
+				events := make([]core.Event, min(500, b.N-done))
+				for i := range events {
+					events[i] = kafkaEvent(topic, done+i)
+				}
+				done += len(events)
+				if err := publishInTx(b.Context(), outbox, tx, events...); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -90,4 +66,128 @@ func BenchmarkKafkaRelay(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "published/s")
 		})
 	}
+}
+
+// BenchmarkKafkaHotPath is the time from COMMIT to Kafka's acknowledgement while 64 goroutines
+// commit transactions of one event as fast as they can, or 1,000 in a second: rows are marked as
+// done, or deleted. kafka-p50-ms is the call of Kafka alone: what is above it is the outbox. The
+// share of the fast path tells whether the relay keeps up.
+func BenchmarkKafkaHotPath(b *testing.B) {
+	for _, paced := range []bool{true, false} {
+		for _, deleted := range []bool{false, true} {
+			name := map[bool]string{false: "full speed/", true: "1,000 a second/"}[paced] +
+				map[bool]string{false: "marked", true: "deleted"}[deleted]
+			b.Run(name, func(b *testing.B) { benchmarkKafkaHotPath(b, paced, deleted) })
+		}
+	}
+}
+
+func benchmarkKafkaHotPath(b *testing.B, paced, deleted bool) {
+	const producers = 64
+	type times struct{ whole, call time.Duration }
+	var hot, left atomic.Int64
+	took := make(chan times, b.N)
+	left.Store(int64(b.N))
+	done := make(chan struct{})
+	topic := topics.Kafka(b, "", 12, nil)
+	var committed sync.Map // id of the event -> time.Time
+	publisher := topics.KafkaPublisher(b, kafkabridge.Config{})
+	outbox, tx := kafkaOutbox(b, core.Config{
+		Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+			entered := time.Now()
+			if err := publisher.Publish(ctx, d); err != nil {
+				return err
+			}
+			at, _ := committed.LoadAndDelete(d.ID)
+			took <- times{time.Since(at.(time.Time)), time.Since(entered)}
+			if left.Add(-1) == 0 {
+				close(done)
+			}
+			return nil
+		}),
+		Observer: &core.Observer{Inserted: func(_ string, fast bool) {
+			if fast {
+				hot.Add(1)
+			}
+		}},
+	}, deleted)
+	ctx, stop := context.WithCancel(b.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- outbox.Run(ctx) }()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	b.ResetTimer()
+	start := time.Now()
+	for range producers {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				if paced {
+					time.Sleep(time.Until(start.Add(time.Duration(i) * time.Millisecond)))
+				}
+				ev := kafkaEvent(topic, int(i))
+				ev.ID = core.NewEventID()
+				err := tx.RunInTx(ctx, func(ctx context.Context, otx core.Tx) error {
+					otx.OnOutcome(func(core.Outcome) { committed.Store(ev.ID, time.Now()) })
+					_, err := outbox.Publish(ctx, otx, ev)
+					return err
+				})
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	<-done
+	b.StopTimer()
+	stop()
+	if err := <-ran; err != nil {
+		b.Fatal(err)
+	}
+	close(took)
+	var whole, call []time.Duration
+	for t := range took {
+		whole, call = append(whole, t.whole), append(call, t.call)
+	}
+	slices.Sort(whole)
+	slices.Sort(call)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "published/s")
+	b.ReportMetric(whole[len(whole)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(whole[len(whole)*99/100].Seconds()*1000, "p99-ms")
+	b.ReportMetric(call[len(call)/2].Seconds()*1000, "kafka-p50-ms")
+	b.ReportMetric(100*float64(hot.Load())/float64(b.N), "%fast")
+}
+
+func kafkaEvent(topic string, i int) core.Event {
+	return core.Event{
+		Type: "order.placed", Topic: topic, Key: fmt.Sprint(i % 10_000), Payload: make([]byte, 512),
+	}
+}
+
+// kafkaOutbox fills in the tables of a new database and the workers.
+func kafkaOutbox(b *testing.B, cfg core.Config, deleted bool) (*core.Outbox, core.Transactor) {
+	b.Helper()
+	db := testdb.PostgresForBenchmark(b)
+	pool := sql.OpenDB(sqltx.Connector(db.Connector(b), db.Dialect))
+	b.Cleanup(func() { pool.Close() })
+	table, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := table.Migrate(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	cfg.Repository, cfg.Workers, cfg.Retention = table, kafkaWorkers, core.Retention{DeleteOnSuccess: deleted}
+	outbox, err := core.New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return outbox, sqltx.NewTransactor(pool, db.Dialect)
+}
+
+func publishInTx(ctx context.Context, outbox *core.Outbox, tx core.Transactor, events ...core.Event) error {
+	return tx.RunInTx(ctx, func(ctx context.Context, otx core.Tx) error {
+		_, err := outbox.Publish(ctx, otx, events...)
+		return err
+	})
 }

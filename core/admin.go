@@ -7,9 +7,9 @@ import (
 
 const backlogLimit = 100_000
 
-// Backlog says how the table stands: how much is pending and dead, how old the oldest pending event
-// is, how many keys are blocked. Its queries are bounded: a count that equals Backlog.Limit may be
-// larger in truth.
+// Backlog counts the pending and the dead events and the blocked keys, and returns the age of the
+// oldest pending event. Its queries are bounded: a count that equals Backlog.Limit may be larger in
+// truth.
 func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 	b, err := o.cfg.Repository.Backlog(ctx, backlogLimit)
 	if o.cfg.DeadPolicy == SkipDead {
@@ -18,8 +18,8 @@ func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 	return b, err
 }
 
-// ListDead lists events that were given up, in the order of their row ids. Use DeadQuery.After with
-// the last ID to go on.
+// ListDead lists dead events in the order of their row ids. To read the next page, set
+// DeadQuery.After to the last ID.
 func (o *Outbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error) {
 	if q.Limit <= 0 {
 		q.Limit = 100
@@ -28,10 +28,10 @@ func (o *Outbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 	return o.cfg.Repository.ListDead(ctx, q)
 }
 
-// Redrive opens dead events again with fresh attempts; each change is recorded with actor and
-// reason. Under policy BlockKey the event keeps its place and its lane goes on with it; under
-// SkipDead it is appended at the end of its lane. It returns how many events changed: what is not
-// dead is left alone.
+// Redrive opens dead events again with fresh attempts. It records each change with actor and
+// reason. Under policy BlockKey the event keeps its place, and its key goes on with it. Under
+// SkipDead the event is appended at the end of its key. Redrive returns how many events changed. It
+// leaves events alone that are not dead.
 func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, err error) {
 	if req, err = o.admin(req); err != nil {
 		return 0, err
@@ -41,9 +41,9 @@ func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, er
 	return changed, err
 }
 
-// Discard ends dead events, or open ones that nobody holds, without publishing them; each change is
-// recorded with actor and reason. With Force it also ends one that is being published, which may
-// still be published once. It returns how many events changed.
+// Discard ends dead events, and open events that no process holds, without publishing them. It
+// records each change with actor and reason. With Force it also ends an event that is being
+// published; that event may still be published once. Discard returns how many events changed.
 func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (changed int, err error) {
 	if req, err = o.admin(req); err != nil {
 		return 0, err
@@ -54,8 +54,8 @@ func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (changed int, er
 }
 
 // ResetKeys is the second step after a failover or a restore that lost commits, before writers
-// resume: the next event of each key is then ordered by what the table says and not by what a
-// process remembers. It returns the number of keys.
+// resume. From then on the table alone decides the order of the next event of each key, and the
+// memory of a process does not. ResetKeys returns the number of keys.
 func (o *Outbox) ResetKeys(ctx context.Context) (changed int, err error) {
 	return o.cfg.Repository.ResetKeys(ctx)
 }

@@ -8,7 +8,7 @@ func (r *relay) startProbe(it *item) {
 	it.dest.turn.fresh = it.path == PathHot
 }
 
-// acked notes that the destination accepted an event, so it works.
+// acked notes that the destination accepted an event: the destination works.
 func (r *relay) acked(it *item, now time.Time) {
 	d := it.dest
 	d.lastAck = now
@@ -25,9 +25,9 @@ func (r *relay) acked(it *item, now time.Time) {
 	r.wakes.poll(now)
 }
 
-// refused notes that the destination refused an event, and says what that means. A publisher that
-// marked the error as a refusal of this event is believed, save that so many different events in a
-// row are an outage nevertheless.
+// refused notes that the destination refused an event, and returns what the refusal means. When the
+// publisher marked the error as a refusal of this event, the relay believes it. As many different
+// events in a row as Breaker.Failures are an outage nevertheless.
 func (r *relay) refused(it *item, cause error) refusalVerdict {
 	d := it.dest
 	if d.open {
@@ -49,8 +49,8 @@ func (r *relay) probeLater(d *destination, now time.Time) {
 	r.wakes.look()
 }
 
-// stopDestination opens the breaker. What is queued for the destination is given back when it comes
-// up.
+// stopDestination opens the breaker. Queued events of the destination are given back when a worker
+// picks them.
 func (r *relay) stopDestination(d *destination, it *item, cause error) {
 	r.dests.stop(d)
 	d.outage.since, d.outage.probes, d.turn.fresh = time.Now(), 0, true
@@ -65,7 +65,7 @@ func (r *relay) stopDestination(d *destination, it *item, cause error) {
 	})
 }
 
-// probeFailed waits longer before the next event is tried.
+// probeFailed makes the pause before the next probe longer.
 func (r *relay) probeFailed(it *item, cause error) {
 	d, now := it.dest, time.Now()
 	d.outage.probes++

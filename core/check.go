@@ -7,19 +7,19 @@ import (
 )
 
 // Checker is implemented by a Repository that can compare its tables with those it needs. Run calls
-// it before it works.
+// it before the relay starts.
 type Checker interface {
 	// Check returns an error wrapping ErrNoTables when the statements of the Repository cannot
-	// work, one wrapping ErrTablesDiffer when they can, and any other when the database cannot be
-	// asked.
+	// work, and one wrapping ErrTablesDiffer when the tables differ but the statements work. Any
+	// other error means that the database cannot be asked.
 	Check(ctx context.Context) error
 }
 
 // maxCheckWait bounds the pause between two tries to look at the tables.
 const maxCheckWait = 5 * time.Second
 
-// checkTables looks at the tables before Run works: it waits while the database is away, names what
-// differs, and returns an error wrapping ErrNoTables when they are not there.
+// checkTables checks the tables before Run starts the relay. It waits while the database is away,
+// logs the differences, and returns an error wrapping ErrNoTables when the tables are missing.
 func (o *Outbox) checkTables(ctx context.Context) error {
 	c, ok := o.cfg.Repository.(Checker)
 	if !ok {
@@ -29,7 +29,7 @@ func (o *Outbox) checkTables(ctx context.Context) error {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 		err := c.Check(callCtx)
 		if err != nil && !errors.Is(err, ErrNoTables) && !errors.Is(err, ErrTablesDiffer) {
-			// the table answers, only its shape cannot be asked for
+			// the table answers, only its shape cannot be read
 			if _, backlogErr := o.cfg.Repository.Backlog(callCtx, 1); backlogErr == nil {
 				o.cfg.Logger.WarnContext(ctx, "outbox: the tables cannot be checked", "component", "outbox", "err",
 					errorText(err))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// claim runs a claim statement and hands what it returned to the dispatcher.
+// claim runs a claim statement and hands the claimed rows to the dispatcher.
 func (r *relay) claim(ctx context.Context, ordered bool,
 	fn func(context.Context) ([]Claimed, error),
 ) ([]Claimed, error) {
@@ -26,19 +26,19 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.unlock()
-	var lane KeyID   // of the run that is being admitted
-	var before RowID // the row before in that run
-	var broken bool  // the run has lost a row: the rest is given back
+	var lane KeyID   // the lane of the run that is being admitted
+	var before RowID // the previous row of that run
+	var broken bool  // a row of the run is missing: the rest is given back
 	for i := range rows {
 		c := &rows[i]
 		if c.KeyID.IsZero() || c.KeyID != lane {
 			lane, before, broken = c.KeyID, RowID{}, false
 		}
 		if it := r.inflight.find(c.ID); it != nil && it.state != itemFailed && it.state != itemReleasing {
-			// This process had it and lost the lease. An acknowledged row is only marked; one in
-			// hand goes on under the new claim.
+			// This process held the row and lost the lease. An acknowledged row is only marked. A
+			// row that is being published goes on under the new claim.
 			it.lease.claimNo, it.lease.deadline, it.lease.lost = c.ClaimNo, deadline, false
-			if c.LostClaims >= Suspicious && !it.suspect { // others lost it meanwhile
+			if c.LostClaims >= Suspicious && !it.suspect { // other processes lost it meanwhile
 				it.suspect = true
 				r.queue.suspects.held++
 			}
@@ -48,12 +48,13 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		it := r.claimedItem(c, deadline, now)
 		it.dest.refusals.claimed(it.id, it.attempts)
 		it.place.head, it.place.after = before.IsZero(), before
-		// claims shorten runs: there may be more
+		// the claim may have shortened the run: there may be more rows
 		it.wake = !c.KeyID.IsZero() && (i+1 == len(rows) || rows[i+1].KeyID != c.KeyID)
 		before = c.ID
 		r.move(it, itemWaiting)
 		switch {
-		case broken || r.phase >= phaseClosing || r.crew.alive == 0: // nobody is left to publish it
+		// no worker is left to publish it
+		case broken || r.phase >= phaseClosing || r.crew.alive == 0:
 			r.release(it, FallbackStopped, false)
 		case c.Err != nil:
 			r.giveUp(it, Failure{Code: codeUndecodable, Message: errorText(c.Err)})

@@ -11,9 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// outages are the errors of the operating system and the standard library that say nothing against
-// an event: its destination cannot be reached, or this process lacks what it takes to reach
-// anybody.
+// outages are the errors of the operating system and the standard library that do not concern the
+// event: its destination cannot be reached, or this process lacks a resource that every publish
+// needs.
 var outages = []error{
 	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ENOTCONN,
 	syscall.EHOSTUNREACH, syscall.EHOSTDOWN, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ENETRESET,
@@ -22,11 +22,10 @@ var outages = []error{
 }
 
 // DefaultClassifier knows the errors of the operating system, the network errors of the standard
-// library, and the errors with which PostgreSQL, MySQL, MariaDB and SQLite say that they cannot be
-// used at the moment: what says that the destination cannot be reached is ClassUnavailable, and so
-// is a want of file descriptors, memory or disk space. A deadline that ended is left to the relay,
-// which knows whether the destination acknowledged anything meanwhile. Everything else is
-// ClassTransient.
+// library, and the errors with which PostgreSQL, MySQL, MariaDB and SQLite report that they cannot
+// be used now. An error that says that the destination cannot be reached is ClassUnavailable. So is
+// a lack of file descriptors, memory or disk space. A timeout is left to the relay, which knows
+// whether the destination acknowledged other events meanwhile. Every other error is ClassTransient.
 func DefaultClassifier(err error) Class {
 	for _, outage := range outages {
 		if errors.Is(err, outage) {
@@ -45,7 +44,7 @@ func DefaultClassifier(err error) Class {
 	return ClassTransient
 }
 
-// isTimeout reports whether err says only that time ran out.
+// isTimeout reports whether err says nothing but that time ran out.
 func isTimeout(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return true

@@ -9,14 +9,14 @@ import (
 )
 
 // Codec turns Event.Data into the bytes that are inserted and published. Encode is called once per
-// event, before anything is written, by many goroutines at once.
+// event, before anything is written. Many goroutines call it at once.
 type Codec interface {
 	Encode(ctx context.Context, data any) (payload []byte, contentType string, err error)
 }
 
-// JSON is the default Codec: encoding/json, content type application/json. It refuses bytes, such
-// as a []byte, of which encoding/json would make base64 text: bytes that are to be published as
-// they are belong into Event.Payload, and JSON text may also be a json.RawMessage.
+// JSON is the default Codec: encoding/json, content type application/json. It refuses a []byte and
+// similar types, because encoding/json would turn them into base64 text. Put bytes that must be
+// published unchanged into Event.Payload. JSON text may also be a json.RawMessage.
 var JSON Codec = jsonCodec{}
 
 type jsonCodec struct{}
@@ -31,7 +31,7 @@ func (jsonCodec) Encode(_ context.Context, data any) ([]byte, string, error) {
 	return b, "application/json", err
 }
 
-// isBytes reports whether encoding/json makes base64 text of data.
+// isBytes reports whether encoding/json turns data into base64 text.
 func isBytes(data any) bool {
 	t := reflect.TypeOf(data)
 	for t != nil && t.Kind() == reflect.Pointer && !marshals(t) {

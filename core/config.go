@@ -8,73 +8,74 @@ import (
 	"time"
 )
 
-// Config configures an Outbox. Only Repository is required; the zero value of every other field
-// means the default it documents. An Outbox does not change it and it must not be changed once
-// given to New.
+// Config configures an Outbox. Only Repository is required. The zero value of every other field
+// means the documented default. An Outbox does not change its Config. Do not change it after the
+// call of New.
 type Config struct {
-	// Repository is the table. Adapters of ORMs fill it in.
+	// Repository is the table. Adapters of ORMs set it.
 	Repository Repository
 	// Publisher is where Run sends events. Nil: this process only inserts, and another one relays.
 	Publisher Publisher
-	// Routes names the topics of event types, for events without a Topic: one row is inserted for
-	// each topic. It is known to processes without a Publisher too. An event type that is not in it
+	// Routes names the topics of event types, for events without a Topic. One row is inserted for
+	// each topic. Processes without a Publisher use Routes too. An event type that is not in Routes
 	// goes to the topic of its own name.
 	Routes map[string][]string
 	// Codec encodes Event.Data. Default: JSON.
 	Codec Codec
-	// Headers adds headers to every event at Publish: trace context and the like. An event's own
+	// Headers adds headers, such as the trace context, to every event at Publish. An event's own
 	// headers win.
 	Headers func(ctx context.Context) map[string]string
-	// MaxPayload is the largest payload in bytes. Default: 1 MiB. A Publisher that knows the limit
-	// of its destination is asked too (see SizeChecker): Kafka's and RabbitMQ's bridges are. In a
-	// process without Publisher this is the only limit.
+	// MaxPayload is the largest payload in bytes. Default: 1 MiB. Publish also asks a Publisher
+	// that knows the limit of its destination (see SizeChecker), such as the bridges to Kafka and
+	// RabbitMQ. In a process without a Publisher, MaxPayload is the only limit.
 	MaxPayload int
-	// RejectUntracked makes Publish return ErrUntracked in a transaction whose end cannot be heard.
-	// Default: the rows are inserted and the poller finds them.
+	// RejectUntracked makes Publish return ErrUntracked in a transaction whose commit the outbox
+	// cannot observe. Default: the rows are inserted, and the poller publishes them.
 	RejectUntracked bool
 
-	// Node names this process in claimed_by. Default: host name and process id. A random
-	// incarnation is added.
+	// Node names this process in the column claimed_by. Default: host name and process id. A random
+	// suffix is added.
 	Node string
 	// Workers is how many events are published at once. Default: 32.
 	Workers int
-	// PublishTimeout ends a publish. A publisher that ignores it is given up after twice that time:
-	// the event counts as timed out, and may be published twice. Default: 5 s.
+	// PublishTimeout ends a publish. A publisher that ignores it is abandoned after twice that
+	// time: the event counts as timed out, and may be published twice. Default: 5 s.
 	PublishTimeout time.Duration
-	// HotEvents and HotBytes bound the fast path, from Publish to the mark. What does not fit is
-	// left to the poller. Default: 4096 events, 64 MiB.
+	// HotEvents and HotBytes bound the fast path, from Publish to the mark. The poller publishes
+	// the events that do not fit. Default: 4096 events, 64 MiB.
 	HotEvents int
 	HotBytes  int64
-	// ColdEvents and ColdBytes bound what the poller holds in memory. Default: 1000 events, 64 MiB.
+	// ColdEvents and ColdBytes bound the events that the poller holds in memory. Default: 1000
+	// events, 64 MiB.
 	ColdEvents int
 	ColdBytes  int64
-	// HotLease is how long a row is leased to its writer: after a crash its events wait this long.
-	// Default: 10 s.
+	// HotLease is how long a new row is leased to the process that inserts it. After a crash of
+	// that process its events wait this long. Default: 10 s.
 	HotLease time.Duration
-	// ClaimLease is how long the poller leases rows. Renewed while they are worked on. Default: 30
-	// s.
+	// ClaimLease is how long the poller leases a row. The lease is renewed while the row is worked
+	// on. Default: 30 s.
 	ClaimLease time.Duration
-	// LeaseMargin is kept between the end of a publish and the end of its lease, for pauses and
-	// clock rates. Default: 1 s.
+	// LeaseMargin is the time kept free between the end of a publish and the end of its lease, for
+	// pauses of the process and for differing clocks. Default: 1 s.
 	LeaseMargin time.Duration
-	// MaxLease is the longest lease there can be: a longer one in the table comes from a clock that
-	// jumped and counts as over. Default: 15 min.
+	// MaxLease is the longest possible lease. A longer lease in the table comes from a clock that
+	// jumped, and counts as over. Default: 15 min.
 	MaxLease time.Duration
-	// PollInterval is the pause between polls that found something not worth another at once; it
-	// doubles up to MaxPollInterval while nothing is found. Both get 20 % jitter. Default: 1 s and
-	// 5 s.
+	// PollInterval is the pause between two polls, unless a poll found so much that the next one
+	// follows at once. The pause doubles up to MaxPollInterval while nothing is found. Both get 20
+	// % jitter. Default: 1 s and 5 s.
 	PollInterval    time.Duration
 	MaxPollInterval time.Duration
 	// ClaimBatch is how many rows one claim takes. Default: 500.
 	ClaimBatch int
-	// KeyRun is how many rows of one lane one claim takes at most; fewer where more lanes are
-	// waiting. Default: 50.
+	// KeyRun is how many rows of one key a claim takes at most. A claim takes fewer when many keys
+	// are waiting. Default: 50.
 	KeyRun int
-	// MarkBatch, MarkDelay and MaxUnmarked shape how outcomes are written: in batches, no later
-	// than the delay, and with publishing held back while MaxUnmarked are unwritten. A crash can
-	// repeat at most Workers + MarkBatch + MaxUnmarked events. A mark that takes long holds
-	// publishing back: MaxUnmarked divided by the time of a mark is the most that is published in
-	// that time. Default: 100, 5 ms, and 8 for each of the Workers, at least 256.
+	// MarkBatch, MarkDelay and MaxUnmarked say how marks are written: in batches of MarkBatch, no
+	// later than MarkDelay, and with publishing held back while MaxUnmarked are not written. A
+	// crash can repeat at most Workers + MarkBatch + MaxUnmarked events. The rate of publishing is
+	// at most MaxUnmarked divided by the duration of a mark. Default: 100, 5 ms, and 8 for each of
+	// the Workers, at least 256.
 	MarkBatch   int
 	MarkDelay   time.Duration
 	MaxUnmarked int
@@ -82,77 +83,80 @@ type Config struct {
 	Retry RetryPolicy
 	// Breaker says when a destination is stopped and how it is probed.
 	Breaker BreakerPolicy
-	// MaxCrashes is how many processes may die while they publish a suspicious event before it is
-	// DEAD. An event is suspicious after three lost leases: from then on it is published beside no
-	// other suspicious one, and only deaths during that publish count, which is written down before
-	// it begins. Default: 10.
+	// MaxCrashes is how many processes may die while they publish a suspicious event before the
+	// event is DEAD. An event is suspicious after three lost leases. The relay then publishes it
+	// beside no other suspicious event. Before each such publish the relay writes down that it
+	// begins, and only deaths during it count. Default: 10.
 	MaxCrashes int
-	// DeadPolicy says what a DEAD event means for its lane. Default: BlockKey.
+	// DeadPolicy says what a DEAD event means for its key. Default: BlockKey.
 	DeadPolicy DeadPolicy
-	// Classifier judges publish errors that do not say what they mean. Default: DefaultClassifier.
+	// Classifier judges publish errors that no publisher has marked with a class. Default:
+	// DefaultClassifier.
 	Classifier func(error) Class
-	// Retention says what becomes of published rows.
+	// Retention says how long published rows are kept.
 	Retention Retention
-	// DisableJanitor leaves retention and the collection of idle key rows to other processes.
+	// DisableJanitor leaves retention and the collection of idle keys to other processes.
 	DisableJanitor bool
-	// ShutdownTimeout is how long Run takes to return at most after its context ended: it publishes
-	// what it holds, and gives the rest back in time. It must be shorter than the time after which
-	// the process is killed, 30 s where Kubernetes decides. Default: 20 s.
+	// ShutdownTimeout is the longest time that Run takes to return after its context ended. In that
+	// time Run publishes the events that it holds, and gives the rest back. It must be shorter than
+	// the time after which the process is killed (30 s on Kubernetes). Default: 20 s.
 	ShutdownTimeout time.Duration
 
-	// Logger is told what somebody has to look at. Default: DefaultLogger, warnings and errors to
-	// slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Logger gets what an operator should look at. Default: DefaultLogger, which writes warnings
+	// and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-	// Observer is told what happens, for metrics. Default: none.
+	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *Observer
 }
 
-// DeadPolicy says what a DEAD event means for the events behind it in its lane.
+// DeadPolicy says what a DEAD event means for the events behind it in its key.
 type DeadPolicy uint8
 
 const (
-	// BlockKey: the lane waits until a person redrives or discards the dead event. Order is kept.
+	// BlockKey: the key waits until a person redrives or discards the dead event. Order is kept.
 	BlockKey DeadPolicy = iota
-	// SkipDead: the lane goes on. A redriven event is appended at the end of its lane.
+	// SkipDead: the key goes on. A redriven event is appended at the end of its key.
 	SkipDead
 )
 
-// RetryPolicy says how an event that its destination refused is tried again: after a random time
-// below min(MaxDelay, BaseDelay*2^(n-1)), n being the number of refusals.
+// RetryPolicy says when a refused event is tried again: after a random time below min(MaxDelay,
+// BaseDelay*2^(n-1)) for refusal number n.
 //
-// A destination that refuses everything is out of order, and that is no event's fault: no event
-// becomes DEAD by refusals that nobody marked (see Transient) while its destination has
-// acknowledged nothing since it refused the event first. So an event that is refused alone at a
-// silent destination is tried for ever, at the pace of BreakerPolicy.MaxProbeInterval: the log and
-// Observer.ProbeFailed name it, and Discard ends it.
+// When a destination refuses every event, the events are not at fault. So an event never becomes
+// DEAD by unmarked refusals (see Transient) while its destination has acknowledged nothing since it
+// first refused the event. An event that is refused alone at a silent destination is tried without
+// end, once per BreakerPolicy.MaxProbeInterval. The log and Observer.ProbeFailed name it, and
+// Discard ends it.
 type RetryPolicy struct {
-	BaseDelay   time.Duration // default 200 ms
-	MaxDelay    time.Duration // default 60 s
-	MaxAttempts int           // refusals that were its own fault after which the event is DEAD; default 10
+	BaseDelay time.Duration // default 200 ms
+	MaxDelay  time.Duration // default 60 s
+	// refusals that are the event's own fault, after which it is DEAD; default 10
+	MaxAttempts int
 }
 
 // BreakerPolicy says when a destination (a topic) is stopped. A stopped destination costs its
 // events no attempts.
 type BreakerPolicy struct {
-	// Failures of that many different events in a row, with no acknowledgement between them, open
-	// the breaker even when nobody called them an outage; events that were refused before count
-	// only when nothing is acknowledged for MaxProbeInterval. So do that many refusals of one
-	// event, or MaxAttempts if that is less, when nothing was acknowledged since the first.
-	// Default: 5.
+	// Failures is how many different events in a row the destination refuses, without an
+	// acknowledgement in between, until the breaker opens. No error needs to be marked as an outage
+	// for that. An event that was refused before counts only if nothing is acknowledged for
+	// MaxProbeInterval. The breaker also opens when one event is refused that often (or MaxAttempts
+	// times if that is less) and nothing was acknowledged since its first refusal. Default: 5.
 	Failures int
-	// ProbeInterval is the first pause before one event is tried; it doubles with each failed probe
-	// up to MaxProbeInterval, with 20 % jitter. So long a destination that is back may wait for its
-	// first event. Default: 1 s and 2 s.
+	// ProbeInterval is the first pause before one event is tried. It doubles with each failed probe
+	// up to MaxProbeInterval, with 20 % jitter. MaxProbeInterval is therefore the longest wait for
+	// the first event after a destination is back. Default: 1 s and 2 s.
 	ProbeInterval    time.Duration
 	MaxProbeInterval time.Duration
 }
 
-// Retention says what becomes of published rows.
+// Retention says how long published rows are kept.
 type Retention struct {
-	// DeleteOnSuccess deletes a row instead of marking it DONE: the fastest, with no replay, and a
-	// duplicate event id is refused only while the row exists.
+	// DeleteOnSuccess deletes a row instead of marking it DONE. That is the fastest way. Published
+	// events can then not be replayed, and a duplicate event id is refused only while the row
+	// exists.
 	DeleteOnSuccess bool
-	// Keep is how long DONE and DISCARDED rows stay otherwise. Default: 7 days.
+	// Keep is how long DONE and DISCARDED rows stay without DeleteOnSuccess. Default: 7 days.
 	Keep time.Duration
 	// CleanupInterval is the pause between runs of the janitor. Default: 1 min.
 	CleanupInterval time.Duration

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// destinations are those that this process has seen of late. One in use is never forgotten; one
-// that was forgotten is taken for new, and so for innocent. The zero value is empty; guarded by
-// relay.mu.
+// destinations are the topics that this process has seen recently. A destination in use is never
+// forgotten. A forgotten destination counts as new, and so as one that works. The zero value is
+// empty; guarded by relay.mu.
 type destinations struct {
 	known   generations[string, *destination]
 	stopped map[string]*destination
 }
 
-// maxDestinations is how many are remembered in each of two generations.
+// maxDestinations is how many destinations are remembered in each of two generations.
 const maxDestinations = 4096
 
 func (c *destinations) get(topic string) *destination {
@@ -40,10 +40,10 @@ func (c *destinations) goOn(d *destination) {
 	delete(c.stopped, d.topic)
 }
 
-// stoppedTopics returns the topics of those that are stopped, sorted.
+// stoppedTopics returns the topics of the stopped destinations, sorted.
 func (c *destinations) stoppedTopics() []string { return slices.Sorted(maps.Keys(c.stopped)) }
 
-// working returns those of the topics that are not stopped, sorted; never nil.
+// working returns those of the given topics that are not stopped, sorted. The result is never nil.
 func (c *destinations) working(topics map[string]bool) []string {
 	working := make([]string, 0, len(topics))
 	for t := range topics {
@@ -55,8 +55,8 @@ func (c *destinations) working(topics map[string]bool) []string {
 	return working
 }
 
-// nextAsk returns when the poller looks for an event to try one of them with; zero: none waits for
-// that.
+// nextAsk returns when the poller looks for an event to probe one of the destinations with. Zero:
+// no destination waits for a probe.
 func (c *destinations) nextAsk() (at time.Time) {
 	for _, d := range c.stopped {
 		if next := d.nextAsk(); d.waitsForProbe() && (at.IsZero() || next.Before(at)) {
@@ -67,56 +67,57 @@ func (c *destinations) nextAsk() (at time.Time) {
 }
 
 // destination is what this process knows of one topic: whether it is stopped (its breaker is open)
-// and when it is tried again. Guarded by relay.mu.
+// and when it is probed again. Guarded by relay.mu.
 type destination struct {
 	topic    string
 	lastAck  time.Time
 	refusals refusals
 	open     bool
-	probing  bool      // an event is out to try it
-	probeAt  time.Time // an event may try it from then on
-	askedAt  time.Time // the poller found none then
-	items    int       // in hand
-	stuck    int       // publishes that were given up and have not returned
-	clogged  bool      // these are so many that it gets no more
+	probing  bool      // an event is on its way to probe it
+	probeAt  time.Time // the earliest time of the next probe
+	askedAt  time.Time // when the poller last found no event for a probe
+	items    int       // how many items this process holds
+	stuck    int       // publishes that were abandoned and have not returned
+	clogged  bool      // stuck publishes are so many that the destination gets no more
 	probeGap time.Duration
 	turn     probeTurn
 	outage   outage
 }
 
-// probeTurn says which event tries a stopped destination next.
+// probeTurn says which event probes a stopped destination next.
 type probeTurn struct {
-	count  uint  // of probes with rows of the table: unordered rows and keys in turn
+	count  uint  // probes with rows of the table: unordered rows and keys take turns
 	cursor KeyID // the key that was tried last
-	fresh  bool  // a fresh event tried it since the last row of the table
+	fresh  bool  // a fresh event was tried after the last row of the table
 }
 
-// outage is what the log and the observer say of a stopped destination.
+// outage is what the log and the observer report about a stopped destination.
 type outage struct {
 	since  time.Time // when the breaker opened
-	probes int       // that have failed since then
-	logged time.Time // when the log said so last
+	probes int       // failed probes since then
+	logged time.Time // when the log last reported it
 }
 
-// maxProbeSilence is how long the log says nothing of failed probes: the pauses between its lines
-// double up to that.
+// maxProbeSilence is the longest time in which the log does not report failed probes. The pauses
+// between its lines double up to that.
 const maxProbeSilence = time.Minute
 
-// waitsForProbe reports whether an event is wanted to try it with, now or later.
+// waitsForProbe reports whether the destination needs an event to probe it with, now or later.
 func (d *destination) waitsForProbe() bool { return d.open && !d.probing && !d.clogged }
 
 func (d *destination) mayProbe(now time.Time) bool {
 	return d.waitsForProbe() && !now.Before(d.probeAt)
 }
 
-// mayProbeHot reports whether an event that has just been written may try it. Between two probes
-// with rows of the table, which may all have been refused before, there is one with a fresh event.
+// mayProbeHot reports whether an event that was just written may probe the destination. The
+// destination may have refused every row of the table before. So a fresh event gets a turn between
+// two probes with rows of the table.
 func (d *destination) mayProbeHot(now time.Time) bool {
 	return d.mayProbe(now) || d.waitsForProbe() && !d.turn.fresh
 }
 
-// nextAsk is when the poller looks for an event to try it with. It is asked for again and again
-// while the destination is stopped, whatever other reasons for a poll come and go.
+// nextAsk returns when the poller looks for an event to probe the destination with. The poller asks
+// for it in every round while the destination is stopped.
 func (d *destination) nextAsk() time.Time {
 	if again := d.askedAt.Add(d.probeGap); again.After(d.probeAt) {
 		return again
@@ -124,10 +125,10 @@ func (d *destination) nextAsk() time.Time {
 	return d.probeAt
 }
 
-// pause is how long an event waits that failed because of its destination: less than it takes to
-// the next probe, which must not miss it when there is no other. When there are others, they have
-// waited for longer and are tried first.
+// pause is how long an event waits that failed because of its destination. It is shorter than the
+// time to the next probe: if the event is the only one, that probe must find it. If there are other
+// events, they have waited longer and are tried first.
 func (d *destination) pause() time.Duration { return d.probeGap / 2 }
 
-// inUse reports whether what is known of it must not be forgotten.
+// inUse reports whether the destination must not be forgotten.
 func (d *destination) inUse() bool { return d.items > 0 || d.open || d.stuck > 0 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// pick takes the next item to publish, or nil. Publishing is held back while too many marks are not
-// written: that bounds what a crash can repeat.
+// pick takes the next item to publish, or nil. It returns nil while too many marks are not written,
+// which bounds how many events a crash can repeat.
 func (r *relay) pick() *item {
 	for r.phase < phaseStopping && r.marks.held < r.cfg.MaxUnmarked {
 		it := r.queue.pop()
@@ -32,11 +32,11 @@ func (r *relay) pick() *item {
 	return nil
 }
 
-// worker publishes one item after the other until it is told to stop.
+// worker publishes one item after another until it is told to stop.
 func (r *relay) worker() {
-	var it *item // with the publisher
+	var it *item // the item that is with the publisher
 	defer func() {
-		// runtime.Goexit: another goroutine goes on
+		// runtime.Goexit: another goroutine takes over
 		if it != nil && r.end(it, published{err: errGoexit, ended: time.Now()}) {
 			r.life.workers.Go(r.worker)
 		}
@@ -48,7 +48,7 @@ func (r *relay) worker() {
 		}
 		var p published
 		ready := true
-		if next.suspect { // its lease is looked at last: what comes before takes time
+		if next.suspect { // its lease is checked last, because the steps before take time
 			ready, renew = r.prepareSuspect(next)
 		}
 		switch {
@@ -67,8 +67,8 @@ func (r *relay) worker() {
 	}
 }
 
-// nextItem waits for an item to publish; nil: the worker is to stop. renew says that its lease has
-// to be renewed first.
+// nextItem waits for an item to publish. A nil item means that the worker stops. renew says that
+// the lease of the item must be renewed first.
 func (r *relay) nextItem() (it *item, renew bool) {
 	r.mu.Lock()
 	defer r.unlock()
@@ -119,8 +119,8 @@ func (r *relay) end(it *item, p published) bool {
 type published struct {
 	receipt string
 	err     error
-	lost    bool // not sent: the lease was gone
-	unsent  bool // not sent: it could not be written down that it is
+	lost    bool // not sent: the lease was lost
+	unsent  bool // not sent: the start of the publish could not be written down
 	stopped bool // cancelled by shutdown
 	started time.Time
 	ended   time.Time
@@ -153,7 +153,7 @@ func (r *relay) publish(it *item) (p published) {
 	return p
 }
 
-// conclude notes the outcome of a publish for the writer and lets the lane go on or stops it.
+// conclude hands the result of a publish to the writer, and lets the lane go on or stops it.
 func (r *relay) conclude(it *item, p published) PublishInfo {
 	info := PublishInfo{
 		Topic: it.delivery.Topic, Type: it.delivery.Type, Path: it.path, Attempt: it.delivery.Attempt,
@@ -201,7 +201,7 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 	return info
 }
 
-// fail notes how an item failed for the writer.
+// fail hands the failure of an item to the writer.
 func (r *relay) fail(it *item, f Failure) {
 	f.ClaimRef = ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}
 	it.mark.failure = f
@@ -210,7 +210,7 @@ func (r *relay) fail(it *item, f Failure) {
 	r.writer.wake()
 }
 
-// judge says what a failed publish means: for the destination, and for the row.
+// judge decides what a failed publish means for the destination and for the row.
 func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 	f := Failure{Message: errorText(p.err)}
 	class := r.classify(it, p)
@@ -230,7 +230,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 	}
 
 	switch class {
-	case ClassUnroutable: // this process has seen a route
+	case ClassUnroutable: // this process has seen the topic accept an event
 		if r.refused(it, p.err) == refusalOutage {
 			if it.probe {
 				r.probeFailed(it, p.err)
@@ -241,7 +241,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 		f.Kind = FailDead
 	case ClassPermanent:
 		f.Kind = FailDead
-		if it.probe && it.dest.open { // that says nothing of the destination
+		if it.probe && it.dest.open { // the failure says nothing about the destination
 			r.probeLater(it.dest, p.ended)
 		}
 	case ClassKeyUnavailable:
@@ -294,8 +294,8 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 	return f, PublishUnavailable
 }
 
-// classify returns the class of the error. A deadline that ended says nothing about the event if
-// the destination acknowledged nothing else meanwhile.
+// classify returns the class of the error. A timeout does not count against the event if the
+// destination acknowledged no other event meanwhile.
 func (r *relay) classify(it *item, p published) Class {
 	if class, marked := ClassOf(p.err); marked {
 		return class

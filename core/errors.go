@@ -8,66 +8,67 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrNoTransaction: Publish was called without an open transaction, so nothing could be atomic.
-	// Nothing was written. Open a transaction, or use RunInTx of your adapter.
+	// ErrNoTransaction: Publish was called without an open transaction. Nothing was written. Open a
+	// transaction, or use RunInTx of your adapter.
 	ErrNoTransaction = errors.New("outbox: no transaction")
 
-	// ErrTxAborted: the transaction can no longer be trusted to commit what is written now (a
-	// deadlock, a lost connection, an error after which the database has rolled back). Publish
-	// wrote nothing, and the statement that returned it was not run. Roll back and run the whole
-	// transaction again.
+	// ErrTxAborted: the transaction cannot be trusted to commit further writes, for example after a
+	// deadlock or a lost connection. Publish wrote nothing, and the statement that returned the
+	// error was not run. Roll back and run the whole transaction again.
 	ErrTxAborted = errors.New("outbox: transaction aborted, roll it back and run it again")
 
-	// ErrUntracked: the end of this transaction cannot be heard and Config.RejectUntracked is set.
+	// ErrUntracked: the outbox cannot observe the commit of this transaction, and
+	// Config.RejectUntracked is set.
 	ErrUntracked = errors.New("outbox: transaction is not tracked")
 
 	// ErrInvalidEvent: an event or a part of it is not acceptable. The wrapped errors name every
-	// problem. It is returned before anything is written.
+	// problem. Nothing was written.
 	ErrInvalidEvent = errors.New("outbox: invalid event")
 
 	// ErrNoRoute: no publisher of this process handles the event's topic and Config.Routes does not
 	// name the topic either.
 	ErrNoRoute = errors.New("outbox: no route")
 
-	// ErrDuplicateEvent: this event id was already inserted for this topic. On PostgreSQL the
-	// caller's transaction is aborted by it, as by any unique violation.
+	// ErrDuplicateEvent: this event id was already inserted for this topic. On PostgreSQL the error
+	// aborts the caller's transaction, as any unique violation does.
 	ErrDuplicateEvent = errors.New("outbox: duplicate event")
 
-	// ErrRecorderCopied: a model was to be stored that is a copy of the one on which events were
-	// recorded, and these still wait. It is returned before anything is written. Store the original
-	// by its pointer; see Recorder.
+	// ErrRecorderCopied: a model to be saved is a copy of the one on which events were recorded,
+	// and the events are not saved yet. Nothing was written. Save the original by its pointer; see
+	// Recorder.
 	ErrRecorderCopied = errors.New("outbox: events were recorded on another copy of this model")
 
 	// ErrHiddenRecorder: a model has a Recorder where no adapter finds it; see CheckModel. Embed it
 	// in the model.
 	ErrHiddenRecorder = errors.New("outbox: hidden recorder")
 
-	// ErrNoAggregateID: an event needs the primary key of the row that a statement of an ORM
-	// changed, and the statement does not tell which rows these are. Adapters return it before the
-	// statement where that can be known; after the statement, its transaction does not commit.
-	// Change loaded models by their keys, register On with ResolveRows, call Publish, or set
-	// AllowKeyless.
+	// ErrNoAggregateID: an event needs the primary key of the row that an ORM statement changed,
+	// and the statement does not tell which rows it changed. Adapters return the error before the
+	// statement where they can. If they can only return it after the statement, its transaction
+	// does not commit. Change loaded models by their keys, register On with ResolveRows, call
+	// Publish, or set AllowKeyless.
 	ErrNoAggregateID = errors.New("outbox: no aggregate id")
 
-	// ErrTooManyRows: a statement of an ORM would change more rows than MaxResolvedRows of its
-	// adapter, and On functions with ResolveRows would have to see each of them. Nothing was
-	// changed. Change fewer rows at a time, raise the bound, or call Publish.
+	// ErrTooManyRows: an ORM statement would change more rows than MaxResolvedRows of its adapter,
+	// and an On function with ResolveRows would have to see each of them. Nothing was changed.
+	// Change fewer rows at a time, raise the limit, or call Publish.
 	ErrTooManyRows = errors.New("outbox: too many rows to resolve")
 
 	// ErrCommitUnknown: COMMIT was sent and its answer was lost, or a statement may have ended the
-	// transaction before. It may or may not have committed; its events are published if it did.
-	// Never retry a COMMIT: read the business data to find out, or make the operation idempotent.
+	// transaction before. The transaction may or may not have committed. Its events are published
+	// if it did. Never retry a COMMIT: read the business data to find out, or make the operation
+	// idempotent.
 	ErrCommitUnknown = errors.New("outbox: outcome of commit unknown")
 
 	// ErrNoPublisher: Run or Drain was called on an Outbox without a Publisher.
 	ErrNoPublisher = errors.New("outbox: no publisher configured")
 
-	// ErrNoTables: the tables, or columns of them, are not in the database. Create them: AutoCreate
-	// in the Config of your adapter, Migrate of sqloutbox.Repository, the files of
+	// ErrNoTables: the tables, or some of their columns, are not in the database. Create them with
+	// AutoCreate in the Config of your adapter, Migrate of sqloutbox.Repository, the files of
 	// sqloutbox.Migrations, or package entschema in Ent's own migration.
 	ErrNoTables = errors.New("outbox: tables or columns are missing")
 
-	// ErrTablesDiffer: the tables are there and not as this version makes them. They work, perhaps
+	// ErrTablesDiffer: the tables exist, but differ from those of this version. They work, perhaps
 	// slowly.
 	ErrTablesDiffer = errors.New("outbox: tables differ")
 
@@ -78,7 +79,7 @@ var (
 	// table.
 	ErrStopped = errors.New("outbox: destination stopped")
 
-	// ErrShutdownTimeout: Run gave up waiting for publishers that ignored the end of their context.
+	// ErrShutdownTimeout: Run stopped waiting for publishers that ignored the end of their context.
 	// Their events are still in the table and will be published again.
 	ErrShutdownTimeout = errors.New("outbox: shutdown timed out")
 
@@ -86,14 +87,14 @@ var (
 	ErrInvalidRequest = errors.New("outbox: invalid request")
 )
 
-// LockedError says that other transactions hold rows that a Repository was to change. These rows
-// are as they were, and the same call may be repeated for them; all others were changed, and the
-// result that comes with the error speaks of them.
+// LockedError says that other transactions hold some of the rows that a Repository had to change.
+// These rows are unchanged, and the call may be repeated for them. All other rows were changed. The
+// result that comes with the error describes the other rows.
 type LockedError struct {
 	Rows []RowID
 }
 
-// Error names the first of the rows.
+// Error names the first of the locked rows.
 func (e *LockedError) Error() string {
 	if len(e.Rows) == 0 {
 		return "outbox: rows are locked by other transactions"
@@ -104,25 +105,26 @@ func (e *LockedError) Error() string {
 // Class says what a failed publish means for the event and for its destination.
 type Class uint8
 
-// Failure classes. The zero value is Transient: what nobody classified is retried.
+// Failure classes. The zero value is ClassTransient: an error that nobody classified is retried.
 const (
-	// ClassTransient: the destination refused this event, it may succeed later. Spends an attempt,
-	// unless nobody marked the error and the destination has acknowledged nothing since it refused
-	// the event first: then it may be an outage.
+	// ClassTransient: the destination refused this event, which may succeed later. The refusal
+	// spends an attempt. The one exception is an unmarked error of a destination that has
+	// acknowledged nothing since it first refused the event: that may be an outage.
 	ClassTransient Class = iota
-	// ClassPermanent: it will never succeed (too large, not serialisable). DEAD at once.
+	// ClassPermanent: the event will never succeed, because it is too large, for example. The event
+	// becomes DEAD at once.
 	ClassPermanent
-	// ClassUnavailable: the destination cannot be reached or refuses everybody. Spends no attempt
-	// and opens the destination's breaker.
+	// ClassUnavailable: the destination cannot be reached or refuses every event. The failure
+	// spends no attempt and opens the destination's breaker.
 	ClassUnavailable
-	// ClassKeyUnavailable: only this event's part of the destination is unavailable (one leaderless
-	// partition). Spends no attempt and leaves the breaker closed.
+	// ClassKeyUnavailable: only this event's part of the destination is unavailable, such as one
+	// partition without a leader. The failure spends no attempt, and the breaker stays closed.
 	ClassKeyUnavailable
-	// ClassUnroutable: nobody wants events of this topic: no queue is bound to it. As long as this
-	// process has seen no event of the topic accepted, that is an outage, as ClassUnavailable: a
-	// relay that starts before the first consumer must not give up what is written meanwhile. Once
-	// it has, the event goes where nobody listens, as ClassPermanent, unless Breaker.Failures of
-	// them come in a row.
+	// ClassUnroutable: no consumer wants events of this topic, because no queue is bound to it.
+	// Until this process has seen the topic accept an event, the failure is an outage, as
+	// ClassUnavailable: a relay that starts before the first consumer must not give events up.
+	// After that, the failure is ClassPermanent, unless it happens to Breaker.Failures events in a
+	// row.
 	ClassUnroutable
 )
 
@@ -146,14 +148,14 @@ func (c Class) String() string {
 type classified struct {
 	class Class
 	err   error
-	delay time.Duration // until the event is tried again; 0: as usual
+	delay time.Duration // until the event is tried again; 0: as RetryPolicy says
 }
 
 func (e *classified) Error() string { return e.err.Error() }
 func (e *classified) Unwrap() error { return e.err }
 
-// ClassOf returns what err says about itself: the class it was marked with. ok is false when nobody
-// marked it. For publishers that wrap others.
+// ClassOf returns the class with which err was marked. ok is false if err was not marked. It is for
+// publishers that wrap other publishers.
 func ClassOf(err error) (class Class, ok bool) {
 	var c *classified
 	if !errors.As(err, &c) {
@@ -172,23 +174,23 @@ func classify(err error, c Class) error {
 // Permanent marks err so that its event becomes DEAD at once. Permanent(nil) is nil.
 func Permanent(err error) error { return classify(err, ClassPermanent) }
 
-// Transient marks err as a refusal of this one event, whatever the classifier would think of it: it
+// Transient marks err as a refusal of this one event, regardless of the classifier. The refusal
 // spends an attempt even at a destination that acknowledges nothing else. Return errors whose cause
-// you do not know unmarked: the relay then finds out whether it is the event or the destination.
-// Transient(nil) is nil.
+// you do not know unmarked: the relay then finds out whether the event or the destination is at
+// fault. Transient(nil) is nil.
 func Transient(err error) error { return classify(err, ClassTransient) }
 
-// Unavailable marks err as an outage of the destination: no attempt is spent and the destination's
-// breaker opens. Unavailable(nil) is nil.
+// Unavailable marks err as an outage of the destination. It spends no attempt, and the
+// destination's breaker opens. Unavailable(nil) is nil.
 func Unavailable(err error) error { return classify(err, ClassUnavailable) }
 
 // UnavailableForKey marks err as an outage of only a part of the destination, such as one partition
-// without a leader: no attempt is spent, and other events of the destination go on.
+// without a leader. It spends no attempt, and other events of the destination go on.
 // UnavailableForKey(nil) is nil.
 func UnavailableForKey(err error) error { return classify(err, ClassKeyUnavailable) }
 
-// PutOff marks err as UnavailableForKey does, and has the event tried again after d, at most a day,
-// at the pace that the publisher chooses for this part of its destination. With d below 1 ms it is
+// PutOff marks err as UnavailableForKey does, and has the event tried again after d, at most a day.
+// Use it when the publisher chooses the pace for a part of its destination. With d below 1 ms it is
 // UnavailableForKey. PutOff(nil, d) is nil.
 func PutOff(err error, d time.Duration) error {
 	if err == nil {
@@ -200,7 +202,7 @@ func PutOff(err error, d time.Duration) error {
 	return &classified{class: ClassKeyUnavailable, err: err, delay: min(d, 24*time.Hour)}
 }
 
-// putOff returns how long the publisher wants the event to wait; 0: it did not say.
+// putOff returns how long the publisher wants the event to wait. 0: the publisher did not say.
 func putOff(err error) time.Duration {
 	var c *classified
 	if !errors.As(err, &c) {
@@ -209,7 +211,7 @@ func putOff(err error) time.Duration {
 	return c.delay
 }
 
-// Unroutable marks err as the answer that nobody wants the event: an outage of its topic until this
-// process has seen the topic accept an event, and from then on for good, as Permanent.
+// Unroutable marks err as the answer that no consumer wants the event. Until this process has seen
+// the topic accept an event, that is an outage of the topic. From then on it is Permanent.
 // Unroutable(nil) is nil.
 func Unroutable(err error) error { return classify(err, ClassUnroutable) }

@@ -9,59 +9,62 @@ import (
 	"unicode/utf8"
 )
 
-// Event is a fact that the business records. Only Type is required, and one of Data and Payload may
-// carry its content.
+// Event is a fact that the business records. Only Type is required. Its content is in Data or in
+// Payload.
 type Event struct {
-	// ID is the identity consumers deduplicate by, for ever: a UUID or a ULID. Empty: a UUIDv7 is
+	// ID is the identity by which consumers deduplicate: a UUID or a ULID. Empty: a UUIDv7 is
 	// assigned.
 	ID string
 	// Type names what happened, such as "order.placed". At most 128 bytes.
 	Type string
-	// AggregateType and AggregateID say what it happened to. At most 64 and 128 bytes.
+	// AggregateType and AggregateID name the thing that the event happened to. At most 64 and 128
+	// bytes.
 	AggregateType, AggregateID string
-	// AggregateVersion is the version of the aggregate after the event, 0 when there is none.
+	// AggregateVersion is the version of the aggregate after the event. 0: there is none.
 	AggregateVersion int64
-	// TenantID separates tenants: the same key of two tenants is two lanes. At most 64 bytes.
+	// TenantID separates tenants: the same Key of two tenants orders nothing between them. At most
+	// 64 bytes.
 	TenantID string
-	// SchemaVersion is the version of the payload's schema, 0 when there is none.
+	// SchemaVersion is the version of the payload's schema. 0: there is none.
 	SchemaVersion int
 	// Topic is the destination. Empty: Config.Routes of the type, else the type itself, so that
-	// every type has a topic of its own. Order is kept within a topic only. At most 249 bytes.
+	// every type has a topic of its own. Order is kept only within a topic. At most 249 bytes.
 	Topic string
 	// Key orders events and chooses the broker's partition: events of one tenant, topic and key are
-	// published one after the other. Empty: AggregateType/AggregateID, or the bare AggregateID
-	// without an AggregateType (then two kinds of aggregates with the same id share a key), or
-	// unordered without either. At most 255 bytes.
+	// published one after another. Empty: AggregateType/AggregateID, or AggregateID alone if there
+	// is no AggregateType. In the second case two kinds of aggregates with the same id share a key.
+	// An event without any of the three is unordered. At most 255 bytes.
 	Key string
-	// Unordered keeps the key for the broker and skips the ordering protocol, which saves a row
-	// lock and an upsert.
+	// Unordered keeps the key for the broker and skips the ordering. That saves a row lock and an
+	// upsert.
 	Unordered bool
-	// OccurredAt is when it happened. Zero: the time of Publish. Stored in UTC with microseconds.
+	// OccurredAt is when the event happened. Zero: the time of Publish. It is saved in UTC with
+	// microseconds.
 	OccurredAt time.Time
-	// Delay holds the event back until this long after it was inserted. Only with Unordered or
-	// without a key, because it would hold up everything behind it.
+	// Delay holds the event back until this long after its insert. It is allowed only with
+	// Unordered or without a key, because it would hold up every later event of the key.
 	Delay time.Duration
-	// ContentType describes Payload. Empty: that of Config.Codec when Data was encoded. At most 127
+	// ContentType describes Payload. Empty: that of Config.Codec if Data was encoded. At most 127
 	// bytes.
 	ContentType string
 	// Headers travel with the event. Names are RFC 9110 tokens outside the reserved names (see
-	// HeaderReservedPrefix), values are valid UTF-8 without control characters. At most 64 headers
+	// HeaderReservedPrefix). Values are valid UTF-8 without control characters. At most 64 headers
 	// and 16 KiB together.
 	Headers map[string]string
-	// Data is encoded by Config.Codec when Payload is nil. The default, JSON, refuses a []byte: see
-	// Payload.
+	// Data is encoded by Config.Codec if Payload is nil. The default codec, JSON, refuses a []byte;
+	// use Payload for it.
 	Data any
-	// Payload is published byte for byte as it was inserted; ContentType says what it is. At most
+	// Payload is published byte for byte as it was inserted. ContentType describes it. At most
 	// Config.MaxPayload bytes.
 	Payload []byte
 
 	ctx context.Context //nolint:containedctx // of WithContext; it ends with Publish
 }
 
-// WithContext returns a copy of e with a context of its own, which Config.Headers and Config.Codec
-// are asked with in place of the context of Publish. One call can then record events of several
-// requests, each with the trace it came from. The statement itself runs with the context of
-// Publish.
+// WithContext returns a copy of e with a context of its own. Config.Headers and Config.Codec are
+// called with that context in place of the context of Publish. So one call of Publish can record
+// events of several requests, each with its own trace. The statement itself runs with the context
+// of Publish.
 func (e Event) WithContext(ctx context.Context) Event {
 	e.ctx = ctx
 	return e
@@ -70,26 +73,26 @@ func (e Event) WithContext(ctx context.Context) Event {
 // EventTyper is implemented by values that know the type of the event they describe.
 type EventTyper interface{ EventType() string }
 
-// Delivery is an event on its way to one destination: what a Publisher gets.
+// Delivery is an event on its way to one destination. A Publisher gets it.
 type Delivery struct {
 	Event
-	// RowID identifies this row: the same for every attempt, another for a replay. The id to give
-	// to a broker that deduplicates.
+	// RowID identifies this row. It is the same for every attempt, and another one for a replay.
+	// Give it to a broker that deduplicates.
 	RowID RowID
-	// KeySeq is the position in the event's lane: it starts at a reading of the clock and is dense
-	// while the key lives. 0 for an unordered event.
+	// KeySeq is the position of the event in its key. It starts at a reading of the clock, and has
+	// no gaps while the key exists. 0: the event is unordered.
 	KeySeq int64
-	// Attempt counts from 1: refusals by the destination so far, plus one.
+	// Attempt is the number of refusals by the destination so far, plus one.
 	Attempt int
-	// ReplayOf is the row this one repeats at a person's request; zero otherwise.
+	// ReplayOf is the row that this row repeats at a person's request. Zero: this row repeats none.
 	ReplayOf RowID
 }
 
-// Op says what was done to an entity whose change is mapped to events.
+// Op says which operation changed an entity.
 type Op uint8
 
-// Operations on an entity. An upsert is reported as such, never as a create: some databases do not
-// tell.
+// Operations on an entity. An upsert is OpUpsert and never OpCreate, because some databases do not
+// tell whether the row existed.
 const (
 	OpCreate Op = iota + 1
 	OpUpdate
@@ -126,8 +129,8 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// prepare fills in what the caller left out, encodes the payload and reports every problem. The
-// result shares no memory with e except Payload bytes it was given, which are copied.
+// prepare fills in the empty fields, encodes the payload and reports every problem. The result
+// shares no memory with e, because Payload is copied.
 func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) (Event, error) {
 	e.ctx = nil
 	var problems []error
@@ -216,7 +219,7 @@ func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) 
 	return e, nil
 }
 
-// maxDelay keeps every due time within what all databases can represent.
+// maxDelay keeps every due time in the range that all databases can represent.
 const maxDelay = 10 * 365 * 24 * time.Hour
 
 func checkText(bad func(string, ...any), name, s string, limit int, required bool) {
@@ -249,7 +252,7 @@ func mergeHeaders(bad func(string, ...any), own, extra map[string]string) map[st
 	}
 	all := make(map[string]string, len(own)+len(extra))
 	maps.Copy(all, extra)
-	maps.Copy(all, own) // what the event says itself wins
+	maps.Copy(all, own) // the event's own headers win
 	if len(all) > maxHeaders {
 		bad("%d headers, more than %d", len(all), maxHeaders)
 	}

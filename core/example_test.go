@@ -48,19 +48,19 @@ func ExampleRecorder_Adopt() {
 	// <nil> 1
 }
 
-// What an adapter does with a Recorder: publish, and settle with what becomes of the transaction.
+// An adapter publishes the recorded events and then reports how the transaction ended.
 // After a rollback the events are there again, under the same ids.
 func ExampleRecorder_HandOver() {
 	inv := &Invoice{ID: "7"}
 	inv.Pay()
 	for _, outcome := range []core.Outcome{core.RolledBack, core.Committed} {
-		events, settle, err := inv.HandOver()
+		events, ended, err := inv.HandOver()
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		fmt.Println("published:", len(events))
-		settle(outcome)
+		ended(outcome)
 		fmt.Println("left after", outcome, len(inv.Recorded()))
 	}
 	// Output:

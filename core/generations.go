@@ -1,14 +1,14 @@
 package core
 
-// generations remembers values in two generations of limited size: what was not asked for during a
-// whole one is forgotten. A value in use never is: a second one for its key would be wrong. The
-// zero value is empty, with generations of 32768.
+// generations remembers values in two generations of limited size. A value that was not asked for
+// during a whole generation is forgotten. A value in use is never forgotten, because a second value
+// for its key would be wrong. The zero value is empty, with generations of 32768.
 type generations[K comparable, V interface{ inUse() bool }] struct {
 	young, old map[K]V
-	limit      int // of a generation; 0: 32768
+	limit      int // the size of a generation; 0: 32768
 }
 
-// find returns the value of a key, which is young from now on.
+// find returns the value of a key and moves it to the young generation.
 func (g *generations[K, V]) find(key K) (v V, ok bool) {
 	if v, ok = g.young[key]; ok {
 		return v, true

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Names under which a bridge sends the fields of a Delivery as message metadata and under which an
-// inbox finds them. They are part of the public contract: a log-based relay (Debezium) is
+// Metadata names under which a bridge sends the fields of a Delivery, and under which an inbox
+// finds them. The names are part of the public contract: a log-based relay such as Debezium is
 // configured to send the same names. A user's header must not have one of these names, nor start
 // with HeaderReservedPrefix.
 const (
@@ -23,21 +23,22 @@ const (
 	HeaderContentType      = "content-type"
 	HeaderAttempt          = "outbox_attempt"
 	HeaderReplayOf         = "outbox_replay_of"
-	// HeaderFirstKeySeq is a header of an event that was redriven to the end of its key under
-	// policy SkipDead: the key_seq that it had at first, which says how old its state is.
+	// HeaderFirstKeySeq is set on an event that was redriven to the end of its key under policy
+	// SkipDead. Its value is the first key_seq of the event, which tells how old its state is.
 	HeaderFirstKeySeq = "outbox_first_key_seq"
 	HeaderRowID       = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
 
-	// HeaderMessage is a header that the Watermill bridge writes: what a message carries and a
-	// header cannot, as JSON. It is the one name with HeaderReservedPrefix that an event may have.
+	// HeaderMessage is written by the Watermill bridge. It carries, as JSON, the parts of a message
+	// that do not fit into a header. It is the only name with HeaderReservedPrefix that an event
+	// may have.
 	HeaderMessage = "outbox_message"
 
-	// HeaderReservedPrefix starts every further name this project may ever use.
+	// HeaderReservedPrefix starts every further name that this project may use.
 	HeaderReservedPrefix = "outbox_"
 )
 
-// CheckHeader reports why an event cannot carry a header: its name is no RFC 9110 token of at most
-// 128 bytes or is reserved, or its value is not valid UTF-8 or has control characters. Nil: it can.
+// CheckHeader returns an error if an event cannot carry a header: its name is reserved or is not an
+// RFC 9110 token of at most 128 bytes, or its value is not valid UTF-8 or has control characters.
 func CheckHeader(name, value string) error {
 	switch {
 	case !token(name):

@@ -6,9 +6,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// reserve takes a slot of the fast path for every row that may go hot and enters it in the tracker,
-// before it is inserted: a row is leased to this process only if this process has room for it. The
-// result has nil for the others. All rows of a lane behind one that goes cold go cold too.
+// reserve takes a slot of the fast path for every row that may go hot, and enters the row in the
+// tracker. It is called before the insert: a row is leased to this process only if this process has
+// room for it. The result is nil for the other rows. When a row goes cold, all later rows of its
+// lane go cold too.
 func (r *relay) reserve(rows []NewRow) []*item {
 	r.mu.Lock()
 	defer r.unlock()
@@ -67,7 +68,7 @@ func (r *relay) unreserve(items []*item) {
 	}
 }
 
-// inserted notes where the reserved rows stand.
+// inserted notes the places of the reserved rows in their lanes.
 func (r *relay) inserted(items []*item, rows []NewRow, places []Inserted, deadline time.Time) {
 	if items == nil {
 		return
@@ -84,9 +85,9 @@ func (r *relay) inserted(items []*item, rows []NewRow, places []Inserted, deadli
 	}
 }
 
-// transactionEnded is called at the end of the transaction: on a known commit the events go to the
-// dispatcher, without a look at the database. It never blocks. What is in doubt is left to the
-// poller.
+// transactionEnded is called at the end of the transaction. After a known commit it hands the
+// events to the dispatcher without a query. It never blocks. When the outcome is unknown it leaves
+// the events to the poller.
 func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 	r.mu.Lock()
 	defer r.unlock()
@@ -115,7 +116,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 		case out == Unknown:
 			r.giveBack(it, FallbackUnknown, true)
 		case r.phase >= phaseStopping, r.phase >= phaseClosing && r.lanes.busy(it.lane):
-			// shutting down, and past the time to publish, or behind another one
+			// shutting down, and too late to publish or behind another event
 			r.giveBack(it, FallbackShutdown, false)
 		case it.lease.deadline.Sub(now) < r.cfg.LeaseMargin:
 			r.fellBack(it, FallbackLate)
@@ -134,7 +135,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 	}
 }
 
-// askForRow asks for a look at a row that has been committed and is not on the fast path.
+// askForRow asks the poller to look at a committed row that is not on the fast path.
 func (r *relay) askForRow(row *NewRow, at time.Time) {
 	if r.o.relays(row.Event.Topic) {
 		r.askFor(r.dests.get(row.Event.Topic), row.KeyID, at)
@@ -148,8 +149,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// giveBack releases a reserved row that may be in the table. Those of its lane that waited for it
-// to come see that it does not.
+// giveBack releases a reserved row that may be in the table. It re-checks the lane: events behind
+// the row must no longer wait for it.
 func (r *relay) giveBack(it *item, reason FallbackReason, wake bool) {
 	r.release(it, reason, wake)
 	if mutant.Active != mutant.WaitingLane {

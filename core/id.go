@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// RowID identifies one row of the outbox table: one event for one destination. It is the id a
-// broker may deduplicate by. Consumers deduplicate by Event.ID instead. The zero value means
-// "none".
+// RowID identifies one row of the outbox table: one event for one destination. A broker may
+// deduplicate by it. Consumers deduplicate by Event.ID instead. The zero value means "none".
 type RowID [16]byte
 
 // String returns the canonical text form of a UUID.
@@ -42,10 +41,10 @@ func ParseRowID(s string) (RowID, error) {
 	return u, nil
 }
 
-// NewRowID returns the row id of an event for one topic. It is a UUIDv8: eight bytes of the event
-// id, so that row ids keep the time order of UUIDv7 and ULID and an event is found by a range of
-// the primary key (see RowIDRange), and eight bytes of a hash of event id and topic, so that the
-// primary key refuses the same event for the same topic and only that.
+// NewRowID returns the row id of an event for one topic. It is a UUIDv8. Its first eight bytes are
+// those of the event id, so that row ids keep the time order of UUIDv7 and ULID, and the rows of an
+// event form a range of the primary key (see RowIDRange). Its other eight bytes are a hash of event
+// id and topic, so that the primary key refuses the same event for the same topic and nothing else.
 func NewRowID(eventID, topic string) (RowID, error) {
 	bits, _, err := parseEventID(eventID)
 	if err != nil {
@@ -55,7 +54,7 @@ func NewRowID(eventID, topic string) (RowID, error) {
 }
 
 // FreshRowID returns a row id for a further row of an event that already has one for the topic: a
-// replay, or a redriven event that was appended at the end of its lane.
+// replay, or a redriven event that was appended at the end of its key.
 func FreshRowID(eventID string) (RowID, error) {
 	bits, _, err := parseEventID(eventID)
 	if err != nil {
@@ -95,8 +94,7 @@ func deriveRowID(event [16]byte, salt []byte) RowID {
 }
 
 // NewEventID returns a new UUIDv7 (RFC 9562). The twelve bits after the version hold the fraction
-// of the millisecond, so that ids made by one process in one millisecond still sort by time, also
-// those of the same microsecond.
+// of the millisecond. So the ids of one process sort by time, even those of one microsecond.
 func NewEventID() string {
 	var u [16]byte
 	rand.Read(u[6:])
@@ -106,12 +104,12 @@ func NewEventID() string {
 	return formatUUID(u)
 }
 
-// lastTick is the latest time that an id has: milliseconds, and in the lower twelve bits the
-// fraction of one.
+// lastTick is the latest time that an id has. It counts milliseconds, and holds the fraction in the
+// lower twelve bits.
 var lastTick atomic.Uint64
 
-// nextTick returns the time, or the moment after lastTick when that is later by less than a
-// millisecond. A clock that was set back further is believed.
+// nextTick returns the time. If lastTick is ahead by less than a millisecond, it returns the tick
+// after lastTick. A clock that was set back further is believed.
 func nextTick() uint64 {
 	for {
 		now := time.Now()
@@ -126,10 +124,9 @@ func nextTick() uint64 {
 	}
 }
 
-// DeriveEventID returns the event id of an identity that has another form than an event id, such as
-// an order number or the id of a foreign message: a UUIDv8 of a hash, always the same for the same
-// text. Derived ids do not sort by time, so that inserting them touches more pages of the table
-// than inserting others does.
+// DeriveEventID returns the event id of an identity in another form, such as an order number or the
+// id of a foreign message. The id is a UUIDv8 of a hash, the same for the same text. Derived ids do
+// not sort by time, so inserting them touches more pages of the table than inserting others does.
 func DeriveEventID(identity string) string {
 	sum := sha256.Sum256([]byte("ormoutbox event id\x00" + identity))
 	var u [16]byte
@@ -140,7 +137,7 @@ func DeriveEventID(identity string) string {
 }
 
 // parseEventID accepts a UUID or a ULID in text form and returns its 128 bits and its canonical
-// text: lower case for a UUID, upper case for a ULID, so that one identity has one spelling.
+// text: lower case for a UUID, upper case for a ULID. So one identity has one spelling.
 func parseEventID(s string) (bits [16]byte, canonical string, err error) {
 	if u, ok := parseUUID(s); ok {
 		return u, formatUUID(u), nil

@@ -2,14 +2,14 @@ package core
 
 import "slices"
 
-// inflight is the in-flight tracker: the items that this process holds, in which state each is, and
-// the memory they take. An item is in it exactly as long as its claim. The zero value is empty;
-// guarded by relay.mu.
+// inflight is the in-flight tracker: the items that this process holds, their states, and the
+// memory they take. An item is in the tracker exactly as long as its claim. The zero value is
+// empty; guarded by relay.mu.
 type inflight struct {
 	items     map[RowID]*item
 	count     [itemStates]int
 	hot, cold slots
-	idle      chan struct{} // closed once nothing is active; nil: nobody waits for that
+	idle      chan struct{} // closed once nothing is active; nil: no call waits for that
 }
 
 // slots counts the items of one path.
@@ -37,9 +37,9 @@ func (f *inflight) active() int {
 	return n
 }
 
-// move changes the state of an item, and is the only one that does. A new item gets a slot and one
-// that is gone loses it. The error says that there is no such transition; the state is changed all
-// the same.
+// move changes the state of an item; no other function does. A new item gets a slot, and an item
+// that becomes gone loses it. The error says that the transition is not in the table. The state
+// changes all the same.
 func (f *inflight) move(it *item, to itemState) error {
 	from := it.state
 	err := checkMove(from, to)
@@ -68,7 +68,8 @@ func (f *inflight) enter(it *item) {
 	if it.dest != nil {
 		it.dest.items++
 	}
-	if it.state == itemAcked { // a stuck publish that succeeded after all: whoever has its row now goes on with it
+	// a stuck publish that succeeded after all: the present holder of its row goes on with it
+	if it.state == itemAcked {
 		return
 	}
 	if f.items == nil {
@@ -89,7 +90,7 @@ func (f *inflight) leave(it *item) {
 	}
 }
 
-// idleChan returns a channel that is closed when nothing is held any more, except for open
+// idleChan returns a channel that is closed when no item is held any more, except for items of open
 // transactions.
 func (f *inflight) idleChan() <-chan struct{} {
 	if f.active() == 0 {
@@ -103,8 +104,7 @@ func (f *inflight) idleChan() <-chan struct{} {
 	return f.idle
 }
 
-// sorted returns the items in the order of their ids, so that nothing depends on the order of a
-// map.
+// sorted returns the items in the order of their ids, so that the order of a map decides nothing.
 func (f *inflight) sorted() []*item {
 	items := make([]*item, 0, len(f.items))
 	for _, it := range f.items {

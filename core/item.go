@@ -2,56 +2,58 @@ package core
 
 import "time"
 
-// item is one row in the hands of this process, from the moment its slot is reserved or its claim
-// returned until its mark is written or it is left to others. All fields are guarded by relay.mu,
-// except that delivery does not change once the item is queued.
+// item is one row that this process holds: from the moment its slot is reserved or its claim
+// returns, until its mark is written or the row is left to other processes. All fields are guarded
+// by relay.mu. The field delivery does not change once the item is queued.
 type item struct {
 	delivery Delivery
 	id       RowID
 	lane     KeyID
 	dest     *destination
 	path     Path
-	state    itemState // changed by inflight.move alone
-	size     int64     // in bytes, of its slot
+	state    itemState // changed only by inflight.move
+	size     int64     // bytes of its slot
 
 	lease    itemLease
 	place    itemPlace
 	timing   itemTiming
 	mark     itemMark
 	attempts int  // refusals so far
-	suspect  bool // lost so often that it is suspicious: published beside no other suspect
+	suspect  bool // lost often enough to be suspicious: published beside no other suspect
 	probe    bool // tries a stopped destination
-	wake     bool // the poller looks at its lane, or the table, once its mark is written: there may be more
+	// once its mark is written, the poller looks at its lane, or at the table if it is unordered:
+	// there may be more
+	wake bool
 }
 
 // itemLease is the claim of an item.
 type itemLease struct {
 	claimNo  int64
-	deadline time.Time // by the local monotonic clock, never later than the database thinks
-	lost     bool      // it was lost while the publish ran
+	deadline time.Time // by the local monotonic clock, never later than the database's
+	lost     bool      // the lease was lost while the publish ran
 }
 
-// itemPlace says where an item stands in its lane (see laneState.guard).
+// itemPlace says where an item is in its lane (see laneState.guard).
 type itemPlace struct {
-	prev   RowID // hot: the row before it
+	prev   RowID // hot: the previous row
 	opened bool  // hot: it opened its key
-	head   bool  // cold: the claim saw nothing open below it
-	after  RowID // cold, in a run: the row before it in the same claim
+	head   bool  // cold: the claim saw no open row below it
+	after  RowID // cold, in a run: the previous row of the same claim
 }
 
-// itemTiming says when what happened to an item.
+// itemTiming holds the times of an item.
 type itemTiming struct {
-	since   time.Time     // its commit, or its claim
+	since   time.Time     // when it was committed or claimed
 	age     time.Duration // cold: its age when it was claimed
-	started time.Time     // its publish began; zero: it has not
-	stuck   bool          // its publish does not return and was given up
+	started time.Time     // when its publish began; zero: it has not begun
+	stuck   bool          // its publish does not return and was abandoned
 }
 
-// itemMark is what is to be written of an item.
+// itemMark is the mark to be written for an item.
 type itemMark struct {
 	failure Failure
 	receipt string
-	tries   int // of writing it apart from the others; 0: it is written with them
+	tries   int // tries to write it apart from the others; 0: it is written with them
 }
 
 const itemOverhead = 512 // bytes counted for an item besides its payload

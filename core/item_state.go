@@ -2,20 +2,20 @@ package core
 
 import "fmt"
 
-// itemState is where an item stands in its life: see itemTransitions.
+// itemState is the state of an item: see itemTransitions.
 type itemState uint8
 
 const (
 	itemNew        itemState = iota // not tracked yet
-	itemReserved                    // inserted or about to be; the end of its transaction is not known
-	itemWaiting                     // in its lane, behind others
+	itemReserved                    // inserted or about to be; its transaction is open
+	itemWaiting                     // in its lane, behind other items
 	itemReady                       // may be published
-	itemPublishing                  // with a worker
+	itemPublishing                  // a worker publishes it
 	itemAcked                       // accepted by the destination; DONE is not written yet
 	itemFailed                      // refused; RETRY or DEAD is not written yet
-	itemReleasing                   // given back; that is not written yet
-	itemGone                        // not ours any more
-	itemStates                      // how many there are
+	itemReleasing                   // given back; the release is not written yet
+	itemGone                        // this process holds it no more
+	itemStates                      // the number of states
 )
 
 func (s itemState) String() string {
@@ -25,14 +25,14 @@ func (s itemState) String() string {
 	}[s]
 }
 
-// itemTransition is a change of state that there may be.
+// itemTransition is an allowed change of state.
 type itemTransition struct {
 	from, to itemState
 	when     string
 }
 
-// itemTransitions are all changes of state that there may be. The table in docs/how-it-works.md
-// says the same; a test compares them.
+// itemTransitions are all allowed changes of state. The table in docs/how-it-works.md says the
+// same; a test compares them.
 var itemTransitions = []itemTransition{
 	{itemNew, itemReserved, "`Publish` takes a slot of the fast path, before it inserts the row"},
 	{itemNew, itemWaiting, "the poller has claimed the row"},
@@ -60,7 +60,7 @@ var itemTransitions = []itemTransition{
 	{itemReleasing, itemGone, "the lease is ended, or the table refuses that: then it ends by itself"},
 }
 
-// itemMoves says for each state which may follow.
+// itemMoves says for each state which states may follow.
 var itemMoves = func() (moves [itemStates][itemStates]bool) {
 	for _, t := range itemTransitions {
 		moves[t.from][t.to] = true

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// minKeyIdle is the least time a key row stays unused before it is collected.
+// minKeyIdle is the shortest time without use after which a key row is collected.
 const minKeyIdle = 24 * time.Hour
 
-// clean deletes published rows after their retention and key rows that nobody used for long, in
-// small chunks with pauses. Several processes may do it at once.
+// clean deletes published rows after their retention, and key rows that were unused for long. It
+// works in small chunks with pauses. Several processes may do it at once.
 func (r *relay) clean(ctx context.Context) {
 	var cursor KeyID
 	nextKeys := time.Now().Add(spread(r.cfg.Retention.CleanupInterval, r.random()))
@@ -43,7 +43,7 @@ func (r *relay) cleanRows(ctx context.Context) {
 	}
 }
 
-// collectKeys walks a part of the key table and returns where to go on.
+// collectKeys scans a part of the key table and returns where to go on.
 func (r *relay) collectKeys(ctx context.Context, cursor KeyID) KeyID {
 	idle := max(r.cfg.Retention.Keep, minKeyIdle)
 	for range 100 {

@@ -5,22 +5,23 @@ import (
 	"encoding/binary"
 )
 
-// KeyID identifies a sequence of events that are published in order: one tenant, topic and key. It
-// is four bytes of a hash of the topic and twelve bytes of a hash of tenant, topic and key: binary,
-// of one size, free of collations, and all lanes of one topic are neighbours, so that a scan can
-// jump over a stopped topic. The zero value means "unordered".
+// KeyID identifies the events that are published in order: those of one tenant, topic and key. It
+// is four bytes of a hash of the topic and twelve bytes of a hash of tenant, topic and key. It is
+// binary, has one size, and depends on no collation. All KeyIDs of one topic are neighbours, so
+// that a scan can jump over a stopped topic. The zero value means "unordered".
 type KeyID [16]byte
 
 // IsZero reports whether k is the zero value.
 func (k KeyID) IsZero() bool { return k == KeyID{} }
 
-// NewKeyID returns the lane of a key.
+// NewKeyID returns the KeyID of a key.
 func NewKeyID(tenant, topic, key string) KeyID {
 	var k KeyID
 	prefix := KeyIDPrefix(topic)
 	copy(k[:], prefix[:])
 	buf := make([]byte, 0, 256)
-	for _, s := range [...]string{tenant, topic, key} { // length-prefixed: no two triples share their bytes
+	// each part is preceded by its length, so that no two triples share their bytes
+	for _, s := range [...]string{tenant, topic, key} {
 		buf = binary.AppendUvarint(buf, uint64(len(s)))
 		buf = append(buf, s...)
 	}
@@ -29,8 +30,8 @@ func NewKeyID(tenant, topic, key string) KeyID {
 	return k
 }
 
-// ReplayKeyID returns the lane in which replayed events of k travel: ordered among themselves, apart
-// from new events. It stays within the topic of k.
+// ReplayKeyID returns the KeyID under which replayed events of k are published: in order among
+// themselves, apart from new events. It stays within the topic of k.
 func ReplayKeyID(k KeyID) KeyID {
 	r := k
 	sum := sha256.Sum256(append([]byte("replay"), k[:]...))
@@ -38,7 +39,7 @@ func ReplayKeyID(k KeyID) KeyID {
 	return r
 }
 
-// KeyIDPrefix returns the first four bytes of all lanes of a topic.
+// KeyIDPrefix returns the first four bytes of all KeyIDs of a topic.
 func KeyIDPrefix(topic string) [4]byte {
 	sum := sha256.Sum256([]byte(topic))
 	return [4]byte(sum[:4])

@@ -2,9 +2,9 @@ package core
 
 import "time"
 
-// How items go through their lanes: see laneState.guard for the rule that keeps them in order.
+// This file moves items through their lanes. laneState.guard has the rule that keeps them in order.
 
-// enqueue hands a waiting item to the dispatcher: at once when it is unordered, else through its
+// enqueue hands a waiting item to the dispatcher: at once if it is unordered, else through its
 // lane.
 func (r *relay) enqueue(it *item) {
 	if it.lane.IsZero() {
@@ -22,9 +22,9 @@ func (r *relay) ready(it *item) {
 	r.crew.work.Signal()
 }
 
-// advance makes the first item of an idle lane ready if its guard holds. If the row before it is on
-// its way to this lane (its transaction has committed, but its goroutine has not said so yet) the
-// lane waits for it; otherwise the lane stops.
+// advance makes the first item of an idle lane ready if its guard holds. If the row before it has
+// committed but its goroutine has not reported so yet, the lane waits for that row. Otherwise the
+// lane stops.
 func (r *relay) advance(id KeyID) {
 	ready, waits := r.lanes.next(id)
 	switch {
@@ -43,20 +43,20 @@ func (r *relay) advance(id KeyID) {
 	r.stopLane(id, FallbackOrder, true)
 }
 
-// laneAcked remembers the acknowledgement and lets the next of the lane go.
+// laneAcked remembers the acknowledgement and advances the lane.
 func (r *relay) laneAcked(it *item) {
 	if it.lane.IsZero() {
 		return
 	}
 	r.lanes.acked(it)
-	if it.lease.lost { // somebody else may be working on the lane
+	if it.lease.lost { // another process may be working on the lane
 		r.stopLane(it.lane, FallbackLost, true)
 		return
 	}
 	r.advance(it.lane)
 }
 
-// stopLane gives back everything that waits in a lane. wake asks the poller to look after the lane
+// stopLane gives back every item that waits in a lane. wake asks the poller to look at the lane
 // once that is written.
 func (r *relay) stopLane(id KeyID, reason FallbackReason, wake bool) {
 	for i, it := range r.lanes.clear(id) {
@@ -64,8 +64,8 @@ func (r *relay) stopLane(id KeyID, reason FallbackReason, wake bool) {
 	}
 }
 
-// release gives an item's claim back, fenced, and takes it out of its lane. wake: the poller looks
-// after its lane or the table once that is written.
+// release gives an item's claim back, fenced, and takes the item out of its lane. wake asks the
+// poller to look at its lane, or at the table, once that is written.
 func (r *relay) release(it *item, reason FallbackReason, wake bool) {
 	r.fellBack(it, reason)
 	r.lanes.leave(it)
@@ -75,7 +75,7 @@ func (r *relay) release(it *item, reason FallbackReason, wake bool) {
 	r.writer.wake()
 }
 
-// fellBack tells that an item has left the fast path.
+// fellBack tells the observer that an item has left the fast path.
 func (r *relay) fellBack(it *item, reason FallbackReason) {
 	if it.path != PathHot {
 		return
@@ -84,8 +84,8 @@ func (r *relay) fellBack(it *item, reason FallbackReason) {
 	r.notices.add(func() { r.o.obs.FellBack(topic, reason) })
 }
 
-// askFor asks for a look at a lane, or at the table for an unordered row. While its destination is
-// stopped nothing could be claimed: probes look for rows, and the first that is accepted asks for
+// askFor asks the poller to look at a lane, or at the table for an unordered row. It does nothing
+// while the destination is stopped: probes look for rows then, and the first accepted one asks for
 // all.
 func (r *relay) askFor(d *destination, lane KeyID, at time.Time) {
 	switch {

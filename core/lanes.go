@@ -6,8 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// laneState is what this process knows of one lane: what it saw acknowledged last, and what waits.
-// At most one item of a lane is ready or being published.
+// laneState is what this process knows of one lane: the row that was acknowledged last, and the
+// items that wait. At most one item of a lane is ready or being published.
 type laneState struct {
 	ackID   RowID
 	ackSeq  int64
@@ -18,13 +18,13 @@ type laneState struct {
 
 func (l *laneState) inUse() bool { return l.busy != nil || len(l.waiting) > 0 }
 
-// guard reports whether an item may be published now: this process saw the acknowledgement of the
-// row before it, or the claim that brought it saw nothing open below it, or it opened its key. Each
-// of these facts, once true, stays true, so a process that was paused can only repeat events, never
-// bring a first copy out of order.
+// guard reports whether an item may be published now. One of three facts allows it: this process
+// saw the acknowledgement of the row before it, the claim that brought it saw no open row below it,
+// or the item opened its key. Each of these facts, once true, stays true. So a process that was
+// paused can only repeat events, and never publishes a first copy out of order.
 //
-// The row before is compared by id and number: numbers come back after a failover, ids come back
-// when rows are deleted on success or an insert was refused.
+// The previous row is compared by id and by number. Numbers come back after a failover. Ids come
+// back when rows are deleted on success or an insert was refused.
 func (l *laneState) guard(it *item) bool {
 	p := &it.place
 	if it.path == PathHot {
@@ -34,8 +34,9 @@ func (l *laneState) guard(it *item) bool {
 	return p.head || l.hasAck && l.ackID == p.after
 }
 
-// lanes are the lanes that this process has seen of late. A lane in use is never forgotten: a
-// second state for it would break its order. The zero value is empty; guarded by relay.mu.
+// lanes are the lanes that this process has seen recently. A lane in use is never forgotten,
+// because a second state for it would break its order. The zero value is empty; guarded by
+// relay.mu.
 type lanes struct {
 	known generations[KeyID, *laneState]
 }
@@ -64,11 +65,11 @@ func (c *lanes) busy(id KeyID) bool {
 	return l != nil && l.inUse()
 }
 
-// join lets an item wait in its lane.
+// join adds an item to those that wait in its lane.
 func (c *lanes) join(it *item) {
 	l := c.get(it.lane)
 	i, _ := slices.BinarySearchFunc(l.waiting, it.delivery.KeySeq, func(w *item, seq int64) int {
-		if w.delivery.KeySeq <= seq { // behind what is there already
+		if w.delivery.KeySeq <= seq { // behind the items that are there already
 			return -1
 		}
 		return 1
@@ -76,8 +77,8 @@ func (c *lanes) join(it *item) {
 	l.waiting = slices.Insert(l.waiting, i, it)
 }
 
-// next takes the first item of an idle lane if its guard holds. Else it returns the one that has to
-// wait, if any.
+// next takes the first item of an idle lane if its guard holds. Otherwise it returns the item that
+// has to wait, if any.
 func (c *lanes) next(id KeyID) (ready, waits *item) {
 	l := c.find(id)
 	if l == nil || l.busy != nil && mutant.Active != mutant.CrowdedLane || len(l.waiting) == 0 {
@@ -92,7 +93,7 @@ func (c *lanes) next(id KeyID) (ready, waits *item) {
 	return it, nil
 }
 
-// leave takes an item out of its lane, wherever it is in it.
+// leave takes an item out of its lane, wherever in the lane it is.
 func (c *lanes) leave(it *item) {
 	if it.lane.IsZero() {
 		return
@@ -109,7 +110,7 @@ func (c *lanes) leave(it *item) {
 	}
 }
 
-// clear takes out everything that waits in a lane.
+// clear takes all waiting items out of a lane.
 func (c *lanes) clear(id KeyID) []*item {
 	l := c.find(id)
 	if l == nil {
@@ -120,7 +121,7 @@ func (c *lanes) clear(id KeyID) []*item {
 	return waiting
 }
 
-// acked remembers what was acknowledged last.
+// acked remembers the item that was acknowledged last.
 func (c *lanes) acked(it *item) {
 	l := c.get(it.lane)
 	l.ackID, l.ackSeq, l.hasAck = it.id, it.delivery.KeySeq, true

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// renewLeases looks once in a while for claims whose lease is half over and renews them in one
-// statement, and gives up slots whose transaction outlived its lease.
+// renewLeases runs now and then. It renews, in one statement, the claims whose lease is half over.
+// It also frees slots whose transaction outlived its lease.
 func (r *relay) renewLeases() {
 	defer close(r.life.renewDone)
-	// A worker renews by itself what has less left than one publish needs: the batch comes before
-	// that.
+	// A worker itself renews a lease that has less time left than one publish needs. The batch
+	// comes before that.
 	half := min(r.cfg.HotLease, r.cfg.ClaimLease) / 2
 	tick := max(half/4, 10*time.Millisecond)
 	half = max(half, r.cfg.PublishTimeout+r.cfg.LeaseMargin+tick)
@@ -45,8 +45,8 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 		left := it.lease.deadline.Sub(now)
 		switch it.state {
 		case itemReserved:
-			// the database renews nothing that it does not show; the end of the transaction comes
-			// too late
+			// the row is not visible to a renewal yet, and the end of the transaction comes too
+			// late
 			if left < 0 {
 				due = append(due, it)
 			}
@@ -69,8 +69,8 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 	return renew
 }
 
-// renew extends leases. What is refused is lost: dropped if it was not sent yet; if it was, its
-// acknowledgement still counts.
+// renew extends leases. A claim that is refused is lost. An item that was not sent yet is then
+// forgotten. If it was sent, its acknowledgement still counts.
 func (r *relay) renew(items []*item) {
 	claims := r.claimRefs(items)
 	start := time.Now()
@@ -99,8 +99,8 @@ func (r *relay) renew(items []*item) {
 		case held[i]:
 			it.lease.deadline = start.Add(r.cfg.ClaimLease)
 		case locked != nil && slices.Contains(locked.Rows, it.id):
-			// nobody else can have it either; tried again at the next tick
-		case it.lease.claimNo != claims[i].ClaimNo: // claimed again by this process meanwhile
+			// no other process can have it either; tried again at the next tick
+		case it.lease.claimNo != claims[i].ClaimNo: // this process has claimed it again meanwhile
 		case it.state == itemPublishing:
 			it.lease.lost = true
 		case it.state == itemWaiting || it.state == itemReady:
@@ -119,15 +119,15 @@ func (r *relay) renewToPublish(it *item) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if it.suspect && r.queue.suspects.out != it { // it has become a suspect
+	if it.suspect && r.queue.suspects.out != it { // it has become a suspect meanwhile
 		return false
 	}
 	it.timing.started = time.Now()
 	return true
 }
 
-// renewOne renews the lease of an item that is about to be published and reports whether it is held
-// long enough.
+// renewOne renews the lease of an item that is about to be published. It reports whether the lease
+// is long enough.
 func (r *relay) renewOne(it *item) bool {
 	r.renew([]*item{it})
 	r.mu.Lock()

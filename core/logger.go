@@ -5,12 +5,12 @@ import (
 	"log/slog"
 )
 
-// DefaultLogger returns the logger that every Config.Logger of this project means by default:
-// warnings and errors go to slog.Default(), as it is when they are logged, and everything below is
-// dropped. To silence a component, give it slog.New(slog.DiscardHandler).
+// DefaultLogger returns the default of every Config.Logger of this project. It writes warnings and
+// errors to the slog.Default() of the moment, and leaves out everything below. To silence a
+// component, give it slog.New(slog.DiscardHandler).
 func DefaultLogger() *slog.Logger { return slog.New(warnings{}) }
 
-// warnings passes on to slog's default handler what somebody should see.
+// warnings passes warnings and errors on to slog's default handler.
 type warnings struct {
 	with func(slog.Handler) slog.Handler // attributes and groups; nil: none
 }

@@ -2,7 +2,7 @@ package core
 
 import "slices"
 
-// markKind is a kind of marks: each is written by a statement of its own.
+// markKind is a kind of marks. Each kind is written by a statement of its own.
 type markKind string
 
 const (
@@ -11,7 +11,7 @@ const (
 	markReleased markKind = "release"
 )
 
-// markKinds are in the order in which they are written: facts first.
+// markKinds are in the order in which they are written: acknowledgements first.
 var markKinds = [...]markKind{markDone, markFailed, markReleased}
 
 func (it *item) markKind() markKind {
@@ -25,7 +25,7 @@ func (it *item) markKind() markKind {
 	}
 }
 
-// marks are the items whose end is not written yet. The zero value is empty; guarded by relay.mu.
+// marks are the items whose mark is not written yet. The zero value is empty; guarded by relay.mu.
 type marks struct {
 	done, failed, released []*item
 	held                   int // done and failed items that hold publishing back until they are written
@@ -53,17 +53,17 @@ func (m *marks) list(it *item) *[]*item {
 	}
 }
 
-// len is how many wait, but for those that are postponed.
+// len is the number of items that wait, without those that are postponed.
 func (m *marks) len() int { return len(m.done) + len(m.failed) + len(m.released) }
 
-// take removes and returns them.
+// take removes and returns the waiting items.
 func (m *marks) take() []*item {
 	items := slices.Concat(m.done, m.failed, m.released)
 	m.done, m.failed, m.released = nil, nil, nil
 	return items
 }
 
-// putBack queues what was taken before what has come in meanwhile.
+// putBack queues items again that were taken, before those that came in meanwhile.
 func (m *marks) putBack(items []*item) {
 	var old marks
 	for _, it := range items {
@@ -74,8 +74,8 @@ func (m *marks) putBack(items []*item) {
 		append(old.released, m.released...)
 }
 
-// ended notes that a mark that was taken is written, given up or about to be postponed. It reports
-// whether it held publishing back until now.
+// ended notes that a mark that was taken is written, abandoned, or about to be postponed. It
+// reports whether the mark held publishing back until now.
 func (m *marks) ended(it *item) bool {
 	if it.mark.tries > 0 || it.markKind() == markReleased {
 		return false

@@ -2,20 +2,20 @@ package core
 
 import "sync"
 
-// notices are calls of the user's callbacks, noted under a lock and made without it. One goroutine
-// at a time makes them, for all: else the last that an observer hears of a destination could be how
-// it was before. The zero value is empty.
+// notices are calls of the user's callbacks. They are noted under a lock and made without it. One
+// goroutine at a time makes the calls for all. Otherwise an observer could hear of an older state
+// of a destination last. The zero value is empty.
 type notices struct {
 	pending []func()
-	telling bool // somebody makes them
+	telling bool // a goroutine makes the calls
 }
 
 func (n *notices) add(call func()) { n.pending = append(n.pending, call) }
 
-// wait reports whether there are some that nobody makes.
+// wait reports whether there are calls that no goroutine makes.
 func (n *notices) wait() bool { return len(n.pending) > 0 && !n.telling }
 
-// unlock gives mu up and makes the calls.
+// unlock unlocks mu and makes the calls.
 func (n *notices) unlock(mu *sync.Mutex) {
 	if !n.wait() {
 		mu.Unlock()

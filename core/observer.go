@@ -2,44 +2,45 @@ package core
 
 import "time"
 
-// Observer is told what the outbox does: the seam for metrics and traces, without a dependency.
-// Fields may be nil. They are called by many goroutines, some on the path of a publish or a commit:
-// they must be fast, must not block and must not panic. New fields may be added.
+// Observer has the callbacks for metrics and traces. Fields may be nil. Many goroutines call them,
+// some on the path of a publish or a commit. They must be fast, must not block and must not panic.
+// New fields may be added.
 type Observer struct {
-	// Inserted: Publish wrote rows of one event to a topic; hot tells whether the fast path has it.
+	// Inserted: Publish wrote the rows of one event to a topic. hot tells whether the fast path has
+	// the event.
 	Inserted func(topic string, hot bool)
-	// Untracked: rows were inserted in a transaction whose end cannot be heard; the poller will
-	// find them.
+	// Untracked: rows were inserted in a transaction whose commit the outbox cannot observe. The
+	// poller publishes them.
 	Untracked func(rows int)
-	// FellBack: an event that could have been published straight from its commit is left to the
-	// poller: it is not lost, and comes a little later.
+	// FellBack: the poller publishes an event that could have been published straight from its
+	// commit. The event is not lost and comes a little later.
 	FellBack func(topic string, reason FallbackReason)
 	// Published: one publish ended.
 	Published func(info PublishInfo)
 	// Claimed: the poller claimed rows.
 	Claimed func(info ClaimInfo)
-	// Marked: a batch of outcomes was written.
+	// Marked: a batch of marks was written.
 	Marked func(rows int, d time.Duration, err error)
-	// Fenced: a guess (retry, dead, renew, release) changed nothing, because the claim was no
+	// Fenced: a transition (retry, dead, renew, release) changed no row, because the claim was no
 	// longer held.
 	Fenced func(transition string, rows int)
-	// LateAcks: rows were acknowledged that were already done, discarded or gone.
+	// LateAcks: the destination acknowledged rows that were already done, discarded or deleted.
 	LateAcks func(rows int)
-	// Stuck: a publish to the topic was given up because its publisher ignores the end of its
-	// context, or returned after all. total is how many publishes of this process are stuck now:
-	// more than 0 for long wants a restart.
+	// Stuck: a publish to the topic was abandoned because its publisher ignores the end of its
+	// context, or such a publish returned after all. total is the number of stuck publishes of this
+	// process. Restart the process when it stays above 0.
 	Stuck func(topic string, total int)
 	// BreakerChanged: a destination was stopped (open) or goes on.
 	BreakerChanged func(topic string, open bool, cause error)
 	// ProbeFailed: a stopped destination was tried with one event, and failed again. An event that
-	// is named again and again while others of its destination are not there, or go out, may be the
-	// cause: mend it, or end it with Discard.
+	// is named again and again while other events of its destination go out may be the cause:
+	// repair it, or end it with Discard.
 	ProbeFailed func(info ProbeInfo)
 	// Cleaned: the janitor deleted rows or key rows.
 	Cleaned func(table string, rows int)
 }
 
-// Path tells how an event came to be published.
+// Path says how a relay got an event.
 type Path string
 
 // Paths.
@@ -65,7 +66,7 @@ type PublishInfo struct {
 	Path        Path
 	Result      PublishResult
 	Attempt     int
-	Duration    time.Duration // of the publish
+	Duration    time.Duration // duration of the publish
 	Lag         time.Duration // from commit (hot) or insert (cold) to the end of the publish
 	Err         error
 }
@@ -73,7 +74,7 @@ type PublishInfo struct {
 // ProbeInfo describes a failed try of a stopped destination.
 type ProbeInfo struct {
 	Topic    string
-	EventID  string // of the event it was tried with
+	EventID  string // id of the event that was tried
 	RowID    RowID
 	Failures int           // failed tries since the destination was stopped
 	Stopped  time.Duration // how long it has been stopped
@@ -88,23 +89,25 @@ type ClaimInfo struct {
 	Err      error
 }
 
-// FallbackReason says why an event of the fast path is left to the poller, of this process or
-// another. It is in the table and is not lost.
+// FallbackReason says why the poller, of this process or another one, publishes an event of the
+// fast path. The event is in the table and is not lost.
 type FallbackReason string
 
-// Reasons why an event is left to the poller.
+// Reasons why the poller publishes an event.
 const (
-	FallbackFull     FallbackReason = "full"           // the fast path had no free slot
-	FallbackUnknown  FallbackReason = "commit_unknown" // nobody knows whether its transaction has committed
-	FallbackLate     FallbackReason = "late"           // its lease was over at the commit, or nearly so
-	FallbackOrder    FallbackReason = "order"          // the event before it of its key is not known to be out
-	FallbackStopped  FallbackReason = "stopped"        // its key or destination is stopped, or no worker is left
-	FallbackShutdown FallbackReason = "shutdown"       // the relay ends
-	FallbackLost     FallbackReason = "lost"           // its lease was lost before the publish began
+	FallbackFull FallbackReason = "full" // the fast path had no free slot
+	// the transaction may or may not have committed
+	FallbackUnknown FallbackReason = "commit_unknown"
+	FallbackLate    FallbackReason = "late" // its lease was over at the commit, or nearly so
+	// the event before it in its key is not known to be published
+	FallbackOrder    FallbackReason = "order"
+	FallbackStopped  FallbackReason = "stopped"  // its key or destination is stopped, or no worker is left
+	FallbackShutdown FallbackReason = "shutdown" // the relay ends
+	FallbackLost     FallbackReason = "lost"     // its lease was lost before the publish began
 )
 
-// TeeObserver returns an Observer that calls all of the given ones, in order. Nil observers are
-// skipped.
+// TeeObserver returns an Observer that calls all the given observers, in order. It skips nil
+// observers.
 func TeeObserver(observers ...*Observer) *Observer {
 	var all []Observer
 	for _, o := range observers {

@@ -22,9 +22,10 @@ import (
 type Outbox struct {
 	cfg    Config
 	obs    Observer
-	topics map[string]bool // that the publisher serves; nil: all
-	known  map[string]bool // that the publisher serves or Routes name; nil: all
-	served []string        // topics of ServedTopicPrefix that the publisher names beside all others
+	topics map[string]bool // served by the publisher; nil: all
+	known  map[string]bool // served by the publisher or named by Routes; nil: all
+	// topics of ServedTopicPrefix that the publisher names in addition to all others
+	served []string
 
 	relay    atomic.Pointer[relay] // nil: this process does not relay now
 	mu       sync.Mutex            // guards users and running, and changes of relay
@@ -34,7 +35,7 @@ type Outbox struct {
 	random   func() float64 // in [0, 1)
 }
 
-// New returns an Outbox. It reports every problem of cfg at once and touches no database.
+// New returns an Outbox. It reports every problem of cfg at once and does not use the database.
 func New(cfg Config) (*Outbox, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -71,21 +72,20 @@ func New(cfg Config) (*Outbox, error) {
 	return o, nil
 }
 
-// Node is the name under which this Outbox claims rows: Config.Node and a random incarnation.
+// Node returns the name under which this Outbox claims rows: Config.Node and a random suffix.
 func (o *Outbox) Node() string { return o.cfg.Node }
 
 // Repository returns the table this Outbox works on.
 func (o *Outbox) Repository() Repository { return o.cfg.Repository }
 
 // Publish records events in the transaction, one row for each destination, in one statement where
-// the database allows it. A nil tx stands for the one that ctx carries. It returns the ids of the
-// events in their order. Nothing leaves before the commit; after it, the events are published at
-// once by this process if Run is active, else by the process that relays.
+// the database allows it. A nil tx stands for the transaction that ctx carries. Publish returns the
+// ids of the events in their order. Nothing is sent before the commit. After it, this process
+// publishes the events at once if Run is active. Otherwise the process that relays publishes them.
 //
-// Errors: ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrInvalidEvent and ErrNoRoute are returned
-// before anything is written. ErrDuplicateEvent means that an event id exists already for its
-// topic. After any error the caller should roll the transaction back: its state and its events
-// belong together.
+// ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrInvalidEvent and ErrNoRoute are returned before
+// anything is written. ErrDuplicateEvent means that an event id exists already for its topic. After
+// any error, roll the transaction back: its state and its events belong together.
 func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []string, err error) {
 	if tx == nil {
 		var ok bool
@@ -108,7 +108,7 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		return nil, err
 	}
 
-	var items []*item // nil where a row does not go hot
+	var items []*item // nil for rows that do not go hot
 	r := o.relay.Load()
 	if r != nil && tracked {
 		items = r.reserve(rows)
@@ -132,7 +132,7 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	if !tracked {
 		o.obs.Untracked(len(rows))
 		o.warnOnce.Do(func() {
-			o.cfg.Logger.WarnContext(ctx, "outbox: transactions of this kind cannot be followed; their events wait "+
+			o.cfg.Logger.WarnContext(ctx, "outbox: transactions of this kind are not tracked; their events wait "+
 				"for the poller",
 				"component", "outbox")
 		})
@@ -155,9 +155,9 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 }
 
 // rows prepares the rows of all events, one for each destination, and reports the problems of all
-// of them.
+// events.
 func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, error) {
-	var extra map[string]string // of ctx
+	var extra map[string]string // headers of ctx
 	if o.cfg.Headers != nil {
 		extra = o.cfg.Headers(ctx)
 	}
@@ -217,7 +217,7 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 	return rows, ids, nil
 }
 
-// checkSize asks the publisher of this process whether it could ever publish e.
+// checkSize asks the publisher of this process whether it could publish e.
 func (o *Outbox) checkSize(e Event) error {
 	if sc, ok := o.cfg.Publisher.(SizeChecker); ok {
 		if err := sc.CheckSize(e); err != nil {
@@ -227,8 +227,7 @@ func (o *Outbox) checkSize(e Event) error {
 	return nil
 }
 
-// distinct refuses the same event for the same topic twice in one call, which no database needs to
-// be asked about.
+// distinct refuses the same event for the same topic twice in one call, without a query.
 func distinct(rows []NewRow) error {
 	if len(rows) < 2 {
 		return nil
@@ -244,7 +243,7 @@ func distinct(rows []NewRow) error {
 	return nil
 }
 
-// foreignTopics returns the topics that Routes name and the publisher does not serve, sorted.
+// foreignTopics returns the topics that Routes name and that the publisher does not serve, sorted.
 func (o *Outbox) foreignTopics() []string {
 	var foreign []string
 	for t := range o.known {

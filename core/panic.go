@@ -7,19 +7,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
-// PanicError says with what somebody's function panicked, or that it ended its goroutine by
-// runtime.Goexit, where only an error can say so: to observers, in logs, and in tables. It does not
-// wrap the value, because what an error means when it is returned is not what it means here.
-// Find it with errors.As.
+// PanicError is returned when a user's function panicked or ended its goroutine by runtime.Goexit.
+// It appears in calls of observers, in logs, and in tables. It does not wrap the value of the
+// panic, because a panic with an error does not mean what returning that error means. Find it with
+// errors.As.
 type PanicError struct {
-	// Value is what the function panicked with. Nil: it called runtime.Goexit, as t.FailNow does.
+	// Value is the value of the panic. Nil: the function called runtime.Goexit, as t.FailNow does.
 	Value any
-	// Stack is where it did so.
+	// Stack is the stack of the panic.
 	Stack []byte
 }
 
-// NewPanicError takes what recover returned. Call it in the deferred function that called recover:
-// the stack of the panic is there until that returns.
+// NewPanicError makes a PanicError of the result of recover. Call it in the deferred function that
+// called recover, where the stack of the panic still exists.
 func NewPanicError(value any) *PanicError {
 	return &PanicError{Value: value, Stack: debug.Stack()}
 }

@@ -8,24 +8,26 @@ import (
 )
 
 const (
-	wokenLanes = 64                    // lanes that asked for a look and are looked at in one round
-	headLanes  = 1000                  // lanes one head scan looks at
-	idlePause  = 50 * time.Millisecond // between looks for a kind of rows that had none, while the other has many
-	minPoll    = 20 * time.Millisecond // between polls that found nothing although something seemed due
+	wokenLanes = 64   // lanes that asked for a look, in one round
+	headLanes  = 1000 // lanes that one head scan looks at
+	// between looks for a kind of rows that had none, while there are many of the other kind
+	idlePause = 50 * time.Millisecond
+	// between polls that found nothing although something seemed to be due
+	minPoll = 20 * time.Millisecond
 )
 
-// poller is what the poller knows between its rounds; guarded by relay.mu but for turn.
+// poller is the state of the poller between its rounds; guarded by relay.mu, except turn.
 type poller struct {
 	turn   chan struct{} // held during a round
 	rounds uint
 	cursor KeyID // where the head scan resumes
 	sweep  sweep
-	drains int // Drain calls: they see everything, so sweeps do not rest
+	drains int // calls of Drain: they look at everything, so sweeps do not rest
 }
 
-// poll claims what the fast path does not have: after a crash, an overflow, a retry, a delay, or
-// from a foreign producer. It polls again at once after a full batch and sleeps, when there is
-// nothing, until the clock makes something due, it is woken, or the interval is over.
+// poll claims the rows that the fast path does not have: after a crash, when the fast path was
+// full, for a retry or a delay, or from another producer. After a full batch it polls again at
+// once. Otherwise it sleeps until a row becomes due, a wake-up comes, or the interval is over.
 func (r *relay) poll(ctx context.Context) {
 	interval, failures := r.cfg.PollInterval, 0
 	var idle idleKinds
@@ -46,11 +48,12 @@ func (r *relay) poll(ctx context.Context) {
 			wait = errorPause(failures, r.random())
 			r.cfg.Logger.Warn("outbox: cannot poll", "component", "outbox", "failures", failures, "next_try", wait,
 				"err", errorText(err))
-			switch pause(wait, news, ctx.Done()) { // a wake-up must not turn an outage of the database into a storm
+			// a wake-up must not repeat a failing query without a pause
+			switch pause(wait, news, ctx.Done()) {
 			case pauseStopped:
 				return
 			case pauseCut:
-				failures = 1 // not 0: its end is news for the others
+				failures = 1 // not 0: the end of the outage is news for other goroutines
 			case pauseOver:
 			}
 			continue
@@ -59,7 +62,7 @@ func (r *relay) poll(ctx context.Context) {
 			continue
 		case res.more:
 			continue
-		case idle.passed: // something was not asked for: ask before the pause
+		case idle.passed: // a kind of rows was passed over: ask for it before the pause
 			idle = idleKinds{}
 			continue
 		case res.found:
@@ -69,7 +72,7 @@ func (r *relay) poll(ctx context.Context) {
 			wait = r.idleWait(ctx, spread(interval, r.random()))
 			interval = min(2*interval, r.cfg.MaxPollInterval)
 		}
-		idle = idleKinds{} // before a pause, and after it, everything is asked for
+		idle = idleKinds{} // before and after a pause, both kinds are asked for
 		if woken := r.sleepPoll(ctx, wait); woken {
 			interval = r.cfg.PollInterval
 		}
@@ -79,7 +82,7 @@ func (r *relay) poll(ctx context.Context) {
 	}
 }
 
-// idleWait shortens wait to the moment the next row becomes due.
+// idleWait shortens wait to the moment when the next row becomes due.
 func (r *relay) idleWait(ctx context.Context, wait time.Duration) time.Duration {
 	req, verdict := r.claimRequest()
 	if verdict != claimWorth {
@@ -94,7 +97,7 @@ func (r *relay) idleWait(ctx context.Context, wait time.Duration) time.Duration 
 	return min(wait, max(due, minPoll))
 }
 
-// sleepPoll waits until the pause is over or a poll is asked for, and reports the latter.
+// sleepPoll waits until the pause is over or a poll is asked for, and reports the second.
 func (r *relay) sleepPoll(ctx context.Context, wait time.Duration) (woken bool) {
 	end := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
@@ -122,7 +125,7 @@ func (r *relay) sleepPoll(ctx context.Context, wait time.Duration) (woken bool) 
 	}
 }
 
-// wantedAt returns when a poll is wanted; zero: whenever the pause is over.
+// wantedAt returns when a poll is wanted. Zero: when the pause is over.
 func (r *relay) wantedAt() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,8 +151,8 @@ func (r *relay) nextLaneWake() (at time.Time, ok bool) {
 	return r.wakes.nextLane()
 }
 
-// waitRoom waits until there is room for a claim. Wake-ups do not end it: there is nothing a poll
-// could do.
+// waitRoom waits until there is room for a claim. Wake-ups do not end the wait, because a poll
+// could do nothing.
 func (r *relay) waitRoom(ctx context.Context) {
 	timer := time.NewTimer(r.cfg.PollInterval)
 	defer timer.Stop()
@@ -160,21 +163,21 @@ func (r *relay) waitRoom(ctx context.Context) {
 	}
 }
 
-// roundResult says what a round of claims found.
+// roundResult is the result of a round of claims.
 type roundResult struct {
-	found  bool // rows
-	more   bool // that another round should follow at once
-	noRoom bool // that nothing was asked for because nothing fits
+	found  bool // rows were found
+	more   bool // another round should follow at once
+	noRoom bool // nothing was asked for, because nothing fits
 }
 
-// idleKinds says until when a kind of rows that had none is not asked for, while rounds follow each
-// other for the other kind.
+// idleKinds skips ordered or unordered rows for idlePause after a claim of that kind came back
+// empty, while rounds for the other kind follow each other.
 type idleKinds struct {
 	unordered, ordered time.Time
 	passed             bool // a kind was passed over
 }
 
-// round claims once what is due: woken lanes, unordered rows, a page of lane heads, and probes of
+// round claims the due rows once: woken lanes, unordered rows, a page of lane heads, and probes of
 // stopped destinations.
 func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, err error) {
 	select {
@@ -186,7 +189,8 @@ func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, er
 	r.mu.Lock()
 	r.poller.rounds++
 	r.wakes.answered()
-	orderedFirst := r.poller.rounds%2 == 0 // neither kind starves the other when there is little room
+	// the kinds take turns, so that neither starves the other when there is little room
+	orderedFirst := r.poller.rounds%2 == 0
 	r.unlock()
 
 	n, wakeErr := r.claimWoken(ctx)
@@ -208,16 +212,16 @@ func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, er
 	return res, errors.Join(errs...)
 }
 
-// stepResult says what a step of a round did.
+// stepResult is the result of a step of a round.
 type stepResult struct {
 	asked bool // a claim was sent
-	rows  int  // that it returned
+	rows  int  // rows that the claim returned
 	more  bool // another round should follow at once
 }
 
 type claimStep func(context.Context) (stepResult, error)
 
-// unless makes a step that is passed over for a while after it found nothing.
+// unless returns a step that is skipped for a while after it found nothing.
 func (k *idleKinds) unless(until *time.Time, step claimStep) claimStep {
 	return func(ctx context.Context) (stepResult, error) {
 		now := time.Now()
@@ -234,7 +238,8 @@ func (k *idleKinds) unless(until *time.Time, step claimStep) claimStep {
 	}
 }
 
-// room returns how many rows fit, 0 while there is too little for a claim to be worth it.
+// room returns how many rows fit. It returns 0 while there is too little room for a claim to be
+// worth it.
 func (r *relay) room() int {
 	room := r.cfg.ColdEvents - r.inflight.cold.events
 	if room < min(r.cfg.ClaimBatch, r.cfg.ColdEvents)/2 || room <= 0 || r.inflight.cold.bytes >= r.cfg.ColdBytes {
@@ -248,11 +253,11 @@ type claimVerdict uint8
 
 const (
 	claimWorth   claimVerdict = iota
-	claimNoRoom               // nothing fits, or nobody is left to publish
+	claimNoRoom               // nothing fits, or no worker is left to publish
 	claimNothing              // nothing is wanted: every destination is stopped, or the relay ends
 )
 
-// claimRequest describes what may be claimed now.
+// claimRequest returns the request for the rows that may be claimed now.
 func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -318,7 +323,7 @@ func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 	return stepResult{asked: true, rows: len(rows), more: more}, nil
 }
 
-// claimWoken looks at the lanes that asked for it and are due.
+// claimWoken claims from the lanes that asked for a look and are due.
 func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 	r.mu.Lock()
 	due := r.wakes.takeLanes(time.Now(), wokenLanes)

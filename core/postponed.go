@@ -11,13 +11,14 @@ const (
 	postponeMost  = time.Second
 )
 
-// postponeTold: a mark that cannot be written is told to the operator at the try of that number and
-// of each power of it.
+// postponeTold: the operator hears of a mark that cannot be written at the try of that number, and
+// at each power of it.
 const postponeTold = 8
 
-// postponed are the items whose mark could not be written while others could: their rows are locked
-// by another transaction, or the database refuses to change them. Nobody waits for them. A fact is
-// tried for as long as it takes: a skipped mark is a second copy. Guarded by relay.mu.
+// postponed are the items whose mark could not be written while other marks could. Their rows are
+// locked by another transaction, or the database refuses to change them. No other item waits for
+// them. An acknowledgement is tried again without limit, because a lost acknowledgement is a second
+// copy. Guarded by relay.mu.
 type postponed struct {
 	entries []postponedEntry
 }
@@ -27,8 +28,8 @@ type postponedEntry struct {
 	at time.Time // of the next try
 }
 
-// add postpones the mark of an item, or once more after a try that failed. It reports whether the
-// operator is to hear of it.
+// add postpones the mark of an item for the first time or after a further failure. It reports
+// whether the operator is to hear of it.
 func (p *postponed) add(it *item, now time.Time, random float64) (tell bool) {
 	wait := min(postponeFirst<<min(it.mark.tries, 10), postponeMost)
 	it.mark.tries++
@@ -39,7 +40,7 @@ func (p *postponed) add(it *item, now time.Time, random float64) (tell bool) {
 	return tell
 }
 
-// next returns when something is to be tried.
+// next returns when the next try is due.
 func (p *postponed) next() (at time.Time, ok bool) {
 	for _, e := range p.entries {
 		if !ok || e.at.Before(at) {
@@ -49,7 +50,7 @@ func (p *postponed) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// take removes and returns what is due, or all of it.
+// take removes and returns the items that are due, or all items.
 func (p *postponed) take(now time.Time, all bool) (due []*item) {
 	p.entries = slices.DeleteFunc(p.entries, func(e postponedEntry) bool {
 		if !all && e.at.After(now) {

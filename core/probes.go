@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// maxProbes is how many stopped destinations one round asks for: a probe is a statement or two of
-// its own, and must not keep the others from the table.
+// maxProbes is how many stopped destinations one round probes. A probe is a statement or two of its
+// own, and must not keep the other destinations from the table.
 const maxProbes = 16
 
-// probesDue returns the stopped destinations whose time has come, those that wait for longest
-// first, at most maxProbes of them.
+// probesDue returns the stopped destinations that are due for a probe, at most maxProbes. Those
+// that wait longest come first.
 func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,8 +37,8 @@ func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 	return due, false
 }
 
-// claimProbes takes one row for each stopped destination whose time has come. One that cannot be
-// asked for does not keep the others.
+// claimProbes takes one row for each stopped destination that is due for a probe. A destination
+// whose claim fails does not hold up the others.
 func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
 	due, more := r.probesDue(time.Now())
 	var errs []error
@@ -52,11 +52,10 @@ func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
 	return res, err
 }
 
-// claimProbe takes a row to try the destination with. Unordered rows and keys come first in turn,
-// and keys one after the other, so that events that fail it again and again leave the others their
-// turn.
+// claimProbe takes a row to probe the destination with. Unordered rows and keys take turns, and so
+// do the keys. So events that fail the probe again and again leave the other events their turn.
 func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, error) {
-	req, _ := r.claimRequest() // whatever it says: it is one row
+	req, _ := r.claimRequest() // the verdict does not matter: it is one row
 	req.Only, req.Except, req.Limit, req.Run = []string{d.topic}, nil, 1, 1
 	r.mu.Lock()
 	after := d.turn.cursor
@@ -78,13 +77,15 @@ func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, erro
 	})
 	r.mu.Lock()
 	defer r.unlock()
-	if !d.probing { // nothing to try it with, or it was given back: the next event that commits will do
+	// there is no event to probe with, or it was given back: the next event that commits will probe
+	if !d.probing {
 		d.askedAt = time.Now()
 	}
 	return rows, err
 }
 
-// claimHeadAfter takes the head of a key after the one that was tried last, or of the first.
+// claimHeadAfter takes the head of the key after the one that was tried last. After the last key it
+// takes the first one.
 func (r *relay) claimHeadAfter(ctx context.Context, req ClaimRequest, d *destination,
 	after KeyID,
 ) (rows []Claimed, err error) {

@@ -6,60 +6,61 @@ import (
 	"reflect"
 )
 
-// Publisher hands one event to one destination and reports one outcome. A nil error means that the
-// destination has accepted the event for good: the row is then marked DONE.
+// Publisher hands one event to one destination and reports one result. A nil error means that the
+// destination has accepted the event: the row is then marked DONE.
 //
-// An error can say what it means: see Permanent, Transient, Unavailable and UnavailableForKey.
-// Others go to Config.Classifier. Publish must respect the end of ctx, which carries
-// Config.PublishTimeout: one that does not return keeps its worker, and the relay goes on without
-// it. It is called by many goroutines at once, but never twice at once for events of one lane. It
-// must not modify d or keep d.Payload.
+// An error can be marked with its class: see Permanent, Transient, Unavailable and
+// UnavailableForKey. Config.Classifier judges unmarked errors. Publish must respect the end of ctx,
+// which carries Config.PublishTimeout. A call that does not return keeps its worker, and the relay
+// goes on without it. Many goroutines call Publish at once, but never two at once for events of one
+// key. Publish must not modify d or keep d.Payload.
 type Publisher interface {
 	Publish(ctx context.Context, d Delivery) error
 }
 
 // ReceiptPublisher is a Publisher that knows where the destination put the event, such as
-// "orders/3@1042". The receipt is stored with the row. At most 255 bytes are kept.
+// "orders/3@1042". The receipt is saved with the row. At most 255 bytes are kept.
 type ReceiptPublisher interface {
 	Publisher
 	PublishWithReceipt(ctx context.Context, d Delivery) (receipt string, err error)
 }
 
 // SizeChecker is implemented by publishers that know which events are too large for their
-// destination, like those of kafkabridge and amqpbridge, and Router. Outbox.Publish asks it before
-// anything is written, and refuses such an event with ErrInvalidEvent; without it the event would
-// be DEAD when it is relayed. A publisher that wraps another one should pass the question on.
+// destination, such as Router and those of kafkabridge and amqpbridge. Outbox.Publish calls it
+// before anything is written, and refuses too large an event with ErrInvalidEvent. Without it the
+// event would become DEAD when it is relayed. A publisher that wraps another one should pass the
+// call on.
 //
-// A process without a Publisher cannot ask: set its Config.MaxPayload below what the relay's
-// publisher takes.
+// A process without a Publisher cannot ask: set its Config.MaxPayload below the limit of the
+// relay's publisher.
 type SizeChecker interface {
 	// CheckSize returns nil, or an error that names the size, the limit and what to change. e is
-	// complete, its Topic included. It is called inside the caller's transaction, by many
-	// goroutines at once: it must be quick, do no I/O, and neither modify nor keep e.
+	// complete, its Topic included. Many goroutines call CheckSize at once, inside the caller's
+	// transaction. It must be quick, do no I/O, and neither modify nor keep e.
 	CheckSize(e Event) error
 }
 
-// TopicLister is implemented by publishers that serve only certain topics, like Router. A relay
-// claims only these. A nil slice means every topic but those of ServedTopicPrefix. The answer must
-// not change once the publisher is in use.
+// TopicLister is implemented by publishers that serve only certain topics, such as Router. A relay
+// claims only these. A nil slice means every topic except those of ServedTopicPrefix. The answer
+// must not change once the publisher is in use.
 type TopicLister interface {
 	Topics() []string
 }
 
-// TopicNamer is implemented by publishers that serve every topic and name some of them, like a
-// Router with HandleOther. What it names is claimed also if it has ServedTopicPrefix. The answer
+// TopicNamer is implemented by publishers that serve every topic and name some of them, such as a
+// Router with HandleOther. A named topic is claimed even if it has ServedTopicPrefix. The answer
 // must not change once the publisher is in use.
 type TopicNamer interface {
 	NamedTopics() []string
 }
 
-// PublisherFunc makes a Publisher of a function: the way to handle events in the same process.
+// PublisherFunc makes a Publisher from a function. Use it to handle events in the same process.
 type PublisherFunc func(ctx context.Context, d Delivery) error
 
 // Publish calls f.
 func (f PublisherFunc) Publish(ctx context.Context, d Delivery) error { return f(ctx, d) }
 
-// checkPublisher refuses publishers that would only fail when the first event arrives.
+// checkPublisher refuses publishers that would fail for every event.
 func checkPublisher(p Publisher) error {
 	if p == nil {
 		return nil

@@ -21,7 +21,7 @@ func (q *queue[T]) pop() (v T, ok bool) {
 	switch {
 	case q.head == len(q.items):
 		q.items, q.head = q.items[:0], 0
-	case q.head >= 1024 && q.head*2 >= len(q.items): // give back what was popped
+	case q.head >= 1024 && q.head*2 >= len(q.items): // free the memory of popped items
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0

@@ -5,25 +5,28 @@ import (
 	"sync"
 )
 
-// Recorder is embedded in a model to record what happened to it; an adapter writes the recorded
-// events in the transaction that stores the model. The zero value is ready for use.
+// Recorder is embedded in a model to record events of it. An adapter writes the recorded events in
+// the transaction that saves the model. The zero value is ready for use.
 //
-// An event gets its id when it is recorded and stays recorded until its transaction is known to
-// have committed: a transaction that is run again publishes it again under the same id, and nothing
-// is doubled.
+// An event gets its id when it is recorded, and stays recorded until its transaction is known to
+// have committed. A transaction that is run again publishes the event again under the same id, so
+// nothing is doubled.
 //
-// A Recorder cannot know whether anybody takes its events: where the outbox was not installed on
-// the database handle that stores the model, the row is written, without them and without an error.
-// outboxtest.RequireNothingRecorded finds that in a test.
+// A Recorder cannot know whether an adapter takes its events. Where the outbox was not installed on
+// the database handle that saves the model, the row is written without the events and without an
+// error. outboxtest.RequireNothingRecorded finds that in a test.
 //
 // Events belong to the value on which they were recorded, so keep models with recorded events
-// behind a pointer. A copy of such a value (cp := *order, a loop variable, an element that append
-// moved, a constructor that returns a value and no pointer) may be another thing or the same one in
-// another place: storing it while the events wait is refused with ErrRecorderCopied, and Adopt or
-// Forget on the copy says which it is. A copy made when nothing waited starts empty.
+// behind a pointer. A copy of such a value may be another thing, or the same thing in another
+// place. Examples are cp := *order, a loop variable, an element that append moved, and a
+// constructor that returns a value. Saving a copy while events wait is refused with
+// ErrRecorderCopied. Call Adopt on the copy if the model moved there, or Forget if the copy is
+// another thing. A copy that is made when no event waits starts empty.
 type Recorder struct {
-	ref **recorded // fmt would follow a pointer to a struct, and print events with the model
-	n   int        // the latest event that this value has seen
+	// a pointer to a pointer: fmt would follow a pointer to a struct, and print events with the
+	// model
+	ref **recorded
+	n   int // the latest event that this value has seen
 }
 
 func (r *Recorder) log() *recorded {
@@ -36,24 +39,24 @@ func (r *Recorder) log() *recorded {
 // recorded is the log that a Recorder and its copies share.
 type recorded struct {
 	mu     sync.Mutex
-	writer *Recorder // who records into it; a copy begins a log of its own
-	before Recorder  // what a copy had seen in the log of its original
+	writer *Recorder // the Recorder that records into the log; a copy begins a log of its own
+	before Recorder  // the events that a copy had seen in the log of its original
 	events []recordedEvent
 	last   int // number of the latest event
-	batch  int // of the latest HandOver
+	batch  int // number of the latest HandOver
 }
 
 type recordedEvent struct {
 	event Event
 	no    int
 	owner *Recorder
-	batch int // the HandOver after which it is in a transaction whose outcome is not known yet; 0: in none
+	batch int // the HandOver after which the event is in an open transaction; 0: it is in none
 }
 
-// Record notes that something happened: an Event, or any value with an EventType method, which
-// becomes the Data of an event of that type. A value that is neither is recorded too and refused
-// when the model is stored, so that it cannot be overlooked. Record is not safe for use by several
-// goroutines at once with the first call on a zero Recorder.
+// Record records an Event, or any value with an EventType method. Such a value becomes the Data of
+// an event of that type. Any other value is recorded too and refused when the model is saved, so
+// that the mistake is noticed. The first call on a zero Recorder must not run at the same time as
+// another one.
 func (r *Recorder) Record(events ...any) {
 	l := r.log()
 	if l == nil || l.writer != r {
@@ -75,7 +78,7 @@ func (r *Recorder) Record(events ...any) {
 		case EventTyper:
 			e = Event{Type: v.EventType(), Data: v}
 		default:
-			e = Event{Data: v} // has no type: refused by Publish
+			e = Event{Data: v} // it has no type: Publish refuses it
 		}
 		if e.ID == "" {
 			e.ID = NewEventID()
@@ -86,7 +89,7 @@ func (r *Recorder) Record(events ...any) {
 	}
 }
 
-// undo drops what was recorded after event n: the model was set back to an earlier copy of itself.
+// undo removes the events after event n: the model was set back to an earlier copy of itself.
 func (l *recorded) undo(n int) {
 	if n < l.last {
 		l.keep(func(e *recordedEvent) bool { return e.no <= n || e.batch != 0 })
@@ -104,7 +107,8 @@ func (l *recorded) keep(ok func(*recordedEvent) bool) {
 	l.events = kept
 }
 
-// each calls fn with what r has seen of each log, oldest first, while that is locked.
+// each calls fn with the events of each log that r has seen, oldest first. The log is locked
+// meanwhile.
 func (r *Recorder) each(fn func(l *recorded, e *recordedEvent)) {
 	l := r.log()
 	if l == nil {
@@ -124,8 +128,8 @@ func (r *Recorder) each(fn func(l *recorded, e *recordedEvent)) {
 	}
 }
 
-// Recorded returns the events that are not yet known to have committed, oldest first. Those of a
-// value that r was copied from are among them while they wait to be stored.
+// Recorded returns the events that are not yet known to have committed, oldest first. While they
+// wait to be saved, the events of a value that r was copied from are among them.
 func (r *Recorder) Recorded() []Event {
 	if r == nil {
 		return nil
@@ -139,8 +143,8 @@ func (r *Recorder) Recorded() []Event {
 	return events
 }
 
-// Forget drops everything that is recorded and not handed over to a transaction. On a copy it drops
-// what the copy took along; the original keeps its events.
+// Forget removes every recorded event that was not handed over to a transaction. On a copy it
+// removes the events that the copy took along; the original keeps its events.
 func (r *Recorder) Forget() {
 	l := r.log()
 	if l == nil {
@@ -167,9 +171,9 @@ func (r *Recorder) Forget() {
 	l.mu.Unlock()
 }
 
-// Adopt makes the events that r took along from the value it was copied from events of r: r is
-// stored in place of that value, which is not to be stored any more. It is for values that were
-// moved, such as a model that a constructor returned by value.
+// Adopt makes r the owner of the events that it took along from the value it was copied from. r is
+// then saved in place of that value, which must not be saved any more. Adopt is for values that
+// were moved, such as a model that a constructor returned by value.
 func (r *Recorder) Adopt() {
 	r.each(func(_ *recorded, e *recordedEvent) {
 		if e.batch == 0 {
@@ -181,10 +185,10 @@ func (r *Recorder) Adopt() {
 func (r *Recorder) outboxRecorder() *Recorder { return r }
 
 // HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx
-// and then calls settle with the outcome that tx reports (Committed for an untracked transaction,
-// RolledBack when Publish failed); settle may be called on any goroutine. The error is that of
-// CheckRecorder; then nothing is taken. For adapters.
-func (r *Recorder) HandOver() (events []Event, settle func(Outcome), err error) {
+// and then calls ended with the outcome that tx reports: Committed for an untracked transaction,
+// RolledBack when Publish failed. ended may be called on any goroutine. The error is that of
+// CheckRecorder; no event is taken then. For adapters.
+func (r *Recorder) HandOver() (events []Event, ended func(Outcome), err error) {
 	if err := CheckRecorder(r); err != nil {
 		return nil, func(Outcome) {}, err
 	}
@@ -208,19 +212,19 @@ func (r *Recorder) HandOver() (events []Event, settle func(Outcome), err error) 
 	}
 	return events, func(o Outcome) {
 		for _, p := range parts {
-			p.log.settle(p.batch, o)
+			p.log.end(p.batch, o)
 		}
 	}, nil
 }
 
-func (l *recorded) settle(batch int, o Outcome) {
+func (l *recorded) end(batch int, o Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keep(func(e *recordedEvent) bool {
 		if e.batch != batch {
 			return true
 		}
-		e.batch = 0 // there again for the next try
+		e.batch = 0 // available again for the next try
 		return o != Committed
 	})
 }
@@ -232,7 +236,7 @@ func RecorderOf(model any) (r *Recorder, ok bool) {
 		return nil, false
 	}
 	defer func() {
-		if recover() != nil { // it is in an embedded pointer that is nil
+		if recover() != nil { // the Recorder is in an embedded pointer that is nil
 			r, ok = nil, false
 		}
 	}()
@@ -240,8 +244,8 @@ func RecorderOf(model any) (r *Recorder, ok bool) {
 	return r, r != nil
 }
 
-// CheckRecorder returns an error wrapping ErrRecorderCopied when r has events that were recorded on
-// the value it was copied from and still wait. For adapters, before they store the model.
+// CheckRecorder returns an error wrapping ErrRecorderCopied if r has waiting events that were
+// recorded on the value it was copied from. For adapters, before they save the model.
 func CheckRecorder(r *Recorder) error {
 	if r == nil {
 		return nil

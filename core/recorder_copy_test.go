@@ -28,10 +28,10 @@ func wantCopied(t *testing.T, r *core.Recorder) {
 	if err := core.CheckRecorder(r); !errors.Is(err, core.ErrRecorderCopied) {
 		t.Errorf("CheckRecorder: %v, want ErrRecorderCopied", err)
 	}
-	if events, settle, err := r.HandOver(); !errors.Is(err, core.ErrRecorderCopied) || events != nil {
+	if events, ended, err := r.HandOver(); !errors.Is(err, core.ErrRecorderCopied) || events != nil {
 		t.Errorf("HandOver: %v, %v, want ErrRecorderCopied", events, err)
 	} else {
-		settle(core.Committed)
+		ended(core.Committed)
 	}
 }
 
@@ -45,19 +45,19 @@ func TestRecorderCopyDoesNotPublishForItsOriginal(t *testing.T) {
 	wantTypes(t, "recorded on the copy", cp.Recorded(), "a", "b")
 	wantTypes(t, "recorded on the original", o.Recorded(), "a")
 
-	events, settle := handOver(t, &o.Recorder)
+	events, ended := handOver(t, &o.Recorder)
 	wantTypes(t, "handed over", events, "a")
-	own, settleOwn := handOver(t, &cp.Recorder) // what the original had waits no more
+	own, endedOwn := handOver(t, &cp.Recorder) // what the original had waits no more
 	wantTypes(t, "handed over by the copy", own, "b")
-	settle(core.RolledBack)
-	settleOwn(core.RolledBack)
+	ended(core.RolledBack)
+	endedOwn(core.RolledBack)
 	wantCopied(t, &cp.Recorder)
-	events, settle = handOver(t, &o.Recorder)
+	events, ended = handOver(t, &o.Recorder)
 	wantTypes(t, "handed over again", events, "a")
-	settle(core.Committed)
-	events, settle = handOver(t, &cp.Recorder)
+	ended(core.Committed)
+	events, ended = handOver(t, &cp.Recorder)
 	wantTypes(t, "handed over by the copy", events, "b")
-	settle(core.Committed)
+	ended(core.Committed)
 	if len(o.Recorded())+len(cp.Recorded()) != 0 {
 		t.Errorf("left are %q and %q", types(o.Recorded()), types(cp.Recorded()))
 	}
@@ -66,16 +66,16 @@ func TestRecorderCopyDoesNotPublishForItsOriginal(t *testing.T) {
 func TestRecorderCopyMadeWhenNothingWaits(t *testing.T) {
 	var o order
 	o.Record(core.Event{Type: "a"})
-	_, settle := handOver(t, &o.Recorder)
+	_, ended := handOver(t, &o.Recorder)
 	during := o
-	settle(core.Committed)
+	ended(core.Committed)
 	after := o
 	o.Record(core.Event{Type: "b"})
 	for name, cp := range map[string]*order{"in the transaction": &during, "after it": &after} {
 		cp.Record(core.Event{Type: "c"})
-		events, settle := handOver(t, &cp.Recorder)
+		events, ended := handOver(t, &cp.Recorder)
 		wantTypes(t, name, events, "c")
-		settle(core.Committed)
+		ended(core.Committed)
 	}
 	wantTypes(t, "the original", o.Recorded(), "b")
 }
@@ -96,12 +96,12 @@ func TestRecorderMoved(t *testing.T) {
 	wantTypes(t, "adopted", o.Recorded(), "placed", "paid")
 	again := o
 	wantCopied(t, &again.Recorder)
-	events, settle := handOver(t, &o.Recorder)
+	events, ended := handOver(t, &o.Recorder)
 	wantTypes(t, "handed over", events, "placed", "paid")
-	settle(core.RolledBack)
-	events, settle = handOver(t, &o.Recorder)
+	ended(core.RolledBack)
+	events, ended = handOver(t, &o.Recorder)
 	wantTypes(t, "handed over again", events, "placed", "paid")
-	settle(core.Committed)
+	ended(core.Committed)
 	if len(o.Recorded())+len(again.Recorded()) != 0 {
 		t.Errorf("left are %q and %q", types(o.Recorded()), types(again.Recorded()))
 	}
@@ -115,11 +115,11 @@ func TestRecorderAdoptedByEachTry(t *testing.T) {
 	for _, outcome := range []core.Outcome{core.RolledBack, core.Unknown, core.Committed, core.Committed} {
 		try := o
 		try.Adopt()
-		events, settle := handOver(t, &try.Recorder)
+		events, ended := handOver(t, &try.Recorder)
 		if outcome == core.Committed {
 			stored += len(events)
 		}
-		settle(outcome)
+		ended(outcome)
 		if outcome != core.Committed {
 			wantCopied(t, &o.Recorder) // a copy has it
 		}
@@ -159,9 +159,9 @@ func TestRecorderSetBack(t *testing.T) {
 	o = saved
 	wantTypes(t, "set back", o.Recorded(), "a")
 	o.Record(core.Event{Type: "b"})
-	events, settle := handOver(t, &o.Recorder)
+	events, ended := handOver(t, &o.Recorder)
 	wantTypes(t, "handed over", events, "a", "b")
-	settle(core.Committed)
+	ended(core.Committed)
 	if len(o.Recorded()) != 0 {
 		t.Errorf("left are %q", types(o.Recorded()))
 	}

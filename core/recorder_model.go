@@ -5,12 +5,12 @@ import (
 	"reflect"
 )
 
-// CheckModel returns an error wrapping ErrHiddenRecorder when models of the struct type t have a
-// Recorder that RecorderOf does not find, so that its events would never be stored: one in a named
-// field, in a field whose struct is stored as a part of the model, or one of two. apart says of a
-// field with a struct or a pointer to one whether that is a model of its own, such as an
-// association; nil: named pointers are. Slices and maps always are. For adapters, when they meet a
-// type.
+// CheckModel returns an error wrapping ErrHiddenRecorder if models of the struct type t have a
+// Recorder that RecorderOf does not find, so that its events would never be written. Such a
+// Recorder is in a named field, in a field whose struct is saved as a part of the model, or is one
+// of two. apart reports whether a field with a struct, or with a pointer to a struct, is a model of
+// its own, such as an association. A nil apart takes named pointers for models of their own. Slices
+// and maps always are. For adapters, when they first see a type.
 func CheckModel(t reflect.Type, apart func(reflect.StructField) bool) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -41,7 +41,7 @@ type modelCheck struct {
 	hidden   string
 }
 
-// walk looks at the fields of t. promoted says that they are fields of the model too.
+// walk checks the fields of t. promoted says that they are fields of the model too.
 func (c *modelCheck) walk(t reflect.Type, path string, promoted bool) {
 	if c.seen[t] {
 		return

@@ -27,11 +27,11 @@ func idsOf(events []core.Event) []string {
 
 func handOver(t *testing.T, r *core.Recorder) ([]core.Event, func(core.Outcome)) {
 	t.Helper()
-	events, settle, err := r.HandOver()
+	events, ended, err := r.HandOver()
 	if err != nil {
 		t.Error(err)
 	}
-	return events, settle
+	return events, ended
 }
 
 func TestRecorderAcceptsEventsAndTypedValues(t *testing.T) {
@@ -86,19 +86,19 @@ func TestRecorderKeepsWhatDidNotCommit(t *testing.T) {
 		var o order
 		o.Record(core.Event{Type: "a"}, core.Event{Type: "b"})
 		want := idsOf(o.Recorded())
-		first, settle := handOver(t, &o.Recorder)
+		first, ended := handOver(t, &o.Recorder)
 		if again, _ := handOver(t, &o.Recorder); !slices.Equal(idsOf(first), want) || again != nil {
 			t.Fatalf("handed over %q, then %q; want %q once", idsOf(first), idsOf(again), want)
 		}
 		if !slices.Equal(idsOf(o.Recorded()), want) {
 			t.Error("events that are handed over are no longer recorded, and nobody knows yet that they committed")
 		}
-		settle(outcome)
-		second, settle := handOver(t, &o.Recorder)
+		ended(outcome)
+		second, ended := handOver(t, &o.Recorder)
 		if !slices.Equal(idsOf(second), want) {
 			t.Fatalf("%s: the second try hands over %q, want %q", outcome, idsOf(second), want)
 		}
-		settle(core.Committed)
+		ended(core.Committed)
 		if third, _ := handOver(t, &o.Recorder); third != nil || len(o.Recorded()) != 0 {
 			t.Errorf("after the commit %q are left", idsOf(o.Recorded()))
 		}
@@ -112,15 +112,15 @@ func TestRecorderRetriedClosureDoublesNothing(t *testing.T) {
 	o.Record(core.Event{Type: "placed"})
 	stored := map[string]int{}
 	for attempt := range 3 {
-		events, settle := handOver(t, &o.Recorder)
+		events, ended := handOver(t, &o.Recorder)
 		if attempt < 2 {
-			settle(core.RolledBack)
+			ended(core.RolledBack)
 			continue
 		}
 		for _, e := range events {
 			stored[e.ID]++
 		}
-		settle(core.Committed)
+		ended(core.Committed)
 	}
 	if len(stored) != 1 || len(o.Recorded()) != 0 {
 		t.Errorf("stored %v, left %v", stored, o.Recorded())
@@ -131,18 +131,18 @@ func TestRecorderWhileHandedOver(t *testing.T) {
 	const id = "018f3e2a-7b1c-7def-8123-456789abcdef"
 	var o order
 	o.Record(core.Event{Type: "a", ID: id, Topic: "one"})
-	_, settle := handOver(t, &o.Recorder)
+	_, ended := handOver(t, &o.Recorder)
 	o.Record(core.Event{Type: "a", ID: id, Topic: "two"}) // the same event for another topic, and not handed over
-	settle(core.Committed)
+	ended(core.Committed)
 	left := o.Recorded()
 	if len(left) != 1 || left[0].Topic != "two" {
 		t.Fatalf("left are %+v, want the event that no transaction had", left)
 	}
-	settle(core.RolledBack) // a second report must not touch what came later
+	ended(core.RolledBack) // a second report must not touch what came later
 	events, late := handOver(t, &o.Recorder)
-	settle(core.Committed)
+	ended(core.Committed)
 	if len(events) != 1 || len(o.Recorded()) != 1 {
-		t.Errorf("a second report of the first transaction settled the second")
+		t.Errorf("a second report of the first transaction ended the second")
 	}
 	late(core.Committed)
 	if len(o.Recorded()) != 0 {
@@ -167,13 +167,13 @@ func TestRecorderForget(t *testing.T) {
 	var o order
 	o.Forget()
 	o.Record(core.Event{Type: "a"})
-	_, settle := handOver(t, &o.Recorder)
+	_, ended := handOver(t, &o.Recorder)
 	o.Record(core.Event{Type: "b"})
 	o.Forget()
 	if left := o.Recorded(); len(left) != 1 || left[0].Type != "a" {
 		t.Errorf("left are %+v, want what a transaction has", left)
 	}
-	settle(core.RolledBack)
+	ended(core.RolledBack)
 	o.Forget()
 	if left := o.Recorded(); len(left) != 0 {
 		t.Errorf("left are %+v", left)
@@ -192,10 +192,10 @@ func TestRecorderOf(t *testing.T) {
 		}
 	}
 	var none *core.Recorder
-	if events, settle, err := none.HandOver(); events != nil || err != nil || none.Recorded() != nil {
+	if events, ended, err := none.HandOver(); events != nil || err != nil || none.Recorded() != nil {
 		t.Error("a nil recorder has events")
 	} else {
-		settle(core.Committed)
+		ended(core.Committed)
 	}
 }
 
@@ -209,9 +209,9 @@ func TestRecorderIsSafeForSeveralGoroutines(t *testing.T) {
 		all.Go(func() {
 			for i := range 50 {
 				o.Record(core.Event{Type: "t"})
-				events, settle := handOver(t, &o.Recorder)
+				events, ended := handOver(t, &o.Recorder)
 				if (worker+i)%3 == 0 {
-					settle(core.RolledBack)
+					ended(core.RolledBack)
 					continue
 				}
 				mu.Lock()
@@ -219,7 +219,7 @@ func TestRecorderIsSafeForSeveralGoroutines(t *testing.T) {
 					seen[e.ID]++
 				}
 				mu.Unlock()
-				settle(core.Committed)
+				ended(core.Committed)
 			}
 		})
 	}

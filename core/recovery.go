@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// The pauses of those who try again after an error of the database: from basePause, doubling, to
-// maxPause, whichever the outage.
+// The pause before a retry after an error of the database starts at basePause and doubles up to
+// maxPause.
 const (
 	basePause = 100 * time.Millisecond
 	maxPause  = 2 * time.Second
 )
 
-// recovery lets those who wait for the database hear from each other that it is back. The zero
-// value is ready.
+// recovery tells goroutines that wait for the database that it is back. The zero value is ready.
 type recovery struct {
 	mu   sync.Mutex
-	back chan struct{} // closed when somebody succeeds who had failed
+	back chan struct{} // closed when a goroutine succeeds that had failed
 }
 
-// succeeded ends all pauses. Only who had failed before calls it: that others succeed all the time
-// says nothing about an error that somebody has alone.
+// succeeded ends all pauses. Only a goroutine that had failed before calls it. The success of the
+// others says nothing about an error that concerns one goroutine alone.
 func (r *recovery) succeeded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,8 +29,8 @@ func (r *recovery) succeeded() {
 	}
 }
 
-// news returns a channel that is closed when somebody who had failed succeeds from now on. Take it
-// before the try whose failure the pause follows, or the news may come between.
+// news returns a channel that is closed when a goroutine that had failed succeeds from now on. Call
+// it before the try whose failure the pause follows. Otherwise the news may come in between.
 func (r *recovery) news() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// refusals is what this process knows of the events that one destination refused, and so of whose
-// fault that is: an event is known to be at fault only when its destination acknowledged something
-// after it had refused the event for the first time. A process that has just started knows of no
-// acknowledgement and spares the event. The zero value is ready; guarded by relay.mu.
+// refusals is what this process knows of the events that one destination refused. It tells whether
+// the event or the destination is at fault: an event is at fault only if its destination
+// acknowledged another one after it had first refused the event. A process that has just started
+// knows of no acknowledgement and spares the event. The zero value is ready; guarded by relay.mu.
 type refusals struct {
 	acks       uint64 // acknowledgements so far
 	young, old map[RowID]refusal
-	limit      int // of each of the two generations; 0: 8192
+	limit      int // size of each of the two generations; 0: 8192
 
-	// Since the last acknowledgement:
-	streak []RowID   // different events that were refused, no more than it takes to call it an outage
-	fresh  int       // how many of the refused were so for the first time
-	since  time.Time // of the first refusal
+	// The next three count since the last acknowledgement.
+	streak []RowID   // different events that were refused, up to the number that makes an outage
+	fresh  int       // how many of them were refused for the first time
+	since  time.Time // when the first of them was refused
 }
 
 // refusal is what is known of one refused event.
 type refusal struct {
-	acks  uint64    // acknowledgements by the destination when it was refused first
-	first time.Time // when it was refused first; zero: before its claim
-	count int       // refusals seen by this process while the destination was not stopped
+	acks  uint64    // acknowledgements by the destination when it first refused the event
+	first time.Time // when it was first refused; zero: before this process claimed it
+	count int       // refusals that this process saw while the destination was not stopped
 }
 
 // refusalLimits are the settings that a verdict depends on.
 type refusalLimits struct {
 	failures int           // Breaker.Failures
 	attempts int           // Retry.MaxAttempts
-	quiet    time.Duration // the while
+	quiet    time.Duration // how long a destination must be silent
 }
 
 // refusalVerdict says what a refusal means.
@@ -39,8 +39,9 @@ type refusalVerdict uint8
 
 const (
 	refusalCounts refusalVerdict = iota // the event spends an attempt
-	refusalSpares                       // it does not: it may be the destination
-	refusalOutage                       // it does not: it is the destination, which is stopped
+	refusalSpares                       // the event spends none: the destination may be at fault
+	// the event spends none: the destination is at fault, and is stopped
+	refusalOutage
 )
 
 // acked notes that the destination accepted an event.
@@ -51,16 +52,15 @@ func (s *refusals) acked(id RowID) {
 	delete(s.old, id)
 }
 
-// claimed notes an event that came from the table. If it was refused before, whoever told the
-// table, that was before now.
+// claimed notes an event that came from the table. attempts tells whether any process saw it
+// refused before.
 func (s *refusals) claimed(id RowID, attempts int) {
 	if attempts > 0 {
 		s.meet(id)
 	}
 }
 
-// knows reports whether the event was refused by this destination before, as far as this process
-// remembers.
+// knows reports whether this process remembers that the destination refused the event.
 func (s *refusals) knows(id RowID) bool {
 	if _, ok := s.young[id]; ok {
 		return true
@@ -69,7 +69,7 @@ func (s *refusals) knows(id RowID) bool {
 	return ok
 }
 
-// meet returns what is known of the event, and remembers it from now on.
+// meet returns the refusal of the event. It creates one for a new event.
 func (s *refusals) meet(id RowID) (f refusal, known bool) {
 	if f, known = s.young[id]; known {
 		return f, true
@@ -95,14 +95,15 @@ func (s *refusals) keep(id RowID, f refusal) {
 	s.young[id] = f
 }
 
-// refused notes that the destination, which is not stopped, refused an event that the table says
-// was refused attempts times before.
+// refused notes that the destination, which is not stopped, refused an event. attempts is how often
+// the event was refused before, by the table.
 //
-// It is an outage when so many different events in a row were refused for the first time; or when
-// so many different ones were, and nothing was acknowledged for a while (those refused before do
-// not stop a destination that works for others); or when one event was refused so often, and
-// nothing was acknowledged since its first refusal, which is a while ago, unless the publisher says
-// that it is the event.
+// The refusal is an outage in three cases. First, limits.failures different events in a row were
+// refused for the first time. Second, that many different events in a row were refused and nothing
+// was acknowledged for limits.quiet; events that were refused before do not stop a destination that
+// works for others. Third, one event was refused that often, nothing was acknowledged since its
+// first refusal, and that was at least limits.quiet ago. The third case does not apply if itsFault:
+// the publisher said that the event is at fault.
 func (s *refusals) refused(id RowID, attempts int, itsFault bool, now time.Time, limits refusalLimits) refusalVerdict {
 	f, known := s.meet(id)
 	if f.first.IsZero() {

@@ -11,12 +11,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
-// relay is the background side of an Outbox: dispatcher, poller, janitor. It holds no truth: the
-// table does. What it holds may be dropped at any time, and is found again by the poller of some
-// process.
+// relay is the background side of an Outbox: dispatcher, poller and janitor. The table is the only
+// source of truth. The relay may lose everything it holds in memory: the poller of some process
+// finds the rows again.
 //
-// One mutex guards the parts of its state, which are types of their own; no I/O and no callback of
-// the user happens under it.
+// One mutex guards the parts of its state, which are types of their own. No I/O and no callback of
+// the user happens under the mutex.
 type relay struct {
 	o   *Outbox
 	cfg *Config
@@ -38,27 +38,27 @@ type relay struct {
 	life   lifetime
 }
 
-// relayPhase is how far the end of a relay has come.
+// relayPhase is the phase of the shutdown of a relay.
 type relayPhase uint8
 
 const (
 	phaseRunning  relayPhase = iota
 	phaseClosing             // no new slots, no claims
 	phaseStopping            // no new publishes
-	phaseClosed              // over
+	phaseClosed              // the relay has ended
 )
 
-// lifetime is what ends the goroutines of a relay.
+// lifetime has the means that end the goroutines of a relay.
 type lifetime struct {
 	publishes, writes             context.Context //nolint:containedctx // shutdown ends them one after the other
 	cancelPublishes, cancelWrites context.CancelFunc
-	workers                       sync.WaitGroup // and the writer
+	workers                       sync.WaitGroup // the workers and the writer
 	stopRenew, renewDone          chan struct{}
 	renewFails                    atomic.Bool // the last renewal failed
 }
 
-// shutdownGrace is how much of Config.ShutdownTimeout is left to publishers to notice that their
-// context ended, and to the last marks to be written: at most a quarter of it.
+// shutdownGrace is the part of Config.ShutdownTimeout in which publishers notice that their context
+// ended, and the last marks are written. It is at most a quarter of that time.
 const shutdownGrace = 5 * time.Second
 
 func newRelay(o *Outbox) *relay {
@@ -80,19 +80,19 @@ func (r *relay) repo() Repository { return r.cfg.Repository }
 // random is in [0, 1).
 func (r *relay) random() float64 { return r.o.random() }
 
-// unlock gives the lock up and makes the calls that were noted under it.
+// unlock unlocks the mutex and makes the calls that were noted under it.
 func (r *relay) unlock() { r.notices.unlock(&r.mu) }
 
-// Run relays events until ctx ends, then publishes what it has begun and writes the outcomes, gives
-// the rest back, and returns nil, after Config.ShutdownTimeout at most. It owns its goroutines:
-// none is left when it returns nil. Errors of the database or of the publisher do not end it:
-// before it works it looks at the tables, and waits while the database is away. The fast path
-// exists while Run runs: what was inserted before waits for the poller.
+// Run relays events until ctx ends. Then it finishes the publishes that it has begun, writes the
+// marks, gives the other rows back, and returns nil. That takes at most Config.ShutdownTimeout.
+// None of its goroutines is left when it returns nil. Before it starts, Run checks the tables, and
+// waits while the database is away. Errors of the database or of the publisher do not end it. The
+// fast path exists while Run runs; the poller publishes the events that were inserted before.
 //
-// It returns ErrNoPublisher without a Publisher, ErrRunning when it runs already, an error wrapping
-// ErrNoTables when the tables are missing, and ErrShutdownTimeout when a publisher did not return
-// although its context had ended. What it returns is also logged, so that "go ob.Run(ctx)" does not
-// hide it.
+// Run returns ErrNoPublisher without a Publisher, ErrRunning if it runs already, an error wrapping
+// ErrNoTables if the tables are missing, and ErrShutdownTimeout if a publisher did not return
+// although its context had ended. Run also logs the error that it returns, so that "go ob.Run(ctx)"
+// does not hide it.
 func (o *Outbox) Run(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -134,10 +134,10 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 	return o.giveUp(r)
 }
 
-// Drain publishes everything that is due now and returns when it is done and recorded: for tests,
-// scheduled jobs and commands. It may be called with or without Run. What is due later (retries,
-// delays), leased by another process or behind a dead event stays. It returns an error wrapping
-// ErrStopped when a destination is unavailable.
+// Drain publishes every event that is due now, and returns when the marks are written. It is for
+// tests, scheduled jobs and commands, with or without Run. Events stay that are due later (retries,
+// delays), leased by another process or behind a dead event. Drain returns an error wrapping
+// ErrStopped if a destination is unavailable.
 func (o *Outbox) Drain(ctx context.Context) (err error) {
 	if o.cfg.Publisher == nil {
 		return ErrNoPublisher
@@ -174,14 +174,14 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 	return nil
 }
 
-// standsStill reports whether nobody is left who could publish, and nothing is to be written.
+// standsStill reports whether no worker is left to publish, and no mark waits to be written.
 func (r *relay) standsStill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.crew.alive == 0 && r.inflight.active() == 0
 }
 
-// drain counts calls of Drain.
+// drain counts the calls of Drain.
 func (r *relay) drain(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,13 +202,13 @@ func (o *Outbox) acquire() *relay {
 	return r
 }
 
-// giveUp ends a use of the relay; the last one shuts it down.
+// giveUp ends a use of the relay. The last one shuts the relay down.
 func (o *Outbox) giveUp(r *relay) error {
 	o.mu.Lock()
 	o.users--
 	last := o.users == 0
 	if last {
-		o.relay.Store(nil) // from here on Publish inserts free rows
+		o.relay.Store(nil) // from here on Publish inserts rows without a lease
 	}
 	o.mu.Unlock()
 	if !last {
@@ -225,8 +225,8 @@ func (r *relay) start() {
 	go r.renewLeases()
 }
 
-// shutdown ends the relay in phases: no new work, publish what is held, cancel, write marks, give
-// back. All of it takes no longer than Config.ShutdownTimeout.
+// shutdown ends the relay in phases: accept no new work, publish the held events, cancel, write
+// marks, give rows back. All phases together take at most Config.ShutdownTimeout.
 func (r *relay) shutdown() error {
 	abandon := time.AfterFunc(r.cfg.ShutdownTimeout, func() {
 		close(r.writer.abandon)
@@ -235,7 +235,8 @@ func (r *relay) shutdown() error {
 	defer abandon.Stop()
 	r.mu.Lock()
 	r.phase = phaseClosing
-	// what waits for another event of its key may wait for long, and others can have it
+	// an item that waits for another event of its key may wait for long, and another process can
+	// have it
 	for _, it := range r.inflight.sorted() {
 		if it.state == itemWaiting {
 			r.release(it, FallbackShutdown, false)
@@ -256,7 +257,8 @@ func (r *relay) shutdown() error {
 		switch it.state {
 		case itemWaiting, itemReady:
 			r.release(it, FallbackShutdown, false)
-		case itemReserved: // its transaction is still open: the row cannot be given back, its lease will end
+		// its transaction is still open: the row cannot be given back, and its lease will end
+		case itemReserved:
 			r.forget(it)
 		case itemNew, itemPublishing, itemAcked, itemFailed, itemReleasing, itemGone, itemStates:
 		}
@@ -265,8 +267,8 @@ func (r *relay) shutdown() error {
 	r.unlock()
 	r.life.cancelPublishes()
 
-	// Publishers were told to stop; marks are written as they come in. What is not written by then
-	// is published again.
+	// Publishers were told to stop, and marks are written as they come in. An event whose mark is
+	// not written by then is published again.
 	select {
 	case <-r.idleChan():
 	case <-r.writer.abandon:
@@ -285,7 +287,7 @@ func (r *relay) shutdown() error {
 	return nil
 }
 
-// idleChan returns a channel that is closed when nothing is held any more, except for open
+// idleChan returns a channel that is closed when no item is held any more, except for items of open
 // transactions.
 func (r *relay) idleChan() <-chan struct{} {
 	r.mu.Lock()
@@ -300,7 +302,7 @@ func (r *relay) stopped() []string {
 	return r.dests.stoppedTopics()
 }
 
-// isIdle reports whether nothing is held and no lane waits for a look.
+// isIdle reports whether no item is held and no lane waits for a look.
 func (r *relay) isIdle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,7 +318,7 @@ func (r *relay) waitIdle(ctx context.Context) error {
 	}
 }
 
-// reportIllegalMove is called when an item changes its state as it must not. Tests replace it.
+// reportIllegalMove is called when a change of state is not allowed. Tests replace it.
 var reportIllegalMove = func(r *relay, it *item, err error) {
 	id := it.id.String()
 	r.notices.add(func() {
@@ -332,7 +334,7 @@ func (r *relay) move(it *item, to itemState) {
 	}
 }
 
-// forget ends an item: its slot is free, and nobody waits for it any more.
+// forget ends an item: its slot is free, and no other item waits for it.
 func (r *relay) forget(it *item) {
 	if it.state == itemGone {
 		return
@@ -350,11 +352,11 @@ func (r *relay) forget(it *item) {
 		it.dest.probing = false
 	}
 	if was == itemReserved && !it.lane.IsZero() {
-		r.advance(it.lane) // somebody may have waited for it
+		r.advance(it.lane) // another item may have waited for it
 	}
 }
 
-// wakeForRoom wakes the poller that waits until there is room, or somebody to publish.
+// wakeForRoom wakes the poller if it waits for room or for a worker.
 func (r *relay) wakeForRoom() {
 	if r.crew.alive > 0 {
 		r.wakes.room()

@@ -7,117 +7,121 @@ import (
 	"time"
 )
 
-// Repository is the outbox table. Package sqloutbox implements it for PostgreSQL, MySQL/MariaDB and
-// SQLite; package outboxtest has one in memory and the suite that every implementation passes. Its
-// methods are called by many goroutines at once.
+// Repository is the outbox table. Package sqloutbox implements it for PostgreSQL, MySQL, MariaDB
+// and SQLite. Package outboxtest has one in memory, and the suite that every implementation passes.
+// Many goroutines call its methods at once.
 //
-// Contract. Every instant that is persisted or compared is read from the database's clock; callers
-// pass durations. Except for Insert, which runs in the caller's transaction and never repeats a
-// statement, each method is one short transaction of its own that is repeated on a deadlock or a
-// serialization failure. A claim is the pair of node and claim number: a "guess" (MarkFailed,
-// BeginSuspect, Renew, Release) changes a row only while that claim is its latest, the row is open
-// and the claim was not given back (its lease may have run out), so that a guess that is repeated
-// because its answer was lost changes nothing; a "fact" (MarkDone) changes a row from NEW, RETRY or
-// DEAD whoever reports it. A guess that changes nothing is normal and no error.
+// # Contract
 //
-// Facts and guesses do not wait for the locks of other transactions (not for longer than some 100
-// ms): what is locked is left as it is and named by a *LockedError, which comes together with the
-// result for the other rows. And a text for people (Failure.Code and Message, Done.Receipt) never
-// makes them fail: what the database cannot store of it is replaced or left out. A row that cannot
-// be read, because another program wrote or changed it, is claimed like any other and says so in
-// Claimed.Err.
+// Every time that is written or compared is read from the database's clock; callers pass durations.
+// Insert runs in the caller's transaction and never repeats a statement. Every other method is one
+// short transaction of its own, and is repeated on a deadlock or a serialization failure.
+//
+// A claim is the pair of node and claim number. MarkFailed, BeginSuspect, Renew and Release are
+// "guesses". A guess changes a row only while the claim is the latest of the row, the row is open,
+// and the claim was not given back. The lease of the claim may be over. So a guess changes nothing
+// when it is repeated because its answer was lost. A guess that changes nothing is normal and no
+// error. MarkDone is a "fact": it changes a row from NEW, RETRY or DEAD, regardless of the claim.
+//
+// Facts and guesses wait at most about 100 ms for the locks of other transactions. A locked row
+// stays unchanged. A *LockedError names it, and comes together with the result for the other rows.
+//
+// Texts for people (Failure.Code, Failure.Message, Done.Receipt) never make a call fail. A
+// character that the database cannot store is replaced or left out.
+//
+// A row that cannot be read, because another program wrote or changed it, is claimed like any other
+// row, and Claimed.Err says so.
 type Repository interface {
-	// Insert writes rows in the transaction and returns, for each, its place in its lane. For
-	// ordered rows it locks the key row of each lane until the end of the transaction, lanes in
-	// ascending order, once per lane. A row id that exists is refused with an error wrapping
-	// ErrDuplicateEvent, and none of the rows stays written (where the database leaves the
-	// transaction usable, the lanes are as before; if that cannot be had, the error also wraps
-	// ErrTxAborted).
+	// Insert writes rows in the transaction and returns, for each row, its place in its key. For
+	// ordered rows it locks the row of each key until the end of the transaction: once per key, in
+	// ascending order of KeyIDs. A row id that exists is refused with an error wrapping
+	// ErrDuplicateEvent, and none of the rows stays written. If the database leaves the transaction
+	// usable, the keys are as before. If it cannot do that, the error also wraps ErrTxAborted.
 	Insert(ctx context.Context, tx Tx, req InsertRequest) ([]Inserted, error)
 
-	// ClaimUnordered leases due, free rows without a lane, at most req.Limit and req.MaxBytes (but
-	// at least one), oldest due first within a topic.
+	// ClaimUnordered leases due, free rows without a key, oldest due first within a topic. It
+	// returns at most req.Limit rows and req.MaxBytes, but at least one row.
 	ClaimUnordered(ctx context.Context, req ClaimRequest) ([]Claimed, error)
 
-	// ClaimHeads scans lanes after the lane "after", at most req.Keys of them, and leases the due
-	// and free head of each together with up to req.Run-1 rows that follow it directly and are due
-	// and free too. A head is the first row of its lane that is open or, unless req.SkipDead, dead.
-	// The rows of one lane come in ascending KeySeq. next is the lane to resume after; a zero next
+	// ClaimHeads scans at most req.Keys keys after the key "after". It leases the head of each key
+	// if it is due and free, together with up to req.Run-1 rows that follow it directly and are due
+	// and free too. A head is the first row of its key that is open or, unless req.SkipDead, dead.
+	// The rows of one key come in ascending KeySeq. next is the key to go on after. A zero next
 	// means that the scan reached the end.
 	ClaimHeads(ctx context.Context, req ClaimRequest, after KeyID) (rows []Claimed, next KeyID, err error)
 
-	// ClaimKey does for one lane what ClaimHeads does for all.
+	// ClaimKey does for one key what ClaimHeads does for all.
 	ClaimKey(ctx context.Context, req ClaimRequest, lane KeyID) ([]Claimed, error)
 
-	// MarkDone records that the destination accepted the rows: DONE with its last error cleared, or
-	// deleted when deleteRows. It returns how many changed; the others were DONE already, discarded
-	// or gone.
+	// MarkDone records that the destination accepted the rows. It makes them DONE and clears their
+	// last error, or deletes them if deleteRows is set. It returns how many rows changed. The other
+	// rows were DONE already, discarded or deleted.
 	MarkDone(ctx context.Context, done []Done, deleteRows bool) (changed int, err error)
 
-	// MarkFailed records what became of claims whose publish failed, each fenced. It reports for
-	// each whether it changed a row.
+	// MarkFailed records failed publishes, each fenced by its claim. It reports for each whether it
+	// changed a row.
 	MarkFailed(ctx context.Context, node string, failures []Failure) (changed []bool, err error)
 
-	// BeginSuspect writes down, fenced as a guess, that a publish of the claimed row begins with
-	// nothing of its like beside it: if the claim is lost from here on, it counts as lost while it
-	// was published (see Claimed.LostClaims). That ends with the claim, however it ends. It reports
-	// for each claim whether it is still held.
+	// BeginSuspect records, fenced as a guess, that a publish of a suspicious row begins, and that
+	// no other suspicious row is being published. If the claim is lost from here on, it counts as
+	// lost during a publish (see Claimed.LostClaims). The record ends together with the claim.
+	// BeginSuspect reports for each claim whether it is still held.
 	BeginSuspect(ctx context.Context, node string, claims []ClaimRef) (held []bool, err error)
 
 	// Renew extends leases to lease from now. It reports for each claim whether it is still held.
 	Renew(ctx context.Context, node string, lease time.Duration, claims []ClaimRef) (held []bool, err error)
 
 	// Release gives claims back before their lease ends: the rows are free at once. It returns how
-	// many changed.
+	// many rows changed.
 	Release(ctx context.Context, node string, claims []ClaimRef) (changed int, err error)
 
-	// NextDue returns how long it takes until a row that is not claimable now becomes so by the
-	// clock alone, looking at unordered rows and heads of lanes; ok is false when there is none. It
-	// is a bounded query: the answer may be early, never late by more than the rows it did not look
-	// at. 0 means that something is claimable now.
+	// NextDue returns how long it takes until a row that is not claimable now becomes claimable by
+	// time alone. It looks at unordered rows and at the heads of keys. ok is false if there is no
+	// such row. The query is bounded: the answer may be too early, and it is too late only because
+	// of rows that were not looked at. 0 means that a row is claimable now.
 	NextDue(ctx context.Context, req ClaimRequest) (d time.Duration, ok bool, err error)
 
-	// Backlog counts what is open and dead, each count up to limit.
+	// Backlog counts open and dead rows, each count up to limit.
 	Backlog(ctx context.Context, limit int) (Backlog, error)
 
-	// ListDead returns dead rows in ascending row id. What cannot be read of a row is left out of
-	// its Event.
+	// ListDead returns dead rows in ascending row id. A part of a row that cannot be read is left
+	// out of its Event.
 	ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 
-	// Redrive opens dead rows again with fresh attempts and writes an audit row for each changed
-	// row. With req.SkipDead it appends a new row at the end of the lane instead and discards the
-	// old one. It returns how many changed.
+	// Redrive opens dead rows again with fresh attempts, and writes an audit row for each changed
+	// row. With req.SkipDead it appends a new row at the end of the key instead, and discards the
+	// old one. It returns how many rows changed.
 	Redrive(ctx context.Context, req AdminRequest) (changed int, err error)
 
-	// Discard ends dead rows, and open rows without a live lease (with req.Force also leased ones),
-	// and writes an audit row for each changed row. It returns how many changed.
+	// Discard ends dead rows, and open rows without a live lease. With req.Force it also ends
+	// leased rows. It writes an audit row for each changed row, and returns how many rows changed.
 	Discard(ctx context.Context, req AdminRequest) (changed int, err error)
 
 	// Cleanup deletes at most limit DONE and DISCARDED rows that ended longer than keep ago. It
 	// returns how many it deleted.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 
-	// CollectKeys looks at up to limit key rows after the lane "after" and deletes those unused for
-	// longer than idle and without an open or dead row, re-checked in a new statement once it holds
-	// their locks. A zero next means that the end was reached.
+	// CollectKeys looks at up to limit key rows after the key "after". It deletes those that were
+	// unused for longer than idle and have no open or dead row. It checks that again in a new
+	// statement once it holds their locks. A zero next means that the scan reached the end.
 	CollectKeys(ctx context.Context, idle time.Duration, after KeyID, limit int) (deleted int, next KeyID, err error)
 
-	// ResetKeys moves every key row to one reading of the clock, so that the next event of each key
-	// is ordered by the table and not by anybody's memory. For use after a failover or a restore
-	// that lost commits, before writers resume.
+	// ResetKeys moves every key row to one reading of the clock. From then on the table alone
+	// orders the next event of each key, and the memory of a process does not. Use it after a
+	// failover or a restore that lost commits, before writers resume.
 	ResetKeys(ctx context.Context) (changed int, err error)
 }
 
-// InsertRequest is what Publish asks a Repository to write.
+// InsertRequest says which rows Publish writes.
 type InsertRequest struct {
-	// Node is the claimed_by of hot rows, Lease how long they are leased to it.
+	// Node is the claimed_by of hot rows. Lease is how long they are leased to it.
 	Node  string
 	Lease time.Duration
 	Rows  []NewRow
 }
 
-// NewRow is one event for one destination. Its Event is validated, has its Topic, and its Payload
-// is final.
+// NewRow is one event for one destination. Its Event is validated and has its Topic, and its
+// Payload is final.
 type NewRow struct {
 	ID    RowID
 	Event Event
@@ -125,34 +129,39 @@ type NewRow struct {
 	Hot   bool  // insert leased: claim number 1
 }
 
-// Inserted is the place a new row got in its lane. All fields are zero for an unordered row.
+// Inserted is the place of a new row in its key. All fields are zero for an unordered row.
 type Inserted struct {
 	KeySeq int64
-	Prev   RowID // the row before it in the lane, whatever became of it; zero when the key row did not know
-	Opened bool  // this row opened the key: nothing of the lane is or ever was before it in this life of the key
+	Prev   RowID // the previous row of the key, in any status; zero if the key row records none
+	Opened bool  // this row opened the key: the key never had a row before since it was created
 }
 
 // ClaimRequest says which rows a relay wants.
 type ClaimRequest struct {
-	Node     string
-	Lease    time.Duration
-	MaxLease time.Duration // a lease further ahead than this is taken for a clock that jumped: the row is free
-	Limit    int           // rows
-	MaxBytes int64         // payload bytes; at least one row is returned however large
-	Run      int           // rows of one lane
-	Keys     int           // lanes a head scan looks at
-	Only     []string      // topics; nil: all but those of ServedTopicPrefix that Served does not name
-	Served   []string      // topics of ServedTopicPrefix that are wanted beside the others when Only is nil
-	Except   []string      // topics that are stopped
-	SkipDead bool          // a dead row does not block its lane
+	Node  string
+	Lease time.Duration
+	// a lease that ends later than this comes from a clock that jumped: the row is free
+	MaxLease time.Duration
+	Limit    int   // rows
+	MaxBytes int64 // payload bytes; at least one row is returned however large
+	Run      int   // rows of one key
+	Keys     int   // keys that a head scan looks at
+	// topics; nil: all, except those of ServedTopicPrefix that Served does not name
+	Only []string
+	// topics of ServedTopicPrefix that are wanted in addition when Only is nil
+	Served   []string
+	Except   []string // topics that are stopped
+	SkipDead bool     // a dead row does not block its key
 }
 
-// Suspicious is how many lost claims make a row one that may end the process that publishes it.
+// Suspicious is the number of lost claims after which a row is suspected to end the process that
+// publishes it.
 const Suspicious = 3
 
-// ServedTopicPrefix starts the topics that are served in a process and mean nothing to a broker:
-// those of the effects of package command. A relay takes events of such a topic only when its
-// publisher names it: a relay with a plain bridge leaves them to the process that executes them.
+// ServedTopicPrefix starts the topics that are served in a process and do not exist at a broker:
+// those of the effects of package command. A relay takes events of such a topic only if its
+// publisher names the topic. So a relay with a plain bridge leaves them to the process that
+// executes them.
 const ServedTopicPrefix = "effect."
 
 // Wants reports whether the request asks for rows of the topic.
@@ -174,31 +183,31 @@ type Claimed struct {
 	KeySeq   int64
 	ClaimNo  int64
 	Attempts int // refusals so far
-	// LostClaims counts the leases that ran out without a word from their holder and were claimed
-	// by another node: up to Suspicious all of them, from then on only those for which BeginSuspect
-	// had been called.
+	// LostClaims counts the leases that expired while their holder disappeared, and that another
+	// node claimed. Up to Suspicious it counts all of them. From then on it counts only those for
+	// which BeginSuspect had been called.
 	LostClaims int
 	ReplayOf   RowID
 	Age        time.Duration // since the insert, by the database's clock
 
-	// Err says why the event cannot be published: a part of it cannot be read. Event is without
-	// that part. Nil: it was read.
+	// Err says why the event cannot be published: a part of it cannot be read, and Event lacks that
+	// part. Nil: it was read.
 	Err error
 }
 
-// ClaimRef names a claim: the fencing number of a row for a node.
+// ClaimRef names a claim of a node: the row and its claim number.
 type ClaimRef struct {
 	ID      RowID
 	ClaimNo int64
 }
 
-// Done is a fact: the destination accepted the row.
+// Done says that the destination accepted the row.
 type Done struct {
 	ID      RowID
 	Receipt string // empty: none
 }
 
-// FailureKind is what becomes of a claim whose publish failed.
+// FailureKind says what a failed publish does to its row.
 type FailureKind uint8
 
 // Kinds of Failure.
@@ -208,7 +217,7 @@ const (
 	FailUnavailable                        // due later, no attempt
 )
 
-// Failure is a guess: how the holder of a claim failed to publish it.
+// Failure describes a failed publish of a claimed row.
 type Failure struct {
 	ClaimRef
 	Kind    FailureKind
@@ -217,13 +226,13 @@ type Failure struct {
 	Message string        // redacted, at most 2 KB of valid UTF-8
 }
 
-// Backlog says how the table stands. Counts stop at the limit that was asked for.
+// Backlog counts the rows of the table. Counts stop at the limit that was asked for.
 type Backlog struct {
 	Pending     int64         // NEW and RETRY
 	Dead        int64         // DEAD
-	BlockedKeys int64         // lanes that have a DEAD row
+	BlockedKeys int64         // keys that have a DEAD row
 	OldestAge   time.Duration // age of the oldest pending row, by the database's clock
-	Limit       int64         // a count that equals it may be larger in truth
+	Limit       int64         // a count that equals it may be larger in reality
 }
 
 // DeadQuery selects dead rows.
@@ -233,7 +242,7 @@ type DeadQuery struct {
 	Limit                 int    // default 100, at most 1000
 }
 
-// DeadEvent is a row that was given up.
+// DeadEvent is a dead row.
 type DeadEvent struct {
 	ID         RowID
 	Event      Event
@@ -245,11 +254,11 @@ type DeadEvent struct {
 	CreatedAt  time.Time
 }
 
-// AdminRequest names rows a person acts on.
+// AdminRequest names rows that a person redrives or discards.
 type AdminRequest struct {
 	IDs    []RowID
-	Actor  string // who; required, stored in the audit row
-	Reason string // why; required, stored in the audit row
+	Actor  string // the person; required, saved in the audit row
+	Reason string // the reason; required, saved in the audit row
 	Force  bool   // Discard: also a row with a live lease, which may still be published once
 
 	// SkipDead is filled in from Config.DeadPolicy.

@@ -7,8 +7,7 @@ import (
 )
 
 // delay returns the pause after refusal number n (from 1): full jitter below min(MaxDelay,
-// BaseDelay*2^(n-1)), so that what failed together does not come back together. random is in [0,
-// 1).
+// BaseDelay*2^(n-1)). Events that failed together do not come back together. random is in [0, 1).
 func (p RetryPolicy) delay(n int, random float64) time.Duration {
 	return jittered(backoff(p.BaseDelay, p.MaxDelay, n), random)
 }
@@ -34,7 +33,7 @@ func spread(d time.Duration, random float64) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*random))
 }
 
-// errorText is what of an error is stored and logged.
+// errorText is the text of an error that is saved and logged.
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// Router is a Publisher that sends each event to the publisher of its topic: brokers and in-process
-// handlers side by side. The zero value has no routes. Fill it before use; after that it is safe
+// Router is a Publisher that sends each event to the publisher of its topic. Brokers and in-process
+// handlers can be mixed. The zero value has no routes. Add routes before use; after that it is safe
 // for use by several goroutines.
 //
 //	r := core.NewRouter()
 //	r.Handle("orders", kafka)
 //	r.HandleFunc("search-index", updateIndex)
 //
-// Which topics an event goes to is decided when it is inserted: by Event.Topic, else Config.Routes
-// of its type, else its type.
+// The topics of an event are decided when it is inserted: by Event.Topic, else by Config.Routes of
+// its type, else by its type.
 type Router struct {
 	topics   map[string]Publisher
 	fallback Publisher
@@ -40,9 +40,9 @@ func (r *Router) HandleFunc(topic string, fn func(ctx context.Context, d Deliver
 	r.Handle(topic, PublisherFunc(fn))
 }
 
-// HandleOther sends the events of all other topics to p, but for those of ServedTopicPrefix, which
-// are left to the process that names them. Without it, a relay leaves all others to other
-// processes.
+// HandleOther sends the events of all other topics to p, except those of ServedTopicPrefix, which
+// are left to the process that names them. Without HandleOther, a relay leaves all other topics to
+// other processes.
 func (r *Router) HandleOther(p Publisher) { r.fallback = p }
 
 // Topics implements TopicLister.
@@ -72,7 +72,7 @@ func (r *Router) Publish(ctx context.Context, d Delivery) error {
 // PublishWithReceipt implements ReceiptPublisher.
 func (r *Router) PublishWithReceipt(ctx context.Context, d Delivery) (string, error) {
 	p := r.publisher(d.Topic)
-	if p == nil { // never DEAD for that: another process may know the topic
+	if p == nil { // never DEAD for this reason: another process may know the topic
 		return "", Unavailable(fmt.Errorf("%w for topic %q", ErrNoRoute, d.Topic))
 	}
 	if rp, ok := p.(ReceiptPublisher); ok {

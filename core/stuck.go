@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// A publish that has not returned one more PublishTimeout after its context ended is stuck: its
-// publisher ignores the context. Nobody can end it, so the relay goes on without it: the event
-// counts as timed out, what waits behind it is given back, and another worker takes the place of
-// the one that is lost. If the publish succeeds in the end, that is a fact like any other: the row
-// is marked, and there may be a second copy. Its key went on only after an acknowledgement that
-// somebody saw, so no first copy is out of order.
+// A publish is stuck if it has not returned one more PublishTimeout after its context ended: its
+// publisher ignores the context. No code can end it, so the relay goes on without it. The event
+// counts as timed out, the items behind it are given back, and a new worker replaces the lost one.
+// If the publish succeeds in the end, the row is marked as after any other publish, and there may
+// be a second copy. The key of the event went on only after an acknowledgement that a relay saw, so
+// no first copy is out of order.
 
-// errStuck is the failure of a publish that was given up.
+// errStuck is the failure of a publish that was abandoned.
 var errStuck = errors.New("outbox: publisher ignores the end of its context: the publish has not returned")
 
 // errGoexit is the failure of a publish whose publisher ended its goroutine.
 var errGoexit = errors.New("outbox: publisher called runtime.Goexit")
 
-// crew counts workers. Lost ones are replaced, but only as many as there are workers, so that a
-// publisher that never returns does not cost a goroutine more for every event.
+// crew counts workers. Lost workers are replaced, but only as many as there are workers. So a
+// publisher that never returns does not cost one more goroutine for every event.
 type crew struct {
 	size  int // Config.Workers
-	alive int // that can take an event
-	stuck int // that wait for a publish that was given up
+	alive int // workers that can take an event
+	stuck int // workers that wait for an abandoned publish
 
-	work *sync.Cond // there may be something to publish; of relay.mu
+	work *sync.Cond // there may be an event to publish; its lock is relay.mu
 }
 
-// lose counts a worker that is stuck and reports whether another one is to be started.
+// lose counts a stuck worker and reports whether another worker is to be started.
 func (c *crew) lose() (replace bool) {
 	c.alive--
 	c.stuck++
@@ -40,7 +40,7 @@ func (c *crew) lose() (replace bool) {
 	return true
 }
 
-// back counts a worker whose stuck publish returned, and reports whether it is needed.
+// back counts a worker whose stuck publish returned, and reports whether the worker is needed.
 func (c *crew) back() (needed bool) {
 	c.stuck--
 	if c.alive >= c.size {
@@ -50,17 +50,17 @@ func (c *crew) back() (needed bool) {
 	return true
 }
 
-// stuckMost is how many publishes of one destination may be stuck before it gets no more: a
-// destination that never answers must not take the workers of the others.
+// stuckMost is how many publishes of one destination may be stuck before the destination gets no
+// more. A destination that never answers must not take the workers of the others.
 func (c *crew) stuckMost() int { return max(1, c.size/4) }
 
-// isStuck reports whether the publish of an item has been going on for too long.
+// isStuck reports whether the publish of an item has been running for too long.
 func (r *relay) isStuck(it *item, now time.Time) bool {
 	return it.state == itemPublishing && !it.timing.started.IsZero() &&
 		now.Sub(it.timing.started) >= 2*r.cfg.PublishTimeout
 }
 
-// abandonPublish goes on without a publish that is stuck.
+// abandonPublish goes on without a stuck publish.
 func (r *relay) abandonPublish(it *item, now time.Time) {
 	d := it.dest
 	replace := r.crew.lose()
@@ -92,7 +92,8 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 	}
 }
 
-// standStill gives back what waits: no worker is left to publish it, and others may have it.
+// standStill gives back the waiting items: no worker is left to publish them, and other processes
+// may have them.
 func (r *relay) standStill() {
 	for _, it := range r.inflight.sorted() {
 		if it.state == itemWaiting || it.state == itemReady {
@@ -105,8 +106,8 @@ func (r *relay) standStill() {
 	})
 }
 
-// returned is called, with the lock, when a publish that was given up has returned after all. It
-// reports whether its worker goes on.
+// returned is called under the lock when an abandoned publish has returned after all. It reports
+// whether its worker goes on.
 func (r *relay) returned(it *item, p published) (goOn bool) {
 	d := it.dest
 	d.stuck--

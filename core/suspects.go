@@ -8,30 +8,33 @@ import (
 )
 
 const (
-	// maxSuspects is how many suspects are held at a time: the rest of the room is for the others.
+	// maxSuspects is how many suspects are held at a time. The rest of the room is for other items.
 	maxSuspects = 64
-	// A suspect that finds no place comes back after suspectTurn for each that was sent back since
-	// one was let in, so that many innocent ones, such as all that a process held when it was
-	// killed again and again, are through in no time.
+	// A suspect that finds no place comes back after suspectTurn for each suspect that was sent
+	// back since one was let in. There may be many innocent ones, such as all rows of a process
+	// that was killed again and again. They are through quickly.
 	suspectTurn    = 10 * time.Millisecond
 	maxSuspectWait = 5 * time.Second
-	// unsentPause is how long a suspect waits whose publish could not be written down.
+	// unsentPause is how long a suspect waits if the start of its publish could not be written
+	// down.
 	unsentPause = time.Second
 )
 
-// suspects are the rows in hand whose holders vanished again and again (Suspicious times). They are
-// published beside the others but one at a time, and each of these publishes is written down before
-// it begins: only deaths during it count against the row. So a process that ends for another reason
-// accuses at most one of them, and a killer takes no other suspect with it. Guarded by relay.mu.
+// suspects are the held rows whose holders disappeared Suspicious times or more. One suspect at a
+// time is published, beside the other rows. Before each such publish the relay writes down that it
+// begins, and only deaths during it count against the row. So a process that ends for another
+// reason accuses at most one suspect. A row that kills its process takes no other suspect with it.
+// Guarded by relay.mu.
 type suspects struct {
 	queue    queue[*item]
-	held     int   // in hand, queued or not
-	out      *item // is being published, or its outcome is not written yet
-	turn     bool  // the last pick was one
-	sentBack int   // since the last one was let in
+	held     int   // suspects that are held, queued or not
+	out      *item // the suspect that is being published, or whose mark is not written yet
+	turn     bool  // the last pick was a suspect
+	sentBack int   // suspects that were sent back since the last one was let in
 }
 
-// next takes a suspect if none is out, but never twice in a row while others wait.
+// next takes a suspect if none is being published. It never takes two in a row while other items
+// wait.
 func (s *suspects) next(others int) (it *item, ok bool) {
 	if s.out != nil || s.queue.len() == 0 || s.turn && others > 0 {
 		s.turn = false
@@ -41,8 +44,7 @@ func (s *suspects) next(others int) (it *item, ok bool) {
 	return s.queue.pop()
 }
 
-// suspect deals with a claimed row that was lost so often. It reports whether the row is to be
-// published.
+// suspect handles a claimed row that was lost often. It reports whether the row is to be published.
 func (r *relay) suspect(it *item, c *Claimed) bool {
 	s := &r.queue.suspects
 	if c.LostClaims >= Suspicious+r.cfg.MaxCrashes {
@@ -75,11 +77,11 @@ func (r *relay) suspectDone(it *item) {
 	}
 }
 
-// codeLostClaims is the error code of a row whose holders vanished.
+// codeLostClaims is the error code of a row whose holders disappeared.
 const codeLostClaims = "lost_claims"
 
-// prepareSuspect makes a suspect ready to be published. renew says that its lease has to be renewed
-// before that.
+// prepareSuspect makes a suspect ready to be published. renew says that its lease must be renewed
+// first.
 func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
 	if mutant.Active != mutant.UnwrittenSuspect && !r.beginSuspect(it) {
 		return false, false
@@ -94,7 +96,7 @@ func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
 	return true, false
 }
 
-// beginSuspect writes down that the publish of a suspect begins. If it cannot be written it must
+// beginSuspect writes down that the publish of a suspect begins. If that fails, the publish must
 // not begin.
 func (r *relay) beginSuspect(it *item) bool {
 	r.mu.Lock()
@@ -104,7 +106,7 @@ func (r *relay) beginSuspect(it *item) bool {
 	defer cancel()
 	held, err := r.repo().BeginSuspect(ctx, r.cfg.Node, []ClaimRef{ref})
 	if err != nil {
-		r.cfg.Logger.Warn("outbox: cannot write down that a suspect is published", "component", "outbox", "event_id",
+		r.cfg.Logger.Warn("outbox: cannot write down that a suspicious event is published", "component", "outbox", "event_id",
 			it.delivery.ID,
 			"err", errorText(err))
 	}

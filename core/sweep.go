@@ -3,15 +3,15 @@ package core
 import "time"
 
 const (
-	// sweepWorth is how many rows a page of a sweep has to bring on average: else the keys rest for
-	// sweepRest for each page.
+	// sweepWorth is how many rows a page of a sweep must bring on average. Otherwise the keys rest
+	// for sweepRest for each page.
 	sweepWorth = 10
 	sweepRest  = 100 * time.Millisecond
 )
 
-// sweep is the walk of the poller over the heads of all keys, page by page. One that found little
-// in many keys is followed by a rest in proportion to its length, so that keys that are blocked do
-// not cost more the more of them there are. Keys that are woken one by one do not wait for it.
+// sweep is the walk of the poller over the heads of all keys, page by page. After a sweep that
+// found little in many keys, the keys rest for a time in proportion to its length. So many blocked
+// keys do not cost more than a few. Keys that are woken one by one do not wait for the rest.
 // Guarded by relay.mu.
 type sweep struct {
 	pages, rows int
@@ -20,8 +20,8 @@ type sweep struct {
 
 func (s *sweep) resting(now time.Time) bool { return now.Before(s.restUntil) }
 
-// page notes a page that began after a lane and ended before the next one, and reports whether
-// another page or another sweep should follow at once. A rest is no longer than most.
+// page notes a page that began after a lane and ended before the next one. It reports whether
+// another page or another sweep should follow at once. A rest is never longer than most.
 func (s *sweep) page(after, next KeyID, rows int, now time.Time, most time.Duration) (more bool) {
 	if after.IsZero() {
 		s.pages, s.rows = 0, 0
@@ -37,5 +37,5 @@ func (s *sweep) page(after, next KeyID, rows int, now time.Time, most time.Durat
 	if s.rows < s.pages*sweepWorth {
 		s.restUntil = now.Add(min(time.Duration(s.pages)*sweepRest, most))
 	}
-	return s.rows > 0 // what it found may have been the first of more
+	return s.rows > 0 // the rows it found may have been the first of more
 }

@@ -6,22 +6,23 @@ import (
 )
 
 const (
-	maxLaneWakes = 1024 // lanes that wait for a look; beyond that the ordinary poll must do
-	laneTries    = 8    // looks at one lane while its head is out elsewhere, at 2, 4, 8 ... ms
+	maxLaneWakes = 1024 // lanes that wait for a look; above that the ordinary poll finds them
+	// looks at one lane while another process holds its head, after 2, 4, 8 ... ms
+	laneTries = 8
 )
 
-// wakeups are the reasons for which the poller does not sleep until its pause is over. The zero
-// value has none and wakes nobody; guarded by relay.mu but for the channels.
+// wakeups are the reasons that end the sleep of the poller early. The zero value has none and wakes
+// no poller; guarded by relay.mu, except the channels.
 type wakeups struct {
-	at       time.Time // a poll is wanted then; zero: not asked for
+	at       time.Time // when a poll is wanted; zero: none is asked for
 	lanes    []laneWake
-	kick     chan struct{} // somebody has asked for something
+	kick     chan struct{} // a poll or a look is asked for
 	wantRoom bool          // the poller waits for room
 	roomKick chan struct{} // there is room
 }
 
 // laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it
-// may have more.
+// may have more rows.
 type laneWake struct {
 	lane  KeyID
 	at    time.Time
@@ -32,7 +33,8 @@ func newWakeups() wakeups {
 	return wakeups{kick: make(chan struct{}, 1), roomKick: make(chan struct{}, 1)}
 }
 
-// poll asks for a poll no later than at. The next round, whatever it is for, answers it.
+// poll asks for a poll no later than at. The next round answers it, whatever the round was started
+// for.
 func (w *wakeups) poll(at time.Time) {
 	if w.at.IsZero() || at.Before(w.at) {
 		w.at = at
@@ -40,7 +42,7 @@ func (w *wakeups) poll(at time.Time) {
 	}
 }
 
-// look makes the poller look again for how long it may sleep.
+// look makes the poller compute again how long it may sleep.
 func (w *wakeups) look() {
 	select {
 	case w.kick <- struct{}{}:
@@ -68,7 +70,7 @@ func (w *wakeups) lane(lane KeyID, at time.Time) {
 	w.look()
 }
 
-// takeLanes removes and returns lanes whose time has come, at most so many.
+// takeLanes removes and returns at most most lanes that are due.
 func (w *wakeups) takeLanes(now time.Time, most int) (due []laneWake) {
 	var later []laneWake
 	for _, l := range w.lanes {
@@ -92,7 +94,7 @@ func (w *wakeups) putBack(lanes ...laneWake) {
 	}
 }
 
-// tryAgain asks again for a lane that had nothing to claim, a little later, unless it was tried
+// tryAgain asks again, a little later, for a lane that had nothing to claim, unless it was tried
 // often enough.
 func (w *wakeups) tryAgain(l laneWake, now time.Time) {
 	if l.tries++; l.tries < laneTries {
@@ -101,7 +103,7 @@ func (w *wakeups) tryAgain(l laneWake, now time.Time) {
 	}
 }
 
-// nextLane returns when the next lane wants a look; ok is false when none does.
+// nextLane returns when the next lane wants a look. ok is false if none does.
 func (w *wakeups) nextLane() (at time.Time, ok bool) {
 	for _, l := range w.lanes {
 		if !ok || l.at.Before(at) {
@@ -111,7 +113,7 @@ func (w *wakeups) nextLane() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// next returns when something is wanted; zero: nothing is.
+// next returns when the next poll or look is wanted. Zero: none is wanted.
 func (w *wakeups) next() time.Time {
 	at, ok := w.nextLane()
 	if !ok || !w.at.IsZero() && w.at.Before(at) {
@@ -120,7 +122,7 @@ func (w *wakeups) next() time.Time {
 	return at
 }
 
-// answered forgets the request for a poll: a round begins.
+// answered removes the request for a poll: a round begins.
 func (w *wakeups) answered() { w.at = time.Time{} }
 
 // room wakes the poller if it waits for room.

@@ -1,18 +1,18 @@
 package core
 
-// workQueue is what may be published. The zero value is empty; guarded by relay.mu.
+// workQueue has the items that may be published. The zero value is empty; guarded by relay.mu.
 type workQueue struct {
 	hot, cold queue[*item]
-	again     queue[*item] // cold, and refused before: fresh events go first
+	again     queue[*item] // cold and refused before: fresh events go first
 	suspects  suspects
 	picks     uint
 }
 
-// coldShare: of that many picks one prefers the cold queue and one what was refused before, so that
-// a busy fast path never starves them.
+// coldShare says how picks are shared: of that many picks one prefers the cold queue, and one the
+// events that were refused before. So a busy fast path never starves them.
 const coldShare = 8
 
-// len is how many wait, but for suspects.
+// len is the number of waiting items, without suspects.
 func (q *workQueue) len() int { return q.hot.len() + q.cold.len() + q.again.len() }
 
 // push queues an item.
@@ -29,12 +29,12 @@ func (q *workQueue) push(it *item) {
 	}
 }
 
-// pop takes the first of the queued items that is still ready: a suspect if one may go, else mostly
-// fast path before table before what was refused before.
+// pop takes the first queued item that is still ready. A suspect comes first if one may go. Then
+// the order is, most of the time: fast path, table, refused before.
 func (q *workQueue) pop() *item {
 	for {
 		if it, ok := q.suspects.next(q.len()); ok {
-			if it.state != itemReady { // given back meanwhile
+			if it.state != itemReady { // it was given back meanwhile
 				continue
 			}
 			return it
@@ -43,8 +43,8 @@ func (q *workQueue) pop() *item {
 		switch {
 		case !ok:
 			return nil
-		case it.state != itemReady: // given back meanwhile
-		case it.suspect: // it has become one
+		case it.state != itemReady: // it was given back meanwhile
+		case it.suspect: // it has become a suspect
 			q.suspects.queue.push(it)
 		default:
 			return it

@@ -3,17 +3,17 @@ package core
 import "time"
 
 // dbTimeout bounds each statement that the relay sends. A lock wait or a dead connection must not
-// hold it for ever.
+// hold the relay without end.
 const dbTimeout = 15 * time.Second
 
-// maxDoneWakes is how many lanes whose claimed run is done are looked at one by one.
+// maxDoneWakes is how many lanes are looked at one by one when their claimed runs are done.
 const maxDoneWakes = 4
 
 // writer wakes and ends the goroutine that writes marks.
 type writer struct {
 	kick     chan struct{}
-	abandon  chan struct{} // closed: give up writing
-	failures int           // of whole batches, in a row; of that goroutine alone
+	abandon  chan struct{} // closed: stop trying to write
+	failures int           // failed batches in a row; used only by that goroutine
 }
 
 func (w *writer) wake() {
@@ -32,7 +32,7 @@ func (w *writer) abandoned() bool {
 	}
 }
 
-// writeSoon queues a mark that need not be written alone: the writer hears when a batch begins and
+// writeSoon queues a mark that need not be written alone. The writer hears when a batch begins and
 // when it is full.
 func (r *relay) writeSoon(it *item) {
 	if n := r.marks.add(it); n == 1 || n == r.cfg.MarkBatch {
@@ -40,11 +40,13 @@ func (r *relay) writeSoon(it *item) {
 	}
 }
 
-// writeMarks is the only goroutine that writes marks, in batches: when MarkBatch of them wait, or
-// after MarkDelay. What cannot be written is tried again: a lost mark is a publish repeated.
+// writeMarks is the only goroutine that writes marks. It writes a batch when MarkBatch of them
+// wait, or after MarkDelay. A mark that cannot be written is tried again, because a lost mark is a
+// repeated publish.
 func (r *relay) writeMarks() {
-	var due time.Time        // when what waits is written; zero: nothing waits
-	var news <-chan struct{} // after a failure: somebody heard that the database is back
+	var due time.Time // when the waiting marks are written; zero: none waits
+	// after a failure: another goroutine has seen that the database is back
+	var news <-chan struct{}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -107,15 +109,15 @@ func (r *relay) writeMarks() {
 	}
 }
 
-// heldBack tells that nothing can be written and returns when it is tried again.
+// heldBack logs that no mark can be written, and returns how long to wait for the next try.
 func (r *relay) heldBack(rows, failures int, err error) time.Duration {
 	wait := errorPause(failures, r.random())
-	r.cfg.Logger.Warn("outbox: cannot write outcomes, publishing is held back", "component", "outbox", "rows", rows,
+	r.cfg.Logger.Warn("outbox: cannot write marks, publishing is held back", "component", "outbox", "rows", rows,
 		"failures", failures, "next_try", wait, "err", errorText(err))
 	return wait
 }
 
-// doneWritten ends what is marked.
+// doneWritten ends the items that are marked DONE.
 func (r *relay) doneWritten(items []*item, changed int) {
 	if late := len(items) - changed; late > 0 {
 		r.notices.add(func() { r.o.obs.LateAcks(late) })
@@ -139,7 +141,7 @@ func (r *relay) doneWritten(items []*item, changed int) {
 	}
 }
 
-// failuresWritten ends what is written of failed publishes.
+// failuresWritten ends the items whose failure is written.
 func (r *relay) failuresWritten(items []*item, changed []bool) {
 	r.fenced("failed", count(changed, false))
 	now := time.Now()
@@ -154,7 +156,7 @@ func (r *relay) failuresWritten(items []*item, changed []bool) {
 	}
 }
 
-// releasesWritten ends what is given back.
+// releasesWritten ends the items that are given back.
 func (r *relay) releasesWritten(items []*item, changed int) {
 	r.fenced("release", len(items)-changed)
 	now := time.Now()

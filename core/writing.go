@@ -10,20 +10,21 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// maxRefusals bounds how many statements of one batch fail before the rest waits for the next try.
+// maxRefusals bounds how many statements of one batch fail before the rest of the batch waits for
+// the next try.
 const maxRefusals = 64
 
-// batchResult is what became of a batch.
+// batchResult is the result of writing a batch.
 type batchResult struct {
-	wrote   bool    // some of it is written
-	left    []*item // is not written, and may be as a whole later
-	refused []*item // was refused alone
-	err     error   // why
-	away    bool    // the database is away: nothing else needs to be tried
+	wrote   bool    // some marks are written
+	left    []*item // not written; they may be later, as a whole
+	refused []*item // refused one by one
+	err     error   // the reason
+	away    bool    // the database is away: no other mark needs to be tried
 }
 
-// writeBatch writes what waits. It returns an error when something has to be tried again and holds
-// up what comes.
+// writeBatch writes the waiting marks. It returns an error if some of them must be tried again and
+// hold up later ones.
 func (r *relay) writeBatch(last bool) error {
 	r.mu.Lock()
 	items := r.marks.take()
@@ -39,7 +40,7 @@ func (r *relay) writeBatch(last bool) error {
 		}
 		return nil
 	}
-	if b.wrote { // it is them, and not the database
+	if b.wrote { // the marks are refused, and the database works
 		r.postpone(b.refused, b.err, true)
 		b.refused = nil
 	}
@@ -50,7 +51,7 @@ func (r *relay) writeBatch(last bool) error {
 	return b.err
 }
 
-// writePostponed tries again what was postponed and is due.
+// writePostponed tries the postponed marks that are due again.
 func (r *relay) writePostponed(last bool) {
 	r.mu.Lock()
 	items := r.marks.later.take(time.Now(), last)
@@ -71,13 +72,13 @@ func (r *relay) writePostponed(last bool) {
 	r.postpone(b.refused, b.err, true)
 }
 
-// postpone lets the others go on without these, which are tried apart. A guess that the database
-// refuses again is given up: its lease will end.
+// postpone lets the other marks go on without these, which are tried apart. A guess that the
+// database refuses twice is abandoned: its lease will end.
 func (r *relay) postpone(items []*item, cause error, refused bool) {
 	now := time.Now()
 	for _, it := range items {
 		r.written(it)
-		r.suspectDone(it) // the lock of its row may last for long
+		r.suspectDone(it) // the lock of its row may last long
 		id, topic := it.id, it.delivery.Topic
 		if refused && it.markKind() != markDone && it.mark.tries > 0 {
 			r.forget(it)
@@ -91,7 +92,7 @@ func (r *relay) postpone(items []*item, cause error, refused bool) {
 		if r.marks.later.add(it, now, r.random()) {
 			tries := it.mark.tries
 			r.notices.add(func() {
-				r.cfg.Logger.Warn("outbox: the outcome of an event cannot be written yet, others are: is its row "+
+				r.cfg.Logger.Warn("outbox: the mark of an event cannot be written yet, others can: is its row "+
 					"locked for long?", "component", "outbox",
 					"row_id", id.String(), "destination", topic, "failures", tries, "err", errorText(cause))
 			})
@@ -99,17 +100,18 @@ func (r *relay) postpone(items []*item, cause error, refused bool) {
 	}
 }
 
-// written ends that a mark holds publishing back.
+// written notes that a mark no longer holds publishing back.
 func (r *relay) written(it *item) {
 	if r.marks.ended(it) {
 		r.crew.work.Broadcast()
 	}
 }
 
-// write writes marks and finds out which of them cannot be: first all of a kind at once, then
-// without the texts for people, then in smaller and smaller parts.
+// write writes marks and finds out which of them cannot be written. It tries all marks of a kind at
+// once, then without the texts for people, then in smaller and smaller parts.
 func (r *relay) write(items []*item) (b batchResult) {
-	parts := map[markKind][]*item{} // before anything is written: an item that is gone has no mark any more
+	// computed before anything is written: a gone item has no mark any more
+	parts := map[markKind][]*item{}
 	for _, it := range items {
 		parts[it.markKind()] = append(parts[it.markKind()], it)
 	}
@@ -131,7 +133,7 @@ func (r *relay) writeKind(kind markKind, items []*item, b *batchResult) {
 	texts := true
 	if err != nil && !databaseAway(err) && hasTexts(items) {
 		if err = r.attempt(kind, items, false); err == nil {
-			r.cfg.Logger.Warn("outbox: error texts or receipts could not be stored", "component", "outbox", "rows",
+			r.cfg.Logger.Warn("outbox: error texts or receipts could not be saved", "component", "outbox", "rows",
 				len(items))
 		}
 		texts = false
@@ -144,7 +146,7 @@ func (r *relay) writeKind(kind markKind, items []*item, b *batchResult) {
 	for refusals := 0; len(parts) > 0; {
 		part := parts[0]
 		parts = parts[1:]
-		if refusals > 0 { // the whole has failed above
+		if refusals > 0 { // the whole has already failed above
 			if err = r.attempt(kind, part, texts); err == nil {
 				b.wrote = true
 				continue
@@ -171,7 +173,7 @@ func hasTexts(items []*item) bool {
 	})
 }
 
-// databaseAway reports whether an error is about the database and not about the rows.
+// databaseAway reports whether an error concerns the database and not the rows.
 func databaseAway(err error) bool {
 	if isTimeout(err) || errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrBadConn) ||
 		DefaultClassifier(err) == ClassUnavailable {
@@ -180,8 +182,8 @@ func databaseAway(err error) bool {
 	return sqlerr.Away(err)
 }
 
-// attempt writes marks of one kind in one call and ends those that are written. Rows that other
-// transactions hold are postponed.
+// attempt writes marks of one kind in one call and ends their items. Rows that other transactions
+// hold are postponed.
 func (r *relay) attempt(kind markKind, items []*item, texts bool) error {
 	slices.SortFunc(items, byID) // one lock order for all batches
 	start := time.Now()
@@ -219,7 +221,7 @@ func (r *relay) attempt(kind markKind, items []*item, texts bool) error {
 		}
 	}
 
-	if r.writer.failures > 0 { // before anybody hears that something is written
+	if r.writer.failures > 0 { // before any caller hears that a mark is written
 		r.db.succeeded()
 	}
 	r.mu.Lock()
@@ -244,7 +246,7 @@ func (r *relay) attempt(kind markKind, items []*item, texts bool) error {
 	return nil
 }
 
-// apart divides items, with their flags if there are any, from those of the given rows.
+// apart separates items, with their flags if there are any, from the items of the given rows.
 func apart(items []*item, flags []bool, rows []RowID) (others []*item, otherFlags []bool, of []*item) {
 	is := make(map[RowID]bool, len(rows))
 	for _, id := range rows {

@@ -9,20 +9,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// AfterCommit runs fn once what has been written in tx so far has committed: after the COMMIT of
-// the outermost transaction, before the call that committed it returns. It never runs when the
-// transaction is rolled back, or the savepoint around this call is, and not when nobody heard
-// whether the COMMIT was carried out. A process that dies in between does not run it either: what
-// must happen belongs into an event. It is for what may be lost: to drop a cache entry, to wake a
-// worker.
+// AfterCommit runs fn once everything written in tx so far has committed: after the COMMIT of the
+// outermost transaction, and before the call that committed it returns. fn never runs if the
+// transaction, or the savepoint around this call, is rolled back, or if the outcome of the COMMIT
+// is unknown. fn does not run either if the process dies in between. So use an event for work that
+// must happen, and AfterCommit for work that may be lost: to drop a cache entry, to wake a worker.
 //
-// Several functions run in the order of registration, each on a goroutine of its own that the
-// committing one waits for. fn should not take long and should not wait for the database: the
-// connection may be free only when it has returned. A panic in it is logged with slog.Default and
-// goes no further, because the transaction has committed.
+// Several functions run in the order of registration. Each runs on a goroutine of its own, and the
+// committing goroutine waits for it. fn should not take long and should not wait for the database:
+// the connection may be free only after fn has returned. A panic in fn is logged with slog.Default
+// and goes no further, because the transaction has committed.
 //
-// It returns an error, and fn never runs, when the end of tx cannot be heard (core.ErrUntracked),
-// when tx is aborted or over (see core.Tx.Err), and when tx or fn is nil.
+// AfterCommit returns an error, and fn never runs, if the commit of tx cannot be observed
+// (core.ErrUntracked), if tx is aborted or over (see core.Tx.Err), and if tx or fn is nil.
 func AfterCommit(tx core.Tx, fn func()) error {
 	switch {
 	case tx == nil:
@@ -44,8 +43,8 @@ func AfterCommit(tx core.Tx, fn func()) error {
 	return nil
 }
 
-// runApart waits for fn on another goroutine: a panic or runtime.Goexit in it must not keep others
-// from hearing of the commit.
+// runApart waits for fn on another goroutine. So a panic or runtime.Goexit in fn does not keep
+// other callbacks from hearing of the commit.
 func runApart(fn func()) {
 	done := make(chan struct{})
 	go func() {

@@ -9,13 +9,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// executor runs a statement of our own in somebody's transaction.
+// executor runs a statement of this package in the user's transaction.
 type executor func(ctx context.Context, query string) error
 
 const askTimeout = 10 * time.Second
 
-// ask asks the database whether it still has the transaction and would commit it, in a way that
-// changes nothing when it has. No answer is a no.
+// ask asks the database whether it still has the transaction and would commit it. The statement
+// changes nothing in an open transaction. No answer counts as a no.
 func (exec executor) ask(ctx context.Context, d core.Dialect) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
@@ -23,8 +23,8 @@ func (exec executor) ask(ctx context.Context, d core.Dialect) bool {
 	case core.Postgres: // an aborted transaction refuses it
 		return exec(ctx, "SELECT 1") == nil
 	case core.MySQL:
-		// refused within a transaction. Outside it is for the next one, and the ROLLBACK that
-		// follows undoes it.
+		// refused within a transaction. Outside, it sets the next transaction, and the ROLLBACK
+		// that follows undoes it.
 		const inProgress = 1568
 		return sqlerr.MySQL(exec(ctx, "SET TRANSACTION READ WRITE")) == inProgress
 	case core.SQLite: // refused within a transaction; takes no lock
@@ -38,24 +38,24 @@ func (exec executor) ask(ctx context.Context, d core.Dialect) bool {
 	return false
 }
 
-// guard is a savepoint around a statement of which nobody can tell from its text what it does to
-// the transaction. If it is still there afterwards, the transaction is the same, with all its
-// savepoints.
+// guard is a savepoint around a statement whose text does not tell what it does to the transaction.
+// If the savepoint still exists afterwards, the transaction is the same, with all its savepoints.
 const guard = "outbox_guard"
 
 func (exec executor) setGuard(ctx context.Context) error { return exec(ctx, "SAVEPOINT "+guard) }
 
-// releaseGuard tells t what has become of the transaction since the guard was set. err is that of
-// the statement.
+// releaseGuard tells t what happened to the transaction since the guard was set. err is the error
+// of the statement.
 func (exec executor) releaseGuard(ctx context.Context, t *Tracker, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	released := exec(ctx, "RELEASE SAVEPOINT "+guard)
 	t.Observe("", err)
-	// PostgreSQL: it is there, and aborted, because the statement failed
+	// PostgreSQL: the savepoint exists, and the transaction is aborted because the statement failed
 	if released == nil || sqlerr.State(released) == "25P02" {
 		return
 	}
-	t.Observe("COMMIT", nil) // or whatever the statement did: nobody knows
+	// the statement may have committed or done something else: the outcome is unknown
+	t.Observe("COMMIT", nil)
 	t.Resolve(false)
 }

@@ -12,11 +12,11 @@ import (
 
 // Begin begins a tracked transaction on a pool, opened with Connector or not. Give the result to
 // Publish, and run every statement of the transaction through it. A nil opts means the defaults of
-// the driver; an empty d is told from the driver as Connector does it. As with sql.DB.BeginTx, the
-// transaction is rolled back when ctx ends.
+// the driver. If d is empty, the driver tells the dialect as for Connector. As with sql.DB.BeginTx,
+// the transaction is rolled back when ctx ends.
 //
-// What Connector sees, the result sees: prepared statements, errors that come with rows, and what
-// the server has rolled back behind the application; see Connector.
+// The result sees everything that Connector sees: prepared statements, errors that come with rows,
+// and rollbacks by the server; see Connector.
 func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
 	if db == nil {
 		return nil, errors.New("sqltx: Begin was given a nil *sql.DB")
@@ -33,12 +33,13 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect)
 	return t, err
 }
 
-// RetryBegin calls try again as long as it could begin no transaction because its connection had
-// died while nobody used it (driver.ErrBadConn), at most until the idle ones of db have had their
-// turn. For authors of adapters: sql.DB.BeginTx does so by itself, and a *sql.Conn, such as that of
-// TrackConn, does not. began says that a transaction was begun, whatever became of it.
+// RetryBegin calls try again as long as it could not begin a transaction because its idle
+// connection had died (driver.ErrBadConn). It stops at the latest when every idle connection of db
+// has had its turn. It is for authors of adapters: sql.DB.BeginTx does the same by itself, but a
+// *sql.Conn, such as that of TrackConn, does not. began says that a transaction was begun, even if
+// it failed later.
 func RetryBegin(db *sql.DB, try func() (began bool, err error)) error {
-	// database/sql ends with a new connection; here all idle ones come first
+	// database/sql ends with a new connection; here all idle ones are tried first
 	for tries := 3 + db.Stats().Idle; ; tries-- {
 		began, err := try()
 		if err == nil || began || tries <= 1 || !errors.Is(err, driver.ErrBadConn) {
@@ -47,7 +48,7 @@ func RetryBegin(db *sql.DB, try func() (began bool, err error)) error {
 	}
 }
 
-// dialectFor returns d, or what the driver says when it is empty.
+// dialectFor returns d, or the dialect of the driver if d is empty.
 func dialectFor(db *sql.DB, d core.Dialect) (core.Dialect, error) {
 	if d == "" {
 		return dialectOf(db.Driver())
@@ -55,7 +56,7 @@ func dialectFor(db *sql.DB, d core.Dialect) (core.Dialect, error) {
 	return d, checkDialect(d)
 }
 
-// beginOn begins on a connection of its own, which tracks.
+// beginOn begins the transaction on a tracked connection of its own.
 func beginOn(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect) (*Tx, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -78,7 +79,7 @@ func beginOn(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialec
 	return t, nil
 }
 
-// TxConn is what Follow needs of a transaction. *sql.Tx has it.
+// TxConn has the methods of a transaction that Follow needs. *sql.Tx has them.
 type TxConn interface {
 	Conn
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -87,9 +88,9 @@ type TxConn interface {
 	Rollback() error
 }
 
-// Follow is Begin for authors of adapters whose transactions come from somewhere else: begin must
-// begin a new transaction with the context it is given. When the pool below was opened with
-// Connector, its connection does the tracking, else the result.
+// Follow is Begin for authors of adapters whose transactions do not come from a *sql.DB. begin must
+// begin a new transaction with the context it is given. If the pool below was opened with
+// Connector, its connection tracks the transaction, else the result does.
 func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (TxConn, error)) (*Tx, error) {
 	if err := checkDialect(d); err != nil {
 		return nil, err
@@ -105,8 +106,7 @@ func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (Tx
 	t := &Tx{conn: conn, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
 	if !p.seen {
 		t.tracker, t.watch = NewTracker(d), true
-		// Nobody need call Rollback once ctx has ended, but what waits for the outcome must hear of
-		// it.
+		// database/sql rolls back by itself when ctx ends. The tracker has to be told.
 		t.stop = context.AfterFunc(ctx, t.expire)
 	}
 	return t, nil

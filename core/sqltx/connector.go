@@ -9,29 +9,32 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Connector wraps c so that every transaction of a pool opened with it is tracked, whoever begins
-// it: database/sql itself, sqlx, sqlc, Bun, GORM, Ent. It sees statements, prepared statements,
-// savepoints, errors and rollbacks on the driver's connection, and is found again by TxOf.
+// Connector wraps c so that every transaction of a pool opened with it is tracked. It does not
+// matter which library begins the transaction: database/sql, sqlx, sqlc, Bun, GORM or Ent. The
+// Connector sees statements, prepared statements, savepoints, errors and rollbacks on the driver's
+// connection. TxOf finds it again.
 //
-// It sends nothing of its own while all goes well. After an error after which the server may have
-// rolled back, it asks (MySQL, MariaDB: after anything but a violated constraint; SQLite: after
-// every error; PostgreSQL: before COMMIT, when the driver does not know). When the transaction is
-// gone, every further statement and COMMIT return an error wrapping core.ErrTxAborted and are not
-// sent: they would stand for themselves. Around statements of which nobody can tell what they do
-// (CALL and EXECUTE on MySQL and MariaDB, and what it does not know) it sets and releases the
-// savepoint outbox_guard. A transaction that a statement ended (COMMIT as text) is an error of
-// Commit, wrapping core.ErrCommitUnknown, when somebody waits for its outcome.
+// Connector sends no statement of its own while all goes well. It asks the database after an error
+// after which the server may have rolled back. On MySQL and MariaDB that is any error except a
+// violated constraint, on SQLite every error. On PostgreSQL it asks before COMMIT, if the driver
+// does not know. If the transaction is gone, every further statement and COMMIT return an error
+// wrapping core.ErrTxAborted. They are not sent, because they would run outside of the transaction.
+//
+// Connector sets the savepoint outbox_guard around statements whose text does not tell what they
+// do: CALL and EXECUTE on MySQL and MariaDB, and statements that it does not know. If a statement
+// ended the transaction (COMMIT as text) and a callback waits for its outcome, Commit returns an
+// error wrapping core.ErrCommitUnknown.
 //
 //	pool := sql.OpenDB(sqltx.Connector(connector, core.Postgres))
 //
 // d may be empty for the common drivers (pgx, lib/pq, pgdriver, go-sql-driver/mysql,
-// modernc.org/sqlite, mattn/go-sqlite3, ncruces/go-sqlite3). If c is nil or d cannot be told,
-// connecting fails with an error that says so. Wrap other decorators of the driver (tracing,
-// logging) on the inside, so that this one is outermost. Code that reaches for the driver's own
-// connection with sql.Conn.Raw finds it behind the method Raw() driver.Conn.
+// modernc.org/sqlite, mattn/go-sqlite3, ncruces/go-sqlite3). If c is nil or the dialect is not
+// known, connecting fails with an error that says so. Put other wrappers of the driver (tracing,
+// logging) inside, so that Connector is outermost. Code that uses the driver's own connection with
+// sql.Conn.Raw finds it behind the method Raw() driver.Conn.
 //
-// The result is safe for use by several goroutines. A Connector that is wrapped again is returned
-// as it is.
+// The result is safe for use by several goroutines. Connector returns its own result unchanged when
+// it is called on it again.
 func Connector(c driver.Connector, d core.Dialect) driver.Connector {
 	if own, ok := c.(*trackingConnector); ok && (d == "" || d == own.dialect) {
 		return own
@@ -73,7 +76,7 @@ func (c *trackingConnector) Driver() driver.Driver {
 	return c.inner.Driver()
 }
 
-// Close closes the wrapped connector when it can be closed; sql.DB.Close calls it.
+// Close closes the wrapped connector if it can be closed. sql.DB.Close calls it.
 func (c *trackingConnector) Close() error {
 	if closer, ok := c.inner.(io.Closer); ok {
 		return closer.Close()

@@ -18,8 +18,8 @@ func checkDialect(d core.Dialect) error {
 	return fmt.Errorf("sqltx: dialect %q is not supported: use core.Postgres, core.MySQL or core.SQLite", string(d))
 }
 
-// DialectOf tells the dialect of a pool from its driver, without a look at the database. It returns
-// an error for a driver that it does not know; see Connector for those it knows.
+// DialectOf returns the dialect of a pool by its driver, without a query. It returns an error for
+// an unknown driver; see Connector for the known ones.
 func DialectOf(db *sql.DB) (core.Dialect, error) {
 	if db == nil {
 		return "", errors.New("sqltx: DialectOf was given a nil *sql.DB")
@@ -27,8 +27,8 @@ func DialectOf(db *sql.DB) (core.Dialect, error) {
 	return dialectOf(db.Driver())
 }
 
-// dialectOf tells the dialect by the import path of what a driver implements, so that no driver
-// needs to be imported.
+// dialectOf finds the dialect by the import path of a driver's types, so that no driver needs to be
+// imported.
 func dialectOf(v any) (core.Dialect, error) {
 	t := reflect.TypeOf(v)
 	if t == nil {

@@ -1,19 +1,19 @@
-// Package sqltx makes transactions of database/sql heard: it tells what has become of a
-// transaction, or of the part of it since a savepoint. It knows no tables and sends no statement of
-// its own while all goes well.
+// Package sqltx observes transactions of database/sql: it reports how a transaction, or the part of
+// it since a savepoint, ended. It knows no tables, and sends no statement of its own while all goes
+// well.
 //
 // There are three ways to a core.Tx, which Publish of an outbox and AfterCommit take:
 //
 //   - Open, OpenDB and Connector wrap the driver when the pool is opened. Every transaction of the
-//     pool is then tracked, whoever begins it, and TxOf finds it behind any *sql.Tx. This is the
-//     way to prefer.
-//   - Begin and NewTransactor begin tracked transactions on a pool that was opened without that.
-//   - TxOf of a *sql.Tx from anywhere else gives a transaction that is not tracked: its events
-//     commit with it, and wait for the poller.
+//     pool is then tracked, and TxOf finds it behind any *sql.Tx. Prefer this way.
+//   - Begin and NewTransactor begin tracked transactions on a pool that was opened in another way.
+//   - TxOf of a *sql.Tx of any other pool returns a transaction that is not tracked: its events
+//     commit with it, and the poller publishes them.
 //
-// The rule of all of them: any doubt means core.Unknown. core.Committed is reported only after
-// COMMIT was answered well, and for what was not rolled back to a savepoint before.
+// All three follow one rule: any doubt means core.Unknown. core.Committed is reported only after
+// the database confirmed COMMIT, and only for changes that were not rolled back to a savepoint
+// before.
 //
-// Adapters of ORMs use Follow, TrackConn, Visit and WrapTx; whoever has neither database/sql nor
-// one of them uses a Tracker.
+// Adapters of ORMs use Follow, TrackConn, Visit and WrapTx. Adapters of libraries without
+// database/sql use a Tracker.
 package sqltx

@@ -9,17 +9,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// trackingConn implements every optional interface of a driver.Conn and falls back to what
-// database/sql does without it. database/sql never uses a driver.Conn from two goroutines at once,
-// so the tracker needs no lock.
+// trackingConn implements every optional interface of a driver.Conn. Where the driver lacks one, it
+// does what database/sql does without it. database/sql never uses a driver.Conn from two goroutines
+// at once, so the tracker needs no lock.
 type trackingConn struct {
 	inner   driver.Conn
 	dialect core.Dialect
-	tracker *Tracker        // of the open transaction, else nil
-	refused *refusedCommits // of it
-	state   func() txState  // of the driver, nil when it does not tell
-	asked   bool            // whether it does
-	dead    bool            // the driver found its connection dead when a transaction was to begin
+	tracker *Tracker        // tracker of the open transaction, else nil
+	refused *refusedCommits // the RefuseCommit calls of that transaction
+	state   func() txState  // asks the driver for the state; nil if the driver does not tell
+	asked   bool            // whether the driver tells the state was looked up
+	// the driver found its connection dead when a transaction was about to begin
+	dead bool
 }
 
 var (
@@ -37,8 +38,8 @@ var (
 // Raw returns the driver's own connection.
 func (c *trackingConn) Raw() driver.Conn { return c.inner }
 
-// before is asked before each statement. guarded says that after must release what was set around
-// it.
+// before is called before each statement. guarded says that after must release the savepoint that
+// before has set.
 func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, err error) {
 	if c.tracker == nil {
 		return false, nil
@@ -54,7 +55,8 @@ func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, 
 	return true, nil
 }
 
-// after shows the tracker a statement with its result, when its rows, if any, have been read.
+// after shows the tracker a statement with its result. It is called when the rows of the statement,
+// if any, have been read.
 func (c *trackingConn) after(ctx context.Context, query string, err error, guarded bool) {
 	switch {
 	case c.tracker == nil:
@@ -71,7 +73,7 @@ func (c *trackingConn) after(ctx context.Context, query string, err error, guard
 	}
 }
 
-// exec runs a statement of our own.
+// exec runs a statement of this package.
 func (c *trackingConn) exec(ctx context.Context, query string) (err error) {
 	switch e := c.inner.(type) {
 	case driver.ExecerContext:
@@ -112,14 +114,14 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 	return &trackingTx{inner: tx, conn: c, tracker: c.tracker}, nil
 }
 
-// diedUnused reports whether no transaction began because the connection is gone, so that whoever
-// asked for one may begin on another connection: nothing has happened on this one. Some drivers
-// tell their pool only at the next use (pgdriver, and pgx within a second).
+// diedUnused reports whether no transaction began because the connection is gone. Nothing has
+// happened on this connection, so the caller may begin on another one. Some drivers tell their pool
+// only at the next use: pgdriver, and pgx within a second.
 func diedUnused(ctx context.Context, conn driver.Conn, err error) bool {
 	if errors.Is(err, driver.ErrBadConn) {
 		return true
 	}
-	if ctx.Err() != nil { // for which drivers close connections too
+	if ctx.Err() != nil { // drivers close connections for this reason too
 		return false
 	}
 	if v, ok := conn.(driver.Validator); ok {
@@ -202,7 +204,7 @@ func (c *trackingConn) wrapRows(ctx context.Context, query string, rows driver.R
 		c.after(ctx, query, err, guarded)
 		return rows, err
 	}
-	if !guarded { // else when they are closed
+	if !guarded { // else the guard is released when the rows are closed
 		c.after(ctx, query, nil, false)
 	}
 	return &trackingRows{inner: rows, conn: c, tracker: c.tracker, guarded: guarded}, nil
@@ -245,8 +247,8 @@ func (c *trackingConn) Ping(ctx context.Context) error {
 	return nil
 }
 
-// ResetSession is called before the connection is used again. A transaction that is open here was
-// ended by nobody.
+// ResetSession is called before the connection is used again. A transaction that is still open here
+// was never ended.
 func (c *trackingConn) ResetSession(ctx context.Context) error {
 	c.lose()
 	if r, ok := c.inner.(driver.SessionResetter); ok {
@@ -262,7 +264,7 @@ func (c *trackingConn) IsValid() bool {
 	return true
 }
 
-// Close ends the connection, and with it a transaction for which COMMIT was not sent.
+// Close closes the connection, and so ends a transaction whose COMMIT was not sent.
 func (c *trackingConn) Close() error {
 	err := c.inner.Close()
 	if t := c.tracker; t != nil {
@@ -298,28 +300,28 @@ func (t *trackingTx) Commit() error {
 	return t.tracker.Commit(t.commit)
 }
 
-// commit sends COMMIT. SQLite leaves the transaction open when it refuses (busy, a deferred foreign
-// key), and not every driver ends it: the pool would go on with a connection that is in a
-// transaction of nobody.
+// commit sends COMMIT. SQLite leaves the transaction open when it refuses COMMIT (busy, a deferred
+// foreign key), and not every driver ends it. The pool would then reuse a connection with an open
+// transaction.
 func (t *trackingTx) commit() error {
 	err := t.inner.Commit()
 	if err != nil && t.conn.dialect == core.SQLite {
-		_ = t.conn.exec(context.Background(), "ROLLBACK") // refused where the transaction has ended
+		_ = t.conn.exec(context.Background(), "ROLLBACK") // refused if the transaction has ended
 	}
 	return err
 }
 
-// aborted returns an error when COMMIT would roll back, or has nothing to commit. PostgreSQL
-// answers COMMIT by ROLLBACK then, which not every driver reports (pgdriver does not), MySQL and
-// MariaDB as if nothing had happened. It asks the database only where that is in doubt and the
-// driver does not know.
+// aborted returns an error if COMMIT would roll back or has nothing to commit. In that case
+// PostgreSQL answers COMMIT by ROLLBACK, which not every driver reports (pgdriver does not), and
+// MySQL and MariaDB report success. aborted asks the database only in doubt, and only if the driver
+// does not know.
 func (c *trackingConn) aborted() error {
 	if err := c.gone(); err != nil || c.tracker == nil {
 		return err
 	}
 	state, doubt := c.driverState(), c.tracker.Doubt()
 	switch state {
-	case stateNone: // a statement that we did not recognise has ended it
+	case stateNone: // a statement that the tracker did not recognise has ended it
 		c.tracker.Observe("COMMIT", nil)
 	case stateOpen:
 		c.tracker.Resolve(true)
@@ -333,7 +335,7 @@ func (c *trackingConn) aborted() error {
 	return c.gone()
 }
 
-// gone returns why nothing more may be sent in the transaction, if so.
+// gone returns an error if no statement may be sent in the transaction any more.
 func (c *trackingConn) gone() error {
 	if c.tracker == nil {
 		return nil
@@ -365,8 +367,8 @@ func (t *trackingTx) leave() {
 	}
 }
 
-// result fills in what some drivers return for a text that is a comment: nothing at all, over which
-// database/sql stumbles.
+// result replaces a nil driver.Result. Some drivers return nil for a text that is only a comment,
+// and database/sql panics on it.
 func result(res driver.Result, err error) (driver.Result, error) {
 	if res == nil && err == nil {
 		return driver.RowsAffected(0), nil
@@ -374,7 +376,7 @@ func result(res driver.Result, err error) (driver.Result, error) {
 	return res, err
 }
 
-// plainValues does for drivers without the context methods what database/sql does for them.
+// plainValues converts arguments for drivers without the context methods, as database/sql does.
 func plainValues(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -8,14 +8,14 @@ import (
 	"reflect"
 )
 
-// trackingRows shows errors that come while rows are read: on MySQL a deadlock victim may learn of
-// it only there.
+// trackingRows shows the tracker errors that come while rows are read. On MySQL the victim of a
+// deadlock may learn of it only there.
 type trackingRows struct {
 	inner   driver.Rows
 	conn    *trackingConn
 	tracker *Tracker
 	guarded bool  // the guard of the statement is still set
-	failed  error // while they were read
+	failed  error // an error came while they were read
 	closed  bool
 }
 
@@ -39,8 +39,8 @@ func (r *trackingRows) observe(err error) error {
 func (r *trackingRows) Columns() []string              { return r.inner.Columns() }
 func (r *trackingRows) Next(dest []driver.Value) error { return r.observe(r.inner.Next(dest)) }
 
-// Close also asks what an error that came with the rows has left of the transaction: the connection
-// is free again. database/sql closes rows after an error.
+// Close also asks the database whether the transaction survived an error that came with the rows:
+// the connection is free again. database/sql closes rows after an error.
 func (r *trackingRows) Close() error {
 	err := r.observe(r.inner.Close())
 	if !r.closed && r.conn.tracker == r.tracker && (r.guarded || r.failed != nil) {

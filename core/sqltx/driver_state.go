@@ -5,22 +5,22 @@ import (
 	"reflect"
 )
 
-// txState is what a driver knows of the transaction on its connection.
+// txState is a driver's knowledge of the transaction on its connection.
 type txState byte
 
 const (
 	stateUnknown txState = iota
 	stateOpen
-	stateFailed // PostgreSQL refuses everything
+	stateFailed // PostgreSQL refuses every statement
 	stateNone
 )
 
-// stateOf returns how to ask a driver for the state of its transaction, without a round trip: pgx,
-// lib/pq, go-sql-driver/mysql and mattn/go-sqlite3 know it from the latest answer of the server.
-// Nil for others. No driver is imported for that.
+// stateOf returns a function that asks a driver for the state of its transaction without a round
+// trip. pgx, lib/pq, go-sql-driver/mysql and mattn/go-sqlite3 know the state from the latest answer
+// of the server. The result is nil for other drivers. No driver is imported for that.
 func stateOf(conn driver.Conn) func() txState {
 	for {
-		inner, ok := conn.(interface{ Raw() driver.Conn }) // as decorators have it
+		inner, ok := conn.(interface{ Raw() driver.Conn }) // wrappers of drivers have this method
 		if !ok {
 			break
 		}
@@ -50,7 +50,8 @@ func stateOf(conn driver.Conn) func() txState {
 	case "github.com/go-sql-driver/mysql":
 		if f := v.FieldByName("status"); f.Kind() == reflect.Uint16 {
 			return func() txState {
-				const inTransaction = 1 // SERVER_STATUS_IN_TRANS of the latest answer that was no error
+				// SERVER_STATUS_IN_TRANS of the latest answer without an error
+				const inTransaction = 1
 				if f.Uint()&inTransaction == 0 {
 					return stateNone
 				}

@@ -5,8 +5,8 @@ import (
 	"database/sql/driver"
 )
 
-// trackingStmt shows the executions of a prepared statement to the transaction its connection is in
-// at that time.
+// trackingStmt shows each execution of a prepared statement to the transaction that its connection
+// is in at that time.
 type trackingStmt struct {
 	inner driver.Stmt
 	conn  *trackingConn

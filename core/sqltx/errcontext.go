@@ -2,9 +2,9 @@ package sqltx
 
 import "context"
 
-// ContextWithError returns a context that has ended with err: a method of database/sql that cannot
-// return an error itself, as Tx.StmtContext, is given it to make a result that has it. For authors
-// of adapters.
+// ContextWithError returns a context that has ended with err. Give it to a method of database/sql
+// that cannot return an error itself, such as Tx.StmtContext: its result then has the error. For
+// authors of adapters.
 func ContextWithError(ctx context.Context, err error) context.Context { return endedContext{ctx, err} }
 
 type endedContext struct {

@@ -9,14 +9,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// TrackConn returns conn as one whose transactions are tracked, though its pool was opened without
-// Connector. When the pool was opened with it, that is conn itself. For authors of adapters: what
-// is begun on the result is followed exactly, savepoints and prepared statements included, whoever
-// runs the statements.
+// TrackConn returns a connection whose transactions are tracked, although its pool was opened
+// without Connector. If the pool was opened with it, that is conn itself. It is for authors of
+// adapters: transactions begun on the result are followed exactly, savepoints and prepared
+// statements included.
 //
-// The result takes conn over: closing it gives the connection back to its pool, and conn must not
-// be used by itself any more. An empty d is told from the driver as Connector does it. After an
-// error, close conn.
+// The result takes conn over. Closing it gives the connection back to its pool, and conn must not
+// be used any more. If d is empty, the driver tells the dialect as for Connector. After an error,
+// close conn.
 func TrackConn(ctx context.Context, conn *sql.Conn, d core.Dialect) (*sql.Conn, error) {
 	if conn == nil {
 		return nil, errors.New("sqltx: TrackConn was given a nil *sql.Conn")
@@ -57,10 +57,10 @@ func dialectOfConn(dc any, d core.Dialect) (core.Dialect, error) {
 	return dialectOf(dc)
 }
 
-// loan takes the driver's connection out of a *sql.Conn for as long as Raw may hold it.
+// loan takes the driver's connection out of a *sql.Conn while a call of Raw holds it.
 type loan struct {
 	taken chan lent
-	done  chan error // what Raw is to return
+	done  chan error // the result of Raw
 	back  chan struct{}
 }
 
@@ -89,13 +89,13 @@ func (l *loan) hold(conn *sql.Conn) {
 }
 
 // giveBack ends the loan, and returns when the pool has its connection again. With
-// driver.ErrBadConn the pool throws it away.
+// driver.ErrBadConn the pool closes the connection.
 func (l *loan) giveBack(err error) {
 	l.done <- err
 	<-l.back
 }
 
-// lentConn is a connection of a *sql.DB that does not own it.
+// lentConn is a connection that its *sql.DB does not own.
 type lentConn struct {
 	*trackingConn
 	giveBack func(error)
@@ -103,20 +103,20 @@ type lentConn struct {
 
 func (c *trackingConn) tracking() *trackingConn { return c }
 
-// open returns the connection as database/sql presents it.
+// open returns the connection as a *sql.Conn.
 func (c lentConn) open(ctx context.Context) (*sql.Conn, error) {
 	pool := sql.OpenDB(lentConnector{c})
 	pool.SetMaxIdleConns(-1) // so that closing the *sql.Conn closes the lentConn
 	conn, err := pool.Conn(ctx)
-	// Closing the pool ends what it does in the background. The connection that is out stays
-	// usable.
+	// Closing the pool ends its background work. The connection in use stays usable.
 	return conn, errors.Join(err, pool.Close())
 }
 
-// ResetSession is for the pool that owns the connection to call.
+// ResetSession does nothing: the pool that owns the connection calls it on the connection itself.
 func (c lentConn) ResetSession(context.Context) error { return nil }
 
-// Close gives the connection back. The pool must not go on with one on which a transaction is open.
+// Close gives the connection back. A connection with an open transaction must not go back to the
+// pool.
 func (c lentConn) Close() error {
 	if c.giveBack == nil {
 		return nil

@@ -9,9 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Open is sql.Open with Connector in it: a pool of which every transaction is tracked. It does not
-// connect. An empty d is told from the driver as Connector does it; here it is an error when that
-// cannot be done.
+// Open is sql.Open with Connector: every transaction of the pool is tracked. It does not connect.
+// If d is empty, the driver tells the dialect as for Connector. An unknown driver is an error here.
 func Open(driverName, dsn string, d core.Dialect) (*sql.DB, error) {
 	plain, err := sql.Open(driverName, dsn)
 	if err != nil {
@@ -30,8 +29,8 @@ func Open(driverName, dsn string, d core.Dialect) (*sql.DB, error) {
 	return OpenDB(c, d)
 }
 
-// OpenDB is sql.OpenDB with Connector in it: Open for a driver that is configured by code. What
-// Connector reports when the pool connects is an error here.
+// OpenDB is sql.OpenDB with Connector: Open for a driver that is configured by code. It returns the
+// errors that Connector reports only when the pool connects.
 func OpenDB(c driver.Connector, d core.Dialect) (*sql.DB, error) {
 	tracking := Connector(c, d)
 	if t, ok := tracking.(*trackingConnector); ok && t.err != nil {
@@ -40,7 +39,7 @@ func OpenDB(c driver.Connector, d core.Dialect) (*sql.DB, error) {
 	return sql.OpenDB(tracking), nil
 }
 
-// dsnConnector is what sql.Open makes of a driver that has no connectors.
+// dsnConnector is the connector of a driver that has none, as in sql.Open.
 type dsnConnector struct {
 	driver driver.Driver
 	dsn    string

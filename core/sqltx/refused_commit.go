@@ -6,8 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// refusedCommits are reasons why a transaction must not commit. The zero value has none; it is safe
-// for use by several goroutines.
+// refusedCommits are the reasons why a transaction must not commit. The zero value has none. It is
+// safe for use by several goroutines.
 type refusedCommits struct {
 	mu  sync.Mutex
 	all []*refusedCommit
@@ -18,8 +18,8 @@ type refusedCommit struct {
 	lifted bool
 }
 
-// add adds a reason. It is lifted when what has been done so far is rolled back, for which
-// onOutcome listens.
+// add adds a reason. The reason is removed if the changes so far are rolled back to a savepoint;
+// onOutcome tells that.
 func (v *refusedCommits) add(err error, onOutcome func(func(core.Outcome))) {
 	one := &refusedCommit{err: err}
 	v.mu.Lock()
@@ -32,7 +32,7 @@ func (v *refusedCommits) add(err error, onOutcome func(func(core.Outcome))) {
 	})
 }
 
-// standing returns the first reason that stands, else nil.
+// standing returns the first reason that was not removed, else nil.
 func (v *refusedCommits) standing() error {
 	if v == nil {
 		return nil
@@ -47,7 +47,7 @@ func (v *refusedCommits) standing() error {
 	return nil
 }
 
-// RefuseCommit makes Commit roll back and return an error wrapping err, unless what has been done
-// so far is rolled back to a savepoint before: for adapters that learn after a statement that its
-// events cannot be written, whatever the program does with the error of the statement.
+// RefuseCommit makes Commit roll back and return an error wrapping err, unless the changes so far
+// are rolled back to a savepoint before. It is for adapters that learn after a statement that its
+// events cannot be written. The program may ignore the error of the statement.
 func (t *Tx) RefuseCommit(err error) { t.refused.add(err, t.OnOutcome) }

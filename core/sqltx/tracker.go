@@ -13,15 +13,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqltext"
 )
 
-// Tracker collects what is to happen after a transaction, for authors of adapters: create one when
-// a transaction begins, ask it before every statement (Before), show it the result (Observe), and
-// end it with Commit or RolledBack. It follows savepoints, and its rule is: any doubt means
-// Unknown. Dropping a callback's Committed is always safe, because the poller finds the row;
-// claiming Committed for a row that is not there would publish an event that never happened.
+// Tracker reports how a transaction ended. It is for authors of adapters: create one when a
+// transaction begins, call Before before every statement, show it the result with Observe, and end
+// it with Commit or RolledBack. It follows savepoints. Any doubt means core.Unknown. Not reporting
+// Committed is always safe, because the poller finds the row. Reporting Committed for a row that is
+// not in the table would publish an event that never happened.
 //
-// What a text can do to the transaction is read from it, and what cannot be read counts as a doubt:
-// a text is harmless only when it is known to be. After a statement that failed the transaction may
-// be gone, which Doubt tells; who can ask the database ends the doubt with Resolve.
+// The Tracker reads from the text of a statement what it can do to the transaction. A text that it
+// cannot read counts as a doubt. After a failed statement the transaction may be gone, which Doubt
+// tells. A caller that can ask the database ends the doubt with Resolve.
 //
 // A Tracker is safe for use by several goroutines.
 type Tracker struct {
@@ -30,16 +30,18 @@ type Tracker struct {
 	syntax     sqltext.Dialect
 	callbacks  []func(core.Outcome)
 	savepoints []savepoint
-	unsure     bool  // Committed is reported no more
-	bypassed   bool  // transaction control went past us: not even a rollback tells what became of what
-	ambiguous  bool  // a name was spelled in two ways: there may be savepoints here that the database no longer has
-	doubt      error // after which nobody knows whether the transaction is still there
-	likely     bool  // that it is: doubt is a violated constraint
-	gone       error // the server has rolled back: nothing more may be sent
-	aborted    error
-	done       bool
+	unsure     bool // set once, never cleared: a successful COMMIT is reported as Unknown
+	bypassed   bool // transaction control went past the tracker: not even a rollback is certain
+	// a savepoint name was spelled in two ways: the database may have fewer savepoints than the
+	// tracker
+	ambiguous bool
+	doubt     error // the error after which the transaction may be gone
+	likely    bool  // the transaction probably exists: doubt is a violated constraint
+	gone      error // the server has rolled back: nothing more may be sent
+	aborted   error
+	done      bool
 
-	// What Before has read is at hand for Observe.
+	// The result of reading the latest text in Before, for Observe.
 	text string
 	kind sqltext.Kind
 	name sqltext.Name
@@ -47,7 +49,7 @@ type Tracker struct {
 
 type savepoint struct {
 	name sqltext.Name
-	mark int // len(callbacks) when it was set
+	mark int // len(callbacks) when the savepoint was set
 }
 
 // NewTracker returns the Tracker of a transaction that has just begun.
@@ -79,9 +81,9 @@ func (t *Tracker) OnOutcome(fn func(core.Outcome)) {
 	t.mu.Unlock()
 }
 
-// Err returns an error wrapping core.ErrTxAborted when a statement failed in a way after which the
-// database may have rolled the transaction back behind the caller's back, and one wrapping
-// core.ErrNoTransaction when the transaction has ended.
+// Err returns an error wrapping core.ErrTxAborted if a statement failed in a way after which the
+// database may have rolled the transaction back. It returns an error wrapping core.ErrNoTransaction
+// if the transaction has ended.
 func (t *Tracker) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,10 +99,11 @@ func (t *Tracker) Err() error {
 	return t.aborted
 }
 
-// Before is asked before each statement. Its error wraps core.ErrTxAborted: the server has rolled
-// the transaction back, so the statement would stand for itself; do not send it, nor COMMIT. opaque
-// says that nobody can tell from the text what it does to the transaction. Who sets a savepoint of
-// his own before and can release it after it knows that it did nothing, and passes no text to
+// Before is called before each statement. Its error wraps core.ErrTxAborted: the server has rolled
+// the transaction back. The statement would run outside of the transaction, so do not send it, nor
+// COMMIT. opaque says that the text does not tell what the statement does to the transaction. The
+// caller may then set a savepoint before the statement. If the caller can release the savepoint
+// after it, the statement did nothing to the transaction; the caller passes an empty text to
 // Observe then.
 func (t *Tracker) Before(query string) (opaque bool, err error) {
 	t.mu.Lock()
@@ -113,17 +116,17 @@ func (t *Tracker) Before(query string) (opaque bool, err error) {
 }
 
 func (t *Tracker) read(query string) (sqltext.Kind, sqltext.Name) {
-	if t.text != query { // often the very same string, which is compared in no time
+	if t.text != query { // often the same string, and then comparing is cheap
 		t.text = query
 		t.kind, t.name = sqltext.Read(t.syntax, query)
 	}
 	return t.kind, t.name
 }
 
-// Doubt returns the error of a statement after which nobody knows whether the transaction is still
-// open: on MySQL, MariaDB and SQLite the database may have rolled it back. On PostgreSQL it is
-// aborted, unless the error never came from there. Ask the database then, before the next
-// statement, or on PostgreSQL before COMMIT, and tell Resolve.
+// Doubt returns the error of a statement after which the transaction may no longer be open. On
+// MySQL, MariaDB and SQLite the database may have rolled it back. On PostgreSQL the transaction is
+// aborted, unless the error did not come from the database. Ask the database then, and call
+// Resolve: before the next statement, or on PostgreSQL before COMMIT.
 func (t *Tracker) Doubt() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,8 +136,8 @@ func (t *Tracker) Doubt() error {
 	return t.doubt
 }
 
-// Resolve ends a doubt: open says that the database still has the transaction and will commit it.
-// If not, nothing of it is left, and Before refuses everything.
+// Resolve ends a doubt. open says that the database still has the transaction and will commit it.
+// If not, nothing is left of the transaction, and Before refuses every statement.
 func (t *Tracker) Resolve(open bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,7 +149,7 @@ func (t *Tracker) Resolve(open bool) {
 		if cause == nil {
 			cause = errors.New("the database no longer has it")
 		}
-		if t.bypassed && !errors.Is(cause, core.ErrCommitUnknown) { // by COMMIT, perhaps
+		if t.bypassed && !errors.Is(cause, core.ErrCommitUnknown) { // perhaps by COMMIT
 			cause = fmt.Errorf("%w: %w", core.ErrCommitUnknown, cause)
 		}
 		t.abort(cause)
@@ -155,8 +158,8 @@ func (t *Tracker) Resolve(open bool) {
 	t.doubt, t.likely = nil, false
 }
 
-// Unseen makes every outcome that is still open Unknown unless it is rolled back: there may have
-// been savepoints that nobody saw. It does not doubt the transaction.
+// Unseen makes the outcome Unknown unless the transaction is rolled back, because the tracker may
+// have missed savepoints. It does not doubt that the transaction is open.
 func (t *Tracker) Unseen() {
 	t.mu.Lock()
 	t.unsure = true
@@ -177,10 +180,11 @@ func (t *Tracker) abort(cause error) {
 	}
 }
 
-// Observe is shown every statement of the transaction with its result. query may be empty when the
-// text is not known and nothing in it can be transaction control.
+// Observe is called after every statement of the transaction, with its result. query may be empty
+// if the text is not known and cannot have transaction control in it.
 func (t *Tracker) Observe(query string, err error) {
-	if errors.Is(err, driver.ErrSkip) { // the driver asks database/sql for another way; nothing was executed
+	// the driver asks database/sql to try another way; nothing was executed
+	if errors.Is(err, driver.ErrSkip) {
 		return
 	}
 	t.mu.Lock()
@@ -189,7 +193,7 @@ func (t *Tracker) Observe(query string, err error) {
 		return
 	}
 	kind, name := t.read(query)
-	if kind >= sqltext.End { // also when it failed: its answer may be what was lost
+	if kind >= sqltext.End { // also after a failure: perhaps only its answer was lost
 		t.unsure, t.bypassed = true, true
 	}
 	if err != nil {
@@ -207,8 +211,8 @@ func (t *Tracker) Observe(query string, err error) {
 	case sqltext.RollbackTo:
 		t.rollbackTo(name)
 	case sqltext.End:
-		// COMMIT, ROLLBACK or BEGIN as text, or a statement that MySQL commits before: the
-		// transaction that we follow is over, or never was ours.
+		// COMMIT, ROLLBACK or BEGIN as text, or a statement before which MySQL commits: the
+		// transaction that the tracker follows is over.
 		t.savepoints = nil
 		t.abort(fmt.Errorf("%w: a statement ended the transaction behind the driver", core.ErrCommitUnknown))
 	case sqltext.Opaque:
@@ -220,9 +224,9 @@ func (t *Tracker) Observe(query string, err error) {
 	}
 }
 
-// fail notes a failed statement. It may have rolled back more than itself, except that a violated
-// constraint undoes only the statement on MySQL, and on SQLite unless the statement or the table
-// asks for more. PostgreSQL then refuses everything until a savepoint is rolled back to.
+// fail notes a failed statement. It may have rolled back more than itself. A violated constraint
+// undoes only the statement on MySQL, and on SQLite too unless the statement or the table asks for
+// more. PostgreSQL then refuses every statement until a rollback to a savepoint.
 func (t *Tracker) fail(query string, err error) {
 	likely := false
 	switch t.dialect {
@@ -253,13 +257,14 @@ func (t *Tracker) find(name sqltext.Name) (first, last int) {
 	return first, last
 }
 
-// exact reports whether name means savepoint i, the last of those that it may mean, for certain:
-// every database takes the latest of one spelling.
+// exact reports whether name certainly means savepoint i, the last of those that it may mean. Every
+// database takes the latest savepoint of one spelling.
 func (t *Tracker) exact(name sqltext.Name, i int) bool {
 	return !t.ambiguous && t.savepoints[i].name.Spelled == name.Spelled
 }
 
-// release forgets the savepoint and those behind it. In doubt it keeps more than the database does.
+// release forgets the savepoint and those behind it. In doubt it keeps more savepoints than the
+// database does.
 func (t *Tracker) release(name sqltext.Name) {
 	first, last := t.find(name)
 	if last < 0 {
@@ -272,9 +277,10 @@ func (t *Tracker) release(name sqltext.Name) {
 	t.savepoints = t.savepoints[:last]
 }
 
-// rollbackTo drops what was registered since the savepoint. When it is not certain which one that
-// is, it drops from the earliest and keeps the frames up to the last: it may drop too much (the
-// poller finds it), never too little.
+// rollbackTo removes the callbacks registered since the savepoint. If it is not certain which
+// savepoint that is, it removes the callbacks since the earliest one and keeps the savepoints up to
+// the last one. So it may remove too many callbacks, whose rows the poller finds, but never too
+// few.
 func (t *Tracker) rollbackTo(name sqltext.Name) {
 	first, last := t.find(name)
 	if last < 0 {
@@ -284,7 +290,7 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 	at, outcome := last, core.RolledBack
 	if first != last && !t.exact(name, last) {
 		t.ambiguous = true
-		at, outcome = first, core.Unknown // some of them may in truth still be there
+		at, outcome = first, core.Unknown // some of them may still exist
 	}
 	if t.bypassed {
 		outcome = core.Unknown
@@ -296,17 +302,17 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 	dropped := append([]func(core.Outcome){}, t.callbacks[mark:]...)
 	t.callbacks = t.callbacks[:mark:mark]
 	t.savepoints = t.savepoints[:last+1]
-	for i := range t.savepoints { // a mark beyond the end would bring dropped callbacks back
+	for i := range t.savepoints { // a mark beyond the end would bring removed callbacks back
 		t.savepoints[i].mark = min(t.savepoints[i].mark, mark)
 	}
 	t.call(dropped, outcome)
 }
 
 // Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit.
-// When it leaves open whether the transaction committed, and somebody waits for the outcome, the
-// error also wraps core.ErrCommitUnknown: when the answer was lost, and when COMMIT was answered
-// well but may have committed something else. Where the server has rolled back before, commit is
-// not run: the error wraps core.ErrTxAborted, and the caller rolls back.
+// The error also wraps core.ErrCommitUnknown if a callback waits for the outcome and the outcome is
+// unknown: the answer was lost, or COMMIT succeeded but may have committed something else. If the
+// server has rolled back before, commit is not run: the error wraps core.ErrTxAborted, and the
+// caller rolls back.
 func (t *Tracker) Commit(commit func() error) error {
 	if _, gone := t.Before(""); gone != nil {
 		t.RolledBack()
@@ -333,14 +339,14 @@ func (t *Tracker) Commit(commit func() error) error {
 		if waiting {
 			err = t.reason()
 		}
-	case t.unsure: // it committed, but perhaps without what somebody waits for
+	case t.unsure: // it committed, but perhaps without the changes that a callback waits for
 		outcome = core.Unknown
 	}
 	t.end(outcome)
 	return err
 }
 
-// reason says why the outcome is unknown although COMMIT was answered well.
+// reason says why the outcome is unknown although COMMIT succeeded.
 func (t *Tracker) reason() error {
 	cause := errors.New("a statement may have ended the transaction behind the driver")
 	switch {
@@ -354,8 +360,8 @@ func (t *Tracker) reason() error {
 	return fmt.Errorf("%w: %w", core.ErrCommitUnknown, cause)
 }
 
-// RolledBack reports that the transaction was rolled back, or that its connection is gone before
-// COMMIT was sent. After Commit it does nothing. When a statement ended the transaction before,
+// RolledBack reports that the transaction was rolled back, or that its connection was lost before
+// COMMIT was sent. After Commit it does nothing. If a statement ended the transaction before,
 // behind the driver's back, the outcome is Unknown.
 func (t *Tracker) RolledBack() {
 	t.mu.Lock()
@@ -375,7 +381,7 @@ func (t *Tracker) end(o core.Outcome) {
 	t.call(fns, o)
 }
 
-// call runs callbacks without the lock, so that they may register others; the caller holds it
+// call runs callbacks without the lock, so that they may register others. The caller holds the lock
 // before and after.
 func (t *Tracker) call(fns []func(core.Outcome), o core.Outcome) {
 	if len(fns) == 0 {
@@ -389,7 +395,8 @@ func (t *Tracker) call(fns []func(core.Outcome), o core.Outcome) {
 func callAll(fns []func(core.Outcome), o core.Outcome) {
 	next := 0
 	defer func() {
-		if next < len(fns) { // one panicked, or called runtime.Goexit: the others hear of it all the same
+		// a callback panicked or called runtime.Goexit: the others are called all the same
+		if next < len(fns) {
 			callAll(fns[next:], o)
 		}
 	}()

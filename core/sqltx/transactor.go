@@ -10,16 +10,16 @@ import (
 )
 
 // NewTransactor returns a core.Transactor on a pool, opened with Connector or not. RunInTx gives fn
-// a *Tx, which FromContext finds too. Called with a context that carries a transaction of the same
-// Transactor, RunInTx runs fn in a savepoint of it. A panic rolls back and goes on.
+// a *Tx, which FromContext finds too. If the context already carries a transaction of the same
+// Transactor, RunInTx runs fn in a savepoint. A panic in fn rolls back and goes on.
 //
-// RunInTx returns nil only when the transaction was heard to commit. It does not commit one that
-// the database has rolled back behind fn, because fn ignored a deadlock, say, or a violated
-// constraint on PostgreSQL: it returns an error wrapping core.ErrTxAborted. Where a statement of fn
-// ended the transaction (COMMIT as text), and where the answer to COMMIT was lost, the error wraps
-// core.ErrCommitUnknown. A nil db, or a dialect that is neither given nor told by the driver, is
-// reported by what takes the Transactor (core.CheckTransactor), an inbox for example, else by
-// RunInTx. The result is safe for use by several goroutines.
+// RunInTx returns nil only if the transaction is known to have committed. If the database has
+// rolled the transaction back and fn ignored the error (a deadlock, or a violated constraint on
+// PostgreSQL), RunInTx does not commit and returns an error wrapping core.ErrTxAborted. If a
+// statement of fn ended the transaction (COMMIT as text), or the answer to COMMIT was lost, the
+// error wraps core.ErrCommitUnknown. If db is nil, or the dialect is neither given nor known from
+// the driver, core.CheckTransactor returns an error, and so do the functions that take the
+// Transactor. Otherwise RunInTx returns it. The result is safe for use by several goroutines.
 func NewTransactor(db *sql.DB, d core.Dialect) core.Transactor {
 	return &transactor{db: db, dialect: d}
 }
@@ -64,7 +64,8 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 		return err
 	}
 	t.owner = r
-	t.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
+	// without a callback, Commit would not report an unknown outcome
+	t.OnOutcome(func(core.Outcome) {})
 	ended := false
 	defer func() {
 		if !ended { // fn panicked, or called runtime.Goexit
@@ -92,7 +93,7 @@ func (t *Tx) nested(ctx context.Context, fn func(context.Context, core.Tx) error
 	}
 	ended := false
 	undo := func() error {
-		// The context of fn may be the reason for the rollback, and must not be in its way.
+		// The context of fn may be the reason for the rollback, and must not prevent it.
 		undoCtx := context.WithoutCancel(ctx)
 		if _, err := t.ExecContext(undoCtx, "ROLLBACK TO SAVEPOINT "+name); err != nil {
 			return err

@@ -12,29 +12,30 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Tx is a tracked transaction: a core.Tx, with the methods of *sql.Tx that run statements. It is
-// made by Begin and by the Transactor; the zero value is of no use. Like *sql.Tx it may be used by
-// several goroutines, one statement at a time.
+// Tx is a tracked transaction: a core.Tx with the methods of *sql.Tx that run statements. Begin and
+// the Transactor make it; the zero value cannot be used. Like *sql.Tx it may be used by several
+// goroutines, one statement at a time.
 //
-// After an error after which the server has rolled the transaction back, a deadlock on MySQL say,
-// every further statement and Commit return an error wrapping core.ErrTxAborted and are not sent:
-// they would stand for themselves.
+// After some errors, such as a deadlock on MySQL, the server has rolled the transaction back. Every
+// further statement and Commit then return an error wrapping core.ErrTxAborted. They are not sent,
+// because they would run outside of the transaction.
 type Tx struct {
-	conn     TxConn
-	dialect  core.Dialect
-	tracker  *Tracker
-	watch    bool         // the connection does not track: show the tracker what passes through here
-	ended    func() error // why the context of the transaction has ended, which rolls it back, else nil
-	stop     func() bool  // no longer listen for that
-	giveBack func()       // the connection, when the transaction has ended
+	conn    TxConn
+	dialect core.Dialect
+	tracker *Tracker
+	// the connection is not tracked: show the tracker the statements of this Tx
+	watch    bool
+	ended    func() error // the error with which the context of the transaction has ended, else nil
+	stop     func() bool  // stops listening for the end of the context
+	giveBack func()       // gives the connection back when the transaction has ended
 	ending   atomic.Bool  // COMMIT may have been sent, or the context has ended
 	owner    *transactor
-	depth    int // of the transactor's savepoints
+	depth    int // number of open savepoints of the transactor
 	refused  refusedCommits
 
 	mu      sync.Mutex
-	open    []*sql.Rows // handed out and not yet known to have ended well
-	guarded bool        // by a savepoint that is released before the next statement
+	open    []*sql.Rows // rows that are not yet known to be read without an error
+	guarded bool        // a guard is set, and is released before the next statement
 }
 
 // ExecContext runs a statement that returns no rows.
@@ -81,14 +82,14 @@ func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error
 	return stmt, err
 }
 
-// Commit commits, unless there was a RefuseCommit. The error wraps core.ErrCommitUnknown when the
-// connection was lost after COMMIT was sent, or the transaction was ended by a statement, and
-// events depend on it; core.ErrTxAborted when the database had rolled back already, or would have
-// answered COMMIT by ROLLBACK; sql.ErrTxDone when the transaction had already ended.
+// Commit commits, unless RefuseCommit was called. The error wraps core.ErrCommitUnknown if events
+// depend on the transaction and the connection was lost after COMMIT was sent, or a statement ended
+// the transaction. It wraps core.ErrTxAborted if the database had rolled back already, or would
+// have answered COMMIT by ROLLBACK. It is sql.ErrTxDone if the transaction had already ended.
 func (t *Tx) Commit() error {
 	if cause := t.ended(); cause != nil {
-		// database/sql is rolling back, or is about to: make sure that no COMMIT is sent, so that
-		// nothing is in doubt.
+		// database/sql rolls back now or soon. No COMMIT must be sent, so that the outcome is
+		// certain.
 		t.expire()
 		return fmt.Errorf("%w: %w", sql.ErrTxDone, cause)
 	}
@@ -121,7 +122,7 @@ func (t *Tx) Commit() error {
 	return t.tracker.Commit(t.conn.Commit)
 }
 
-// notCommitted is what COMMIT returns where it was not sent.
+// notCommitted returns the error of a COMMIT that was not sent.
 func notCommitted(cause, rollback error) error {
 	if rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
 		return fmt.Errorf("sqltx: not committed: %w; roll back: %w", cause, rollback)
@@ -187,17 +188,17 @@ func (t *Tx) Err() error {
 	return t.tracker.Err()
 }
 
-// Conn returns the transaction below, as Follow was given it. For authors of adapters: t does not
-// see what is run through it.
+// Conn returns the transaction below, as Follow got it. For authors of adapters: t does not see
+// statements that are run through it.
 func (t *Tx) Conn() TxConn { return t.conn }
 
-// Watched reports whether t has to be shown the statements that do not pass through it: the
+// Watched reports whether t must be shown the statements that do not pass through it, because the
 // connection itself is not tracked. For authors of adapters.
 func (t *Tx) Watched() bool { return t.watch }
 
-// Before is asked before a statement that does not pass through t, which Observe is then shown. Its
+// Before is called before a statement that does not pass through t; Observe is called after it. Its
 // error wraps core.ErrTxAborted: the server has rolled back, so do not run the statement. For
-// authors of adapters. It does nothing when the connection itself is tracked.
+// authors of adapters. It does nothing if the connection itself is tracked.
 func (t *Tx) Before(ctx context.Context, query string) error {
 	if !t.watch {
 		return nil
@@ -218,9 +219,9 @@ func (t *Tx) Before(ctx context.Context, query string) error {
 }
 
 // Observe shows t a statement of the transaction that did not pass through it, with its rows, if
-// any, and its error. An error that comes neither from the database nor from its driver (of a hook,
-// say) is none of the transaction. For authors of adapters; Observe does nothing when the
-// connection itself is tracked.
+// any, and its error. An error that comes neither from the database nor from its driver, but from a
+// hook for example, is ignored. For authors of adapters. Observe does nothing if the connection
+// itself is tracked.
 func (t *Tx) Observe(query string, rows *sql.Rows, err error) {
 	t.keep(context.Background(), query, rows, err)
 }
@@ -242,12 +243,12 @@ func (t *Tx) keep(ctx context.Context, query string, rows *sql.Rows, err error) 
 	}
 }
 
-// errUnseen: nobody but the application sees the error that Scan of a row returns, or a statement
-// that it prepared.
+// errUnseen: only the application sees the error that Scan of a row returns, or the error of a
+// statement that it prepared.
 var errUnseen = errors.New("sqltx: a statement was run whose error only the application has seen")
 
-// doubtRow has the database asked, before the next statement or before COMMIT, whether a row came
-// well.
+// doubtRow makes the Tx ask the database whether reading a row failed, before the next statement or
+// before COMMIT.
 func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
 	if !t.watch {
 		return
@@ -258,10 +259,10 @@ func (t *Tx) doubtRow(ctx context.Context, query string, row *sql.Row) {
 	}
 }
 
-// Unseen makes the outcome unknown, unless the transaction is rolled back: something happened in it
-// that t could not see. The database is asked before the next statement, or before COMMIT, whether
-// it still has the transaction. For authors of adapters; Unseen does nothing when the connection
-// itself is tracked.
+// Unseen makes the outcome unknown, unless the transaction is rolled back, because t could not see
+// something that happened in it. Before the next statement, or before COMMIT, the database is asked
+// whether it still has the transaction. For authors of adapters. Unseen does nothing if the
+// connection itself is tracked.
 func (t *Tx) Unseen() {
 	if t.watch {
 		t.tracker.Unseen()
@@ -285,14 +286,14 @@ func (t *Tx) observe(ctx context.Context, query string, err error) {
 	}
 }
 
-// run runs a statement of our own.
+// run runs a statement of this package.
 func (t *Tx) run(ctx context.Context, query string) error {
 	_, err := t.conn.ExecContext(ctx, query)
 	return err
 }
 
-// catchUp looks for errors that came while rows were read, and finds out what has become of the
-// transaction since the latest statement.
+// catchUp looks for errors that came while rows were read, and finds out whether the transaction
+// survived the latest statement.
 func (t *Tx) catchUp(ctx context.Context) {
 	if !t.watch {
 		return
@@ -304,15 +305,15 @@ func (t *Tx) catchUp(ctx context.Context) {
 	if guarded {
 		t.observe(ctx, "", nil)
 	}
-	// PostgreSQL refuses everything by itself, and is asked before COMMIT
+	// PostgreSQL refuses further statements by itself, and is asked before COMMIT
 	if t.dialect != core.Postgres && t.tracker.Doubt() != nil {
 		t.tracker.Resolve(executor(t.run).ask(ctx, t.dialect))
 	}
 }
 
-// rowsAreClosed is what Rows.Columns says of closed rows without an error; otherwise it returns the
-// error that closed them. Rows.Err would race with Rows.Next of a reader on another goroutine, also
-// at its end: Next writes what Err reads after it has closed the rows.
+// rowsAreClosed is the error of Rows.Columns for closed rows without an error. For rows with an
+// error, Rows.Columns returns the error that closed them. Rows.Err would race with Rows.Next of a
+// reader on another goroutine, because Next writes the error after it has closed the rows.
 const rowsAreClosed = "sql: Rows are closed"
 
 func (t *Tx) readErrors() {
@@ -321,9 +322,9 @@ func (t *Tx) readErrors() {
 	kept := t.open[:0]
 	for _, rows := range t.open {
 		if _, err := rows.Columns(); err == nil {
-			kept = append(kept, rows) // open
+			kept = append(kept, rows) // still open
 		} else if err.Error() != rowsAreClosed {
-			t.tracker.Observe("", err) // of a context too, which may hide another
+			t.tracker.Observe("", err) // an error of the context too: it may hide another one
 		}
 	}
 	clear(t.open[len(kept):])

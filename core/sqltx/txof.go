@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// probe travels in a context to the connection of a pool opened with Connector, which writes its
-// answer into it.
+// probe travels in a context to a connection of a pool opened with Connector. The connection writes
+// its answer into it.
 type probe struct {
 	seen    bool
 	dialect core.Dialect
@@ -23,8 +23,8 @@ type probeKey struct{}
 
 const (
 	probeMark = "outbox:probe"
-	// A connection of Connector answers without executing it; others do, so it must be harmless
-	// everywhere.
+	// A connection of Connector answers the query without executing it. Other connections execute
+	// it, so it must be harmless everywhere.
 	probeQuery = "SELECT 1 /* " + probeMark + " */"
 	// The comment is code on MySQL and MariaDB; '1' = 1 is false on SQLite, where a text never
 	// equals a number.
@@ -48,21 +48,20 @@ func (c *trackingConn) answer(ctx context.Context, query string) bool {
 	return true
 }
 
-// TxOf returns the transaction that tx runs its statements in. tx is anything bound to it: a
-// *sql.Tx, a sqlx.Tx, a bun.Tx, a *sql.Conn with an open transaction, or a *Tx of this package.
+// TxOf returns the transaction in which tx runs its statements. tx may be a *sql.Tx, a sqlx.Tx, a
+// bun.Tx, a *sql.Conn with an open transaction, or a *Tx of this package.
 //
-// With a pool opened with Connector the answer costs no round trip to the database, and the result
-// is tracked. Otherwise tx counts as a transaction when it has Commit and Rollback methods: the
-// result is then not tracked, which costs two short queries (SELECT of a constant) and leaves its
-// events to the poller. Everything else, as a pool or a connection without a transaction, is
-// refused with an error wrapping core.ErrNoTransaction, and so is a transaction that has ended. An
+// With a pool opened with Connector, TxOf costs no round trip to the database, and the result is
+// tracked. Otherwise tx counts as a transaction if it has Commit and Rollback methods. The result
+// is then not tracked, TxOf costs two short queries (SELECT of a constant), and the poller
+// publishes the events. Anything else, such as a pool or a connection without a transaction, is
+// refused with an error wrapping core.ErrNoTransaction. So is a transaction that has ended. An
 // error wrapping core.ErrTxAborted means that the transaction did not answer.
 //
-// Whoever ignores errors of statements should ask Err of the result before Commit: MySQL and
-// MariaDB roll the transaction of a deadlock's victim back and answer its COMMIT as if nothing had
-// happened.
+// If your code ignores errors of statements, call Err of the result before Commit: MySQL and
+// MariaDB roll back the transaction of a deadlock's victim and report success for its COMMIT.
 //
-// A BEGIN that was sent as text is not a transaction to database/sql, and not to TxOf.
+// Neither database/sql nor TxOf knows a transaction whose BEGIN was sent as text.
 func TxOf(ctx context.Context, tx Conn) (core.Tx, error) {
 	if isNil(tx) {
 		return nil, fmt.Errorf("%w: TxOf was given nil", core.ErrNoTransaction)

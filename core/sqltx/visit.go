@@ -21,15 +21,15 @@ type visit struct {
 }
 
 // Visit runs fn in the transaction behind exec. It is for authors of adapters whose ORM lets a hook
-// run a statement where the hook's own statement runs, but does not show the transaction. exec must
-// run the statement it is given there, with the context it is given; the connection answers it
+// run a statement in the transaction of its own statement, but does not show the transaction. exec
+// must run the given statement there, with the given context. The connection answers the statement
 // without sending it.
 //
-// fn is run within that call of exec: it must do its work through the VisitedTx alone, because the
-// transaction that exec uses waits for it, and the VisitedTx is of no use afterwards. Visit returns
-// the error of fn. It returns one wrapping core.ErrNoTransaction when the connection is in no
-// transaction, and one wrapping core.ErrUntracked when it is neither of Connector nor of TrackConn;
-// the statement, a SELECT of a constant, has then been executed.
+// fn runs within that call of exec. It must do its work through the VisitedTx alone, because the
+// transaction that exec uses waits for it. The VisitedTx cannot be used afterwards. Visit returns
+// the error of fn. Visit returns an error wrapping core.ErrNoTransaction if the connection is in no
+// transaction. It returns an error wrapping core.ErrUntracked if the connection is neither of
+// Connector nor of TrackConn; the statement, a SELECT of a constant, has then been executed.
 func Visit(ctx context.Context, exec func(ctx context.Context, query string) error,
 	fn func(tx *VisitedTx) error,
 ) error {
@@ -47,9 +47,9 @@ func Visit(ctx context.Context, exec func(ctx context.Context, query string) err
 // VisitedTx is the transaction that Visit found.
 type VisitedTx struct {
 	visited *trackingConn
-	tracker *Tracker    // of the transaction that was found: the connection may be in another one later
+	tracker *Tracker    // of the visited transaction: the connection may be in another one later
 	conn    *sql.Conn   // made when it is needed
-	rows    []*sql.Rows // of Query; open ones would keep conn
+	rows    []*sql.Rows // results of Query; open rows would keep conn in use
 	ended   bool
 }
 
@@ -79,7 +79,7 @@ func (t *VisitedTx) end() {
 	}
 }
 
-// session is how database/sql runs statements on the connection while the pool it belongs to waits.
+// session returns the *sql.Conn that runs statements on the connection while its own pool waits.
 func (t *VisitedTx) session(ctx context.Context) (_ *sql.Conn, err error) {
 	if t.ended {
 		return nil, errVisitOver
@@ -130,17 +130,17 @@ func (t *VisitedTx) Err() error {
 	return t.tracker.Err()
 }
 
-// RefuseCommit makes the COMMIT of the transaction roll back and return err, unless what has been
-// done so far is rolled back to a savepoint before: for hooks that cannot make their statement
-// fail.
+// RefuseCommit makes the COMMIT of the transaction roll back and return err, unless the changes so
+// far are rolled back to a savepoint before. It is for hooks that cannot make their statement fail.
 func (t *VisitedTx) RefuseCommit(err error) {
 	t.visited.refused.add(err, t.OnOutcome)
 }
 
-// CommitRefusal returns the error of the first RefuseCommit that stands, else nil.
+// CommitRefusal returns the error of the first RefuseCommit that was not undone by a rollback to a
+// savepoint, else nil.
 func (t *VisitedTx) CommitRefusal() error { return t.visited.refused.standing() }
 
-// rollbackInstead ends a transaction whose COMMIT was refused, in place of its COMMIT.
+// rollbackInstead rolls back in place of a COMMIT that was refused.
 func (t *trackingTx) rollbackInstead(cause error) error {
 	rollback := t.inner.Rollback()
 	t.tracker.RolledBack()

@@ -8,16 +8,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Conn runs statements: what a *sql.Tx, *sql.Conn and *sql.DB have in common. Whether one is a
-// transaction is for TxOf to find out.
+// Conn runs statements. *sql.Tx, *sql.Conn and *sql.DB have its methods. TxOf finds out whether a
+// Conn is a transaction.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// WrapTx makes a core.Tx of a transaction, for authors of adapters. t follows the transaction and
-// is shown its statements by whoever owns conn, not by the result; a nil t means that the
-// transaction is not tracked.
+// WrapTx makes a core.Tx of a transaction, for authors of adapters. t follows the transaction. The
+// owner of conn must show t the statements; the result does not. A nil t means that the transaction
+// is not tracked.
 func WrapTx(conn Conn, d core.Dialect, t *Tracker) core.Tx {
 	return &wrappedTx{conn: conn, dialect: d, tracker: t}
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
 
@@ -12,6 +13,8 @@ import (
 var (
 	ctx                                                        context.Context
 	channel, natsPublisher, redisPublisher, httpPublisher, bus message.Publisher
+	publisher                                                  message.Publisher
+	eventBus                                                   *cqrs.EventBus
 	kafka                                                      core.Publisher
 	outbox                                                     *core.Outbox
 	db                                                         *gorm.DB
@@ -19,3 +22,8 @@ var (
 )
 
 func index(ctx context.Context, payload []byte) error { return nil }
+
+type (
+	Order       struct{ ID, Total int }
+	OrderPlaced struct{ Total int }
+)

@@ -21,6 +21,7 @@ MODEL      ?= small
 BENCH      ?= .
 BENCHTIME  ?= 1s
 COUNT      ?= 1
+MUTANTS    ?=
 
 MODULES    = $(shell scripts/modules)
 SERVERLESS = $(shell scripts/modules --serverless)
@@ -96,8 +97,8 @@ standalone: ## each module as its users get it, without the workspace: vet, buil
 	done; echo "standalone: $(words $(MODULES)) modules are sound without the workspace"
 
 .PHONY: mutants
-mutants: ## build deliberate mistakes into the code and require that the tests notice each
-	@scripts/mutants
+mutants: services-up ## break the code in one place at a time and require that the tests notice (MUTANTS=regexp)
+	@eval "$$(scripts/services env)"; go run ./integration/mutants -run '$(MUTANTS)'
 
 .PHONY: model
 model: ## check the models of the protocol with spin, a minute or two (MODEL=large: ten)
@@ -189,7 +190,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/modules scripts/gotest scripts/mutants scripts/model scripts/services .ci/run
+	@shellcheck scripts/modules scripts/gotest scripts/model scripts/services .ci/run
 
 .PHONY: ci
 ci: ## what CI runs

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // pick takes the next item to publish, or nil. It returns nil while too many marks are not written,
@@ -78,8 +76,7 @@ func (r *relay) nextItem() (it *item, renew bool) {
 				return it, false
 			}
 			now := time.Now()
-			if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin &&
-				mutant.Active != mutant.StaleLease {
+			if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin {
 				return it, true
 			}
 			it.timing.started = now
@@ -130,9 +127,6 @@ var errPanic = errors.New("outbox: publisher panicked")
 
 // publish calls the publisher once, with a deadline.
 func (r *relay) publish(it *item) (p published) {
-	if mutant.Active == mutant.MarkFirst {
-		_, _ = r.repo().MarkDone(context.Background(), []Done{{ID: it.id}}, false)
-	}
 	ctx, cancel := context.WithTimeout(r.life.publishes, r.cfg.PublishTimeout)
 	defer cancel()
 	p.started = time.Now()
@@ -193,10 +187,6 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 	var f Failure
 	f, info.Result = r.judge(it, p)
 	r.fail(it, f)
-	if mutant.Active == mutant.KeepLane {
-		r.laneAcked(it)
-		return info
-	}
 	r.stopLane(it.lane, FallbackStopped, false)
 	return info
 }
@@ -259,9 +249,6 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 			r.probeFailed(it, p.err)
 		}
 		f.Kind, f.Delay = FailUnavailable, it.dest.pause()
-		if mutant.Active == mutant.OutageAttempts {
-			f.Kind = FailRetry
-		}
 	case ClassTransient:
 		wasOpen := it.dest.open
 		switch r.refused(it, p.err) {

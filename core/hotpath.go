@@ -2,8 +2,6 @@ package core
 
 import (
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // reserve takes a slot of the fast path for every row that may go hot, and enters the row in the
@@ -94,9 +92,6 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 	if r.phase == phaseClosed {
 		return
 	}
-	if mutant.Active == mutant.UnknownCommitted && out == Unknown {
-		out = Committed
-	}
 	now := time.Now()
 	for i := range rows {
 		if items == nil || items[i] == nil {
@@ -153,7 +148,5 @@ func later(a, b time.Time) time.Time {
 // the row must no longer wait for it.
 func (r *relay) giveBack(it *item, reason FallbackReason, wake bool) {
 	r.release(it, reason, wake)
-	if mutant.Active != mutant.WaitingLane {
-		r.advance(it.lane)
-	}
+	r.advance(it.lane)
 }

@@ -2,8 +2,6 @@ package core
 
 import (
 	"slices"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // laneState is what this process knows of one lane: the row that was acknowledged last, and the
@@ -28,8 +26,7 @@ func (l *laneState) inUse() bool { return l.busy != nil || len(l.waiting) > 0 }
 func (l *laneState) guard(it *item) bool {
 	p := &it.place
 	if it.path == PathHot {
-		return mutant.Active == mutant.UnguardedHot || p.opened ||
-			l.hasAck && l.ackID == p.prev && l.ackSeq == it.delivery.KeySeq-1
+		return p.opened || l.hasAck && l.ackID == p.prev && l.ackSeq == it.delivery.KeySeq-1
 	}
 	return p.head || l.hasAck && l.ackID == p.after
 }
@@ -81,11 +78,11 @@ func (c *lanes) join(it *item) {
 // has to wait, if any.
 func (c *lanes) next(id KeyID) (ready, waits *item) {
 	l := c.find(id)
-	if l == nil || l.busy != nil && mutant.Active != mutant.CrowdedLane || len(l.waiting) == 0 {
+	if l == nil || l.busy != nil || len(l.waiting) == 0 {
 		return nil, nil
 	}
 	it := l.waiting[0]
-	if !l.guard(it) && mutant.Active != mutant.CrowdedLane {
+	if !l.guard(it) {
 		return nil, it
 	}
 	l.waiting = slices.Delete(l.waiting, 0, 1)

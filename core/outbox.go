@@ -13,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // Outbox records events in transactions and relays them to a publisher. Create it with New. It is
@@ -140,9 +138,6 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	}
 	if r != nil {
 		r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
-		if mutant.Active == mutant.EarlyEnqueue {
-			r.transactionEnded(items, rows, Committed)
-		}
 		tx.OnOutcome(func(out Outcome) { r.transactionEnded(items, rows, out) })
 	} else if o.cfg.Publisher != nil { // Run may begin before the commit: its first poll would miss the rows
 		tx.OnOutcome(func(out Outcome) {

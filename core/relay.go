@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // relay is the background side of an Outbox: dispatcher, poller and janitor. The table is the only
@@ -348,7 +346,7 @@ func (r *relay) forget(it *item) {
 		r.queue.suspects.held--
 		r.suspectDone(it)
 	}
-	if it.probe && mutant.Active != mutant.ProbeKept {
+	if it.probe {
 		it.dest.probing = false
 	}
 	if was == itemReserved && !it.lane.IsZero() {

@@ -3,8 +3,6 @@ package core
 import (
 	"context"
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 const (
@@ -83,13 +81,13 @@ const codeLostClaims = "lost_claims"
 // prepareSuspect makes a suspect ready to be published. renew says that its lease must be renewed
 // first.
 func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
-	if mutant.Active != mutant.UnwrittenSuspect && !r.beginSuspect(it) {
+	if !r.beginSuspect(it) {
 		return false, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin && mutant.Active != mutant.StaleLease {
+	if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin {
 		return true, true
 	}
 	it.timing.started = now

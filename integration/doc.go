@@ -13,6 +13,7 @@
 //   - endtoend: from the business to the consumer, over every adapter and broker
 //   - crash: processes that are killed, hang or lose their connections at the worst moment
 //   - workspace: the modules of this repository as their users get them
+//   - mutants: a command that breaks the code in one place at a time and requires that a test fails
 //
 // They stand on internal/fixture.
 package integration

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // ClaimUnordered implements core.Repository. Topics share the limit by age.
@@ -98,18 +97,15 @@ func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) (laneHead, bool
 	for _, row := range r.table.lanes[l] {
 		switch {
 		case row.Status == StatusDead:
-			if !passes(req) {
+			if !req.SkipDead {
 				h.dead = min(h.dead, row.KeySeq)
 			}
-		case head == nil && (mutant.Active != mutant.NoHeadCheck || row.claimable(now, req.MaxLease)):
+		case head == nil:
 			head = row
 		}
 	}
 	return h, head != nil && head.KeySeq < h.dead && head.claimable(now, req.MaxLease)
 }
-
-// passes reports whether dead rows are passed over.
-func passes(req core.ClaimRequest) bool { return req.SkipDead || mutant.Active == mutant.DeadPassed }
 
 // claimRuns reads the rows that follow the heads and leases those that follow them still. It
 // returns the lane at which the limits of the claim were reached, if that was not the last one.
@@ -151,7 +147,7 @@ func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []c
 		l := row.KeyID
 		if broken[l] || r.table.rows[row.ID] != row || !row.claimable(now, req.MaxLease) || r.locked(row.ID) ||
 			!r.follows(req, row, before[l]) {
-			broken[l] = mutant.Active != mutant.NoHeadCheck
+			broken[l] = true
 			continue
 		}
 		before[l] = row
@@ -162,9 +158,6 @@ func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []c
 
 // follows reports whether row comes next in its lane after before, or first if that is nil.
 func (r *Repository) follows(req core.ClaimRequest, row, before *Row) bool {
-	if mutant.Active == mutant.StaleHeads || mutant.Active == mutant.NoHeadCheck {
-		return true
-	}
 	var last *Row
 	for _, o := range r.table.lanes[row.KeyID] {
 		switch {
@@ -172,7 +165,7 @@ func (r *Repository) follows(req core.ClaimRequest, row, before *Row) bool {
 			return last == before
 		case o.Status.open():
 			last = o
-		case !passes(req):
+		case !req.SkipDead:
 			return false
 		}
 	}
@@ -252,9 +245,6 @@ func (c *claimer) wantLane(rows []*Row, dead int64) {
 	run := 0
 	for _, row := range rows {
 		if row.Status == StatusDead {
-			continue
-		}
-		if mutant.Active == mutant.NoHeadCheck && !row.claimable(c.now, c.req.MaxLease) {
 			continue
 		}
 		if run >= max(1, c.req.Run) || row.KeySeq > dead || !row.claimable(c.now, c.req.MaxLease) || !c.want(row) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // Insert implements core.Repository.
@@ -69,9 +68,6 @@ func (t *Tx) lockLanes(ctx context.Context, rows []core.NewRow) error {
 	}
 	slices.SortFunc(lanes, compareLanes)
 	for _, l := range slices.Compact(lanes) {
-		if mutant.Active == mutant.NoKeyLock {
-			break
-		}
 		if err := t.repo.lock(ctx, t, lockKey{id: l}); err != nil {
 			return err
 		}
@@ -92,9 +88,6 @@ func (t *Tx) write(req core.InsertRequest, now time.Time) ([]core.Inserted, erro
 		}
 		if n.Hot {
 			row.ClaimNo, row.ClaimedBy, row.LeaseUntil = 1, req.Node, now.Add(req.Lease)
-			if mutant.Active == mutant.HotUnleased {
-				row.LeaseUntil = time.Time{}
-			}
 		}
 		if !n.KeyID.IsZero() {
 			places[i] = t.next(n.KeyID, n.ID, now)

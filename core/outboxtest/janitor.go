@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // Cleanup implements core.Repository.
@@ -20,13 +19,6 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 	for deleted < limit && len(r.table.ended) > 0 && r.table.ended[0].DoneAt.Before(before) {
 		r.table.delete(r.table.ended[0])
 		deleted++
-	}
-	if mutant.Active == mutant.CleanOpen {
-		for _, row := range slices.Clone(r.table.unordered) {
-			if row.CreatedAt.Before(before) {
-				r.table.delete(row)
-			}
-		}
 	}
 	return deleted, nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // MarkDone implements core.Repository.
@@ -63,7 +62,7 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	var held []core.RowID
 	for i, f := range failures {
 		row := r.table.rows[f.ID]
-		if row == nil || !row.heldBy(node, f.ClaimNo) && mutant.Active != mutant.Unfenced {
+		if row == nil || !row.heldBy(node, f.ClaimNo) {
 			continue
 		}
 		if r.locked(f.ID) {

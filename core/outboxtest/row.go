@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 )
 
 // Status is the state of a row. "Claimed" is none of them: a claim is a lease that has not ended.
@@ -93,8 +92,7 @@ func (r *Row) claimable(now time.Time, maxLease time.Duration) bool {
 // heldBy reports whether the claim is the row's latest, the row is open and the claim was neither
 // released nor settled.
 func (r *Row) heldBy(node string, claimNo int64) bool {
-	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node &&
-		(!r.LeaseUntil.IsZero() || mutant.Active == mutant.RepeatedGuess)
+	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && !r.LeaseUntil.IsZero()
 }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
@@ -107,12 +105,6 @@ func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
 	r.ClaimNo++
 	r.ClaimedBy = req.Node
 	r.LeaseUntil = now.Add(req.Lease)
-	switch mutant.Active {
-	case mutant.SameClaimNo:
-		r.ClaimNo = max(1, r.ClaimNo-1)
-	case mutant.NoLease:
-		r.LeaseUntil = time.Time{}
-	}
 	return core.Claimed{
 		ID: r.ID, Event: cloneEvent(r.Event), KeyID: r.KeyID, KeySeq: r.KeySeq, ClaimNo: r.ClaimNo,
 		Attempts: r.Attempts, LostClaims: r.LostClaims, Age: now.Sub(r.CreatedAt),

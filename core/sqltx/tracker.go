@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/mutant"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqltext"
 )
@@ -296,9 +295,6 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 		outcome = core.Unknown
 	}
 	mark := t.savepoints[at].mark
-	if mutant.Active == mutant.SavepointKept {
-		mark = len(t.callbacks)
-	}
 	dropped := append([]func(core.Outcome){}, t.callbacks[mark:]...)
 	t.callbacks = t.callbacks[:mark:mark]
 	t.savepoints = t.savepoints[:last+1]

@@ -36,9 +36,8 @@ var rooms = map[string]room{
 	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
 	"core/once/httpkey": {ours: []string{"core", "core/once"}},
 	"core/once/command": {ours: []string{"core", "core/once"}},
-	// mistakes that tests can build in
-	"core/outboxtest": {ours: []string{"core", "core/once", "core/sqltx", "core/internal/mutant"}},
-	"gormoutbox":      {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
+	"core/outboxtest":   {ours: []string{"core", "core/once", "core/sqltx"}},
+	"gormoutbox":        {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
 	"entoutbox": {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{
 		"entgo.io/ent",
 		"ariga.io/atlas", // the language of hooks on migrations of Ent, which brings it

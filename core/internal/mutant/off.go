@@ -1,6 +1,0 @@
-//go:build !mutant
-
-package mutant
-
-// Active is the mistake that is built in: none.
-const Active = ""

@@ -213,7 +213,7 @@ func TestHTTPKeyManyKeys(t *testing.T) {
 }
 
 // What becomes of the key and of the effects, by the status of the response.
-func TestHTTPKeyFate(t *testing.T) {
+func TestHTTPKeyPolicy(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		h, payments := p.server(t, nil), 0

@@ -12,17 +12,18 @@ import (
 	"strconv"
 )
 
-// errConsumed: a request whose body cannot be compared, because somebody outside has read it.
+// errConsumed: an outer handler has read the body, so it cannot be compared.
 var errConsumed = errors.New("httpkey: the body was read before the middleware could: wrap outside of what reads " +
 	"it, or have that set " +
 	"Request.Body to what it has read")
 
-// readBody reads the whole body. The error is an *http.MaxBytesError when there is more than limit.
+// readBody reads the whole body. The error is an *http.MaxBytesError if the body is larger than
+// limit.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	if r.ContentLength > limit { // do not read what is not going to be used
+	if r.ContentLength > limit { // do not read a body that is refused anyway
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -35,8 +36,8 @@ func newBody(b []byte) io.ReadCloser {
 	return io.NopCloser(bytes.NewReader(b))
 }
 
-// content returns what takes the place of a body that somebody outside has parsed as a form, which
-// the handler gets as it is, and nil for one that nobody has read.
+// content returns a text to compare in place of a body that an outer handler has parsed as a form.
+// The handler gets the form unchanged. It returns nil for a body that was not read.
 func content(r *http.Request) ([]byte, error) {
 	switch {
 	case r.MultipartForm != nil:
@@ -48,7 +49,7 @@ func content(r *http.Request) ([]byte, error) {
 				if err != nil {
 					return nil, err
 				}
-				// never fails
+				// a hash never fails
 				_, _ = io.WriteString(h, strconv.Quote(field)+strconv.Quote(f.Filename)+strconv.FormatInt(f.Size, 10)+
 					":")
 				_, err = io.Copy(h, opened)

@@ -124,7 +124,7 @@ func TestBodyReadOutside(t *testing.T) {
 			inner.ServeHTTP(w, r)
 		})
 		wantProblem(t, a.do(request()), http.StatusInternalServerError, "idempotency-request-consumed")
-		if info := a.wantOutcome(httpkey.UnreadableBody); !errors.Is(info.Err, httpkey.ErrConsumed) {
+		if info := a.wantAnswer(httpkey.UnreadableBody); !errors.Is(info.Err, httpkey.ErrConsumed) {
 			t.Errorf("told %v", info.Err)
 		}
 		a.wantRuns(0, 0)

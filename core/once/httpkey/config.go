@@ -14,84 +14,88 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Config says which requests need a key and what is kept of their responses. Keys and Scope are
-// required; the rest of the zero value is documented defaults.
+// Config says which requests need a key and which responses are kept. Keys and Scope are required.
+// The zero value of every other field means its documented default.
 type Config struct {
-	// Keys says how keys are kept: Store, Lease, TTL and so on, with the defaults of once.Config,
-	// but for Wait: how long a request waits for another one with its key that is being carried
-	// out, before it is answered with 409. Default here: 2 s; negative: not at all. MaxResult is
-	// the largest body of a response that is kept. StoreTimeout also bounds how long a client waits
-	// for a database that does not answer, before it gets a 503: that and Wait before the handler,
-	// that alone after it.
+	// Keys says how keys are kept: Store, Lease, TTL and the other fields of once.Config, with the
+	// same defaults except for Wait. Wait is how long a request waits while another request with
+	// its key is carried out, before it is answered with 409. Its default here is 2 s; negative: it
+	// does not wait. MaxResult is the largest body of a response that is kept. StoreTimeout also
+	// bounds how long a client waits for a database that does not answer, before it gets a 503.
+	// Before the handler that is StoreTimeout plus Wait, after the handler StoreTimeout alone.
 	Keys once.Config
 
-	// Transactor selects the transaction form: each request that is carried out runs in a
-	// transaction of it. Keys.TxStore, or a Keys.Store that is one, has to be in the same database.
-	// Nil: the lease form.
+	// Transactor selects the transaction form: each request is carried out in a transaction of it.
+	// Keys.TxStore, or a Keys.Store that is one, must be in the same database. Nil: the lease form.
 	Transactor core.Transactor
 
-	// Scope says who asks: the tenant, the principal, whatever must never see the response of
-	// another. Required, because without it one client could read the response of another by
-	// guessing a key. Where everybody is the same, return a constant. When it returns "", the
-	// request is refused with 500: authenticate first. Texts longer than 64 bytes are kept as a
-	// hash. It may read the body.
+	// Scope returns the tenant or the principal of a request: clients of different scopes never see
+	// each other's responses. It is required, because otherwise a client could read another
+	// client's response by guessing a key. If all clients are the same, return a constant. If it
+	// returns "", the request is refused with 500: authenticate first. A text longer than 64 bytes
+	// is kept as a hash. Scope may read the body.
 	Scope func(r *http.Request) string
 
-	// Methods that need a key; others pass. GET, HEAD, OPTIONS, TRACE and CONNECT always do.
-	// Default: POST and PATCH.
+	// Methods lists the methods that need a key. Other methods pass. GET, HEAD, OPTIONS, TRACE and
+	// CONNECT always pass. Default: POST and PATCH.
 	Methods []string
-	// Optional lets requests without a key pass, unprotected. Default: they are refused with 400.
+	// Optional lets requests without a key pass, without protection. Default: they are refused with
+	// 400.
 	Optional bool
-	// Header that carries the key. Default: Idempotency-Key.
+	// Header is the name of the header with the key. Default: Idempotency-Key.
 	Header string
-	// ReplayedHeader is set to "true" on a response that is not the first. Default:
+	// ReplayedHeader is the name of a header that is "true" on a repeated response. Default:
 	// Idempotency-Replayed.
 	ReplayedHeader string
 
-	// Route names the endpoint of r: it is a part of the key, with the method, so that one key used
-	// at two endpoints is two keys. Default: r.Pattern, or the path where the middleware is outside
-	// of the mux and cannot know the pattern.
+	// Route names the endpoint of r. It is a part of the key, with the method, so one client key
+	// used at two endpoints is two keys. Default: r.Pattern, or the path if the middleware is
+	// outside of the mux and r.Pattern is empty.
 	Route func(r *http.Request) string
-	// MaxBody is the largest body of a request, in bytes: it is read into memory to compare it.
-	// Default: 1 MiB.
+	// MaxBody is the largest body of a request, in bytes. The body is read into memory for
+	// comparison. Default: 1 MiB.
 	MaxBody int64
-	// Canonical returns the form of a body in which it is compared with that of an earlier request.
-	// It must not change body. Default: the bytes as they are. CanonicalJSON forgives another order
-	// of members and other blanks.
+	// Canonical returns the form of a body that is compared with that of an earlier request. It
+	// must not change body. Default: the body itself. CanonicalJSON ignores the order of members
+	// and white space.
 	Canonical func(r *http.Request, body []byte) []byte
 
-	// Fate says what becomes of a response, by its status. Default: DefaultFate.
-	Fate func(status int) Fate
+	// Policy chooses, by the status of a response, whether the response is kept and the work
+	// commits. Default: DefaultPolicy.
+	Policy func(status int) ResponsePolicy
 	// KeepHeaders are response headers to keep in addition to Content-Type, Content-Encoding,
 	// Content-Language, Content-Location, Content-Disposition, Cache-Control, ETag, Last-Modified,
 	// Link, Location, Retry-After, Vary and X-Content-Type-Options. A name may end in *:
-	// "Access-Control-*" keeps all of CORS, "X-*" request ids and the like. All others are of the
-	// first response only. Set-Cookie, credentials and headers of the connection are never kept.
+	// "Access-Control-*" keeps all headers of CORS, and "X-*" keeps X-Request-Id. All other headers
+	// are sent only with the first response. Set-Cookie, credentials and headers of the connection
+	// are never kept.
 	KeepHeaders []string
 
-	// RetryAfter is what the header of that name says with 409 and 503, in whole seconds, rounded
-	// up. Default: for 409 in the lease form the rest of the lease of the request in flight, which
-	// a living holder extends and a dead one does not; else 1 s.
+	// RetryAfter is the value of the Retry-After header with 409 and 503, in whole seconds, rounded
+	// up. The default with 409 in the lease form is the rest of the lease of the request in flight.
+	// A living holder extends that lease, and a dead one does not. The default in all other cases
+	// is 1 s.
 	RetryAfter time.Duration
-	// FailOpen runs the handler without any protection when the store cannot be asked. Default:
-	// 503, because the request may have been carried out before. Not in the transaction form.
+	// FailOpen runs the handler without any protection if the store cannot be asked. Default: 503,
+	// because the request may have been carried out before. It does nothing in the transaction
+	// form.
 	FailOpen bool
 
-	// ProblemType and ProblemDocs are what the names of problems are appended to: in the member
-	// type of a problem+json body, and in the Link to its description. Default: places in the
-	// repository of this project.
+	// ProblemType and ProblemDocs are prefixes of the name of a problem: ProblemType in the member
+	// type of a problem+json body, and ProblemDocs in the Link to its description. Default: pages
+	// in the repository of this project.
 	ProblemType string
 	ProblemDocs string
 
-	// Logger is told of requests that failed for reasons of this side: the store, the transaction,
-	// the scope, a panic. Default: core.DefaultLogger, warnings and errors to slog.Default(). To
-	// silence it: slog.New(slog.DiscardHandler).
+	// Logger gets errors that are not the client's fault: of the store, the transaction, the scope,
+	// and panics. Default: core.DefaultLogger, which writes warnings and errors to slog.Default().
+	// To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-	// Observer is told how each request ended. Default: none.
+	// Observer is called for each answered request. Default: none.
 	Observer *Observer
 }
 
-// Defaults that are not plain.
+// Defaults of Config.
 const (
 	defaultWait        = 2 * time.Second
 	defaultRetryAfter  = time.Second
@@ -107,7 +111,7 @@ var (
 		"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
 		"Cache-Control", "Etag", "Last-Modified", "Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
 	}
-	// Secrets of one response, and headers of one connection or message.
+	// neverHeaders hold secrets of one response, or belong to one connection or message.
 	neverHeaders = []string{
 		"Set-Cookie", "Set-Cookie2", "Authorization", "Proxy-Authorization", "Authentication-Info",
 		"Proxy-Authentication-Info", "Www-Authenticate", "Proxy-Authenticate", "Connection", "Proxy-Connection",
@@ -130,7 +134,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Keys.Wait, defaultWait)
 	c.Keys.Wait = max(c.Keys.Wait, 0)
 	def(&c.Keys.MaxResult, 1<<20)
-	def(&c.Keys.Lease, 30*time.Second) // these two as once.Config has them
+	def(&c.Keys.Lease, 30*time.Second) // the same defaults as in once.Config
 	def(&c.Keys.StoreTimeout, min(5*time.Second, c.Keys.Lease/2))
 	if len(c.Methods) == 0 {
 		c.Methods = defaultMethods
@@ -144,8 +148,8 @@ func (c Config) withDefaults() Config {
 	if c.Canonical == nil {
 		c.Canonical = func(_ *http.Request, body []byte) []byte { return body }
 	}
-	if c.Fate == nil {
-		c.Fate = DefaultFate
+	if c.Policy == nil {
+		c.Policy = DefaultPolicy
 	}
 	keep := slices.Clone(defaultHeaders)
 	for _, h := range c.KeepHeaders {

@@ -14,9 +14,9 @@ var (
 	errWaited = errors.New("httpkey: waited long enough")
 )
 
-// detach returns a context for the handler: that of the request without its cancellation, but with
-// its deadline. untie is called when the handler is about to run: until then the context ends with
-// the client. tie undoes that for a response that is streamed.
+// detach returns a context for the handler: the context of the request without its cancellation,
+// but with its deadline. Until untie is called, just before the handler runs, the context ends with
+// the client. tie undoes untie for a response that is streamed.
 func detach(r *http.Request) (ctx context.Context, cancel context.CancelCauseFunc, untie func() bool, tie func()) {
 	client := r.Context()
 	ctx, cancel = context.WithCancelCause(context.WithoutCancel(client))
@@ -34,10 +34,10 @@ func detach(r *http.Request) (ctx context.Context, cancel context.CancelCauseFun
 	return ctx, cancel, untie, func() { context.AfterFunc(client, gone) }
 }
 
-// Retry asks the middleware to roll back and to run the handler again, because of err, and reports
-// whether it will. It does so in the transaction form when err says that the transaction failed
-// only because of others, a deadlock say (core.Retryable). The handler then returns; what it has
-// written to its ResponseWriter is dropped. ctx is that of the request.
+// Retry asks the middleware to roll back and to run the handler again because of err, and reports
+// whether it will. In the transaction form it does so if err was caused only by other transactions,
+// such as a deadlock (core.Retryable). The handler then returns, and the response that it has
+// written is not sent. ctx is the context of the request.
 //
 //	if err := tx.Create(&payment).Error; err != nil {
 //		if !httpkey.Retry(r.Context(), err) {
@@ -46,7 +46,7 @@ func detach(r *http.Request) (ctx context.Context, cancel context.CancelCauseFun
 //		return
 //	}
 //
-// The handler is run at most ten times and for twenty seconds; then the client gets a 503.
+// The handler is run at most ten times and for twenty seconds. Then the client gets a 503.
 func Retry(ctx context.Context, err error) bool {
 	c := callOf(ctx)
 	if c == nil || c.m.cfg.Transactor == nil || !core.Retryable(err) {

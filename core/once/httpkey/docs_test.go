@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 )
 
-// The Link of every problem leads to a heading, and every outcome is in the table.
+// The Link of every problem leads to a heading, and every answer is in the table.
 func TestDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/http-idempotency.md")
 	if err != nil {
@@ -22,13 +22,13 @@ func TestDocumentation(t *testing.T) {
 	if got, want := strings.Count(string(text), "\n### "), len(httpkey.Problems()); got != want {
 		t.Errorf("%d problems are described, %d exist", got, want)
 	}
-	for _, o := range []httpkey.Outcome{
+	for _, o := range []httpkey.Answer{
 		httpkey.Executed, httpkey.Replayed, httpkey.InFlight, httpkey.Mismatch, httpkey.MissingKey, httpkey.InvalidKey,
-		httpkey.MissingScope, httpkey.UnreadableBody, httpkey.BodyTooLarge, httpkey.OutcomeUnknown, httpkey.NotKept,
+		httpkey.MissingScope, httpkey.UnreadableBody, httpkey.BodyTooLarge, httpkey.Abandoned, httpkey.NotKept,
 		httpkey.Bypassed, httpkey.StoreError, httpkey.ClientGone,
 	} {
 		if !strings.Contains(string(text), "`"+string(o)+"`") {
-			t.Errorf("outcome %s is not described", o)
+			t.Errorf("answer %s is not described", o)
 		}
 	}
 }

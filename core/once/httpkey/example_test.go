@@ -82,14 +82,14 @@ func ExampleKeyOf() {
 	// provider called with http/POST /charges|ada|k1
 }
 
-// Counting outcomes, as a metric does.
+// Counting answers, as a metric does.
 func ExampleObserver() {
-	count := map[httpkey.Outcome]int{}
+	count := map[httpkey.Answer]int{}
 	keys, err := httpkey.New(httpkey.Config{
 		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
 		Scope: func(*http.Request) string { return "ada" },
 		// with a mutex, or a counter of a metrics library
-		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { count[i.Outcome]++ }},
+		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { count[i.Answer]++ }},
 	})
 	if err != nil {
 		fmt.Println(err)

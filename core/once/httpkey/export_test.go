@@ -3,7 +3,7 @@ package httpkey
 // Problems are all that there are.
 func Problems() (names []string) {
 	for _, p := range []problem{
-		keyMissing, keyInvalid, bodyUnreadable, bodyConsumed, inFlight, outcomeUnknown, notKept, bodyTooLarge,
+		keyMissing, keyInvalid, bodyUnreadable, bodyConsumed, inFlight, abandoned, notKept, bodyTooLarge,
 		keyReused, scopeMissing, failed, storeUnavailable,
 	} {
 		names = append(names, p.name)

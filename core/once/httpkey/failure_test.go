@@ -72,7 +72,7 @@ func TestStoreDown(t *testing.T) {
 	a, s := newShakyAPI(t, nil)
 	s.acquire.Store(true)
 	wantProblem(t, a.do(request()), http.StatusServiceUnavailable, "idempotency-store-unavailable")
-	if info := a.wantOutcome(httpkey.StoreError); !errors.Is(info.Err, errDown) {
+	if info := a.wantAnswer(httpkey.StoreError); !errors.Is(info.Err, errDown) {
 		t.Errorf("told %v", info.Err)
 	}
 	a.wantRuns(0, 0)
@@ -103,7 +103,7 @@ func (brokenTransactor) RunInTx(context.Context, func(context.Context, core.Tx) 
 func TestDatabaseDown(t *testing.T) {
 	a := newAPI(t, true, func(c *httpkey.Config) { c.Transactor = brokenTransactor{} })
 	wantProblem(t, a.do(request()), http.StatusServiceUnavailable, "idempotency-store-unavailable")
-	a.wantOutcome(httpkey.StoreError)
+	a.wantAnswer(httpkey.StoreError)
 	a.wantRuns(0, 0)
 }
 
@@ -113,7 +113,7 @@ func TestFailOpen(t *testing.T) {
 	s.acquire.Store(true)
 	for i := range 2 {
 		wantResponse(t, a.do(request()), http.StatusCreated, fmt.Sprintf("run %d", i+1), false)
-		if info := a.wantOutcome(httpkey.Bypassed); !errors.Is(info.Err, errDown) {
+		if info := a.wantAnswer(httpkey.Bypassed); !errors.Is(info.Err, errDown) {
 			t.Errorf("told %v", info.Err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestFailOpenForNobody(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	a := newAPI(t, false, func(c *httpkey.Config) { c.FailOpen, c.Keys.Store = true, leaving{c.Keys.Store, leave} })
 	a.do(request().WithContext(ctx))
-	a.wantOutcome(httpkey.ClientGone)
+	a.wantAnswer(httpkey.ClientGone)
 	a.wantRuns(0, 0)
 }
 
@@ -147,7 +147,7 @@ func TestStoreDownAfterTheHandler(t *testing.T) {
 		a, s := newShakyAPI(t, nil)
 		s.complete.Store(true)
 		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", false)
-		if info := a.wantOutcome(httpkey.Executed); !errors.Is(info.Err, errDown) || info.Fate != httpkey.Release {
+		if info := a.wantAnswer(httpkey.Executed); !errors.Is(info.Err, errDown) || info.Policy != httpkey.Release {
 			t.Errorf("told %+v", info)
 		}
 		s.complete.Store(false)
@@ -165,7 +165,7 @@ func TestStoreDownAtRelease(t *testing.T) {
 		s.release.Store(true)
 		a.handler = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
 		wantResponse(t, a.do(request()), http.StatusBadGateway, "", false)
-		if info := a.wantOutcome(httpkey.Executed); !errors.Is(info.Err, errDown) || info.Fate != httpkey.Release {
+		if info := a.wantAnswer(httpkey.Executed); !errors.Is(info.Err, errDown) || info.Policy != httpkey.Release {
 			t.Errorf("told %+v", info)
 		}
 	})
@@ -176,7 +176,7 @@ func (a *api) crash() {
 	a.t.Helper()
 	probe := newAPI(a.t, false, nil)
 	probe.do(request())
-	key := probe.wantOutcome(httpkey.Executed).Key
+	key := probe.wantAnswer(httpkey.Executed).Key
 	if _, err := a.store.Acquire(a.t.Context(), once.Request{
 		Key: key, Owner: "died", Lease: 30 * time.Second,
 		TTL: time.Hour,
@@ -204,7 +204,7 @@ func TestCrashedAttemptRefused(t *testing.T) {
 		a.crash()
 		time.Sleep(31 * time.Second)
 		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-outcome-unknown")
-		a.wantOutcome(httpkey.OutcomeUnknown)
+		a.wantAnswer(httpkey.Abandoned)
 		a.wantRuns(0, 0)
 	})
 }
@@ -231,9 +231,9 @@ func TestPanic(t *testing.T) {
 		if w.Body.Len() != 0 {
 			t.Errorf("the client saw %q", w.Body)
 		}
-		info := a.wantOutcome(httpkey.Executed)
+		info := a.wantAnswer(httpkey.Executed)
 		if !errors.Is(info.Err, httpkey.ErrPanicked) || !strings.HasSuffix(info.Err.Error(), ": panic: boom") ||
-			info.Status != 0 || info.Fate != httpkey.Release {
+			info.Status != 0 || info.Policy != httpkey.Release {
 			t.Errorf("told %+v", info)
 		}
 		if p, ok := errors.AsType[*core.PanicError](info.Err); !ok ||
@@ -327,7 +327,7 @@ func TestClientLeavesWhileTheHandlerWorks(t *testing.T) {
 			a.pay(w, r)
 		}
 		a.do(request().WithContext(ctx))
-		a.wantOutcome(httpkey.Executed)
+		a.wantAnswer(httpkey.Executed)
 		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)
 		a.wantRuns(1, 1)
 	})
@@ -348,12 +348,12 @@ func TestClientLeavesWhileItWaits(t *testing.T) {
 			t.Errorf("answered %q", w.Body)
 		}
 		<-first
-		a.wantOutcome(httpkey.ClientGone)
-		a.wantOutcome(httpkey.Executed)
+		a.wantAnswer(httpkey.ClientGone)
+		a.wantAnswer(httpkey.Executed)
 		a.wantRuns(1, 0)
 
 		a.do(request().WithContext(ctx)) // it left even before
-		a.wantOutcome(httpkey.ClientGone)
+		a.wantAnswer(httpkey.ClientGone)
 		a.wantRuns(1, 0)
 	})
 }
@@ -387,6 +387,6 @@ func TestClientLeavesStream(t *testing.T) {
 			<-r.Context().Done()
 		}
 		a.do(request().WithContext(ctx))
-		a.wantOutcome(httpkey.Executed)
+		a.wantAnswer(httpkey.Executed)
 	})
 }

@@ -19,8 +19,8 @@ func fingerprint(r *http.Request, body []byte) once.Fingerprint {
 		[]byte(mediaType(r.Header.Get("Content-Type"))), body)
 }
 
-// sortedQuery sorts by name and keeps the order of several values of one name. What cannot be
-// parsed stays as it is.
+// sortedQuery sorts by name and keeps the order of several values of one name. A query that cannot
+// be parsed stays unchanged.
 func sortedQuery(raw string) string {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
@@ -29,7 +29,7 @@ func sortedQuery(raw string) string {
 	return q.Encode()
 }
 
-// mediaType drops parameters: the boundary of a form says nothing by itself.
+// mediaType removes the parameters, because the boundary of a form means nothing.
 func mediaType(contentType string) string {
 	t, _, err := mime.ParseMediaType(contentType)
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
@@ -38,10 +38,9 @@ func mediaType(contentType string) string {
 	return t
 }
 
-// CanonicalJSON is for Config.Canonical: two bodies are the same if they are the same JSON value,
-// whatever the order of members and the blanks between them. Numbers are compared as they are
-// written: 1 and 1.0 differ. Bodies that are not JSON, by their Content-Type or in fact, stay as
-// they are.
+// CanonicalJSON is for Config.Canonical. Two bodies are the same if they are the same JSON value,
+// in any order of members and with any white space. Numbers are compared as text: 1 and 1.0 differ.
+// A body that is not JSON, by its Content-Type or by its content, stays unchanged.
 func CanonicalJSON(r *http.Request, body []byte) []byte {
 	if t := mediaType(r.Header.Get("Content-Type")); t != "application/json" && !strings.HasSuffix(t, "+json") {
 		return body

@@ -9,9 +9,9 @@ import (
 )
 
 // gate lets one request of this process at a time into the transaction form with a key, and gives
-// its result to those that wait. The database would hold them back too, but each request that waits
-// there occupies a connection, on SQLite the only writer, and they would read the same result one
-// after the other.
+// its result to those that wait. Without the gate the database would make them wait. But each
+// waiting request would hold a connection (on SQLite the only writer), and they would read the same
+// result one after another.
 type gate struct {
 	mu   sync.Mutex
 	held map[once.Key]*pass
@@ -20,12 +20,12 @@ type gate struct {
 type pass struct {
 	fingerprint once.Fingerprint
 	left        chan struct{} // closed when the holder has left
-	result      *once.Result  // of the holder, if it has one; read it when left is closed
+	result      *once.Result  // result of the holder, if there is one; read it once left is closed
 }
 
-// enter waits until the key is free, at most for wait or until ctx ends. Then the caller leaves in
-// the end, with the result that is committed, or nil. Where another came to a result meanwhile,
-// enter returns that, and no leave. Its errors are those of a runner.
+// enter waits until the key is free, at most for wait or until ctx ends. The caller must then call
+// leave, with the committed result or nil. If another request got a result meanwhile, enter returns
+// that result and no leave. Its errors are those of a Runner.
 func (g *gate) enter(ctx context.Context, key once.Key, fp once.Fingerprint,
 	wait time.Duration,
 ) (leave func(*once.Result), kept *once.Result, err error) {

@@ -103,7 +103,7 @@ func TestHangsBeforeTheHandler(t *testing.T) {
 		if took := time.Since(start); took != 7*time.Second { // StoreTimeout, and Wait for the lock
 			t.Errorf("answered after %s", took)
 		}
-		if info := a.wantOutcome(httpkey.StoreError); !errors.Is(info.Err, once.ErrStore) {
+		if info := a.wantAnswer(httpkey.StoreError); !errors.Is(info.Err, once.ErrStore) {
 			t.Errorf("told %v", info.Err)
 		}
 		time.Sleep(2 * time.Hour)
@@ -188,7 +188,7 @@ func TestTransactorPanics(t *testing.T) {
 		a.do(request())
 	}()
 	a.wantRuns(0, 0)
-	info := a.wantOutcome("")
+	info := a.wantAnswer("")
 	if p, ok := errors.AsType[*core.PanicError](info.Err); !ok ||
 		!strings.Contains(string(p.Stack), "panickyTransactor") {
 		t.Errorf("told %v, without where the Transactor panicked", info.Err)

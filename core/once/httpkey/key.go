@@ -13,13 +13,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// ErrInvalidKey: the header does not hold an acceptable key. The text says why, and may be shown to
-// the client.
+// ErrInvalidKey: the header has no acceptable key. The text says why, and may be shown to the
+// client.
 var ErrInvalidKey = errors.New("httpkey: invalid key")
 
-// ParseKey reads the value of an Idempotency-Key header: 1 to 255 printable ASCII characters, bare
-// as most clients send them, or as the quoted string of RFC 8941 and RFC 9651 that the draft asks
-// for. Both name the same key. The error wraps ErrInvalidKey.
+// ParseKey reads the value of an Idempotency-Key header: 1 to 255 printable ASCII characters. They
+// may be bare, as most clients send them, or a quoted string of RFC 8941 and RFC 9651, as the draft
+// requires. Both forms name the same key. The error wraps ErrInvalidKey.
 func ParseKey(header string) (string, error) {
 	key := strings.Trim(header, " \t")
 	if strings.HasPrefix(key, `"`) {
@@ -41,7 +41,7 @@ func ParseKey(header string) (string, error) {
 
 func notPrintable(r rune) bool { return r < ' ' || r > '~' }
 
-// unquote reads a quoted string and nothing after it.
+// unquote reads a quoted string. It refuses anything after it.
 func unquote(s string) (string, error) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -85,9 +85,9 @@ func route(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// makeKey puts the parts together. Texts that a once.Key cannot hold are replaced by their hashes.
+// makeKey joins the parts of a key. A text that a once.Key cannot hold is replaced by its hash.
 func makeKey(method, route, scope, id string) once.Key {
-	// A pattern may begin with the method, which is there in any case: "http/POST /payments/{id}".
+	// A pattern may begin with the method, which the scope has anyway: "http/POST /payments/{id}".
 	k := once.Key{Scope: scopePrefix + method + " " + strings.TrimPrefix(route, method+" "), Tenant: scope, ID: id}
 	if unfit(k.Scope, once.MaxScope) {
 		k.Scope = scopePrefix + digest(k.Scope)
@@ -103,8 +103,8 @@ const (
 	digestPrefix = "sha256:"
 )
 
-// unfit also finds what looks like a digest: nobody can choose a name that equals the digest of
-// another.
+// unfit also finds a text that looks like a digest. So no client can choose a name that equals the
+// digest of another name.
 func unfit(s string, limit int) bool {
 	return len(s) > limit || !utf8.ValidString(s) || strings.HasPrefix(s, digestPrefix) ||
 		strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
@@ -115,8 +115,8 @@ func digest(s string) string {
 	return digestPrefix + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// KeyOf returns the key under which the request of ctx is carried out: for logs, and in the lease
-// form to pass on to whoever does the work (Key.String is one text of it). ok is false where no key
+// KeyOf returns the key under which the request of ctx is carried out. Use it for logs, and in the
+// lease form to pass it on to the other side (Key.String is one text form). ok is false if no key
 // protects the request.
 func KeyOf(ctx context.Context) (key once.Key, ok bool) {
 	if c := callOf(ctx); c != nil {

@@ -16,19 +16,19 @@ func (c *call) serveLease() {
 	ctx, cancel, untie, tie := detach(c.r)
 	defer cancel(nil)
 	defer untie()
-	fate := Release
+	policy := Release
 	res, _, err := c.m.runner.Do(ctx, c.key, c.fp, func(ctx context.Context) (once.Result, error) {
-		if !untie() { // the client left at this moment
+		if !untie() { // the client has just left
 			return once.Result{}, errGone
 		}
-		if fate = c.run(ctx, tie); fate == Release {
+		if policy = c.run(ctx, tie); policy == Release {
 			return once.Result{}, errReleased
 		}
 		return c.rec.encode(c.m.cfg.KeepHeaders), nil
 	})
 	switch {
 	case c.entered:
-		c.finishLease(ctx, fate, err)
+		c.finishLease(ctx, policy, err)
 	case err == nil:
 		c.answer(res)
 	case errors.Is(err, once.ErrStore) && c.m.cfg.FailOpen && c.r.Context().Err() == nil:
@@ -40,7 +40,8 @@ func (c *call) serveLease() {
 	}
 }
 
-// gone prefers the end of the client as the reason. That of ctx may be on its way.
+// gone returns the end of the client as the reason, if the client has left. The end of ctx may come
+// a moment later.
 func (c *call) gone(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errGone) {
 		return cause
@@ -51,14 +52,14 @@ func (c *call) gone(ctx context.Context, err error) error {
 	return err
 }
 
-// finishLease answers after the handler has run. Its effects are there whatever the store says, so
-// its response is the truth, unless somebody else holds the key by now: then the response of that
-// one counts.
-func (c *call) finishLease(ctx context.Context, fate Fate, err error) {
+// finishLease answers after the handler has run. The handler's effects exist even if the store
+// fails, so its response is sent. The exception is a key that another process holds by now: then
+// the response of that process counts.
+func (c *call) finishLease(ctx context.Context, policy ResponsePolicy, err error) {
 	taken := errors.Is(err, once.ErrLeaseLost) || errors.Is(err, once.ErrAlreadyDone)
 	switch {
 	case err == nil:
-		c.send(fate, nil)
+		c.send(policy, nil)
 	case errors.Is(err, errReleased):
 		if err == errReleased { //nolint:errorlint // is it alone, or is there more to tell?
 			err = nil
@@ -71,10 +72,11 @@ func (c *call) finishLease(ctx context.Context, fate Fate, err error) {
 	}
 }
 
-// answerOther answers with the response of the one who took the key over.
+// answerOther answers with the response of the process that took the key over.
 func (c *call) answerOther(ctx context.Context, lost error) {
 	res, replayed, err := c.m.runner.Do(ctx, c.key, c.fp, func(context.Context) (once.Result, error) {
-		return once.Result{}, errReleased // that one failed, and the key is free: the client may try again
+		// that process failed, and the key is free: the client may try again
+		return once.Result{}, errReleased
 	})
 	switch {
 	case err == nil && replayed:

@@ -12,18 +12,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Errors that Info.Err may wrap, beside those of package once and of the database.
+// Errors that Info.Err may wrap, in addition to those of package once and of the database.
 var (
 	// ErrPanicked: the handler panicked, or called runtime.Goexit. The key is free, and the panic
-	// goes on. The error also wraps a *core.PanicError, which has the value and the stack.
+	// goes on. The error also wraps a *core.PanicError with the value and the stack.
 	ErrPanicked = errors.New("httpkey: the handler did not return")
-	// ErrNested: the context of a request already carries a transaction, so that the middleware
-	// could not answer after its commit; or a handler is wrapped twice, so that the inner wrap
-	// would wait for the key of the outer one.
+	// ErrNested: the context of a request already carries a transaction, so the middleware could
+	// not answer after its commit; or a handler is wrapped twice, so the inner wrap would wait for
+	// the key of the outer one.
 	ErrNested = errors.New("httpkey: the request is in a transaction, or under its key, already")
 )
 
-// Middleware makes handlers idempotent. Make one with New; it is safe for use by several
+// Middleware makes handlers idempotent. Create it with New. It is safe for use by several
 // goroutines, and may wrap any number of handlers.
 type Middleware struct {
 	cfg    Config
@@ -31,14 +31,14 @@ type Middleware struct {
 	gate   gate
 }
 
-// New returns a Middleware, or every problem of cfg at once.
+// New returns a Middleware, or an error that names every problem of cfg.
 func New(cfg Config) (*Middleware, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
 	keys := cfg.Keys
-	if keys.Wait == 0 { // not at all, which is not the default of package once
+	if keys.Wait == 0 { // here zero means no wait, unlike in package once
 		keys.Wait = -1
 	}
 	runner, err := once.New(keys)
@@ -48,31 +48,33 @@ func New(cfg Config) (*Middleware, error) {
 	return &Middleware{cfg: cfg, runner: runner}, nil
 }
 
-// Run deletes keys whose time to live is over, now and then, until ctx ends; then it returns nil.
-// One process that does so is enough. It returns an error at once when Config.Keys has no Store.
+// Run deletes keys whose time to live is over, at intervals, until ctx ends; then it returns nil.
+// One process that runs it is enough. It returns an error at once if Config.Keys has no Store.
 func (m *Middleware) Run(ctx context.Context) error { return m.runner.Run(ctx) }
 
-// Wrap returns a handler that carries out each request once per key, by next.
+// Wrap returns a handler that carries out each request once per key, with next.
 //
 // The handler's context does not end when its client leaves: the work is finished, and its response
-// kept for the client's next attempt. It still ends at the deadline of the request's context, when
-// a lease is lost (once.ErrLeaseLost), and, once a response is streamed, with its client. It
-// carries the values of the request's context, and in the transaction form the transaction.
+// is kept for the client's next attempt. The context ends at the deadline of the request's context
+// and when a lease is lost (once.ErrLeaseLost). Once a response is streamed, the context also ends
+// when the client leaves. The context carries the values of the request's context, and in the
+// transaction form the transaction.
 //
 // The response is held back until it is recorded, and in the transaction form until the commit. In
-// the transaction form the handler runs again when the transaction failed only because of others
-// (core.Retryable) at or after its end, or when the handler said so with Retry; so what it does
-// outside of the transaction may be done more than once. Each run begins with the same request.
+// the transaction form the handler runs again if the transaction failed only because of other
+// transactions (core.Retryable), at or after the end of the handler, or if the handler called
+// Retry. So the handler's work outside of the transaction may be done more than once. Each run gets
+// the same request.
 //
-// In the lease form a handler that flushes or hijacks, or writes more than Config.Keys.MaxResult,
-// streams: its response is not kept, and a repetition is answered with 409, because the work is
-// done. In the transaction form flushing does nothing, hijacking is not supported, and a response
-// that is too large is an error 500 that rolls back.
+// In the lease form, a handler that flushes, hijacks, or writes more than Config.Keys.MaxResult
+// streams its response. A streamed response is not kept. A repeated request is answered with 409,
+// because the work is done. In the transaction form, flushing does nothing, hijacking is not
+// supported, and a response that is too large is an error 500 that rolls back.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 }
 
-// call is one request on its way.
+// call is one request that is being handled.
 type call struct {
 	m    *Middleware
 	w    http.ResponseWriter
@@ -83,12 +85,12 @@ type call struct {
 	fp   once.Fingerprint
 	info Info
 
-	entered bool      // the handler has run, at least once
+	entered bool      // the handler has run at least once
 	rec     *recorder // of its latest run
-	again   error     // why the handler asks to be run again
+	again   error     // the reason for which the handler asked to be run again
 }
 
-// panicked is the error for what recover returned in a deferred function.
+// panicked returns the error for the result of recover in a deferred function.
 func panicked(v any) error { return fmt.Errorf("%w: %w", ErrPanicked, core.NewPanicError(v)) }
 
 type callKey struct{}
@@ -103,10 +105,10 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	if m.cfg.Logger != nil || m.cfg.Observer != nil && m.cfg.Observer.Handled != nil {
 		start, finished := time.Now(), false
 		defer func() {
-			var v any // nil: it returned, or called runtime.Goexit
+			var v any // nil: the handler returned, or called runtime.Goexit
 			if !finished {
 				v = recover()
-				c.info.Status, c.info.Fate, c.info.Err = 0, Release, errors.Join(c.info.Err, panicked(v))
+				c.info.Status, c.info.Policy, c.info.Err = 0, Release, errors.Join(c.info.Err, panicked(v))
 			}
 			c.info.Duration = time.Since(start)
 			m.told(c.r.Context(), c.info)
@@ -179,7 +181,7 @@ func (c *call) serve() {
 	c.serveLease()
 }
 
-// scope asks Config.Scope, which may read the body, as a form say.
+// scope calls Config.Scope, which may read the body, for example as a form.
 func (c *call) scope() string {
 	r := c.r.WithContext(c.r.Context())
 	r.Body = newBody(c.body)
@@ -187,8 +189,8 @@ func (c *call) scope() string {
 	return c.m.cfg.Scope(r)
 }
 
-// removeForm removes the files of a form that was parsed from a copy of the request: the server
-// does so only for the request that it made.
+// removeForm removes the files of a form that was parsed from a copy of the request. The server
+// removes them only for the request that it made.
 func (c *call) removeForm(r *http.Request) {
 	if r.MultipartForm != nil && c.r.MultipartForm == nil {
 		_ = r.MultipartForm.RemoveAll()
@@ -197,17 +199,17 @@ func (c *call) removeForm(r *http.Request) {
 
 // bypass runs the handler without protection.
 func (c *call) bypass(r *http.Request, err error) {
-	c.info.Outcome, c.info.Err = Bypassed, err
+	c.info.Answer, c.info.Err = Bypassed, err
 	c.next.ServeHTTP(c.w, r)
 }
 
 // refuse answers with a problem.
 func (c *call) refuse(p problem, detail string, err error) {
-	c.info.Outcome, c.info.Status, c.info.Err = p.outcome, p.status, err
+	c.info.Answer, c.info.Status, c.info.Err = p.answer, p.status, err
 	p.write(c.w, &c.m.cfg, detail, once.RetryAfter(err))
 }
 
-// answer writes what is stored.
+// answer writes a stored response.
 func (c *call) answer(res once.Result) {
 	s, err := decode(res)
 	switch {
@@ -216,48 +218,49 @@ func (c *call) answer(res once.Result) {
 	case s.NotKept:
 		c.refuse(notKept, "The request was processed, and answered with a response that could not be kept.", nil)
 	default:
-		c.info.Outcome, c.info.Status = Replayed, s.Status
+		c.info.Answer, c.info.Status = Replayed, s.Status
 		s.replay(c.w, res.Data, c.m.cfg.ReplayedHeader)
 	}
 }
 
 // send writes the response of the handler.
-func (c *call) send(fate Fate, err error) {
-	c.info.Outcome, c.info.Status, c.info.Fate, c.info.Err = Executed, c.rec.status, fate, err
+func (c *call) send(policy ResponsePolicy, err error) {
+	c.info.Answer, c.info.Status, c.info.Policy, c.info.Err = Executed, c.rec.status, policy, err
 	c.rec.finish()
 }
 
-// refuseEarly answers where the handler has not run, for the reasons that both forms have.
+// refuseEarly answers if the handler has not run, for the reasons that both forms share.
 func (c *call) refuseEarly(err error) {
 	switch {
 	case errors.Is(err, errGone):
-		c.info.Outcome, c.info.Err = ClientGone, err // nobody reads an answer
+		c.info.Answer, c.info.Err = ClientGone, err // no client reads an answer
 	case errors.Is(err, once.ErrFingerprintMismatch):
 		c.refuse(keyReused, "Use a new key for a new request.", nil)
 	case errors.Is(err, once.ErrInProgress):
 		c.refuseInFlight(err)
 	case errors.Is(err, once.ErrAbandoned):
-		c.refuse(outcomeUnknown, "An earlier attempt ended without a result. Somebody has to find out how far it came.",
+		c.refuse(abandoned, "An earlier attempt ended without a result. Somebody has to find out how far it came.",
 			nil)
 	default:
 		c.refuse(storeUnavailable, "The request was not processed. Send it again later.", err)
 	}
 }
 
-// refuseInFlight answers that somebody else carries the request out. err may say for how long.
+// refuseInFlight answers that another request with the key is being carried out. err may say how
+// long that takes.
 func (c *call) refuseInFlight(err error) {
-	c.info.Outcome, c.info.Status, c.info.Err = inFlight.outcome, inFlight.status, nil
+	c.info.Answer, c.info.Status, c.info.Err = inFlight.answer, inFlight.status, nil
 	inFlight.write(c.w, &c.m.cfg, "Send the same request again later to get its response.", once.RetryAfter(err))
 }
 
 // run runs the handler once. ctx carries the transaction, if there is one.
-func (c *call) run(ctx context.Context, through func()) Fate {
+func (c *call) run(ctx context.Context, through func()) ResponsePolicy {
 	c.entered, c.again = true, nil
 	c.rec = newRecorder(c.w, c.m.cfg.Keys.MaxResult, through)
-	// A copy, headers included, because the handler may run again.
+	// The handler may run again, so it gets a copy of the request, headers included.
 	r := c.r.Clone(context.WithValue(ctx, callKey{}, c))
 	r.Body = newBody(c.body)
-	c.info.Outcome = Executed // should it panic
+	c.info.Answer = Executed // set before the handler can panic
 	defer c.removeForm(r)
 	c.next.ServeHTTP(c.rec, r)
 	if c.rec.hijacked {
@@ -265,5 +268,5 @@ func (c *call) run(ctx context.Context, through func()) Fate {
 		return Commit
 	}
 	c.rec.WriteHeader(http.StatusOK)
-	return c.m.cfg.Fate(c.rec.status)
+	return c.m.cfg.Policy(c.rec.status)
 }

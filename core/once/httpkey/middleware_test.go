@@ -24,13 +24,13 @@ import (
 // api is a service whose effects are events: they can be counted.
 type api struct {
 	*outboxtest.Outbox
-	t        *testing.T
-	tx       bool
-	store    *outboxtest.OnceStore
-	handler  http.HandlerFunc
-	server   http.Handler
-	runs     atomic.Int64 // of the handler
-	outcomes chan httpkey.Info
+	t       *testing.T
+	tx      bool
+	store   *outboxtest.OnceStore
+	handler http.HandlerFunc
+	server  http.Handler
+	runs    atomic.Int64 // of the handler
+	answers chan httpkey.Info
 }
 
 // forms runs fn for the lease form and for the transaction form, each in a bubble with a clock of
@@ -46,12 +46,12 @@ func forms(t *testing.T, fn func(t *testing.T, tx bool)) {
 
 func newAPI(t *testing.T, tx bool, configure func(*httpkey.Config)) *api {
 	t.Helper()
-	a := &api{t: t, tx: tx, Outbox: outboxtest.NewOutbox(t, core.Config{}), outcomes: make(chan httpkey.Info, 1000)}
+	a := &api{t: t, tx: tx, Outbox: outboxtest.NewOutbox(t, core.Config{}), answers: make(chan httpkey.Info, 1000)}
 	a.store = a.Repository.OnceStore()
 	cfg := httpkey.Config{
 		Keys:     once.Config{Store: a.store},
 		Scope:    func(r *http.Request) string { return r.Header.Get("X-User") },
-		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { a.outcomes <- i }},
+		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { a.answers <- i }},
 	}
 	if tx {
 		cfg.Transactor = a.Transactor
@@ -145,12 +145,12 @@ func (a *api) wantRuns(runs, effects int) {
 	}
 }
 
-// wantOutcome looks at the oldest outcome that was not looked at.
-func (a *api) wantOutcome(want httpkey.Outcome) httpkey.Info {
+// wantAnswer looks at the oldest answer that was not looked at.
+func (a *api) wantAnswer(want httpkey.Answer) httpkey.Info {
 	a.t.Helper()
-	got := <-a.outcomes
-	if got.Outcome != want {
-		a.t.Errorf("outcome %q (%v), want %q", got.Outcome, got.Err, want)
+	got := <-a.answers
+	if got.Answer != want {
+		a.t.Errorf("answer %q (%v), want %q", got.Answer, got.Err, want)
 	}
 	return got
 }
@@ -225,8 +225,8 @@ func TestFirstRequest(t *testing.T) {
 			t.Errorf("headers %v, want %v", got, want)
 		}
 		a.wantRuns(1, 1)
-		info := a.wantOutcome(httpkey.Executed)
-		if info.Status != 201 || info.Fate != httpkey.Commit || info.Route != "/payments" || info.Method != "POST" ||
+		info := a.wantAnswer(httpkey.Executed)
+		if info.Status != 201 || info.Policy != httpkey.Commit || info.Route != "/payments" || info.Method != "POST" ||
 			info.Key.ID != "k1" || info.Key.Tenant != "ada" || info.Err != nil {
 			t.Errorf("told %+v", info)
 		}
@@ -246,8 +246,8 @@ func TestReplay(t *testing.T) {
 			}
 		}
 		a.wantRuns(1, 1)
-		a.wantOutcome(httpkey.Executed)
-		if info := a.wantOutcome(httpkey.Replayed); info.Status != 201 {
+		a.wantAnswer(httpkey.Executed)
+		if info := a.wantAnswer(httpkey.Replayed); info.Status != 201 {
 			t.Errorf("told %+v", info)
 		}
 	})
@@ -298,7 +298,7 @@ func TestInFlightConflict(t *testing.T) {
 			if waited := time.Since(start); waited != tc.want {
 				t.Errorf("%s: waited %s, want %s", name, waited, tc.want)
 			}
-			a.wantOutcome(httpkey.InFlight)
+			a.wantAnswer(httpkey.InFlight)
 			close(stop)
 			wantResponse(t, <-first, http.StatusCreated, "run 1", false)
 			wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)
@@ -323,7 +323,7 @@ func TestMismatch(t *testing.T) {
 		if waited := time.Since(start); waited != 0 {
 			t.Errorf("waited %s", waited)
 		}
-		a.wantOutcome(httpkey.Mismatch)
+		a.wantAnswer(httpkey.Mismatch)
 		close(stop)
 		<-first
 		wantProblem(t, a.do(other()), http.StatusUnprocessableEntity, "idempotency-key-reused")
@@ -336,13 +336,13 @@ func TestMissingKey(t *testing.T) {
 		a := newAPI(t, tx, nil)
 		none := func() *http.Request { return requestWith(func(r *http.Request) { r.Header.Del("Idempotency-Key") }) }
 		wantProblem(t, a.do(none()), http.StatusBadRequest, "idempotency-key-missing")
-		a.wantOutcome(httpkey.MissingKey)
+		a.wantAnswer(httpkey.MissingKey)
 		a.wantRuns(0, 0)
 
 		a = newAPI(t, tx, func(c *httpkey.Config) { c.Optional = true })
 		for i := range 2 {
 			wantResponse(t, a.do(none()), http.StatusCreated, fmt.Sprintf("run %d", i+1), false)
-			a.wantOutcome(httpkey.Bypassed)
+			a.wantAnswer(httpkey.Bypassed)
 		}
 		a.wantRuns(2, 2)
 	})
@@ -357,7 +357,7 @@ func TestInvalidKey(t *testing.T) {
 	} {
 		w := a.do(requestWith(func(r *http.Request) { r.Header["Idempotency-Key"] = values }))
 		t.Run(name, func(t *testing.T) { wantProblem(t, w, http.StatusBadRequest, "idempotency-key-invalid") })
-		a.wantOutcome(httpkey.InvalidKey)
+		a.wantAnswer(httpkey.InvalidKey)
 	}
 	a.wantRuns(0, 0)
 }
@@ -374,7 +374,7 @@ func TestMissingScope(t *testing.T) {
 	a := newAPI(t, false, nil)
 	w := a.do(requestWith(func(r *http.Request) { r.Header.Del("X-User") }))
 	wantProblem(t, w, http.StatusInternalServerError, "idempotency-scope-missing")
-	a.wantOutcome(httpkey.MissingScope)
+	a.wantAnswer(httpkey.MissingScope)
 	a.wantRuns(0, 0)
 }
 
@@ -425,7 +425,7 @@ func TestOtherMethodsPass(t *testing.T) {
 		for i, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE"} {
 			for range 2 {
 				a.do(requestWith(func(r *http.Request) { r.Method = method }))
-				a.wantOutcome(httpkey.Bypassed)
+				a.wantAnswer(httpkey.Bypassed)
 			}
 			a.wantRuns(2*i+2, 0)
 		}

@@ -9,13 +9,13 @@ import (
 )
 
 // problem is one kind of error response. Its name is the end of its type URI and an anchor in the
-// documentation: it never changes.
+// documentation, so it never changes.
 type problem struct {
-	name    string
-	status  int
-	title   string
-	outcome Outcome
-	retry   bool // it makes sense to send the request again
+	name   string
+	status int
+	title  string
+	answer Answer
+	retry  bool // the client may send the request again
 }
 
 var (
@@ -39,9 +39,9 @@ var (
 		"idempotency-key-in-flight", http.StatusConflict,
 		"A request with this Idempotency-Key is being processed", InFlight, true,
 	}
-	outcomeUnknown = problem{
+	abandoned = problem{
 		"idempotency-outcome-unknown", http.StatusConflict,
-		"Outcome of an earlier attempt is unknown", OutcomeUnknown, false,
+		"Outcome of an earlier attempt is unknown", Abandoned, false,
 	}
 	notKept = problem{
 		"idempotency-response-not-kept", http.StatusConflict,
@@ -69,8 +69,8 @@ var (
 	}
 )
 
-// write answers with p as application/problem+json (RFC 9457). after is when to come again, where
-// that is known.
+// write answers with p as application/problem+json (RFC 9457). after says when to send the request
+// again, if that is known.
 func (p problem) write(w http.ResponseWriter, cfg *Config, detail string, after time.Duration) {
 	body, _ := json.Marshal(struct { // texts and a number: it cannot fail
 		Type   string `json:"type"`

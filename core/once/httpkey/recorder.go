@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// ErrResponseTooLarge is what Write returns in the transaction form when the body is beyond
+// ErrResponseTooLarge is returned by Write in the transaction form if the body is larger than
 // Config.Keys.MaxResult.
 var ErrResponseTooLarge = errors.New("httpkey: response too large to be kept")
 
-// recorder holds a response back until its fate is decided. In the lease form it lets the response
-// through when the handler flushes, hijacks, or writes more than can be kept; such a response is
-// not kept. In the transaction form nothing goes through, because nobody may see it before the
+// recorder holds a response back until the middleware decides whether to send and keep it. In the
+// lease form it lets the response through if the handler flushes, hijacks, or writes more than can
+// be kept. Such a response is not kept. In the transaction form nothing goes through before the
 // commit.
 type recorder struct {
 	w       http.ResponseWriter
@@ -24,7 +24,7 @@ type recorder struct {
 	through func() // called when the response begins to go through; nil: it must not
 
 	header http.Header // the handler's
-	sent   http.Header // header as it was when the status was written
+	sent   http.Header // the header when the status was written
 	status int
 	body   []byte
 
@@ -39,7 +39,7 @@ func newRecorder(w http.ResponseWriter, limit int, through func()) *recorder {
 
 func (r *recorder) Header() http.Header {
 	if r.header == nil {
-		r.header = http.Header{} // Clone of nil
+		r.header = http.Header{} // the Clone was nil
 	}
 	return r.header
 }
@@ -75,7 +75,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.w.Write(p)
 }
 
-// pass sends what there is, and lets the rest through.
+// pass sends the recorded part, and lets the rest through.
 func (r *recorder) pass() error {
 	r.WriteHeader(http.StatusOK)
 	if r.passed {
@@ -96,7 +96,7 @@ func (r *recorder) pass() error {
 // Flush implements http.Flusher.
 func (r *recorder) Flush() { _ = r.FlushError() }
 
-// FlushError is what http.ResponseController calls. In the transaction form it does nothing.
+// FlushError is called by http.ResponseController. In the transaction form it does nothing.
 func (r *recorder) FlushError() error {
 	if r.hijacked {
 		return http.ErrHijacked
@@ -129,7 +129,7 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController: deadlines and full duplex.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.w }
 
-// finish is called after the handler, whose response is sent, or has been.
+// finish is called after the handler, to send the response if it was not streamed.
 func (r *recorder) finish() {
 	if r.hijacked {
 		return
@@ -150,7 +150,7 @@ func (r *recorder) finish() {
 	maps.Copy(r.w.Header(), trailers)
 }
 
-// trailers returns what the handler has set as trailers, in one of the two ways of package http.
+// trailers returns the trailers that the handler has set, in one of the two ways of package http.
 func (r *recorder) trailers() http.Header {
 	t := http.Header{}
 	for k, v := range r.header {

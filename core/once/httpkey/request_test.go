@@ -98,7 +98,7 @@ func TestBodyTooLarge(t *testing.T) {
 				r.ContentLength = -1
 			}
 			wantProblem(t, a.do(r), http.StatusRequestEntityTooLarge, "idempotency-request-too-large")
-			a.wantOutcome(httpkey.BodyTooLarge)
+			a.wantAnswer(httpkey.BodyTooLarge)
 		}
 		a.wantRuns(0, 0)
 		a.do(requestWith(func(r *http.Request) { setBody(r, strings.Repeat("x", 10)) }))
@@ -111,7 +111,7 @@ func TestBodyUnreadable(t *testing.T) {
 	broken := errors.New("broken")
 	w := a.do(requestWith(func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(broken)) }))
 	wantProblem(t, w, http.StatusBadRequest, "idempotency-request-unreadable")
-	if info := a.wantOutcome(httpkey.UnreadableBody); !errors.Is(info.Err, broken) {
+	if info := a.wantAnswer(httpkey.UnreadableBody); !errors.Is(info.Err, broken) {
 		t.Errorf("told %v", info.Err)
 	}
 	a.wantRuns(0, 0)

@@ -20,9 +20,9 @@ import (
 )
 
 // Which statuses are kept, and what becomes of the effects of the handler.
-func TestFateOfStatus(t *testing.T) {
+func TestPolicyOfStatus(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
-		for status, fate := range map[int]httpkey.Fate{
+		for status, policy := range map[int]httpkey.ResponsePolicy{
 			200: httpkey.Commit, 201: httpkey.Commit, 202: httpkey.Commit, 204: httpkey.Commit, 302: httpkey.Commit,
 			303: httpkey.Commit, 304: httpkey.Commit, 400: httpkey.Keep, 402: httpkey.Keep, 404: httpkey.Keep,
 			410: httpkey.Keep, 422: httpkey.Keep, 401: httpkey.Release, 403: httpkey.Release, 408: httpkey.Release,
@@ -37,18 +37,18 @@ func TestFateOfStatus(t *testing.T) {
 			runs, effects := 1, 1
 			for i := range 2 {
 				w := a.do(request())
-				replayed := i == 1 && fate != httpkey.Release
+				replayed := i == 1 && policy != httpkey.Release
 				wantResponse(t, w, status, "", replayed)
 				if replayed {
-					a.wantOutcome(httpkey.Replayed)
-				} else if info := a.wantOutcome(httpkey.Executed); info.Fate != fate || info.Status != status {
-					t.Errorf("%d: told %+v, want %s", status, info, fate)
+					a.wantAnswer(httpkey.Replayed)
+				} else if info := a.wantAnswer(httpkey.Executed); info.Policy != policy || info.Status != status {
+					t.Errorf("%d: told %+v, want %s", status, info, policy)
 				}
 			}
-			if fate == httpkey.Release {
+			if policy == httpkey.Release {
 				runs, effects = 2, 2
 			}
-			if tx && fate != httpkey.Commit {
+			if tx && policy != httpkey.Commit {
 				effects = 0
 			}
 			a.wantRuns(runs, effects)
@@ -59,10 +59,10 @@ func TestFateOfStatus(t *testing.T) {
 	})
 }
 
-// Config.Fate may keep a 500, as some APIs do, and commit with a 4xx.
-func TestOwnFate(t *testing.T) {
+// Config.Policy may keep a 500, as some APIs do, and commit with a 4xx.
+func TestOwnPolicy(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, func(c *httpkey.Config) { c.Fate = func(int) httpkey.Fate { return httpkey.Commit } })
+		a := newAPI(t, tx, func(c *httpkey.Config) { c.Policy = func(int) httpkey.ResponsePolicy { return httpkey.Commit } })
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			a.effect(r)
 			http.Error(w, "broken", http.StatusInternalServerError)
@@ -232,8 +232,8 @@ func TestFlushInLeaseForm(t *testing.T) {
 	}
 	wantProblem(t, recorded(t, send(t, srv, "")), http.StatusConflict, "idempotency-response-not-kept")
 	a.wantRuns(1, 1)
-	a.wantOutcome(httpkey.Executed)
-	a.wantOutcome(httpkey.NotKept)
+	a.wantAnswer(httpkey.Executed)
+	a.wantAnswer(httpkey.NotKept)
 }
 
 // A streamed response that is an error releases the key as any other.
@@ -383,7 +383,7 @@ func TestResponseTooLargeInTransactionForm(t *testing.T) {
 	}
 	for range 2 {
 		wantProblem(t, a.do(request()), http.StatusInternalServerError, "idempotency-failed")
-		if info := a.wantOutcome(httpkey.StoreError); !errors.Is(info.Err, httpkey.ErrResponseTooLarge) {
+		if info := a.wantAnswer(httpkey.StoreError); !errors.Is(info.Err, httpkey.ErrResponseTooLarge) {
 			t.Errorf("told %v", info.Err)
 		}
 		header.Store(true)
@@ -396,7 +396,7 @@ func TestForeignResult(t *testing.T) {
 	store := outboxtest.NewOnceStore()
 	a := newAPI(t, false, func(c *httpkey.Config) { c.Keys.Store = store })
 	a.do(request())
-	key := a.wantOutcome(httpkey.Executed).Key
+	key := a.wantAnswer(httpkey.Executed).Key
 	key.ID = "k2"
 	claimed, err := store.Acquire(t.Context(), once.Request{Key: key, Owner: "x", Lease: time.Second, TTL: time.Hour})
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// stored is what Result.Meta says, as JSON; Result.Data is the body.
+// stored is the content of Result.Meta, as JSON. Result.Data is the body.
 type stored struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header,omitempty"`
-	// Raw has the headers with a value that is not UTF-8, byte for byte: base64 in JSON.
+	// Raw has the headers with a value that is not UTF-8, byte for byte, in base64.
 	Raw map[string][][]byte `json:"raw,omitempty"`
-	// NotKept: the request was carried out, but this is not its response, because that was streamed
-	// or too large.
+	// NotKept: the request was carried out, but its response was streamed or too large.
 	NotKept bool `json:"not_kept,omitempty"`
 }
 
-// encode makes a result of a response. One that cannot be kept leaves the fact that there was one.
+// encode makes a result of a response. If the response cannot be kept, the result says only that
+// there was one.
 func (r *recorder) encode(keep []string) once.Result {
 	if !r.passed {
 		s := stored{Status: r.status, Header: http.Header{}}
@@ -37,7 +37,7 @@ func (r *recorder) encode(keep []string) once.Result {
 		meta, err := json.Marshal(s)
 		res := once.Result{Data: r.body, Meta: string(meta)}
 		if ct := r.sent.Get("Content-Type"); (once.Result{ContentType: ct}).Validate(0) == nil {
-			res.ContentType = ct // for those who read the table; the header is in Meta
+			res.ContentType = ct // for people who read the table; the header is in Meta
 		}
 		if err == nil && res.Validate(r.limit) == nil {
 			return res
@@ -47,8 +47,8 @@ func (r *recorder) encode(keep []string) once.Result {
 	return once.Result{Meta: string(meta)}
 }
 
-// kept reports whether a header is kept. Whoever wrote it past Header.Set may have spelled it in
-// another way.
+// kept reports whether a header is kept. Its name may have any spelling, because a handler can
+// write it without Header.Set.
 func kept(name string, keep []string) bool {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	if slices.Contains(neverHeaders, canonical) {

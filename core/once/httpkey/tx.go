@@ -9,11 +9,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// errKept tells a runner to roll back, although the response is to be kept.
+// errKept tells a Runner to roll back, although the response is kept.
 var errKept = errors.New("httpkey: only the response is kept")
 
-// minLockWait is how long a request waits for the lock of its key at least: taking a key that is
-// free takes time too.
+// minLockWait is the shortest time that a request waits for the lock of its key: taking a free key
+// takes time too.
 const minLockWait = 250 * time.Millisecond
 
 const safeAgain = "Send the same request again with the same key: it is not carried out twice."
@@ -43,37 +43,37 @@ func (c *call) serveTx() {
 	}
 }
 
-// handle runs the handler once in a transaction and decides what becomes of it.
-func (c *call) handle(ctx context.Context, untie func() bool) (once.Result, Fate, error) {
-	if !c.entered && !untie() { // the client left at this moment
+// handle runs the handler once in a transaction and applies the policy to its response.
+func (c *call) handle(ctx context.Context, untie func() bool) (once.Result, ResponsePolicy, error) {
+	if !c.entered && !untie() { // the client has just left
 		return once.Result{}, Release, errGone
 	}
-	fate := c.run(ctx, nil)
+	policy := c.run(ctx, nil)
 	switch {
 	case c.again != nil:
-		return once.Result{}, fate, c.again
+		return once.Result{}, policy, c.again
 	case c.rec.tooLarge:
-		return once.Result{}, fate, ErrResponseTooLarge
-	case fate == Release:
-		return once.Result{}, fate, errReleased
+		return once.Result{}, policy, ErrResponseTooLarge
+	case policy == Release:
+		return once.Result{}, policy, errReleased
 	}
 	res := c.rec.encode(c.m.cfg.KeepHeaders)
 	if s, err := decode(res); err != nil || s.NotKept { // its headers are too large
-		return once.Result{}, fate, ErrResponseTooLarge
+		return once.Result{}, policy, ErrResponseTooLarge
 	}
-	if fate == Keep {
-		return res, fate, errKept
+	if policy == Keep {
+		return res, policy, errKept
 	}
-	return res, fate, nil
+	return res, policy, nil
 }
 
 // answerTx answers when the transaction has ended.
-func (c *call) answerTx(ctx context.Context, res once.Result, replayed bool, fate Fate, err error) {
+func (c *call) answerTx(ctx context.Context, res once.Result, replayed bool, policy ResponsePolicy, err error) {
 	switch {
 	case err == nil && replayed:
 		c.answer(res)
 	case err == nil:
-		c.send(fate, nil)
+		c.send(policy, nil)
 	case errors.Is(err, errReleased):
 		if err == errReleased { //nolint:errorlint // is it alone, or is there more to tell?
 			err = nil
@@ -88,12 +88,13 @@ func (c *call) answerTx(ctx context.Context, res once.Result, replayed bool, fat
 	}
 }
 
-// refuseTx answers where the handler has run and its transaction did not commit, or nobody knows.
+// refuseTx answers if the handler has run and its transaction did not commit, or its outcome is
+// unknown.
 func (c *call) refuseTx(err error) {
 	switch {
 	case errors.Is(err, once.ErrInProgress), errors.Is(err, once.ErrFingerprintMismatch),
 		errors.Is(err, once.ErrAbandoned):
-		c.refuseEarly(err) // another came between two runs
+		c.refuseEarly(err) // another request came between two runs
 	case core.Retryable(err), errors.Is(err, core.ErrCommitUnknown), errors.Is(err, once.ErrStore):
 		c.refuse(storeUnavailable, safeAgain, err)
 	default:
@@ -101,7 +102,7 @@ func (c *call) refuseTx(err error) {
 	}
 }
 
-// inTx runs fn, once per key, in a transaction, and bounds how long the key is waited for.
+// inTx runs fn once per key in a transaction, and bounds how long it waits for the key.
 func (c *call) inTx(ctx context.Context, cancel context.CancelCauseFunc,
 	fn func(ctx context.Context) (once.Result, error),
 ) (once.Result, bool, error) {
@@ -114,8 +115,8 @@ func (c *call) inTx(ctx context.Context, cancel context.CancelCauseFunc,
 	})
 }
 
-// impatient ends the context when the lock of the key is not had in time. The time begins when the
-// transaction has begun: waiting for a connection has other reasons.
+// impatient ends the context if the lock of the key is not acquired in time. The time starts when
+// the transaction has begun, because waiting for a connection has other reasons.
 type impatient struct {
 	core.Transactor
 	wait   time.Duration

@@ -10,13 +10,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// errHung is why a request was answered without the store.
+// errHung says that a request was answered without the store.
 var errHung = errors.New("httpkey: the database does not answer")
 
-// txRun is one request in the transaction form. The transaction has a goroutine of its own, because
-// a database that hangs may hold a statement, and a COMMIT above all, for longer than a client
-// waits, whatever its context says. The handler runs in the goroutine of the request, where its
-// panics go to the server.
+// txRun is one request in the transaction form. The transaction has a goroutine of its own: a
+// database that hangs may hold a statement, above all COMMIT, for longer than a client waits, even
+// after its context has ended. The handler runs in the goroutine of the request, where its panics
+// go to the server.
 type txRun struct {
 	c      *call
 	ctx    context.Context //nolint:containedctx // of this one request
@@ -25,13 +25,15 @@ type txRun struct {
 	leave  func(*once.Result)
 
 	work chan *handlerRun // asks for a run of the handler
-	quit chan struct{}    // closed when the request was answered without the store: the handler is not run any more
-	done chan struct{}    // closed when the transaction has ended; what follows is then readable
+	// closed when the request was answered without the store: the handler does not run any more
+	quit chan struct{}
+	// closed when the transaction has ended; the fields below are then readable
+	done chan struct{}
 
 	res      once.Result
 	replayed bool
 	err      error
-	panicked *core.PanicError // of the Transactor or the store
+	panicked *core.PanicError // panic of the Transactor or the store
 }
 
 // handlerRun is one run of the handler, within the transaction of ctx.
@@ -45,16 +47,16 @@ type handlerRun struct {
 // serve waits for the transaction, runs the handler when it asks for it, and answers.
 func (t *txRun) serve() {
 	go t.transaction()
-	// Waiting for the lock of the key is no fault of the database.
+	// Waiting for the lock of the key is not the fault of the database.
 	patience := t.c.m.cfg.Keys.StoreTimeout + max(t.c.m.cfg.Keys.Wait, minLockWait)
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	fate := Release
+	policy := Release
 	for {
 		select {
 		case run := <-t.work:
 			timer.Stop()
-			fate = t.handle(run)
+			policy = t.handle(run)
 			patience = t.c.m.cfg.Keys.StoreTimeout
 			timer.Reset(patience)
 		case <-t.done:
@@ -62,7 +64,7 @@ func (t *txRun) serve() {
 				t.c.info.Err = t.panicked
 				panic(t.panicked.Value) //nolint:forbidigo // it is that of the Transactor, which goes on to the server
 			}
-			t.c.answerTx(t.ctx, t.res, t.replayed, fate, t.err)
+			t.c.answerTx(t.ctx, t.res, t.replayed, policy, t.err)
 			return
 		case <-timer.C:
 			t.cancel(errHung)
@@ -73,9 +75,9 @@ func (t *txRun) serve() {
 	}
 }
 
-// handle runs the handler. When it panics, the transaction ends before the panic goes on, so that
-// the key is free.
-func (t *txRun) handle(run *handlerRun) (fate Fate) {
+// handle runs the handler. If the handler panics, the transaction ends before the panic goes on, so
+// that the key is free.
+func (t *txRun) handle(run *handlerRun) (policy ResponsePolicy) {
 	returned := false
 	defer func() {
 		if returned {
@@ -94,18 +96,18 @@ func (t *txRun) handle(run *handlerRun) (fate Fate) {
 			panic(v) //nolint:forbidigo // to the server, with the stack that it had
 		}
 	}()
-	run.res, fate, run.err = t.c.handle(run.ctx, t.untie)
+	run.res, policy, run.err = t.c.handle(run.ctx, t.untie)
 	returned = true
-	return fate
+	return policy
 }
 
-// transaction opens the transaction, and ends it as the handler's response says.
+// transaction opens the transaction, and ends it as the policy for the handler's response says.
 func (t *txRun) transaction() {
 	defer close(t.done)
 	defer t.cancel(nil)
 	defer func() {
 		if t.err == nil && t.panicked == nil {
-			t.leave(&t.res) // who waits need not wait for this client to read
+			t.leave(&t.res) // waiting requests need not wait for this client to read
 		} else {
 			t.leave(nil)
 		}
@@ -118,8 +120,8 @@ func (t *txRun) transaction() {
 	t.err = errors.New("httpkey: the Transactor ended its goroutine")
 	res, replayed, err := t.c.inTx(t.ctx, t.cancel, t.ask)
 	if errors.Is(err, errKept) {
-		// What the handler wrote is gone, and the key with it. Another may take it before us: then
-		// that one's response counts.
+		// The handler's changes are rolled back, and the key with them. Another request may take
+		// the key first: then its response counts.
 		res, replayed, err = t.c.inTx(t.ctx, t.cancel, func(context.Context) (once.Result, error) {
 			return t.c.rec.encode(t.c.m.cfg.KeepHeaders), nil
 		})
@@ -127,7 +129,7 @@ func (t *txRun) transaction() {
 	t.res, t.replayed, t.err = res, replayed, err
 }
 
-// ask has the handler run in the goroutine of the request.
+// ask runs the handler in the goroutine of the request.
 func (t *txRun) ask(ctx context.Context) (once.Result, error) {
 	run := &handlerRun{ctx: ctx, ended: make(chan struct{})}
 	select {

@@ -13,16 +13,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// States of a call. Whoever leaves callRunning first decides who hears the outcome.
+// States of a call. The side that leaves callRunning first decides who gets the result.
 const (
 	callRunning int32 = iota
 	callReturned
-	callLeft // its caller has gone
+	callLeft // its caller has left
 )
 
-// call is one call of the Watermill publisher in a goroutine of its own, because nothing else ends
-// a wait for it. A call whose caller stayed is used again; one that was left behind belongs to its
-// goroutine.
+// call is one call of the Watermill publisher in a goroutine of its own, because only so can the
+// caller stop waiting. A call whose caller stayed is used again. A call whose caller left belongs
+// to its goroutine.
 type call struct {
 	p     *Publisher
 	state atomic.Int32
@@ -49,7 +49,7 @@ func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg
 			p.addStuck(topic, 1)
 			return fmt.Errorf("%w: topic %q: %w", ErrNoAnswer, topic, ended(ctx))
 		}
-		<-c.done // it returned at the same moment: then its answer counts
+		<-c.done // it returned at the same moment: its answer counts
 	}
 	err := c.err
 	c.msg, c.err = nil, nil
@@ -69,7 +69,7 @@ func (c *call) run() {
 	returned = true
 }
 
-// panicked notes a panic, or the end of the goroutine by runtime.Goexit when v is nil.
+// panicked notes a panic. A nil v means that runtime.Goexit ended the goroutine.
 func (c *call) panicked(v any) {
 	if v == nil {
 		v = "it ended its goroutine"
@@ -97,8 +97,8 @@ func (c *call) finish() {
 	}
 }
 
-// ended returns why ctx ended: always something that wraps its error, because a relay tells a
-// timeout by it.
+// ended returns the reason why ctx ended. It always wraps ctx.Err, by which a relay recognises a
+// timeout.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {

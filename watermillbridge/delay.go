@@ -6,8 +6,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 )
 
-// delay reads what components/delay wrote. The instant counts, because a message may have waited
-// before it was published; it has whole seconds, so that the duration is taken where the two agree.
+// delay reads the metadata of components/delay. The due time counts, because a message may have
+// waited before it was published. The due time has whole seconds, so the duration is taken if the
+// two agree.
 func (r *reader) delay() time.Duration {
 	until := r.time(delay.DelayedUntilKey)
 	var exact time.Duration

@@ -12,15 +12,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ErrNotOutboxMessage: a message lacks what every message of an outbox carries, or carries it in a
-// form that cannot be read. The wrapped errors name every problem.
+// ErrNotOutboxMessage: a message lacks a field that every message of an outbox has, or a field
+// cannot be read. The wrapped errors name every problem.
 var ErrNotOutboxMessage = errors.New("watermillbridge: not a message of an outbox")
 
-// NewMessage returns the message of a delivery, as a Publisher sends it unless Config.Marshal says
-// otherwise. UUID is the event's id, or the UUID of the message that an OutboxPublisher was given.
-// Metadata are the event's headers and its fields under the names core.HeaderEventID and so on, all
-// text. Fields that are empty or zero are left out. The payload is a copy. The message's context is
-// ctx.
+// NewMessage returns the message of a delivery. A Publisher sends it unless Config.Marshal is set.
+// UUID is the event's id, or the UUID of the message that an OutboxPublisher got. Metadata are the
+// event's headers, and its fields under the names core.HeaderEventID and so on, all as text. Fields
+// that are empty or zero are left out. The payload is a copy. The message's context is ctx.
 func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	md := make(message.Metadata, len(d.Headers)+14)
 	uuid := setHeaders(md, d.Headers)
@@ -65,12 +64,12 @@ func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	return msg
 }
 
-// EventFromMessage reads the event out of a message that a Publisher, or a log-based relay that
-// sends the same names, has sent. Topic is the one that a Watermill router consumed the message
-// from, else empty. Other metadata become Headers, without names that the outbox or Watermill keep
-// for themselves. RowID is zero when the message does not name it. An error wraps
-// ErrNotOutboxMessage: there is no event id or no event type, or a field cannot be read. Payload
-// shares its memory with the message.
+// EventFromMessage reads the event from a message that was sent by a Publisher, or by a log-based
+// relay with the same names. Topic is the topic from which a Watermill router consumed the message,
+// else empty. Other metadata become Headers, without the names reserved for the outbox or
+// Watermill. RowID is zero if the message does not name it. An error wraps ErrNotOutboxMessage: the
+// event id or the event type is missing, or a field cannot be read. Payload shares its memory with
+// the message.
 func EventFromMessage(msg *message.Message) (core.Delivery, error) {
 	if msg == nil {
 		return core.Delivery{}, fmt.Errorf("%w: it is nil", ErrNotOutboxMessage)
@@ -96,7 +95,7 @@ func EventFromMessage(msg *message.Message) (core.Delivery, error) {
 	return d, nil
 }
 
-// reader reads fields of an event out of metadata and collects what is wrong with them.
+// reader reads the fields of an event from metadata and collects the problems.
 type reader struct {
 	md       message.Metadata
 	problems []error
@@ -138,7 +137,7 @@ func (r *reader) rowID(name string) core.RowID {
 	return id
 }
 
-// event returns what the metadata say about the event: neither topic, payload nor headers.
+// event returns the event of the metadata, without topic, payload and headers.
 func (r *reader) event() core.Event {
 	return core.Event{
 		ID:               r.md[core.HeaderEventID],

@@ -14,14 +14,14 @@ import (
 
 const defaultMessageTimeout = 5 * time.Second
 
-// MessagePublisher returns p as a message.Publisher of Watermill: for a poison queue, replies, and
-// whatever else is published beside the outbox through the same connection and with the same safe
-// settings. Messages are sent as they are: Config.Topic, Marshal and Receipt are not used.
+// MessagePublisher returns p as a message.Publisher of Watermill. Use it for a poison queue, for
+// replies, and for other messages beside the outbox, with the same connection and the same safe
+// settings. Messages are sent unchanged: Config.Topic, Marshal and Receipt are not used.
 //
-// Publish returns nil when the broker has all messages. It sends one after the other and stops at
-// the first error; errors say what they mean, see core.ClassOf. Each message may take timeout (0: 5
-// s), or until its context ends; ErrNoAnswer means that its outcome is unknown then. It is safe for
-// use by several goroutines. Its Close does nothing: close p.
+// Publish returns nil if the broker has all messages. It sends one after another and stops at the
+// first error. core.ClassOf returns the class of an error. Each message may take timeout (0: 5 s),
+// or until its context ends. ErrNoAnswer means that its outcome is unknown then. It is safe for use
+// by several goroutines. Its Close does nothing: close p.
 func (p *Publisher) MessagePublisher(timeout time.Duration) message.Publisher {
 	if timeout <= 0 {
 		timeout = defaultMessageTimeout

@@ -15,22 +15,23 @@ const (
 	// watermillPrefix starts the metadata that Watermill's own components add: request-reply,
 	// delays, the requeuer.
 	watermillPrefix = "_watermill_"
-	// uuidMetadata is where Watermill's Pub/Subs keep the message's UUID on the wire.
+	// uuidMetadata is the name under which Watermill's Pub/Subs send the message's UUID.
 	uuidMetadata = "_watermill_message_uuid"
-	// natsMsgID names a message for one JetStream stream. A message that goes on must not take it
-	// along: the stream would swallow it.
+	// natsMsgID names a message for one JetStream stream. A message that goes on must not keep it:
+	// the next stream would drop the message as a duplicate.
 	natsMsgID = "Nats-Msg-Id"
 )
 
-// carried is what a message has and headers of an event cannot hold. It travels in the header
+// carried is the part of a message that headers of an event cannot hold. It travels in the header
 // core.HeaderMessage, as JSON.
 type carried struct {
-	UUID     string            `json:"uuid,omitempty"`     // when it is not the text of the event's id
+	// set if it is not the text of the event's id
+	UUID     string            `json:"uuid,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"` // names or values that no header may have
 }
 
-// headersOf returns all metadata of a message that are neither fields of an event nor of its last
-// transport, as headers of an event. UUID is empty when it need not be kept.
+// headersOf returns, as headers of an event, all metadata of a message that are neither fields of
+// the event nor written by its last transport. UUID is empty if it need not be kept.
 func headersOf(uuid string, md message.Metadata) (map[string]string, error) {
 	h := make(map[string]string, len(md))
 	c := carried{UUID: uuid}
@@ -58,7 +59,7 @@ func headersOf(uuid string, md message.Metadata) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The one control character that JSON leaves as it is.
+		// The one control character that JSON does not escape.
 		h[core.HeaderMessage] = strings.ReplaceAll(string(text), "\x7f", `\u007f`)
 	}
 	if len(h) == 0 {
@@ -68,7 +69,7 @@ func headersOf(uuid string, md message.Metadata) (map[string]string, error) {
 }
 
 // setHeaders writes headers of an event into md, and returns the UUID that came with them, if any.
-// What other programs may have written under core.HeaderMessage stays as it is.
+// A value that another program has written under core.HeaderMessage stays unchanged.
 func setHeaders(md message.Metadata, headers map[string]string) (uuid string) {
 	for k, v := range headers {
 		if k == core.HeaderMessage {
@@ -88,8 +89,8 @@ func setHeaders(md message.Metadata, headers map[string]string) (uuid string) {
 	return uuid
 }
 
-// plainHeaders returns the metadata that are headers of the event: without fields, transport and
-// what Watermill's components added.
+// plainHeaders returns the metadata that are headers of the event: without fields, transport
+// metadata and metadata of Watermill's components.
 func plainHeaders(md message.Metadata) map[string]string {
 	var h map[string]string
 	for k, v := range md {
@@ -115,8 +116,8 @@ func isField(name string) bool {
 	return false
 }
 
-// isTransport reports whether metadata describe one journey of a message, which the next one writes
-// anew.
+// isTransport reports whether metadata describe one journey of a message. The next journey writes
+// them again.
 func isTransport(name string) bool {
 	switch name {
 	case core.HeaderAttempt, core.HeaderReplayOf, core.HeaderRowID, core.HeaderMessage, uuidMetadata, natsMsgID:

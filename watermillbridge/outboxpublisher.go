@@ -23,19 +23,19 @@ type Outbox interface {
 
 // OutboxConfig configures an OutboxPublisher. The zero value is ready for use.
 type OutboxConfig struct {
-	// Event may change the event that was made of a message before it is inserted: its type, key,
-	// or whether it is ordered. An error refuses the whole call. Default: none.
+	// Event may change the event made of a message before it is inserted: its type, its key, or
+	// whether it is ordered. An error refuses the whole call. Default: none.
 	Event func(topic string, msg *message.Message, e *core.Event) error
 }
 
 // OutboxPublisher is a message.Publisher of Watermill that writes messages to the outbox, in the
-// transaction that the message's context carries. Give it to a Watermill CQRS bus, or use it where
-// a Forwarder's publisher was: what is published commits or rolls back with the transaction, and
-// the relay sends it to the broker. It is safe for use by several goroutines.
+// transaction that the message's context carries. Give it to a Watermill CQRS bus, or use it in
+// place of a Forwarder's publisher. The messages commit or roll back with the transaction, and the
+// relay sends them to the broker. It is safe for use by several goroutines.
 type OutboxPublisher struct {
 	outbox Outbox
 	cfg    OutboxConfig
-	tx     core.Tx // of InTx
+	tx     core.Tx // set by InTx
 }
 
 // NewOutboxPublisher returns an OutboxPublisher.
@@ -46,9 +46,8 @@ func NewOutboxPublisher(ob Outbox, cfg OutboxConfig) (*OutboxPublisher, error) {
 	return &OutboxPublisher{outbox: ob, cfg: cfg}, nil
 }
 
-// InTx returns a publisher that writes messages in tx when their context carries no transaction. It
-// is good for as long as tx is, and takes the place of a publisher that was made for one
-// transaction.
+// InTx returns a publisher that writes messages in tx if their context carries no transaction. It
+// can be used as long as tx. It replaces a publisher that was made for one transaction.
 func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 	c := *p
 	c.tx = tx
@@ -59,24 +58,24 @@ func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 // event like this:
 //
 //   - ID: metadata event_id, else the message's UUID if it is a UUID or a ULID, else
-//     core.DeriveEventID of the UUID, else a new one. The same message published again to the same
+//     core.DeriveEventID of the UUID, else a new one. Publishing the same message again to the same
 //     topic is core.ErrDuplicateEvent.
 //   - Topic: topic. Type: metadata event_type, else name (Watermill's CQRS sets it), else topic.
 //   - Key: metadata partition_key. Other fields: from the metadata that NewMessage writes.
-//   - Delay: from the metadata of Watermill's components/delay. A message with a key needs
-//     OutboxConfig.Event to set Unordered as well.
+//   - Delay: from the metadata of Watermill's components/delay. A message with a key also needs
+//     OutboxConfig.Event to set Unordered.
 //   - Headers: all other metadata, those of Watermill's components too. NewMessage writes each of
-//     them and the UUID as they were.
+//     them and the UUID back unchanged.
 //
-// A message that has the metadata of a consumed one (they name its row) and a UUID of its own is an
-// event of its own: its id is its UUID's, its time is now, and name goes before event_type.
-// Messages that share a UUID as well are one event.
+// A message that has the metadata of a consumed message (they name its row) and a UUID of its own
+// is a new event: its id comes from its UUID, its time is now, and name goes before event_type.
+// Messages with the same UUID are one event.
 //
-// Each message's context is asked for what core.Config.Headers adds. The statement runs with the
-// context of the first.
+// core.Config.Headers is called with each message's context. The statement runs with the context of
+// the first message.
 //
-// Errors wrap core.ErrNoTransaction when a message carries no transaction, core.ErrInvalidEvent
-// when one cannot be an event, or are those of core.Outbox.Publish. The messages of one call must
+// Errors wrap core.ErrNoTransaction if a message carries no transaction, core.ErrInvalidEvent if a
+// message cannot be an event, or are those of core.Outbox.Publish. The messages of one call must
 // carry the same transaction.
 func (p *OutboxPublisher) Publish(topic string, messages ...*message.Message) error {
 	if topic == "" {
@@ -146,7 +145,7 @@ func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event,
 	id, keep, derived := identity(msg)
 	e.ID = id
 	name := msg.Metadata[nameMetadata]
-	if derived { // what only the consumed event says
+	if derived { // these metadata belong only to the consumed event
 		e.OccurredAt = time.Time{}
 		if name != "" {
 			e.Type = name
@@ -175,8 +174,8 @@ func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event,
 	return e, nil
 }
 
-// identity returns the id of a message's event, the UUID to keep where the id does not tell it, and
-// whether the message was derived from another one, whose metadata it has.
+// identity returns the id of a message's event, the UUID to keep if the id does not tell it, and
+// whether the message was derived from another one and has its metadata.
 func identity(msg *message.Message) (id, keep string, derived bool) {
 	named, uuid := msg.Metadata[core.HeaderEventID], msg.UUID
 	if uuid == "" {
@@ -198,7 +197,7 @@ func identity(msg *message.Message) (id, keep string, derived bool) {
 	return id, keep, derived
 }
 
-// canonical returns a UUID or a ULID as events have it.
+// canonical returns a UUID or a ULID in the form that events have.
 func canonical(id string) (string, bool) {
 	if _, _, err := core.RowIDRange(id); err != nil {
 		return "", false

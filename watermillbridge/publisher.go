@@ -16,17 +16,18 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrNoAnswer: the context ended before the Watermill publisher returned. Whether the broker
-	// has the message is unknown. The error also wraps the context's, so that a relay takes it for
-	// a timeout and publishes the event again.
+	// ErrNoAnswer: the context ended before the Watermill publisher returned. The broker may or may
+	// not have the message. The error also wraps the context's error, so a relay takes it for a
+	// timeout and publishes the event again.
 	ErrNoAnswer = errors.New("watermillbridge: publisher has not answered, the outcome is unknown")
 
-	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are begun.
-	// Unavailable. See what the broker or the network holds up; the calls go on by themselves when
-	// it answers.
+	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are started.
+	// Its class is Unavailable. Find out why the broker or the network does not answer. The calls
+	// go on by themselves when it does.
 	ErrStuck = errors.New("watermillbridge: too many publishes without an answer")
 
-	// ErrClosed: Publish was called after Close. Unavailable: the event stays in the outbox.
+	// ErrClosed: Publish was called after Close. Its class is Unavailable: the event stays in the
+	// outbox.
 	ErrClosed = errors.New("watermillbridge: publisher is closed")
 
 	// ErrPanic: the Watermill publisher panicked. The process goes on.
@@ -37,47 +38,46 @@ var (
 type Config struct {
 	// Topic returns the Watermill topic of a delivery. Default: Delivery.Topic.
 	Topic func(d core.Delivery) string
-	// Marshal makes the message. Its context should be ctx or come from it. An error that does not
-	// say what it means makes the event DEAD, because the same event will fail again (see
-	// core.Unavailable for the other case). Default: NewMessage.
+	// Marshal makes the message. Its context should be ctx or a child of ctx. An unmarked error
+	// makes the event DEAD, because the same event would fail again. Mark an error of another cause
+	// with core.Unavailable. Default: NewMessage.
 	Marshal func(ctx context.Context, d core.Delivery) (*message.Message, error)
 	// RowIDMetadata is a further name under which a message carries the row id, for a broker that
 	// deduplicates by it: "Nats-Msg-Id" for JetStream. Default: core.HeaderRowID alone.
 	RowIDMetadata string
-	// Classifier judges errors of the Watermill publisher that do not say what they mean.
-	// ClassTransient leaves the error as it is, to be judged by core.Config.Classifier. Default:
-	// ClassTransient for all.
+	// Classifier judges unmarked errors of the Watermill publisher. ClassTransient leaves the error
+	// unmarked, so that core.Config.Classifier judges it. Default: ClassTransient for all.
 	Classifier func(error) core.Class
-	// Receipt reads out of a message that was published where the broker put it, if the publisher
-	// left that anywhere. Default: no receipts.
+	// Receipt returns the place where the broker put a published message, if the publisher left it
+	// in the message. Default: no receipts.
 	Receipt func(msg *message.Message) string
-	// MaxPayload is the largest Event.Payload, in bytes, of which Marshal makes a message that the
-	// broker takes. A larger one is refused when the event is recorded, see core.SizeChecker, and
-	// does not become a dead event later. For a Marshal of your own: nobody else knows what it
-	// adds, or takes away. 0: no limit of the bridge; kafkabridge and amqpbridge then take that of
-	// their messages.
+	// MaxPayload is the largest Event.Payload, in bytes, whose message the broker takes. A larger
+	// event is refused when it is recorded (see core.SizeChecker), and does not become a dead event
+	// later. Set it together with a Marshal of your own, because only you know how Marshal changes
+	// the size. 0: the bridge has no limit; kafkabridge and amqpbridge then use the limit of their
+	// messages.
 	MaxPayload int
-	// CheckSize returns an error for an event that the broker would never take because of its size:
-	// it is refused when it is recorded then, as with MaxPayload. kafkabridge and amqpbridge set it
-	// where they know the message, which is without Marshal. Default: every size up to MaxPayload
-	// is taken.
+	// CheckSize returns an error for an event that the broker would never take because of its size.
+	// The event is then refused when it is recorded, as with MaxPayload. kafkabridge and amqpbridge
+	// set it if Marshal is not set, because they know the message then. Default: every size up to
+	// MaxPayload is taken.
 	CheckSize func(e core.Event) error
 	// MaxStuck is how many calls for one topic may be left behind without an answer before further
-	// ones fail with ErrStuck. Calls that are under way when the limit is reached may exceed it.
+	// calls fail with ErrStuck. Calls that are running when the limit is reached may exceed it.
 	// Default: 64.
 	MaxStuck int
-	// OnLate is told how a call that was left behind ended. A late success is not the relay's
-	// business any more: the event is published again, and its consumers see a duplicate. Called by
-	// the goroutine of the call. Default: none.
+	// OnLate is called when a call that was left behind returns. The relay ignores a late success:
+	// the event is published again, and its consumers see a duplicate. The goroutine of the call
+	// calls it. Default: none.
 	OnLate func(l Late)
-	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors
-	// to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
+	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
 // Late describes a call whose context had ended before it returned.
 type Late struct {
-	Topic   string // of Watermill
+	Topic   string // topic of Watermill
 	EventID string
 	RowID   core.RowID
 	Err     error         // nil: the broker has the message after all
@@ -93,14 +93,14 @@ type Publisher struct {
 
 	mu     sync.Mutex
 	closed bool
-	calls  int            // that have not returned, stuck ones too
-	stuck  map[string]int // by topic; no zeros
-	idle   chan struct{}  // closed when closed and calls is 0
+	calls  int            // calls that have not returned, stuck ones too
+	stuck  map[string]int // by topic; never zero
+	idle   chan struct{}  // closed when the Publisher is closed and calls is 0
 }
 
-// NewPublisher returns a Publisher that publishes with pub, which must answer only when the broker
-// has the message for good: see the package's notes on brokers, because a Publisher cannot see how
-// pub is configured.
+// NewPublisher returns a Publisher that publishes with pub. pub must return nil only if the broker
+// has stored the message: see the package's notes on brokers. A Publisher cannot see how pub is
+// configured.
 func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	if pub == nil {
 		return nil, errors.New("watermillbridge: the Watermill publisher is nil")
@@ -122,8 +122,8 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Publish implements core.Publisher. When ctx ends first, the call to Watermill goes on in its
-// goroutine and Publish returns an error that wraps ErrNoAnswer and the context's error.
+// Publish implements core.Publisher. If ctx ends first, the call to Watermill goes on in its
+// goroutine, and Publish returns an error that wraps ErrNoAnswer and the context's error.
 func (p *Publisher) Publish(ctx context.Context, d core.Delivery) error {
 	_, err := p.PublishWithReceipt(ctx, d)
 	return err
@@ -154,7 +154,7 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	return p.receipt(topic, d, msg), nil
 }
 
-// receipt reads where the message went. Whatever becomes of that, the message is published.
+// receipt calls Config.Receipt. If that fails, the message is published all the same.
 func (p *Publisher) receipt(topic string, d core.Delivery, msg *message.Message) (receipt string) {
 	if p.cfg.Receipt == nil {
 		return ""
@@ -253,8 +253,8 @@ func (p *Publisher) leave() {
 	}
 }
 
-// addStuck counts calls that are left behind (1) or have returned after all (-1), in whatever order
-// the two are counted.
+// addStuck counts calls that are left behind (1) or have returned after all (-1). The two may come
+// in any order.
 func (p *Publisher) addStuck(topic string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,7 +263,7 @@ func (p *Publisher) addStuck(topic string, n int) {
 	}
 }
 
-// Stuck returns how many calls are left behind without an answer.
+// Stuck returns the number of calls that are left behind without an answer.
 func (p *Publisher) Stuck() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,9 +274,9 @@ func (p *Publisher) Stuck() int {
 	return sum
 }
 
-// Close refuses further events, waits until ctx ends for the calls under way, and closes the
-// Watermill publisher. If ctx ends first, it returns an error that wraps the context's, and the
-// Watermill publisher is closed in the background. Close it when Run has returned. A second Close
+// Close refuses further events, waits until ctx ends for the running calls, and closes the
+// Watermill publisher. If ctx ends first, Close returns an error that wraps the context's, and the
+// Watermill publisher is closed in the background. Close it after Run has returned. A second Close
 // does nothing.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()

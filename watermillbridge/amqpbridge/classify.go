@@ -12,24 +12,23 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrUnroutable: the broker returned the message because no queue wants it. Unroutable: the
-	// topic is stopped until its first consumer has declared a queue; an event that is returned
-	// after others of its topic were taken is DEAD. Declare and bind a queue (see
-	// Config.DeclareQueues), or set Config.AllowUnroutable.
+	// ErrUnroutable: the broker returned the message because no queue wants it. Its class is
+	// Unroutable: the topic is stopped until its first consumer has declared a queue. An event that
+	// is returned after other events of its topic were accepted is DEAD. Declare and bind a queue
+	// (see Config.DeclareQueues), or set Config.AllowUnroutable.
 	ErrUnroutable = errors.New("amqpbridge: no queue wants the message")
 
-	// ErrNack: the broker did not take the message, for instance because a queue with
+	// ErrNack: the broker did not take the message, for example because a queue with
 	// overflow=reject-publish is full.
 	ErrNack = errors.New("amqpbridge: the broker refused the message")
 
-	// ErrBlocked: the broker has blocked publishers because it is short of memory or disk.
-	// Unavailable.
+	// ErrBlocked: the broker has blocked publishers because it is short of memory or disk. Its
+	// class is Unavailable.
 	ErrBlocked = errors.New("amqpbridge: the broker has blocked publishers")
 )
 
-// marked returns err, which a use of the connection or a channel ended with, marked with what it
-// means to the relay. Whatever ends a channel or the connection says nothing against the event,
-// save its size.
+// marked returns err, with which the use of the connection or of a channel ended, marked with its
+// class. Nothing that ends a channel or the connection is the event's fault, except its size.
 func marked(doing string, err error) error {
 	var a *amqp091.Error
 	tooLarge := errors.As(err, &a) &&
@@ -42,7 +41,7 @@ func marked(doing string, err error) error {
 	return core.Unavailable(err)
 }
 
-// unroutable turns what the broker returned into an error.
+// unroutable makes an error of a returned message.
 func unroutable(r amqp091.Return) error {
 	return core.Unroutable(fmt.Errorf("%w: exchange %q, routing key %q: %d %s", ErrUnroutable, r.Exchange, r.RoutingKey,
 		r.ReplyCode, r.ReplyText))

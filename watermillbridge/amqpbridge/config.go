@@ -14,12 +14,12 @@ import (
 )
 
 // ErrUnsafeConfig: Config.AMQP has settings that lose messages or hide errors. The error names each
-// with the reason and the remedy.
+// setting with the reason and the remedy.
 var ErrUnsafeConfig = errors.New("amqpbridge: unsafe AMQP configuration")
 
 // Config configures a Publisher. Only AMQP is required.
 type Config struct {
-	// AMQP is the configuration of Watermill's AMQP Pub/Sub, the same that its subscribers use, so
+	// AMQP is the configuration of Watermill's AMQP Pub/Sub. Give the same to the subscribers, so
 	// that both agree on exchanges, queues, routing keys and the format of messages. See
 	// QueueConfig, PubSubConfig and TopicConfig. Publish.ConfirmDelivery and Publish.Mandatory are
 	// always on. Connection.Reconnect is not used.
@@ -27,55 +27,58 @@ type Config struct {
 	// Channels is how many messages can wait for their confirm at once; core.Config.Workers is a
 	// good value. Default: AMQP.Publish.ChannelPoolSize, else 32.
 	Channels int
-	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig
-	// brings a Dial function. Not longer than core.Config.PublishTimeout. Default: 5 s.
+	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig has a
+	// Dial function. It must not be longer than core.Config.PublishTimeout. Default: 5 s.
 	ConnectTimeout time.Duration
-	// DeclareQueues declares (and binds) the queue of a topic as a subscriber with the same
-	// configuration would, before the topic's first message, so that messages can be published
-	// before there is a subscriber, and again after a message came back because somebody had
-	// deleted the queue. Needs AMQP.Queue.GenerateName, and the right to configure queues.
+	// DeclareQueues declares and binds the queue of a topic as a subscriber with the same
+	// configuration would. It does so before the topic's first message, so that messages can be
+	// published before there is a subscriber. It does so again after the broker returned a message
+	// because the queue was deleted. It needs AMQP.Queue.GenerateName, and the right to configure
+	// queues.
 	DeclareQueues bool
-	// AllowUnroutable takes a message that no queue wants for published, though the broker drops
-	// it: for topics that may have no subscriber. Default: the topic waits for its first
+	// AllowUnroutable counts a message that no queue wants as published, although the broker drops
+	// it. It is for topics that may have no subscriber. Default: the topic waits for its first
 	// subscriber; see ErrUnroutable.
 	AllowUnroutable bool
 
-	// MaxMessageBytes is the broker's max_message_size: an event whose payload is larger is refused
-	// when it is recorded. Default: 16 MiB, that of RabbitMQ 4.
+	// MaxMessageBytes is the broker's max_message_size. An event with a larger payload is refused
+	// when it is recorded. Default: 16 MiB, the default of RabbitMQ 4.
 	MaxMessageBytes int
 
-	// Decorate wraps the Watermill publisher, for metrics, tracing and the like:
+	// Decorate wraps the Watermill publisher, for example for metrics or tracing:
 	//
 	//	Decorate: func(p message.Publisher) message.Publisher { return traced{p} }
 	//
-	// The decorator gets one message per call. Classes of errors and limits stay as they are if it
-	// returns the errors that it gets, wrapped or not, and passes the message on, or a copy with
-	// its context. Default: none.
+	// The decorator gets one message per call. It must pass the message on, or a copy with the
+	// message's context, and return the error that it gets, wrapped or not. Then classes of errors
+	// and limits stay the same. Default: none.
 	Decorate func(message.Publisher) message.Publisher
 
-	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that
-	// this package does not know. Its CheckSize, when it is nil, becomes one that knows
-	// MaxMessageBytes, unless Marshal is set: then MaxPayload, when it is 0, becomes
-	// MaxMessageBytes. Set it lower when your Marshal adds to the payload and higher when it
+	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
+	// errors that this package does not know. If its CheckSize is nil and Marshal is not set,
+	// CheckSize checks MaxMessageBytes. If Marshal is set and MaxPayload is 0, MaxPayload becomes
+	// MaxMessageBytes: set it lower if your Marshal adds to the payload, and higher if it
 	// compresses it.
 	Bridge watermillbridge.Config
 }
 
-// QueueConfig returns Watermill's configuration for durable queues: a topic is a queue, its
-// messages are shared by its subscribers. For quorum queues, which outlive the loss of a server,
-// also set Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}.
+// QueueConfig returns Watermill's configuration for durable queues: a topic is a queue, and its
+// subscribers share the messages. For quorum queues, which survive the loss of a server, also set
+// Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}.
 func QueueConfig(uri string) amqp.Config {
 	return safe(amqp.NewDurableQueueConfig(uri))
 }
 
 // PubSubConfig returns Watermill's configuration for durable publish and subscribe: a topic is a
-// fanout exchange, each subscriber has a queue named by queueName, which a publisher does not need.
+// fanout exchange, and each subscriber has a queue named by queueName. A publisher does not need
+// queueName.
 func PubSubConfig(uri string, queueName amqp.QueueNameGenerator) amqp.Config {
 	return safe(amqp.NewDurablePubSubConfig(uri, queueName))
 }
 
 // TopicConfig returns Watermill's configuration for a durable topic exchange: a topic is a routing
-// key. (The one of Watermill declares an exchange that does not outlive a restart of the broker.)
+// key. Watermill's own configuration declares an exchange that does not survive a restart of the
+// broker.
 func TopicConfig(uri, exchange, queue string) amqp.Config {
 	return safe(amqp.NewDurableTopicConfig(uri, exchange, queue))
 }
@@ -87,7 +90,7 @@ func safe(c amqp.Config) amqp.Config {
 	return c
 }
 
-// sampleTopic stands for any topic where a configuration is looked at.
+// sampleTopic stands for any topic when a configuration is checked.
 const sampleTopic = "sample"
 
 func (c *Config) validate() error {
@@ -95,7 +98,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("amqpbridge: Config.AMQP: %w", err)
 	}
 	if _, err := amqp091.ParseURI(c.AMQP.Connection.AmqpURI); err != nil {
-		if u, ok := errors.AsType[*url.Error](err); ok { // has the URI in it, and that the password
+		// its text has the URI, and so the password
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
 		return fmt.Errorf("amqpbridge: Config.AMQP.Connection.AmqpURI: %w", err)
@@ -133,7 +137,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// unsafeSettings returns what is wrong with c.AMQP, all of it.
+// unsafeSettings returns every problem of c.AMQP.
 func (c *Config) unsafeSettings() (problems []error) {
 	refuse := func(bad bool, text string) {
 		if bad {

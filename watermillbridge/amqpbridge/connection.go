@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// connection is a connection with its channels and what has been declared over it. It is replaced
-// as a whole when it breaks.
+// connection is a connection with its channels and declared topics. It is replaced as a whole when
+// it breaks.
 type connection struct {
 	conn  *amqp091.Connection
 	slots chan struct{} // held by channels in use; its capacity is Config.Channels
@@ -20,11 +20,11 @@ type connection struct {
 	mu       sync.Mutex
 	idle     []*channel
 	declared map[string]bool // topics
-	blocked  string          // the broker's reason, empty when it takes messages
+	blocked  string          // the broker's reason; empty if it takes messages
 }
 
-// channel is a channel in confirm mode that one message at a time is published on, so that what
-// comes back is about that message.
+// channel is a channel in confirm mode. One message at a time is published on it, so every answer
+// is about that message.
 type channel struct {
 	*amqp091.Channel
 	returns chan amqp091.Return // capacity 1: the broker sends it before the confirm
@@ -40,7 +40,7 @@ func connect(cfg *Config) (*connection, error) {
 		ac.TLSClientConfig = cfg.AMQP.Connection.TLSConfig
 	}
 	if ac.Heartbeat == 0 {
-		ac.Heartbeat = 10 * time.Second // a broker that is gone without a word is noticed after three
+		ac.Heartbeat = 10 * time.Second // a broker that disappears is noticed after three
 	}
 	if ac.Dial == nil {
 		ac.Dial = amqp091.DefaultDial(cfg.ConnectTimeout)
@@ -70,7 +70,7 @@ func (c *connection) watch(notes <-chan amqp091.Blocking) {
 	}
 }
 
-// acquire waits until ctx ends for a channel that nobody uses.
+// acquire waits until ctx ends for a free channel.
 func (c *connection) acquire(ctx context.Context) (*channel, error) {
 	select {
 	case c.slots <- struct{}{}:
@@ -117,10 +117,10 @@ func (c *connection) channel() (*channel, error) {
 	}, nil
 }
 
-// release gives a channel back. A closed one is dropped.
+// release gives a channel back. A closed channel is forgotten.
 func (c *connection) release(ch *channel) {
 	select {
-	case <-ch.returns: // nobody read it: the message was refused as well
+	case <-ch.returns: // the return was not read: the message was refused as well
 	default:
 	}
 	if !ch.IsClosed() {

@@ -16,9 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// NewPublisher returns a Publisher for RabbitMQ. It checks cfg and connects to nothing: the first
-// publish does, and a publish after the connection broke connects again, so that a process starts
-// while the broker is away.
+// NewPublisher returns a Publisher for RabbitMQ. It checks cfg and does not connect. The first
+// publish connects, and so does a publish after the connection broke. So a process can start while
+// the broker is down.
 func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -32,7 +32,8 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
 		cfg.Bridge.CheckSize = checkSize(cfg.MaxMessageBytes)
-	case cfg.Bridge.MaxPayload == 0: // nobody knows its messages, but most have the payload in them
+	// the size of its messages is not known, but most contain the payload
+	case cfg.Bridge.MaxPayload == 0:
 		cfg.Bridge.MaxPayload = cfg.MaxMessageBytes
 	}
 	if cfg.Decorate == nil {
@@ -45,7 +46,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	return watermillbridge.NewPublisher(decorated, cfg.Bridge)
 }
 
-// checkSize returns the watermillbridge.Config.CheckSize of a broker that takes bodies of at most
+// checkSize returns the watermillbridge.Config.CheckSize for a broker that takes bodies of at most
 // limit bytes.
 func checkSize(limit int) func(core.Event) error {
 	return func(e core.Event) error {
@@ -58,8 +59,8 @@ func checkSize(limit int) func(core.Event) error {
 	}
 }
 
-// publisher is a message.Publisher that answers when the broker has confirmed the message and has
-// not returned it. Watermill's own takes no notice of returned messages.
+// publisher is a message.Publisher that returns nil when the broker has confirmed the message and
+// has not returned it. Watermill's own publisher ignores returned messages.
 type publisher struct {
 	cfg        Config
 	logger     watermill.LoggerAdapter
@@ -102,7 +103,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err := p.declare(c, ch, topic, exchange); err != nil {
 		return err
 	}
-	if err := msg.Context().Err(); err != nil { // nobody waits any more, and nothing is sent yet
+	if err := msg.Context().Err(); err != nil { // the caller is gone, and nothing is sent yet
 		return fmt.Errorf("amqpbridge: not sent: %w", err)
 	}
 	confirm, err := ch.PublishWithDeferredConfirm(exchange, key, !p.cfg.AllowUnroutable, false, publishing)
@@ -114,17 +115,17 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	return p.outcome(c, ch, topic, confirm.Acked())
 }
 
-// outcome reads what the broker said about the message.
+// outcome reads the broker's answer to the message.
 func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool) error {
 	if acked {
 		select {
 		case r, ok := <-ch.returns:
-			if ok && p.cfg.DeclareQueues { // somebody deleted the queue or its binding
+			if ok && p.cfg.DeclareQueues { // the queue or its binding was deleted
 				c.setDeclared(topic, false)
 				return core.Unavailable(fmt.Errorf("the queue is declared again with the next message: %w",
 					unroutable(r)))
 			}
-			if ok { // else the channel closed after the confirm
+			if ok { // otherwise the channel closed after the confirm
 				return unroutable(r)
 			}
 		default:
@@ -139,7 +140,7 @@ func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool
 	case e, ok := <-ch.closes:
 		if ok && e != nil {
 			err = e
-			if e.Code == amqp091.NotFound { // somebody deleted the exchange
+			if e.Code == amqp091.NotFound { // the exchange was deleted
 				c.setDeclared(topic, false)
 			}
 		}
@@ -166,7 +167,7 @@ func (p *publisher) marshal(msg *message.Message) (amqp091.Publishing, error) {
 	return publishing, nil
 }
 
-// messageID returns the id for a broker that deduplicates: the row's, because one event may go to
+// messageID returns the id for a broker that deduplicates: the row id, because one event may go to
 // several destinations.
 func messageID(msg *message.Message) string {
 	if row := msg.Metadata[core.HeaderRowID]; row != "" {
@@ -175,7 +176,7 @@ func messageID(msg *message.Message) string {
 	return msg.UUID
 }
 
-// declare makes sure of the topic's exchange, and its queue if configured, once per connection.
+// declare declares the topic's exchange, and its queue if configured, once per connection.
 func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) error {
 	if c.isDeclared(topic) {
 		return nil
@@ -201,7 +202,7 @@ func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) 
 	return nil
 }
 
-// connected returns the connection, made by one caller at a time.
+// connected returns the connection. One caller at a time connects.
 func (p *publisher) connected(ctx context.Context) (*connection, error) {
 	if c, err := p.current(); c != nil || err != nil {
 		return c, err

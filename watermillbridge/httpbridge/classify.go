@@ -11,11 +11,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Classify says what an error of watermill-http means to the relay, for
-// watermillbridge.Config.Classifier: an answer with an error status is judged by ClassOfStatus, a
-// publisher that is closed is ClassUnavailable, and a message that cannot be made into a request,
-// or anything else, is ClassTransient, which core.Config.Classifier then judges. It knows errors of
-// the network.
+// Classify returns the class of an error of watermill-http, for watermillbridge.Config.Classifier.
+// ClassOfStatus judges an answer with an error status. A closed publisher is ClassUnavailable. A
+// message that cannot be made into a request, and any other error, is ClassTransient:
+// core.Config.Classifier then judges it, and knows network errors.
 func Classify(err error) core.Class {
 	switch {
 	case errors.Is(err, wmhttp.ErrPublisherClosed):
@@ -30,7 +29,7 @@ func Classify(err error) core.Class {
 // server responded with error status".
 var statusLine = regexp.MustCompile(`(?:^|: )([3-9]\d\d)[ :]`)
 
-// statusOf returns 0 when there is none.
+// statusOf returns the status in err, or 0 if there is none.
 func statusOf(err error) int {
 	found := statusLine.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -40,16 +39,16 @@ func statusOf(err error) int {
 	return status
 }
 
-// ClassOfStatus says what the status of an answer means:
+// ClassOfStatus returns the class of an answer with the given status:
 //
 //   - ClassPermanent for 400, 406, 411, 413, 414, 415, 417, 422 and 431: this request will never be
 //     accepted.
-//   - ClassTransient for 409, 500 and what is not listed: it may be this event, or this moment.
-//     After core.Config.MaxAttempts it is DEAD, unless the endpoint has accepted nothing else
-//     meanwhile.
+//   - ClassTransient for 409, 500 and any status that is not listed: the event or the moment may be
+//     at fault. After core.Config.MaxAttempts the event is DEAD, unless the endpoint has accepted
+//     nothing else meanwhile.
 //   - ClassUnavailable for redirects that were not followed, 401, 402, 403, 404, 405, 407, 408,
 //     410, 421, 423, 425, 426, 428, 429, 451, 501 and all above: the endpoint is gone, throttles,
-//     is down, or does not know us. It costs no attempt.
+//     is down, or does not know the client. It costs no attempt.
 func ClassOfStatus(status int) core.Class {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,

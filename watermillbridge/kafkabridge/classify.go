@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// mark returns err marked with what it means to the relay, or as it is when that is for the relay
-// to judge (timeouts, network errors of the standard library) or for nobody to know.
+// mark returns err marked with its class. It returns err unmarked if the relay should judge it
+// (timeouts, network errors of the standard library) or its meaning is not known.
 func mark(err error) error {
 	for _, e := range []error{
 		sarama.ErrOutOfBrokers, sarama.ErrClosedClient, sarama.ErrNotConnected, sarama.ErrBrokerNotFound,
@@ -21,8 +21,8 @@ func mark(err error) error {
 			return core.Unavailable(err)
 		}
 	}
-	// What Sarama itself refuses to send: too large for Producer.MaxMessageBytes, or not to be put
-	// into Kafka's format.
+	// Errors with which Sarama refuses to send: the message is too large for
+	// Producer.MaxMessageBytes, or does not fit into Kafka's format.
 	var unsendable sarama.ConfigurationError
 	var unencodable sarama.PacketEncodingError
 	if errors.As(err, &unsendable) || errors.As(err, &unencodable) {
@@ -48,8 +48,8 @@ func markKafka(err error, k sarama.KError) error {
 
 	case sarama.ErrOutOfOrderSequenceNumber, sarama.ErrUnknownProducerID, sarama.ErrInvalidProducerEpoch,
 		sarama.ErrInvalidProducerIDMapping:
-		// After a crash of the broker it and Sarama may disagree about what was sent to the
-		// partition. Sarama begins anew then, so the next publish goes through.
+		// After a crash of the broker, the broker and Sarama may disagree about the messages sent
+		// to the partition. Sarama then starts with a new session, so the next publish succeeds.
 		return core.UnavailableForKey(err)
 
 	case sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas,
@@ -57,7 +57,7 @@ func markKafka(err error, k sarama.KError) error {
 		sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable,
 		sarama.ErrNotController, sarama.ErrStaleControllerEpochCode, sarama.ErrStaleBrokerEpoch,
 		sarama.ErrUnsupportedVersion, sarama.ErrPolicyViolation,
-		// The brokers do not take what every event is sent with.
+		// The brokers refuse a setting that every event is sent with.
 		sarama.ErrInvalidRequiredAcks, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedCompressionType,
 		sarama.ErrInvalidConfig:
 		return core.Unavailable(err)
@@ -69,8 +69,8 @@ func markKafka(err error, k sarama.KError) error {
 		return core.Unavailable(fmt.Errorf("not allowed: %w", err))
 
 	case sarama.ErrUnknownTopicOrPartition:
-		// Not the event's fault, and cured by creating the topic: the topic is stopped, nothing
-		// becomes DEAD.
+		// The event is not at fault, and creating the topic is the remedy: the topic is stopped,
+		// and no event becomes DEAD.
 		return core.Unavailable(fmt.Errorf("the topic does not exist (create it, or let the brokers): %w", err))
 
 	default:

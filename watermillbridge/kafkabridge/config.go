@@ -12,13 +12,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// ErrUnsafeConfig: Config.Sarama has settings that lose, double or reorder messages, or cannot
-// answer in time. The error names each with the reason and the remedy. Start from SaramaConfig.
+// ErrUnsafeConfig: Config.Sarama has settings that lose, double or reorder messages, or that wait
+// for too long. The error names each setting with the reason and the remedy. Start from
+// SaramaConfig.
 var ErrUnsafeConfig = errors.New("kafkabridge: unsafe Sarama configuration")
 
 // Config configures a Publisher. Only Brokers is required.
 type Config struct {
-	// Brokers are the addresses to learn the cluster from, as host:port.
+	// Brokers are the addresses, as host:port, from which the client learns the cluster.
 	Brokers []string
 	// PublishTimeout must be the relay's core.Config.PublishTimeout. Default: 5 s.
 	PublishTimeout time.Duration
@@ -27,40 +28,40 @@ type Config struct {
 	// ClientID names this client in the broker's logs and quotas. Default: "ormoutbox".
 	ClientID string
 
-	// Sarama replaces everything that this package would configure, Version and ClientID too: for
-	// TLS, SASL, compression and the like. Start from SaramaConfig. What is unsafe is refused. It
-	// is copied.
+	// Sarama replaces the whole configuration of this package, Version and ClientID too. Use it for
+	// TLS, SASL or compression. Start from SaramaConfig. Unsafe settings are refused. The
+	// configuration is copied.
 	//
 	// Producer.Idempotent may be false, and Net.MaxOpenRequests more than 1 then: a retry inside
 	// Sarama may store a message twice, which consumers see by its event id. The first copies of a
 	// key stay in order all the same, because the relay sends an event only after the one before it
 	// in its key was acknowledged.
 	Sarama *sarama.Config
-	// AllowPartitioner accepts another partitioner than NewPartitioner in Sarama. Keys must stay on
-	// the partitions on which other producers of the topic put them, and a partitioner must be
+	// AllowPartitioner accepts a partitioner in Sarama that is not NewPartitioner. A key must stay
+	// on the partition on which other producers of the topic put it, so the partitioner must be
 	// consistent for messages with a key.
 	AllowPartitioner bool
 
-	// Decorate wraps the Watermill publisher, for metrics, tracing and the like:
+	// Decorate wraps the Watermill publisher, for example for metrics or tracing:
 	//
 	//	Decorate: func(p message.Publisher) message.Publisher { return traced{p} }
 	//
-	// The decorator gets one message per call. Classes of errors, receipts and limits stay as they
-	// are if it returns the errors that it gets, wrapped or not, and passes the message on, or a
-	// copy with its context. Default: none.
+	// The decorator gets one message per call. It must pass the message on, or a copy with the
+	// message's context, and return the error that it gets, wrapped or not. Then classes of errors,
+	// receipts and limits stay the same. Default: none.
 	Decorate func(message.Publisher) message.Publisher
 
-	// Bridge configures what every bridge to Watermill has. Its Classifier sees only errors that
-	// this package does not know, and its Receipt is not used. Its CheckSize, when it is nil,
-	// becomes one that knows Producer.MaxMessageBytes, unless Marshal is set: then MaxPayload, when
-	// it is 0, becomes Producer.MaxMessageBytes. Set it lower when your Marshal adds to the payload
-	// and higher when it compresses it.
+	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
+	// errors that this package does not know. Its Receipt is not used. If its CheckSize is nil and
+	// Marshal is not set, CheckSize checks Producer.MaxMessageBytes. If Marshal is set and
+	// MaxPayload is 0, MaxPayload becomes Producer.MaxMessageBytes: set it lower if your Marshal
+	// adds to the payload, and higher if it compresses it.
 	Bridge watermillbridge.Config
 }
 
-// SaramaConfig returns the configuration that a Publisher uses, for changes by the caller:
-// acknowledged by all replicas in sync, idempotent, one request in flight, partitioned like Kafka's
-// Java client, and with waits that end within publishTimeout (0: 5 s).
+// SaramaConfig returns the configuration that a Publisher uses, for changes by the caller. Messages
+// are acknowledged by all replicas in sync, idempotent, with one request in flight, and partitioned
+// as Kafka's Java client does. All waits end within publishTimeout (0: 5 s).
 func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 	if publishTimeout == 0 {
 		publishTimeout = defaultPublishTimeout
@@ -80,8 +81,8 @@ func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 	c.Producer.Timeout = publishTimeout * 3 / 5
 	c.Net.ReadTimeout, c.Net.WriteTimeout = publishTimeout*4/5, publishTimeout*4/5
 	c.Net.DialTimeout = publishTimeout * 2 / 5
-	// After a broken connection. Errors of the broker are tried again without a pause, so a change
-	// of leaders is left to the relay.
+	// Retries after a broken connection. Errors of the broker are tried again without a pause, so a
+	// change of leaders is left to the relay.
 	c.Producer.Retry.Max, c.Producer.Retry.Backoff = 3, publishTimeout/50
 	c.Metadata.Retry.Max, c.Metadata.Retry.Backoff = 1, publishTimeout/20
 	c.Metadata.Timeout = publishTimeout
@@ -90,7 +91,7 @@ func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 
 const defaultPublishTimeout = 5 * time.Second
 
-// sarama returns the configuration to connect with, or every problem with c.
+// sarama returns the configuration to connect with, or every problem of c.
 func (c Config) sarama() (*sarama.Config, error) {
 	if len(c.Brokers) == 0 {
 		return nil, errors.New("kafkabridge: Config.Brokers is empty")
@@ -133,7 +134,7 @@ func (c Config) sarama() (*sarama.Config, error) {
 	return &s, nil
 }
 
-// unsafeSettings returns what is wrong with s, all of it.
+// unsafeSettings returns every problem of s.
 func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool) (problems []error) {
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {

@@ -1,33 +1,33 @@
-// Package kafkabridge publishes an outbox to Kafka through Watermill's Kafka publisher, configured
-// so that nothing is lost, doubled by retries or reordered within a key.
+// Package kafkabridge publishes an outbox to Kafka through Watermill's Kafka publisher. Its
+// configuration does not lose messages, double them by retries, or reorder them within a key.
 //
 //	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{"kafka-1:9092", "kafka-2:9092"}})
 //	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})
 //
 // # Keys and partitions
 //
-// The message's key is the event's key (metadata partition_key), and [NewPartitioner] puts it on
-// the partition that Kafka's Java client would choose. The relay, Debezium and Java producers can
+// The message's key is the event's key (metadata partition_key). [NewPartitioner] puts it on the
+// partition that Kafka's Java client would choose. So the relay, Debezium and Java producers can
 // take turns on one topic without moving a key. Events without a key are spread over the
-// partitions, in no order. Adding partitions to a topic moves keys, whoever sends: stop the relay
-// and let consumers catch up first if their order matters.
+// partitions, in no order. Adding partitions to a topic moves keys for every producer. If the order
+// matters to consumers, stop the relay and let them catch up first.
 //
-// # Outcomes
+// # Errors
 //
 // A message that can never be accepted (too large, an illegal topic name) is permanent. An outage,
-// throttling, missing rights and a topic that does not exist stop the topic and cost its events no
-// attempt. A partition without a leader holds up only its own keys. After three failures Sarama's
-// own circuit breaker refuses everything for ten seconds, even when the broker is back: that is the
-// time recovery can take.
+// throttling, missing rights and a missing topic stop the topic and cost its events no attempt. A
+// partition without a leader holds up only its own keys. After three failures Sarama's own circuit
+// breaker refuses everything for ten seconds, even if the broker is back. So recovery can take that
+// long.
 //
 // An event that is too large for Producer.MaxMessageBytes, key and headers included, is refused
-// when it is recorded. Keep that setting at or below max.message.bytes of the topics, which nobody
-// asks.
+// when it is recorded. Keep that setting at or below max.message.bytes of the topics: this package
+// does not ask the broker for it.
 //
 // # Beside the outbox
 //
 // [Config].Decorate adds metrics and tracing. The publisher's MessagePublisher is a plain
-// message.Publisher of Watermill with the same settings and connection: use it for a poison queue
+// message.Publisher of Watermill with the same settings and connection. Use it for a poison queue
 // and for replies, because Watermill's own configuration waits for the leader only. The key of such
 // a message is its metadata partition_key.
 //
@@ -38,7 +38,7 @@
 //
 // # Topics
 //
-// Create topics before they are used: a topic that the broker creates by itself has the broker's
-// default number of partitions and replicas, and costs its first publish a retry. For topics that
-// must survive a broker, use three replicas and min.insync.replicas=2.
+// Create topics before you use them. A topic that the broker creates by itself has the broker's
+// default number of partitions and replicas, and its first publish needs a retry. For topics that
+// must survive the loss of a broker, use three replicas and min.insync.replicas=2.
 package kafkabridge

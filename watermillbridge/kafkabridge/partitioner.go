@@ -8,8 +8,8 @@ import (
 
 // NewPartitioner returns the partitioner that Publishers use, for
 // sarama.Config.Producer.Partitioner. A message with a key goes to the partition that Kafka's Java
-// client chooses, murmur2 of the key, so that a key stays on one partition whoever sends it: this
-// relay, Debezium, or an application in Java. Sarama's own partitioners choose others. Messages
+// client chooses: murmur2 of the key. So a key stays on one partition, whether this relay, Debezium
+// or a Java application sends it. Sarama's own partitioners choose other partitions. Messages
 // without a key take turns over the partitions that have a leader.
 func NewPartitioner(topic string) sarama.Partitioner {
 	return &partitioner{turns: sarama.NewRoundRobinPartitioner(topic)}

@@ -17,13 +17,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// readBuildInfo is replaced in tests.
+// readBuildInfo is replaced by tests.
 var readBuildInfo = debug.ReadBuildInfo
 
-// NewPublisher returns a Publisher for Kafka. It checks cfg, and that Sarama is none that loses
-// messages (ErrSaramaLoses), and connects to nothing: the first publish does, and tries again at
-// the next one, so that a process starts while Kafka is away. The key of a message is the event's
-// key. A receipt reads topic/partition@offset.
+// NewPublisher returns a Publisher for Kafka. It checks cfg and the version of Sarama
+// (ErrSaramaLoses), and does not connect. The first publish connects, and tries again at the next
+// one. So a process can start while Kafka is down. The key of a message is the event's key. A
+// receipt reads topic/partition@offset.
 func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if info, ok := readBuildInfo(); ok {
 		if err := checkSarama(info); err != nil {
@@ -50,7 +50,8 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
 		cfg.Bridge.CheckSize = checkSize(limit, cfg.Bridge.RowIDMetadata)
-	case cfg.Bridge.MaxPayload == 0: // nobody knows its messages, but most have the payload in them
+	// the size of its messages is not known, but most contain the payload
+	case cfg.Bridge.MaxPayload == 0:
 		cfg.Bridge.MaxPayload = limit
 	}
 	if cfg.Decorate == nil {
@@ -63,8 +64,9 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	return watermillbridge.NewPublisher(tracked{decorated}, cfg.Bridge)
 }
 
-// tracked gives every message what a receipt is read from before decorators see it, so that one
-// that sends a copy with the message's context does not lose it.
+// tracked puts a value into the message's context before decorators see the message. The receipt is
+// read from that value. So a decorator that sends a copy with the message's context keeps the
+// receipt.
 type tracked struct{ message.Publisher }
 
 // Publish implements message.Publisher.
@@ -75,7 +77,7 @@ func (t tracked) Publish(topic string, msgs ...*message.Message) error {
 	return t.Publisher.Publish(topic, msgs...)
 }
 
-// sent is what becomes known about a message on its way, found in its context.
+// sent has the result of sending a message. It is in the message's context.
 type sent struct {
 	msg         *sarama.ProducerMessage
 	partitioned bool
@@ -83,7 +85,7 @@ type sent struct {
 
 type sentKey struct{}
 
-// marshaler adds the key to what Watermill's own marshaler makes.
+// marshaler adds the key to the result of Watermill's own marshaler.
 type marshaler struct{ kafka.DefaultMarshaler }
 
 // Marshal implements kafka.Marshaler.
@@ -97,7 +99,7 @@ func (m marshaler) Marshal(topic string, msg *message.Message) (*sarama.Producer
 	}
 	if s, ok := msg.Context().Value(sentKey{}).(*sent); ok {
 		km.Metadata, s.msg = s, km
-		km.Offset = -1 // until the broker names one: it does not for a copy that it knows it has had
+		km.Offset = -1 // until the broker names one: it names none for a copy that it recognises
 	}
 	return km, nil
 }
@@ -110,7 +112,7 @@ func receipt(msg *message.Message) string {
 	return fmt.Sprintf("%s/%d@%d", s.msg.Topic, s.msg.Partition, s.msg.Offset)
 }
 
-// publisher is a message.Publisher that connects when it is needed and marks errors.
+// publisher is a message.Publisher that connects on the first use and marks errors.
 type publisher struct {
 	config     kafka.PublisherConfig
 	logger     watermill.LoggerAdapter
@@ -147,8 +149,8 @@ func (k *publisher) Publish(topic string, msgs ...*message.Message) error {
 	return nil
 }
 
-// judge marks err. Sarama's breaker hides why a message failed: a partition's breaker opened for
-// want of a leader means that partition alone.
+// judge marks err. Sarama's breaker hides why a message failed. If the breaker of a partition
+// opened because the partition has no leader, only that partition is unavailable.
 func (k *publisher) judge(err error, s *sent) error {
 	if s.msg == nil || !s.partitioned {
 		return mark(err)
@@ -168,7 +170,7 @@ func (k *publisher) judge(err error, s *sent) error {
 	return err
 }
 
-// connected returns the publisher below, made by one caller at a time.
+// connected returns the publisher below. One caller at a time connects.
 func (k *publisher) connected(ctx context.Context) (message.Publisher, error) {
 	if pub, err := k.current(); pub != nil || err != nil {
 		return pub, err

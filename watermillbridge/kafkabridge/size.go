@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// besidePayload is more than key, headers and fields of an event can have together in a message.
+// besidePayload is an upper limit for the key, the headers and the fields of an event in a message.
 const besidePayload = 32 << 10
 
 // checkSize returns the watermillbridge.Config.CheckSize of messages of at most limit bytes, as
@@ -20,7 +20,7 @@ func checkSize(limit int, rowIDMetadata string) func(core.Event) error {
 			return nil
 		}
 		size, err := messageSize(e, rowIDMetadata)
-		if err == nil && size > limit { // an error is for the relay to see
+		if err == nil && size > limit { // the relay will see an error
 			return tooLarge(size, limit)
 		}
 		return nil

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// ErrSaramaLoses: this program was built with a Sarama that loses messages. Before 1.48 its
-// idempotent producer numbers messages wrongly when several are on their way and a partition's
-// leader changes: the broker takes a new message for the copy of an older one, and acknowledges
-// what it does not store. The remedy is in the error: go get github.com/IBM/sarama@latest.
+// ErrSaramaLoses: this program was built with a version of Sarama that loses messages. Before 1.48
+// its idempotent producer numbers messages wrongly if several are in flight and a partition's
+// leader changes. The broker then takes a new message for a copy of an older one, and acknowledges
+// it without storing it. The error names the remedy: go get github.com/IBM/sarama@latest.
 var ErrSaramaLoses = errors.New("kafkabridge: this version of Sarama loses messages")
 
 const saramaModule = "github.com/IBM/sarama"
 
-// minSaramaMinor is the minor version of Sarama 1 that is the first to keep one request in flight
-// for each partition.
+// minSaramaMinor is the first minor version of Sarama 1 that keeps one request in flight for each
+// partition.
 const minSaramaMinor = 48
 
-// checkSarama refuses a Sarama that is too old, as the build information tells. What cannot be
-// known is not refused: a program without build information (test binaries carry none of their
-// modules), and a replacement that is a folder or a fork, whose version says nothing.
+// checkSarama refuses a Sarama that is too old, by the build information. It does not refuse a
+// version that is not known: programs without build information (test binaries do not list their
+// modules), and replacements by a folder or a fork, whose version means nothing.
 func checkSarama(info *debug.BuildInfo) error {
 	if info == nil {
 		return nil
@@ -44,8 +44,8 @@ func checkSarama(info *debug.BuildInfo) error {
 	return nil
 }
 
-// tooOld reports whether version is known to be below 1.48. Of pre-releases and commits the number
-// that they lead to counts.
+// tooOld reports whether version is known to be below 1.48. A pre-release or a commit counts as the
+// version that it leads to.
 func tooOld(version string) bool {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")

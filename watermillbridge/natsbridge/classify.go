@@ -11,12 +11,12 @@ import (
 
 // RowIDMetadata is the value for watermillbridge.Config.RowIDMetadata: the header by which
 // JetStream stores a message once within the duplicate window of its stream. TrackMsgId of
-// watermill-nats must then stay false: it would take the message's UUID, the id of the event, and
-// of an event with two destinations in one stream only the first would be stored.
+// watermill-nats must then stay false. It would use the message's UUID, which is the id of the
+// event: of an event with two destinations in one stream only the first would be stored.
 const RowIDMetadata = nats.MsgIdHdr
 
 // unavailable are errors of the connection, of rights, and of a subject that no stream listens to.
-// They say nothing against an event.
+// The event is not at fault.
 var unavailable = []error{
 	nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrDrainTimeout, nats.ErrConnectionReconnecting,
 	nats.ErrDisconnected, nats.ErrStaleConnection, nats.ErrInvalidConnection, nats.ErrNoServers, nats.ErrNoInfoReceived,
@@ -26,27 +26,27 @@ var unavailable = []error{
 	nats.ErrConnectionNotTLS, nats.ErrTLS, nats.ErrNoResponders, nats.ErrNoStreamResponse, nats.ErrNoMatchingStream,
 	nats.ErrStreamNotFound, nats.ErrJetStreamNotEnabled, nats.ErrJetStreamNotEnabledForAccount,
 	nats.ErrTooManyStalledMsgs, nats.ErrAsyncPublishTimeout,
-	nats.ErrInvalidJSAck, // something that is no stream answers on the subject
+	nats.ErrInvalidJSAck, // a responder that is not a stream answers on the subject
 	nats.ErrHeadersNotSupported, nats.ErrJetStreamPublisherClosed,
 	jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound, jetstream.ErrJetStreamNotEnabled,
 	jetstream.ErrJetStreamNotEnabledForAccount, jetstream.ErrAsyncPublishTimeout, jetstream.ErrTooManyStalledMsgs,
 }
 
-// permanent are errors that the same message meets each time.
+// permanent are errors that the same message gets each time.
 var permanent = []error{
 	nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrInvalidMsg, nats.ErrBadHeaderMsg,
 	jetstream.ErrStreamMessageExceedsMaximum,
 }
 
-// Classify says what an error of nats.go, or of watermill-nats, means to the relay, for
+// Classify returns the class of an error of nats.go or watermill-nats, for
 // watermillbridge.Config.Classifier:
 //
-//   - ClassPermanent: the message is larger than the server or the stream takes, or its subject or
-//     headers are none.
+//   - ClassPermanent: the message is larger than the server or the stream allows, or its subject or
+//     headers are invalid.
 //   - ClassUnavailable: the server or the stream cannot be reached or used now, rights are missing,
 //     no stream has the subject, the stream is full and discards nothing, or no acknowledgement
 //     came in time.
-//   - ClassTransient: everything else, which core.Config.Classifier then judges.
+//   - ClassTransient: every other error, which core.Config.Classifier then judges.
 func Classify(err error) core.Class {
 	for _, e := range permanent {
 		if errors.Is(err, e) {
@@ -67,7 +67,7 @@ func Classify(err error) core.Class {
 	return core.ClassTransient
 }
 
-// ofAPI judges an answer of JetStream by its status, as of HTTP, and its code.
+// ofAPI judges an answer of JetStream by its HTTP-like status and its code.
 func ofAPI(status int, code jetstream.ErrorCode) core.Class {
 	switch {
 	case code == jetstream.JSErrCodeStreamMessageExceedsMaximum:

@@ -1,13 +1,12 @@
-// Package natsbridge says what errors of NATS mean to an outbox that publishes to JetStream through
+// Package natsbridge classifies errors of NATS for an outbox that publishes to JetStream through
 // watermill-nats.
 //
-//	// watermill-nats: JetStream is on, TrackMsgId stays false
-//	pub, err := nats.NewPublisher(nats.PublisherConfig{URL: url}, logger)
+//	pub, err := nats.NewPublisher(nats.PublisherConfig{URL: url}, logger)   // watermill-nats: JetStream is on, TrackMsgId stays false
 //	publisher, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{
 //		Classifier:    natsbridge.Classify,
 //		RowIDMetadata: natsbridge.RowIDMetadata,
 //	})
 //
-// Without it, an outage of NATS that its client reports in words of its own looks like a refusal of
-// each event.
+// Without it, an outage of NATS looks like a refusal of each event, because the NATS client has
+// errors of its own.
 package natsbridge

@@ -10,14 +10,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// unavailable are the first words of answers of a server that says nothing against the message.
+// unavailable are the first words of answers that are not the message's fault.
 var unavailable = []string{
-	// it starts, or others do the work
+	// the server starts, or another server does the work
 	"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "CROSSSLOT",
 	"OOM", "MISCONF", "NOREPLICAS", // it is full, cannot save, or has too few replicas
 	"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", // rights
-	"WRONGTYPE",  // the topic's key is no stream: so is every event's
-	"UNKILLABLE", // a script holds it up
+	"WRONGTYPE",  // the topic's key is not a stream: every event gets this answer
+	"UNKILLABLE", // a script blocks the server
 }
 
 // texts are answers that begin with the general ERR.
@@ -32,15 +32,15 @@ var (
 	}
 )
 
-// Classify says what an error of go-redis, or of watermill-redisstream, means to the relay, for
+// Classify returns the class of an error of go-redis or watermill-redisstream, for
 // watermillbridge.Config.Classifier:
 //
-//   - ClassPermanent: the message is larger than the server takes.
-//   - ClassUnavailable: the server cannot be reached or used now: no connection is free, it loads
-//     its data, is a replica, is full (maxmemory), cannot save, has too few replicas; rights are
-//     missing; or the topic's key is not a stream.
-//   - ClassTransient: everything else, which core.Config.Classifier then judges. It knows errors of
-//     the network.
+//   - ClassPermanent: the message is larger than the server allows.
+//   - ClassUnavailable: the server cannot be reached or used now. Examples: no connection is free;
+//     the server loads its data, is a replica, is full (maxmemory), cannot save, or has too few
+//     replicas; rights are missing; the topic's key is not a stream.
+//   - ClassTransient: every other error, which core.Config.Classifier then judges. It knows network
+//     errors.
 func Classify(err error) core.Class {
 	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) ||
 		errors.Is(err, redis.ErrPoolExhausted) {

@@ -1,4 +1,4 @@
-// Package redisbridge says what errors of Redis mean to an outbox that publishes to Redis streams
+// Package redisbridge classifies errors of Redis for an outbox that publishes to Redis streams
 // through watermill-redisstream.
 //
 //	pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: client}, logger)

@@ -113,7 +113,8 @@ func TestRedisLeaseLostWhileWorking(t *testing.T) {
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	var runs, fence1, fence2 atomic.Int64
-	_, _, err := redisRunner(t, s, 500*time.Millisecond, nil).Do(t.Context(), redisKey, once.Fingerprint{},
+	// Heartbeats are two seconds apart: the other one takes the key between two of them.
+	_, _, err := redisRunner(t, s, 6*time.Second, nil).Do(t.Context(), redisKey, once.Fingerprint{},
 		func(ctx context.Context) (once.Result, error) {
 			runs.Add(1)
 			c, _ := once.ClaimOf(ctx)
@@ -172,7 +173,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 			server := fixture.StartPrivate(t, "redis")
 			client := fixture.RedisAt(t, server.Address)
 			s := newRedisStore(t, client, redisonce.Config{})
-			r := redisRunner(t, s, 3*time.Second, nil)
+			r := redisRunner(t, s, 12*time.Second, nil) // longer than a server takes to start
 			var runs atomic.Int32
 			_, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{},
 				func(ctx context.Context) (once.Result, error) {
@@ -263,7 +264,7 @@ func TestRedisScriptFlush(t *testing.T) {
 // once.
 func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 	t.Parallel()
-	const lease, asking = time.Second, 15
+	const lease, asking = 3 * time.Second, 15
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	var runs atomic.Int32
@@ -308,6 +309,7 @@ func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 					if time.Since(start) > 3*lease/2 {
 						refused[i].Add(1)
 					}
+					<-time.After(20 * time.Millisecond) // a spinning loop takes the processor from the heartbeat
 				case err != nil || !replayed:
 					t.Errorf("delivery %d: %v, replayed %t", i, err, replayed)
 					return

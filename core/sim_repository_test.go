@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 )
 
 var errLost = errors.New("connection lost")
@@ -157,7 +157,7 @@ func (r *simRepository) claimed(ctx context.Context, method string, req core.Cla
 // call.
 func (r *simRepository) stepped(ctx, callCtx context.Context, method string, last **call) context.Context {
 	statements := 0
-	return outboxtest.ContextWithPause(ctx, func() error {
+	return suite.ContextWithPause(ctx, func() error {
 		if statements++; statements == 1 {
 			return nil
 		}

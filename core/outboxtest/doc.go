@@ -1,7 +1,6 @@
-// Package outboxtest holds what tests need around package core: an outbox table in memory with real
-// transaction semantics, a publisher that records and fails on demand, the conformance suites for
-// implementations of core.Repository and for adapters of ORMs (TestAdapter for their transactions,
-// TestCapture for their statements), and helpers for the tests of an application.
+// Package outboxtest is for tests of services: an outbox table in memory whose transactions behave like
+// those of a database, a publisher that records and fails on demand, a repository that fails on
+// demand, and checks of what was published.
 //
 // An application's test takes NewOutbox, publishes in a transaction of its Transactor, drains, and
 // asks RequirePublished:
@@ -18,4 +17,6 @@
 //
 // Everything in it works inside a bubble of testing/synctest: it waits on channels only, and its
 // clock is time.Now.
+//
+// Authors of adapters, tables and stores of keys find what theirs must pass in package suite, below.
 package outboxtest

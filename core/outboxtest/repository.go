@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/internal/pause"
 )
 
 // Repository is a core.Repository in memory. Its transactions (Begin, Transactor) behave like those
@@ -135,7 +136,7 @@ func (r *Repository) FailCommit(faults ...CommitFault) {
 // begin checks ctx and enters the critical section in which a statement of the repository's own
 // does its work.
 func (r *Repository) begin(ctx context.Context) error {
-	if err := Pause(ctx); err != nil {
+	if err := pause.Now(ctx); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

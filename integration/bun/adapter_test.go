@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -36,10 +36,10 @@ func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T
 func TestAdapterSuiteBun(t *testing.T) {
 	t.Parallel()
 	eachBun(t, nil, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
-		h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
+		h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
 			return adapters.Bun(t, db, way, cfg)
 		})
 		h.Programs = cmp.Or(h.Programs, 250)
-		outboxtest.TestAdapter(t, h)
+		suite.TestAdapter(t, h)
 	})
 }

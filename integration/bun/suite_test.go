@@ -10,7 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -19,10 +19,10 @@ import (
 // The capture suite over Bun, PostgreSQL over both drivers.
 func TestCaptureSuiteBun(t *testing.T) {
 	eachBun(t, withConnector, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
-		outboxtest.TestCapture(t, adapters.CaptureHarness(db, bunRefuses,
+		suite.TestCapture(t, adapters.CaptureHarness(db, bunRefuses,
 			func(
-				t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions,
-			) outboxtest.CaptureORM {
+				t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o suite.CaptureOptions,
+			) suite.CaptureORM {
 				return bunCapture(t, db, tables, way, o)
 			}))
 	})
@@ -125,52 +125,52 @@ type (
 
 var (
 	bItems = adapters.CaptureKind[bItem]{
-		Fill: func(m *bItem, r outboxtest.CaptureRow) {
+		Fill: func(m *bItem, r suite.CaptureRow) {
 			m.ID, m.BColumns = adapters.Number(r.Key), BColumns{r.Name, r.Note, r.Stock}
 		},
-		Row: func(m *bItem) outboxtest.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
+		Row: func(m *bItem) suite.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
 	}
 	bItemRecorders = adapters.CaptureKind[bItemRecorder]{
-		Fill: func(m *bItemRecorder, r outboxtest.CaptureRow) {
+		Fill: func(m *bItemRecorder, r suite.CaptureRow) {
 			m.ID, m.BColumns = adapters.Number(r.Key), BColumns{r.Name, r.Note, r.Stock}
 		},
-		Row:      func(m *bItemRecorder) outboxtest.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
+		Row:      func(m *bItemRecorder) suite.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
 		Recorder: func(m *bItemRecorder) *core.Recorder { return &m.Recorder },
 	}
 	bItemBoths = adapters.CaptureKind[bItemBoth]{
-		Fill: func(m *bItemBoth, r outboxtest.CaptureRow) {
+		Fill: func(m *bItemBoth, r suite.CaptureRow) {
 			m.ID, m.BColumns = adapters.Number(r.Key), BColumns{r.Name, r.Note, r.Stock}
 		},
-		Row:      func(m *bItemBoth) outboxtest.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
+		Row:      func(m *bItemBoth) suite.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
 		Recorder: func(m *bItemBoth) *core.Recorder { return &m.Recorder },
 	}
 	bDocuments = adapters.CaptureKind[bDocument]{
-		Fill: func(m *bDocument, r outboxtest.CaptureRow) { m.ID, m.BFilled = r.Key, BFilled{r.Name, r.Note, r.Stock} },
-		Row:  func(m *bDocument) outboxtest.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
+		Fill: func(m *bDocument, r suite.CaptureRow) { m.ID, m.BFilled = r.Key, BFilled{r.Name, r.Note, r.Stock} },
+		Row:  func(m *bDocument) suite.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
 	}
 	bDocumentRecorders = adapters.CaptureKind[bDocumentRecorder]{
-		Fill: func(m *bDocumentRecorder, r outboxtest.CaptureRow) {
+		Fill: func(m *bDocumentRecorder, r suite.CaptureRow) {
 			m.ID, m.BFilled = r.Key, BFilled{r.Name, r.Note, r.Stock}
 		},
-		Row:      func(m *bDocumentRecorder) outboxtest.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
+		Row:      func(m *bDocumentRecorder) suite.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
 		Recorder: func(m *bDocumentRecorder) *core.Recorder { return &m.Recorder },
 	}
 	bDocumentBoths = adapters.CaptureKind[bDocumentBoth]{
-		Fill: func(m *bDocumentBoth, r outboxtest.CaptureRow) {
+		Fill: func(m *bDocumentBoth, r suite.CaptureRow) {
 			m.ID, m.BFilled = r.Key, BFilled{r.Name, r.Note, r.Stock}
 		},
-		Row:      func(m *bDocumentBoth) outboxtest.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
+		Row:      func(m *bDocumentBoth) suite.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
 		Recorder: func(m *bDocumentBoth) *core.Recorder { return &m.Recorder },
 	}
 )
 
-func bRow(key string, c BColumns) outboxtest.CaptureRow {
-	return outboxtest.CaptureRow{Key: key, Name: c.Name, Note: c.Note, Stock: c.Stock}
+func bRow(key string, c BColumns) suite.CaptureRow {
+	return suite.CaptureRow{Key: key, Name: c.Name, Note: c.Note, Stock: c.Stock}
 }
 
 func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way adapters.BunWay,
-	o outboxtest.CaptureOptions,
-) outboxtest.CaptureORM {
+	o suite.CaptureOptions,
+) suite.CaptureORM {
 	t.Helper()
 	ob, err := bunoutbox.New(adapters.OpenBun(t, db, way), bunoutbox.Config{AutoCreate: true})
 	fixture.NoError(t, err)
@@ -182,13 +182,13 @@ func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way 
 	bunoutbox.On(ob, bItemBoths.On(), options...)
 	bunoutbox.On(ob, bDocuments.On(), options...)
 	bunoutbox.On(ob, bDocumentBoths.On(), options...)
-	return tables.ORM(outboxtest.CaptureORM{
+	return tables.ORM(suite.CaptureORM{
 		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
 			return ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
 				return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx))
 			})
 		},
-		Exec: func(ctx context.Context, s outboxtest.CaptureStatement) (func() []string, error) {
+		Exec: func(ctx context.Context, s suite.CaptureStatement) (func() []string, error) {
 			tx := ctx.Value(adapters.CaptureTxKey{}).(bun.Tx)
 			switch {
 			case s.Own && s.Mapped && s.Recorder:
@@ -216,30 +216,30 @@ func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way 
 
 // bunExec runs a statement. A mistake in its text, that MariaDB has no such RETURNING say, is no
 // statement of Bun.
-func bunExec[T any](ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatement,
+func bunExec[T any](ctx context.Context, tx bun.Tx, s suite.CaptureStatement,
 	kind adapters.CaptureKind[T],
 ) (func() []string, error) {
 	one, slice, recorders := kind.Models(s)
 	var model any = one // which may be nil, and then says what table it is
 	if s.Slice {
 		model = slice
-	} else if one == nil && s.Returning != outboxtest.CaptureReturnsNothing {
+	} else if one == nil && s.Returning != suite.CaptureReturnsNothing {
 		model = new(T)
 	}
 	var returning string
 	switch s.Returning {
-	case outboxtest.CaptureReturnsAll:
+	case suite.CaptureReturnsAll:
 		returning = "*"
-	case outboxtest.CaptureReturnsKey:
+	case suite.CaptureReturnsKey:
 		returning = "id"
-	case outboxtest.CaptureReturnsNote:
+	case suite.CaptureReturnsNote:
 		returning = "note"
 	}
 	var err error
 	switch s.Do {
-	case outboxtest.CaptureUpdate:
+	case suite.CaptureUpdate:
 		err = bunUpdate(ctx, tx, s, model, returning)
-	case outboxtest.CaptureDelete:
+	case suite.CaptureDelete:
 		q := tx.NewDelete().Model(model)
 		if returning != "" {
 			if !tx.Dialect().Features().Has(feature.DeleteReturning) {
@@ -267,7 +267,7 @@ func bunExec[T any](ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatemen
 	return adapters.Waiting(recorders), err
 }
 
-func bunUpdate(ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatement, model any, returning string) error {
+func bunUpdate(ctx context.Context, tx bun.Tx, s suite.CaptureStatement, model any, returning string) error {
 	q := tx.NewUpdate().Model(model)
 	if returning != "" {
 		if !tx.Dialect().Features().Has(feature.Returning) {
@@ -275,11 +275,11 @@ func bunUpdate(ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatement, mo
 		}
 		q = q.Returning(returning)
 	}
-	bulk := s.Set == outboxtest.CaptureSetModel && s.Slice
+	bulk := s.Set == suite.CaptureSetModel && s.Slice
 	switch {
-	case s.Set == outboxtest.CaptureSetNote:
+	case s.Set == suite.CaptureSetNote:
 		q = q.Set("note = ?", s.Note)
-	case s.Set == outboxtest.CaptureSetStock:
+	case s.Set == suite.CaptureSetStock:
 		q = q.Set("stock = stock + 1")
 	case bulk && !tx.Dialect().Features().Has(feature.WithValues):
 		return adapters.NoStatement("Bun has no bulk update there")
@@ -299,7 +299,7 @@ func bunUpdate(ctx context.Context, tx bun.Tx, s outboxtest.CaptureStatement, mo
 }
 
 // bunConflict says what an insert does with rows that are there.
-func bunConflict(s outboxtest.CaptureStatement, q *bun.InsertQuery, onDuplicateKey bool) *bun.InsertQuery {
+func bunConflict(s suite.CaptureStatement, q *bun.InsertQuery, onDuplicateKey bool) *bun.InsertQuery {
 	target := "id"
 	if s.OnName {
 		target = "name"
@@ -309,11 +309,11 @@ func bunConflict(s outboxtest.CaptureStatement, q *bun.InsertQuery, onDuplicateK
 		excluded, own = func(column string) string { return "VALUES(" + column + ")" }, ""
 	}
 	switch {
-	case s.Do == outboxtest.CaptureCreate:
+	case s.Do == suite.CaptureCreate:
 		return q
-	case s.Do == outboxtest.CaptureSkip && (onDuplicateKey || !s.OnName):
+	case s.Do == suite.CaptureSkip && (onDuplicateKey || !s.OnName):
 		return q.Ignore()
-	case s.Do == outboxtest.CaptureSkip:
+	case s.Do == suite.CaptureSkip:
 		return q.On("CONFLICT (" + target + ") DO NOTHING")
 	case onDuplicateKey:
 		q = q.On("DUPLICATE KEY UPDATE")
@@ -321,9 +321,9 @@ func bunConflict(s outboxtest.CaptureStatement, q *bun.InsertQuery, onDuplicateK
 		q = q.On("CONFLICT (" + target + ") DO UPDATE")
 	}
 	switch s.Set {
-	case outboxtest.CaptureSetNote:
+	case suite.CaptureSetNote:
 		return q.Set("note = " + excluded("note"))
-	case outboxtest.CaptureSetStock:
+	case suite.CaptureSetStock:
 		return q.Set("stock = " + own + "stock + 1")
 	default:
 		return q.Set("name = " + excluded("name")).Set("note = " + excluded("note")).Set("stock = " + excluded("stock"))

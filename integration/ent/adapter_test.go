@@ -8,7 +8,7 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -24,7 +24,7 @@ func TestAdapterSuiteEnt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
+				h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
 					pool := db.Open(t)
 					if way.connector {
 						pool = fixture.TrackedPool(t, db)
@@ -36,7 +36,7 @@ func TestAdapterSuiteEnt(t *testing.T) {
 					return adapters.Ent(t, db, drv, way.plain, cfg)
 				})
 				h.Programs = cmp.Or(h.Programs, 170)
-				outboxtest.TestAdapter(t, h)
+				suite.TestAdapter(t, h)
 			})
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
@@ -29,7 +29,7 @@ func TestCaptureSuiteEnt(t *testing.T) {
 		if db.Dialect == core.MySQL {
 			refused += entRefusesOnMariaDB
 		}
-		outboxtest.TestCapture(t, adapters.CaptureHarness(db, refused, entCapture))
+		suite.TestCapture(t, adapters.CaptureHarness(db, refused, entCapture))
 	})
 }
 
@@ -70,8 +70,8 @@ the row has another id than the entity
 `
 
 func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
-	o outboxtest.CaptureOptions,
-) outboxtest.CaptureORM {
+	o suite.CaptureOptions,
+) suite.CaptureORM {
 	t.Helper()
 	ob, err := entoutbox.New(entsql.OpenDB(adapters.EntDialect(db), db.Open(t)), entoutbox.Config{AutoCreate: true})
 	fixture.NoError(t, err)
@@ -80,35 +80,35 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 	if o.Resolve {
 		options = append(options, entoutbox.ResolveRows())
 	}
-	event := func(ctx context.Context, row outboxtest.CaptureRow) ([]core.Event, error) {
-		return []core.Event{outboxtest.CaptureEvent(entoutbox.OpOf(ctx), row)}, nil
+	event := func(ctx context.Context, row suite.CaptureRow) ([]core.Event, error) {
+		return []core.Event{suite.CaptureEvent(entoutbox.OpOf(ctx), row)}, nil
 	}
 	client.Use(ob.Hook(
 		entoutbox.On(func(ctx context.Context, m *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
 			if i, ok := v.(*entclient.Item); ok {
-				return event(ctx, outboxtest.CaptureRow{
+				return event(ctx, suite.CaptureRow{
 					Key: strconv.Itoa(i.ID), Name: i.Name, Note: i.Note,
 					Stock: i.Stock,
 				})
 			}
 			id, _ := m.ID()
-			return event(ctx, outboxtest.CaptureRow{Key: strconv.Itoa(id)})
+			return event(ctx, suite.CaptureRow{Key: strconv.Itoa(id)})
 		}, options...),
 		entoutbox.On(func(ctx context.Context, m *entclient.DocumentMutation, v ent.Value) ([]core.Event, error) {
 			if d, ok := v.(*entclient.Document); ok {
-				return event(ctx, outboxtest.CaptureRow{Key: d.ID, Name: d.Name, Note: d.Note, Stock: d.Stock})
+				return event(ctx, suite.CaptureRow{Key: d.ID, Name: d.Name, Note: d.Note, Stock: d.Stock})
 			}
 			id, _ := m.ID()
-			return event(ctx, outboxtest.CaptureRow{Key: id})
+			return event(ctx, suite.CaptureRow{Key: id})
 		}, options...),
 	))
-	return tables.ORM(outboxtest.CaptureORM{
+	return tables.ORM(suite.CaptureORM{
 		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
 			return entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, tx *entclient.Tx) error {
 				return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx))
 			})
 		},
-		Exec: func(ctx context.Context, s outboxtest.CaptureStatement) (func() []string, error) {
+		Exec: func(ctx context.Context, s suite.CaptureStatement) (func() []string, error) {
 			tx := ctx.Value(adapters.CaptureTxKey{}).(*entclient.Tx)
 			var err error
 			switch {
@@ -116,11 +116,11 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 				return nil, adapters.NoStatement("entities are generated, and embed nothing")
 			case s.Values:
 				return nil, adapters.NoStatement("entities are not stored from slices")
-			case s.Returning != outboxtest.CaptureReturnsNothing:
+			case s.Returning != suite.CaptureReturnsNothing:
 				return nil, adapters.NoStatement("it is Ent that asks for RETURNING")
-			case s.Do <= outboxtest.CaptureUpsert && s.Own:
+			case s.Do <= suite.CaptureUpsert && s.Own:
 				err = entCreateDocuments(ctx, tx, s)
-			case s.Do <= outboxtest.CaptureUpsert:
+			case s.Do <= suite.CaptureUpsert:
 				err = entCreateItems(ctx, tx, s)
 			case len(s.Models) == 0 && s.Slice, !s.ByKey && len(s.Models) > 0 && s.Slice:
 				return nil, adapters.NoStatement("updates and deletes are given no entities")
@@ -137,23 +137,23 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 	})
 }
 
-func entConflict(s outboxtest.CaptureStatement) (options []entsql.ConflictOption) {
+func entConflict(s suite.CaptureStatement) (options []entsql.ConflictOption) {
 	column := "id"
 	if s.OnName {
 		column = "name"
 	}
 	options = append(options, entsql.ConflictColumns(column))
 	switch {
-	case s.Do == outboxtest.CaptureSkip && !s.OnName:
+	case s.Do == suite.CaptureSkip && !s.OnName:
 		return []entsql.ConflictOption{entsql.DoNothing()}
-	case s.Do == outboxtest.CaptureSkip:
+	case s.Do == suite.CaptureSkip:
 		return append(options, entsql.DoNothing())
-	case s.Set == outboxtest.CaptureSetModel:
+	case s.Set == suite.CaptureSetModel:
 		return append(options, entsql.ResolveWithNewValues(),
 			entsql.ResolveWith(func(u *entsql.UpdateSet) { u.SetIgnore("id") }))
 	}
 	return append(options, entsql.ResolveWith(func(u *entsql.UpdateSet) {
-		if s.Set == outboxtest.CaptureSetNote {
+		if s.Set == suite.CaptureSetNote {
 			u.SetExcluded("note")
 			return
 		}
@@ -162,14 +162,14 @@ func entConflict(s outboxtest.CaptureStatement) (options []entsql.ConflictOption
 }
 
 // skipped is what Ent answers when a create skipped its row.
-func skipped(s outboxtest.CaptureStatement, err error) error {
-	if s.Do == outboxtest.CaptureSkip && errors.Is(err, sql.ErrNoRows) {
+func skipped(s suite.CaptureStatement, err error) error {
+	if s.Do == suite.CaptureSkip && errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
 	return err
 }
 
-func entCreateItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureStatement) error {
+func entCreateItems(ctx context.Context, tx *entclient.Tx, s suite.CaptureStatement) error {
 	var all []*entclient.ItemCreate
 	for _, m := range s.Models {
 		if m.Key != "" {
@@ -178,9 +178,9 @@ func entCreateItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureS
 		all = append(all, tx.Item.Create().SetName(m.Name).SetNote(m.Note).SetStock(m.Stock))
 	}
 	switch {
-	case s.Do == outboxtest.CaptureCreate && s.Slice:
+	case s.Do == suite.CaptureCreate && s.Slice:
 		return tx.Item.CreateBulk(all...).Exec(ctx)
-	case s.Do == outboxtest.CaptureCreate:
+	case s.Do == suite.CaptureCreate:
 		return all[0].Exec(ctx)
 	case s.Slice:
 		return skipped(s, tx.Item.CreateBulk(all...).OnConflict(entConflict(s)...).Exec(ctx))
@@ -189,15 +189,15 @@ func entCreateItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureS
 	}
 }
 
-func entCreateDocuments(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureStatement) error {
+func entCreateDocuments(ctx context.Context, tx *entclient.Tx, s suite.CaptureStatement) error {
 	var all []*entclient.DocumentCreate
 	for _, m := range s.Models {
 		all = append(all, tx.Document.Create().SetID(m.Key).SetName(m.Name).SetNote(m.Note).SetStock(m.Stock))
 	}
 	switch {
-	case s.Do == outboxtest.CaptureCreate && s.Slice:
+	case s.Do == suite.CaptureCreate && s.Slice:
 		return tx.Document.CreateBulk(all...).Exec(ctx)
-	case s.Do == outboxtest.CaptureCreate:
+	case s.Do == suite.CaptureCreate:
 		return all[0].Exec(ctx)
 	case s.Slice:
 		return skipped(s, tx.Document.CreateBulk(all...).OnConflict(entConflict(s)...).Exec(ctx))
@@ -207,20 +207,20 @@ func entCreateDocuments(ctx context.Context, tx *entclient.Tx, s outboxtest.Capt
 }
 
 // entWhere returns a predicate of a text, or none.
-func entWhere[P ~func(*entsql.Selector)](s outboxtest.CaptureStatement) []P {
+func entWhere[P ~func(*entsql.Selector)](s suite.CaptureStatement) []P {
 	if s.Where == nil {
 		return nil
 	}
 	return []P{func(sel *entsql.Selector) { sel.Where(entsql.ExprP(s.Where.Text)) }}
 }
 
-func entChangeItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureStatement) error {
+func entChangeItems(ctx context.Context, tx *entclient.Tx, s suite.CaptureStatement) error {
 	one := s.ByKey && !s.Slice
 	var ids []int
 	for _, m := range s.Models {
 		ids = append(ids, int(adapters.Number(m.Key)))
 	}
-	if s.Do == outboxtest.CaptureDelete {
+	if s.Do == suite.CaptureDelete {
 		if one {
 			return tx.Item.DeleteOneID(ids[0]).Where(entWhere[predicate.Item](s)...).Exec(ctx)
 		}
@@ -234,9 +234,9 @@ func entChangeItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureS
 	if one {
 		q := tx.Item.UpdateOneID(ids[0]).Where(entWhere[predicate.Item](s)...)
 		switch s.Set {
-		case outboxtest.CaptureSetNote:
+		case suite.CaptureSetNote:
 			q.SetNote(s.Note)
-		case outboxtest.CaptureSetStock:
+		case suite.CaptureSetStock:
 			q.AddStock(1)
 		default:
 			q.SetName(s.Models[0].Name).SetNote(s.Models[0].Note).SetStock(s.Models[0].Stock)
@@ -248,9 +248,9 @@ func entChangeItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureS
 		q = q.Where(item.IDIn(ids...))
 	}
 	switch s.Set {
-	case outboxtest.CaptureSetNote:
+	case suite.CaptureSetNote:
 		q.SetNote(s.Note)
-	case outboxtest.CaptureSetStock:
+	case suite.CaptureSetStock:
 		q.AddStock(1)
 	default:
 		return adapters.NoStatement("an update of many sets the same of all")
@@ -258,13 +258,13 @@ func entChangeItems(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureS
 	return q.Exec(ctx)
 }
 
-func entChangeDocuments(ctx context.Context, tx *entclient.Tx, s outboxtest.CaptureStatement) error {
+func entChangeDocuments(ctx context.Context, tx *entclient.Tx, s suite.CaptureStatement) error {
 	one := s.ByKey && !s.Slice
 	var ids []string
 	for _, m := range s.Models {
 		ids = append(ids, m.Key)
 	}
-	if s.Do == outboxtest.CaptureDelete {
+	if s.Do == suite.CaptureDelete {
 		if one {
 			return tx.Document.DeleteOneID(ids[0]).Where(entWhere[predicate.Document](s)...).Exec(ctx)
 		}
@@ -278,9 +278,9 @@ func entChangeDocuments(ctx context.Context, tx *entclient.Tx, s outboxtest.Capt
 	if one {
 		q := tx.Document.UpdateOneID(ids[0]).Where(entWhere[predicate.Document](s)...)
 		switch s.Set {
-		case outboxtest.CaptureSetNote:
+		case suite.CaptureSetNote:
 			q.SetNote(s.Note)
-		case outboxtest.CaptureSetStock:
+		case suite.CaptureSetStock:
 			q.AddStock(1)
 		default:
 			q.SetName(s.Models[0].Name).SetNote(s.Models[0].Note).SetStock(s.Models[0].Stock)
@@ -292,9 +292,9 @@ func entChangeDocuments(ctx context.Context, tx *entclient.Tx, s outboxtest.Capt
 		q = q.Where(document.IDIn(ids...))
 	}
 	switch s.Set {
-	case outboxtest.CaptureSetNote:
+	case suite.CaptureSetNote:
 		q.SetNote(s.Note)
-	case outboxtest.CaptureSetStock:
+	case suite.CaptureSetStock:
 		q.AddStock(1)
 	default:
 		return adapters.NoStatement("an update of many sets the same of all")

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -21,11 +21,11 @@ func TestAdapterSuiteGORM(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
+				h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
 					return adapters.GORM(t, db, way, cfg)
 				})
 				h.Programs = cmp.Or(h.Programs, 225)
-				outboxtest.TestAdapter(t, h)
+				suite.TestAdapter(t, h)
 			})
 		})
 	}

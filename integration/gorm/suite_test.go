@@ -10,7 +10,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
@@ -26,10 +26,10 @@ func TestCaptureSuiteGORM(t *testing.T) {
 				if db.Dialect == core.MySQL {
 					refused += gormRefusesOnMariaDB
 				}
-				outboxtest.TestCapture(t, adapters.CaptureHarness(db, refused,
+				suite.TestCapture(t, adapters.CaptureHarness(db, refused,
 					func(
-						t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o outboxtest.CaptureOptions,
-					) outboxtest.CaptureORM {
+						t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o suite.CaptureOptions,
+					) suite.CaptureORM {
 						return gormCapture(t, db, tables, prepare, o)
 					}))
 			})
@@ -154,58 +154,58 @@ func (gDocumentBoth) TableName() string     { return "capture_documents" }
 
 var (
 	gItems = adapters.CaptureKind[gItem]{
-		Fill: func(m *gItem, r outboxtest.CaptureRow) {
+		Fill: func(m *gItem, r suite.CaptureRow) {
 			m.ID, m.GColumns = adapters.Number(r.Key), GColumns{r.Name, r.Note, r.Stock}
 		},
-		Row: func(m *gItem) outboxtest.CaptureRow { return gRow(m.ID, m.GColumns) },
+		Row: func(m *gItem) suite.CaptureRow { return gRow(m.ID, m.GColumns) },
 	}
 	gItemRecorders = adapters.CaptureKind[gItemRecorder]{
-		Fill: func(m *gItemRecorder, r outboxtest.CaptureRow) {
+		Fill: func(m *gItemRecorder, r suite.CaptureRow) {
 			m.ID, m.GColumns = adapters.Number(r.Key), GColumns{r.Name, r.Note, r.Stock}
 		},
-		Row:      func(m *gItemRecorder) outboxtest.CaptureRow { return gRow(m.ID, m.GColumns) },
+		Row:      func(m *gItemRecorder) suite.CaptureRow { return gRow(m.ID, m.GColumns) },
 		Recorder: func(m *gItemRecorder) *core.Recorder { return &m.Recorder },
 	}
 	gItemBoths = adapters.CaptureKind[gItemBoth]{
-		Fill: func(m *gItemBoth, r outboxtest.CaptureRow) {
+		Fill: func(m *gItemBoth, r suite.CaptureRow) {
 			m.ID, m.GColumns = adapters.Number(r.Key), GColumns{r.Name, r.Note, r.Stock}
 		},
-		Row:      func(m *gItemBoth) outboxtest.CaptureRow { return gRow(m.ID, m.GColumns) },
+		Row:      func(m *gItemBoth) suite.CaptureRow { return gRow(m.ID, m.GColumns) },
 		Recorder: func(m *gItemBoth) *core.Recorder { return &m.Recorder },
 	}
 	gDocuments = adapters.CaptureKind[gDocument]{
-		Fill: func(m *gDocument, r outboxtest.CaptureRow) { m.ID, m.GFilled = r.Key, GFilled{r.Name, r.Note, r.Stock} },
-		Row: func(m *gDocument) outboxtest.CaptureRow {
-			return outboxtest.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
+		Fill: func(m *gDocument, r suite.CaptureRow) { m.ID, m.GFilled = r.Key, GFilled{r.Name, r.Note, r.Stock} },
+		Row: func(m *gDocument) suite.CaptureRow {
+			return suite.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
 		},
 	}
 	gDocumentRecorders = adapters.CaptureKind[gDocumentRecorder]{
-		Fill: func(m *gDocumentRecorder, r outboxtest.CaptureRow) {
+		Fill: func(m *gDocumentRecorder, r suite.CaptureRow) {
 			m.ID, m.GFilled = r.Key, GFilled{r.Name, r.Note, r.Stock}
 		},
-		Row: func(m *gDocumentRecorder) outboxtest.CaptureRow {
-			return outboxtest.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
+		Row: func(m *gDocumentRecorder) suite.CaptureRow {
+			return suite.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
 		},
 		Recorder: func(m *gDocumentRecorder) *core.Recorder { return &m.Recorder },
 	}
 	gDocumentBoths = adapters.CaptureKind[gDocumentBoth]{
-		Fill: func(m *gDocumentBoth, r outboxtest.CaptureRow) {
+		Fill: func(m *gDocumentBoth, r suite.CaptureRow) {
 			m.ID, m.GFilled = r.Key, GFilled{r.Name, r.Note, r.Stock}
 		},
-		Row: func(m *gDocumentBoth) outboxtest.CaptureRow {
-			return outboxtest.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
+		Row: func(m *gDocumentBoth) suite.CaptureRow {
+			return suite.CaptureRow{Key: m.ID, Name: m.Name, Note: m.Note, Stock: m.Stock}
 		},
 		Recorder: func(m *gDocumentBoth) *core.Recorder { return &m.Recorder },
 	}
 )
 
-func gRow(id int64, c GColumns) outboxtest.CaptureRow {
-	return outboxtest.CaptureRow{Key: strconv.FormatInt(id, 10), Name: c.Name, Note: c.Note, Stock: c.Stock}
+func gRow(id int64, c GColumns) suite.CaptureRow {
+	return suite.CaptureRow{Key: strconv.FormatInt(id, 10), Name: c.Name, Note: c.Note, Stock: c.Stock}
 }
 
 func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, prepare bool,
-	o outboxtest.CaptureOptions,
-) outboxtest.CaptureORM {
+	o suite.CaptureOptions,
+) suite.CaptureORM {
 	t.Helper()
 	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(t)),
 		&gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
@@ -220,13 +220,13 @@ func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, pre
 	gormoutbox.On(ob, gItemBoths.On(), options...)
 	gormoutbox.On(ob, gDocuments.On(), options...)
 	gormoutbox.On(ob, gDocumentBoths.On(), options...)
-	return tables.ORM(outboxtest.CaptureORM{
+	return tables.ORM(suite.CaptureORM{
 		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
 			return gdb.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 				return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx))
 			})
 		},
-		Exec: func(ctx context.Context, s outboxtest.CaptureStatement) (func() []string, error) {
+		Exec: func(ctx context.Context, s suite.CaptureStatement) (func() []string, error) {
 			tx := ctx.Value(adapters.CaptureTxKey{}).(*gorm.DB)
 			switch {
 			case s.Own && s.Mapped && s.Recorder:
@@ -251,7 +251,7 @@ func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, pre
 	})
 }
 
-func gormExec[T any](tx *gorm.DB, s outboxtest.CaptureStatement,
+func gormExec[T any](tx *gorm.DB, s suite.CaptureStatement,
 	kind adapters.CaptureKind[T],
 ) (func() []string, error) {
 	one, slice, recorders := kind.Models(s)
@@ -261,18 +261,18 @@ func gormExec[T any](tx *gorm.DB, s outboxtest.CaptureStatement,
 	} else if one == nil {
 		model = new(T)
 	}
-	if s.Slice && !s.ByKey && s.Do >= outboxtest.CaptureUpdate && len(s.Models) > 0 {
+	if s.Slice && !s.ByKey && s.Do >= suite.CaptureUpdate && len(s.Models) > 0 {
 		return nil, adapters.NoStatement("models in a slice name rows")
 	}
-	if s.Do == outboxtest.CaptureUpdate && s.Returning != outboxtest.CaptureReturnsNothing && tx.Name() == "mysql" {
+	if s.Do == suite.CaptureUpdate && s.Returning != suite.CaptureReturnsNothing && tx.Name() == "mysql" {
 		return nil, adapters.NoStatement("MariaDB has no UPDATE ... RETURNING")
 	}
 	switch s.Returning {
-	case outboxtest.CaptureReturnsAll:
+	case suite.CaptureReturnsAll:
 		tx = tx.Clauses(clause.Returning{})
-	case outboxtest.CaptureReturnsKey:
+	case suite.CaptureReturnsKey:
 		tx = tx.Clauses(clause.Returning{Columns: []clause.Column{{Name: "id"}}})
-	case outboxtest.CaptureReturnsNote:
+	case suite.CaptureReturnsNote:
 		tx = tx.Clauses(clause.Returning{Columns: []clause.Column{{Name: "note"}}})
 	}
 	if s.Where != nil {
@@ -280,17 +280,17 @@ func gormExec[T any](tx *gorm.DB, s outboxtest.CaptureStatement,
 	}
 	var err error
 	switch s.Do {
-	case outboxtest.CaptureCreate:
+	case suite.CaptureCreate:
 		err = tx.Create(model).Error
-	case outboxtest.CaptureSkip, outboxtest.CaptureUpsert:
+	case suite.CaptureSkip, suite.CaptureUpsert:
 		err = tx.Clauses(gormConflict(s)).Create(model).Error
-	case outboxtest.CaptureDelete:
+	case suite.CaptureDelete:
 		err = tx.Delete(model).Error
-	case outboxtest.CaptureUpdate:
+	case suite.CaptureUpdate:
 		switch {
-		case s.Set == outboxtest.CaptureSetNote:
+		case s.Set == suite.CaptureSetNote:
 			err = tx.Model(model).Update("note", s.Note).Error
-		case s.Set == outboxtest.CaptureSetStock:
+		case s.Set == suite.CaptureSetStock:
 			err = tx.Model(model).Update("stock", gorm.Expr("stock + 1")).Error
 		case s.Where == nil:
 			err = tx.Save(model).Error
@@ -303,20 +303,20 @@ func gormExec[T any](tx *gorm.DB, s outboxtest.CaptureStatement,
 	return adapters.Waiting(recorders), err
 }
 
-func gormConflict(s outboxtest.CaptureStatement) clause.OnConflict {
+func gormConflict(s suite.CaptureStatement) clause.OnConflict {
 	c := clause.OnConflict{Columns: []clause.Column{{Name: "id"}}}
 	if s.OnName {
 		c.Columns[0].Name = "name"
 	}
 	table := adapters.CaptureTable(s.Own)
 	switch {
-	case s.Do == outboxtest.CaptureSkip && !s.OnName:
+	case s.Do == suite.CaptureSkip && !s.OnName:
 		return clause.OnConflict{DoNothing: true}
-	case s.Do == outboxtest.CaptureSkip:
+	case s.Do == suite.CaptureSkip:
 		c.DoNothing = true
-	case s.Set == outboxtest.CaptureSetNote:
+	case s.Set == suite.CaptureSetNote:
 		c.DoUpdates = clause.AssignmentColumns([]string{"note"})
-	case s.Set == outboxtest.CaptureSetStock:
+	case s.Set == suite.CaptureSetStock:
 		c.DoUpdates = clause.Assignments(map[string]any{"stock": gorm.Expr(table + ".stock + 1")})
 	default:
 		c.UpdateAll = true

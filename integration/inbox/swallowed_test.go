@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
@@ -18,7 +18,7 @@ import (
 // there. On PostgreSQL nothing is, and the message comes again.
 func TestInboxDoesNotAckWhatWasNotCommitted(t *testing.T) {
 	t.Parallel()
-	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a outboxtest.Adapter) {
+	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a suite.Adapter) {
 		w := newInboxWorld(t, db, inboxORM{transactor: a.Transactor, exec: a.Exec},
 			func(c *inbox.Config) { c.Handler = func(*message.Message) string { return "handler" } })
 		fixture.MustExec(t, w.pool, "CREATE TABLE effect (n INTEGER PRIMARY KEY)"+fixture.Engine(db))

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -39,7 +39,7 @@ func TestOnceInTransactionsOfORMs(t *testing.T) {
 	}
 }
 
-func onceThroughORM(t *testing.T, pool *sql.DB, runner *once.Runner, a outboxtest.Adapter) {
+func onceThroughORM(t *testing.T, pool *sql.DB, runner *once.Runner, a suite.Adapter) {
 	t.Helper()
 	key := once.Key{Scope: "test", Tenant: "Ä? %s $1", ID: `it's "1" \`}
 	fp := once.FingerprintOf([]byte("body"))
@@ -87,7 +87,7 @@ func onceThroughORM(t *testing.T, pool *sql.DB, runner *once.Runner, a outboxtes
 
 // onceInSavepoint: work that fails in a savepoint takes its key with it, and the transaction around
 // it goes on.
-func onceInSavepoint(t *testing.T, pool *sql.DB, runner *once.Runner, a outboxtest.Adapter) {
+func onceInSavepoint(t *testing.T, pool *sql.DB, runner *once.Runner, a suite.Adapter) {
 	t.Helper()
 	key, errWork := once.Key{Scope: "test", ID: "savepoint"}, errors.New("the work failed")
 	err := a.Transactor.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -243,12 +243,12 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 	cfg.InterpolateParams = true // and write the parameters into the text
 	db.DSN = cfg.FormatDSN()
 	newStore := prefixedOnceStores(t, db)
-	outboxtest.TestOnceStore(t, fixture.OnceHarness(sqlOnce(newStore)))
-	outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
+	suite.TestOnceStore(t, fixture.OnceHarness(sqlOnce(newStore)))
+	suite.TestOnceTxStore(t, suite.OnceTxHarness{New: func(t *testing.T) suite.OnceTxBackend {
 		s, pool, _ := newStore(t)
-		return outboxtest.OnceTxBackend{
+		return suite.OnceTxBackend{
 			Store: s, TxStore: s,
-			Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
+			Begin: func(ctx context.Context) (suite.Transaction, error) {
 				return sqltx.Begin(ctx, pool, nil, db.Dialect)
 			},
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -60,7 +60,7 @@ func sqlOnce(newStore func(*testing.T) (
 func TestOnceStoreSuite(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
-		outboxtest.TestOnceStore(t, fixture.OnceHarness(sqlOnce(prefixedOnceStores(t, db))))
+		suite.TestOnceStore(t, fixture.OnceHarness(sqlOnce(prefixedOnceStores(t, db))))
 	})
 }
 
@@ -69,11 +69,11 @@ func TestOnceTxStoreSuite(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		newStore := onceStores(t, db)
-		outboxtest.TestOnceTxStore(t, outboxtest.OnceTxHarness{New: func(t *testing.T) outboxtest.OnceTxBackend {
+		suite.TestOnceTxStore(t, suite.OnceTxHarness{New: func(t *testing.T) suite.OnceTxBackend {
 			s, pool := newStore(t)
-			return outboxtest.OnceTxBackend{
+			return suite.OnceTxBackend{
 				Store: s, TxStore: s,
-				Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
+				Begin: func(ctx context.Context) (suite.Transaction, error) {
 					return sqltx.Begin(ctx, pool, nil, db.Dialect)
 				},
 			}

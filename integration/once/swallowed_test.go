@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -17,7 +17,7 @@ import (
 // Work that swallows a violated constraint: its key is kept only if what it did is there.
 func TestOnceDoesNotKeepWhatWasNotCommitted(t *testing.T) {
 	t.Parallel()
-	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a outboxtest.Adapter) {
+	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a suite.Adapter) {
 		pool := db.Open(t)
 		runner, err := once.New(once.Config{Store: fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})})
 		fixture.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ormoutbox/ormoutbox/core/once"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
@@ -29,7 +29,7 @@ func TestRedisOnceStoreSuiteCluster(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		return client
 	}
-	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
+	suite.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
 		t.Helper()
 		return open(t), rand.Text() + ":"
 	}))

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ormoutbox/ormoutbox/core/once"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
@@ -21,7 +21,7 @@ func newRedisStore(t testing.TB, client redis.UniversalClient, cfg redisonce.Con
 	return s
 }
 
-func redisHarness(open func(t *testing.T) (client redis.UniversalClient, prefix string)) outboxtest.OnceHarness {
+func redisHarness(open func(t *testing.T) (client redis.UniversalClient, prefix string)) suite.OnceHarness {
 	h := fixture.OnceHarness(func(t *testing.T) (once.Store, func(*testing.T, once.Key)) {
 		client, prefix := open(t)
 		s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
@@ -38,7 +38,7 @@ func redisHarness(open func(t *testing.T) (client redis.UniversalClient, prefix 
 // is over are not.
 func TestRedisOnceStoreSuite(t *testing.T) {
 	t.Parallel()
-	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
+	suite.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
 		t.Helper()
 		client, prefix := fixture.RedisClient(t)
 		return client, prefix
@@ -49,7 +49,7 @@ func TestRedisOnceStoreSuite(t *testing.T) {
 // it has read the answer.
 func TestRedisOnceStoreSuiteTwice(t *testing.T) {
 	t.Parallel()
-	outboxtest.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
+	suite.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
 		t.Helper()
 		client, prefix := fixture.RedisClient(t)
 		client.AddHook(twice{})

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
@@ -24,8 +24,8 @@ func TestRepositorySuite(t *testing.T) {
 		db.Wrap = sqlpause.Connector
 		pool := db.Open(t)
 		var cases atomic.Int64
-		outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
-			New: func(t *testing.T) outboxtest.Backend {
+		suite.TestRepository(t, suite.RepositoryHarness{
+			New: func(t *testing.T) suite.Backend {
 				pool, dialect := pool, db.Dialect
 				cfg := sqloutbox.Config{Dialect: dialect, Prefix: fmt.Sprintf("c%d_", cases.Add(1))}
 				if dialect == core.SQLite {
@@ -42,7 +42,7 @@ func TestRepositorySuite(t *testing.T) {
 }
 
 // sqlBackend creates the tables and returns the way into them.
-func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) outboxtest.Backend {
+func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) suite.Backend {
 	t.Helper()
 	repo, err := sqloutbox.New(pool, cfg)
 	if err != nil {
@@ -51,12 +51,12 @@ func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) outboxtest.Bac
 	if err := repo.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return outboxtest.Backend{
+	return suite.Backend{
 		Repository: repo,
-		Begin: func(ctx context.Context) (outboxtest.Transaction, error) {
+		Begin: func(ctx context.Context) (suite.Transaction, error) {
 			return sqltx.Begin(ctx, pool, nil, cfg.Dialect)
 		},
-		Lock: func(ctx context.Context, tx outboxtest.Transaction, ids ...core.RowID) error {
+		Lock: func(ctx context.Context, tx suite.Transaction, ids ...core.RowID) error {
 			return lockRows(ctx, tx, cfg.Prefix, ids...)
 		},
 		SetHeaders: func(t testing.TB, id core.RowID, text string) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
@@ -26,8 +26,8 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 			db.Wrap = sqlpause.Connector
 			pool := db.Open(t)
 			var cases atomic.Int64
-			outboxtest.TestRepository(t, outboxtest.RepositoryHarness{
-				New: func(t *testing.T) outboxtest.Backend {
+			suite.TestRepository(t, suite.RepositoryHarness{
+				New: func(t *testing.T) suite.Backend {
 					return sqlBackend(t, pool, sqloutbox.Config{
 						Dialect: core.Postgres,
 						Prefix:  fmt.Sprintf("c%d_", cases.Add(1)),

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
@@ -35,8 +35,8 @@ func TestAdapterSuiteSQL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				outboxtest.TestAdapter(t, adapters.Harness(db,
-					func(t *testing.T, db testdb.DB, cfg core.Config) outboxtest.Adapter {
+				suite.TestAdapter(t, adapters.Harness(db,
+					func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
 						pool, transactor := open(t, db)
 						return adapters.SQL(t, db, pool, transactor, cfg)
 					}))

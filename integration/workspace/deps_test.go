@@ -36,8 +36,11 @@ var rooms = map[string]room{
 	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
 	"core/once/httpkey": {ours: []string{"core", "core/once"}},
 	"core/once/command": {ours: []string{"core", "core/once"}},
-	"core/outboxtest":   {ours: []string{"core", "core/once", "core/sqltx"}},
-	"gormoutbox":        {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
+	"core/outboxtest":   {ours: []string{"core", "core/once", "core/sqltx", "core/outboxtest/internal/..."}},
+	"core/outboxtest/suite": {ours: []string{
+		"core", "core/once", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
+	}},
+	"gormoutbox": {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
 	"entoutbox": {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{
 		"entgo.io/ent",
 		"ariga.io/atlas", // the language of hooks on migrations of Ent, which brings it
@@ -125,7 +128,7 @@ func TestDependencies(t *testing.T) {
 		})
 	}
 	for _, must := range []string{
-		"core", "core/sqltx", "core/sqloutbox", "core/outboxtest", "gormoutbox",
+		"core", "core/sqltx", "core/sqloutbox", "core/outboxtest", "core/outboxtest/suite", "gormoutbox",
 		"watermillbridge", "watermillbridge/kafkabridge", "watermillbridge/amqpbridge",
 	} {
 		if !checked[rootModule+"/"+must] {

@@ -1,12 +1,12 @@
 // Package sqlpause lets tests act between two statements of a database/sql driver: it calls
-// outboxtest.Pause before each.
+// suite.Pause before each.
 package sqlpause
 
 import (
 	"context"
 	"database/sql/driver"
 
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 )
 
 // Connector wraps c.
@@ -25,14 +25,14 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 type conn struct{ driver.Conn }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if err := outboxtest.Pause(ctx); err != nil {
+	if err := suite.Pause(ctx); err != nil {
 		return nil, err
 	}
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := outboxtest.Pause(ctx); err != nil {
+	if err := suite.Pause(ctx); err != nil {
 		return nil, err
 	}
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
@@ -44,7 +44,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 }
 
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if err := outboxtest.Pause(ctx); err != nil {
+	if err := suite.Pause(ctx); err != nil {
 		return nil, err
 	}
 	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)

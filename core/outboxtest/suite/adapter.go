@@ -1,0 +1,384 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// AdapterHarness tells TestAdapter how to reach an adapter: the transactions of an ORM or a driver,
+// with an outbox in them.
+type AdapterHarness struct {
+	// Open returns the adapter on an empty database. cfg has everything but the Repository. It is
+	// called once for each case.
+	Open func(t *testing.T, cfg core.Config) Adapter
+	// AbortsOnError says that a refused statement makes the transaction unusable, as PostgreSQL
+	// does it.
+	AbortsOnError bool
+	// SingleWriter says that only one transaction writes at a time, as SQLite does it.
+	SingleWriter bool
+	// Programs is how many random programs of savepoints are run. Default: 300.
+	Programs int
+	// Seed makes the random programs those of an earlier run, which named its seed when it failed.
+	// Default: another one each time.
+	Seed uint64
+}
+
+// Adapter is an adapter under test. Fields are required unless they say otherwise. Inside a
+// transaction the functions are given the context that RunInTx gave to its function.
+type Adapter struct {
+	// Outbox is what Publish records events with. The suite runs its relay where it needs one.
+	Outbox *core.Outbox
+	// Transactor is that of the adapter.
+	Transactor core.Transactor
+	// Nested runs fn in a nested transaction by the means of the ORM. Nil: the Transactor's way is
+	// the only one.
+	Nested func(ctx context.Context, fn func(ctx context.Context) error) error
+	// Publish records events by the means of the adapter, in the transaction that ctx carries.
+	Publish func(ctx context.Context, events ...core.Event) error
+	// Exec runs a statement by the means of the ORM, in the transaction that ctx carries.
+	Exec func(ctx context.Context, query string) error
+	// Stored returns the event ids of all committed rows of the outbox. It uses a connection of its
+	// own.
+	Stored func(ctx context.Context) ([]string, error)
+	// RefuseCommit prepares in the transaction that ctx carries that the database will refuse its
+	// COMMIT, by a deferred constraint for example. Nil: there is no way.
+	RefuseCommit func(ctx context.Context) error
+
+	// The ways below are for scenarios that only some databases and drivers can have. Nil, or an
+	// error wrapping errors.ErrUnsupported, means that there is no way: the scenario says so in its
+	// log and ends.
+
+	// LoseCommit prepares in the transaction that ctx carries that nobody hears the answer of its
+	// COMMIT, which the database carries out when committed is true and never hears of otherwise.
+	LoseCommit func(ctx context.Context, committed bool) error
+	// Deadlock makes the transaction that ctx carries the victim of a deadlock in a statement that
+	// is run by the means of the ORM. It returns the error of that statement.
+	Deadlock func(ctx context.Context) error
+	// Disconnect ends the connection of the transaction that ctx carries on the side of the server.
+	Disconnect func(ctx context.Context) error
+	// Connection returns a function that ends the connection of the transaction that ctx carries on
+	// the side of the server, later, when nobody uses it. It returns when the driver is able to see
+	// that.
+	Connection func(ctx context.Context) (end func(ctx context.Context) error, err error)
+	// Booked returns the ids of all committed rows of the table outboxtest_booking (id INTEGER
+	// PRIMARY KEY), which stands for the tables of an application and is there, and empty, when the
+	// case begins.
+	Booked func(ctx context.Context) ([]int, error)
+}
+
+// adapterCase is one thing that every adapter must do.
+type adapterCase struct {
+	name string
+	run  func(a *adapterFixture)
+}
+
+// TestAdapter is the conformance suite of adapters: that outcomes are reported exactly once and
+// never wrongly, whatever the application does to its transaction, and that exactly what committed
+// is published. Its groups are:
+//
+//   - Commit: ends by commit, error, panic, runtime.Goexit and refused COMMIT; closures that are
+//     run again; concurrent transactions
+//   - Unknown: a COMMIT whose answer is lost, carried out or not
+//   - Savepoint: nested, released, rolled back, by the Transactor and by the ORM's own means;
+//     contexts in the wrong place
+//   - Text: SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT, ROLLBACK and BEGIN as statements, and
+//     statements that commit implicitly
+//   - Trouble: contexts that end, statements that fail, duplicates, lost connections, connections
+//     that died unused
+//   - Deadlock: the victim, with its error returned and ignored
+//   - End: what the application's own rows are worth after an error that it swallows
+//   - AfterCommit: functions that run after the commit, and never else
+//   - Relay: what leaves, when, and how often
+//   - Random: programs of savepoints; what is reported is compared with the table, and what is
+//     published too
+func TestAdapter(t *testing.T, h AdapterHarness) {
+	for _, group := range []struct {
+		name  string
+		cases []adapterCase
+	}{
+		{"Commit", adapterCommitCases()},
+		{"Unknown", adapterUnknownCases()},
+		{"Savepoint", slices.Concat(adapterSavepointCases(), adapterNestedCases())},
+		{"Text", adapterTextCases()},
+		{"Trouble", adapterTroubleCases()},
+		{"Deadlock", adapterDeadlockCases()},
+		{"End", adapterEndCases()},
+		{"AfterCommit", adapterAfterCommitCases()},
+		{"Relay", adapterRelayCases()},
+		{"Random", adapterRandomCases()},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(newAdapterFixture(t, h))
+				})
+			}
+		})
+	}
+}
+
+// adapterFixture is what a case of the adapter suite works with.
+type adapterFixture struct {
+	*testing.T
+	AdapterHarness
+	Adapter
+	published *outboxtest.Publisher
+	polled    chan struct{} // closed when the relay has looked for work: from then on it takes what commits
+
+	mu    sync.Mutex
+	heard []report
+}
+
+// report is one call of a callback that an event's publisher registered.
+type report struct {
+	id      string
+	outcome core.Outcome
+}
+
+func newAdapterFixture(t *testing.T, h AdapterHarness) *adapterFixture {
+	a := &adapterFixture{T: t, AdapterHarness: h, published: &outboxtest.Publisher{}, polled: make(chan struct{})}
+	var once sync.Once
+	a.Adapter = h.Open(t, core.Config{
+		Publisher: a.published, DisableJanitor: true,
+		// Short, so that rows whose outcome nobody knows are found within the time of a test.
+		PublishTimeout: 500 * time.Millisecond, LeaseMargin: 100 * time.Millisecond, HotLease: time.Second,
+		ClaimLease: 2 * time.Second, PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
+		Observer: &core.Observer{
+			Untracked: func(int) { t.Error("the adapter gave Publish a transaction whose end cannot be heard") },
+			Claimed:   func(core.ClaimInfo) { once.Do(func() { close(a.polled) }) },
+		},
+	})
+	return a
+}
+
+func (a *adapterFixture) must(ok bool, format string, args ...any) {
+	a.Helper()
+	if !ok {
+		a.Fatalf(format, args...)
+	}
+}
+
+func (a *adapterFixture) check(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+func newEvent() core.Event {
+	return core.Event{ID: core.NewEventID(), Type: "thing.happened", Topic: "topic", Data: map[string]int{"n": 1}}
+}
+
+// tx returns the transaction that ctx carries.
+func (a *adapterFixture) tx(ctx context.Context) core.Tx {
+	a.Helper()
+	tx, ok := core.TxFromContext(ctx)
+	a.must(ok, "the context that RunInTx gave carries no transaction")
+	return tx
+}
+
+// tryPublish records an event and listens for its outcome.
+func (a *adapterFixture) tryPublish(ctx context.Context, e core.Event) error {
+	if err := a.Publish(ctx, e); err != nil {
+		return err
+	}
+	a.follow(ctx, e.ID)
+	return nil
+}
+
+func (a *adapterFixture) follow(ctx context.Context, id string) {
+	a.Helper()
+	a.tx(ctx).OnOutcome(func(o core.Outcome) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.heard = append(a.heard, report{id, o})
+	})
+}
+
+// publish records a new event, listens for its outcome and returns its id.
+func (a *adapterFixture) publish(ctx context.Context) string {
+	a.Helper()
+	e := newEvent()
+	a.check(a.tryPublish(ctx, e))
+	return e.ID
+}
+
+// inTx runs fn in a transaction and requires that it ends without an error.
+func (a *adapterFixture) inTx(fn func(ctx context.Context)) {
+	a.Helper()
+	a.check(a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		fn(ctx)
+		return nil
+	}))
+}
+
+// nested runs fn in a nested transaction.
+type nested func(ctx context.Context, fn func(ctx context.Context) error) error
+
+// nestings returns the ways to nest a transaction.
+func (a *adapterFixture) nestings() []nested {
+	ways := []nested{func(ctx context.Context, fn func(context.Context) error) error {
+		return a.Transactor.RunInTx(ctx, func(ctx context.Context, _ core.Tx) error { return fn(ctx) })
+	}}
+	if a.Nested != nil {
+		ways = append(ways, a.Nested)
+	}
+	return ways
+}
+
+func (a *adapterFixture) stored() []string {
+	a.Helper()
+	ids, err := a.Stored(a.Context())
+	a.check(err)
+	return ids
+}
+
+// wantStored requires that exactly these events are in the table.
+func (a *adapterFixture) wantStored(want ...string) {
+	a.Helper()
+	got := a.stored()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		a.Fatalf("stored are %q, want %q", got, want)
+	}
+}
+
+func (a *adapterFixture) reports() []report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.heard)
+}
+
+// outcomes returns what was heard of each event. It fails when something was heard twice.
+func (a *adapterFixture) outcomes() map[string]core.Outcome {
+	a.Helper()
+	heard := map[string]core.Outcome{}
+	for _, r := range a.reports() {
+		before, twice := heard[r.id]
+		a.must(!twice, "event %s was reported as %s and again as %s", r.id, before, r.outcome)
+		heard[r.id] = r.outcome
+	}
+	return heard
+}
+
+// wantOutcome requires that the outcome was heard once of each event.
+func (a *adapterFixture) wantOutcome(want core.Outcome, ids ...string) {
+	a.Helper()
+	heard := a.outcomes()
+	for _, id := range ids {
+		o, ok := heard[id]
+		a.must(ok, "nothing was heard of event %s, want %s", id, want)
+		a.must(o == want, "event %s was reported as %s, want %s", id, o, want)
+	}
+}
+
+// noLies waits until every event has been reported and requires that no report contradicts the
+// table. It returns how many are Committed.
+func (a *adapterFixture) noLies(ids ...string) (committed int) {
+	a.Helper()
+	eventually(a, "every outcome is heard", func() bool {
+		heard := a.outcomes()
+		return !slices.ContainsFunc(ids, func(id string) bool { _, ok := heard[id]; return !ok })
+	})
+	there := map[string]bool{}
+	for _, id := range a.stored() {
+		there[id] = true
+	}
+	heard := a.outcomes()
+	for _, id := range ids {
+		switch o := heard[id]; {
+		case o == core.Committed && !there[id]:
+			a.Fatalf("a ghost: event %s was reported as committed and is not there", id)
+		case o == core.RolledBack && there[id]:
+			a.Fatalf("event %s was reported as rolled back and is there", id)
+		case o == core.Committed:
+			committed++
+		}
+	}
+	return committed
+}
+
+// has reports whether there is a way to do what the scenario is about, which an adapter tells by a
+// nil function or by what it returns.
+func (a *adapterFixture) has(way bool, err error) bool {
+	if !way || errors.Is(err, errors.ErrUnsupported) {
+		a.Log("this adapter has no way to do that")
+		return false
+	}
+	return true
+}
+
+// whole requires that the adapter goes on after trouble: with a transaction that commits.
+func (a *adapterFixture) whole() {
+	a.Helper()
+	var id string
+	a.inTx(func(ctx context.Context) { id = a.publish(ctx) })
+	a.wantOutcome(core.Committed, id)
+	a.must(slices.Contains(a.stored(), id), "the event of a transaction that committed is not there")
+}
+
+// truthful requires that the reports about these events are true, and that RunInTx, which returned
+// err, reported success only if the event first is there, and a failure only if it is not, unless
+// it says that it does not know.
+func (a *adapterFixture) truthful(err error, first string, further ...string) {
+	a.Helper()
+	committed := a.noLies(append(further, first)...)
+	a.must((err == nil) == slices.Contains(a.stored(), first) || errors.Is(err, core.ErrCommitUnknown),
+		"RunInTx: %v; stored are %q, the event was %s", err, a.stored(), first)
+	a.must(err == nil || committed == 0, "RunInTx failed with %v, and an event was reported as committed", err)
+}
+
+// relay runs the relay until the case ends. What it publishes must be visible to everybody at that
+// time.
+func (a *adapterFixture) relay() {
+	a.Helper()
+	a.published.FailFor(func(d core.Delivery) error {
+		if ids, err := a.Stored(a.Context()); err == nil && !slices.Contains(ids, d.ID) {
+			a.Errorf("a ghost: event %s was published and is not there", d.ID)
+		}
+		return nil
+	})
+	a.runRelay()
+}
+
+// settled waits until the relay has nothing left to publish.
+func (a *adapterFixture) settled() {
+	a.Helper()
+	eventually(a, "the relay has published everything", func() bool {
+		b, err := a.Outbox.Backlog(a.Context())
+		a.check(err)
+		return b.Pending == 0
+	})
+}
+
+// runRelay returns when the relay runs, so that what commits from then on goes by the fast path.
+func (a *adapterFixture) runRelay() {
+	a.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- a.Outbox.Run(ctx)
+		close(done)
+	}()
+	a.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			a.Errorf("Run: %v", err)
+		}
+	})
+	select {
+	case <-a.polled:
+	case err := <-done:
+		a.Fatalf("Run: %v", err)
+	}
+}

@@ -1,0 +1,258 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Nested transactions in less tidy programs.
+func adapterNestedCases() []adapterCase {
+	return []adapterCase{
+		{"the outer context is used inside, and what is nested fails", adapterNestedForeign},
+		{"the inner context is used outside, after what is nested failed", adapterNestedStale},
+		{"a context that ends inside", adapterNestedCancelled},
+		{"a nested closure that is run again", adapterNestedAgain},
+		{"many, one after the other", adapterNestedMany},
+		{"eight deep, every other fails", adapterNestedEight},
+		{"savepoints by text inside", adapterNestedText},
+		{"a savepoint by text around a nested success", adapterNestedTextAround},
+		{"the outer panics after a nested success", adapterNestedOuterPanic},
+	}
+}
+
+// adapterNestedForeign publishes inside with the context of the outer transaction, which is easily
+// done in a closure. The connection is the same, so the database undoes it with everything else
+// that came after the savepoint.
+func adapterNestedForeign(a *adapterFixture) {
+	a.relay()
+	var good, bad []string
+	for _, nest := range a.nestings() {
+		a.inTx(func(outer context.Context) {
+			good = append(good, a.publish(outer))
+			err := nest(outer, func(context.Context) error {
+				bad = append(bad, a.publish(outer))
+				return errNested
+			})
+			a.must(errors.Is(err, errNested), "the nested transaction returned %v", err)
+			a.check(nest(outer, func(context.Context) error {
+				good = append(good, a.publish(outer))
+				return nil
+			}))
+		})
+	}
+	a.wantOutcome(core.Committed, good...)
+	a.wantOutcome(core.RolledBack, bad...)
+	a.wantStored(good...)
+	a.published.Wait(a, len(good))
+	a.wantPublished(good)
+}
+
+// adapterNestedStale goes on with a context that belongs to a nested transaction which has failed.
+// It may be refused; what is not refused belongs to the outer transaction.
+func adapterNestedStale(a *adapterFixture) {
+	for _, nest := range a.nestings() {
+		var outer, inner string
+		further := newEvent()
+		published := false
+		err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+			outer = a.publish(ctx)
+			var stale context.Context
+			_ = nest(ctx, func(ctx context.Context) error {
+				stale = ctx //nolint:fatcontext // that it is used too late is the point
+				inner = a.publish(ctx)
+				return errNested
+			})
+			published = a.tryPublish(stale, further) == nil
+			return nil
+		})
+		ids := []string{inner}
+		if published {
+			ids = append(ids, further.ID)
+		}
+		a.truthful(err, outer, ids...)
+		stored := a.stored()
+		a.must(!slices.Contains(stored, inner), "the nested transaction failed, and its event is there")
+		a.must(slices.Contains(stored, further.ID) == (published && err == nil),
+			"published %t, RunInTx: %v; stored are %q", published, err, stored)
+	}
+}
+
+// adapterNestedCancelled ends the context of a nested transaction. Whether its rollback still gets
+// through differs; what is reported must be true.
+func adapterNestedCancelled(a *adapterFixture) {
+	for _, nest := range a.nestings() {
+		var outer, inner, last string
+		err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+			outer = a.publish(ctx)
+			child, cancel := context.WithCancel(ctx)
+			defer cancel()
+			err := nest(child, func(ctx context.Context) error {
+				inner = a.publish(ctx)
+				cancel()
+				return child.Err()
+			})
+			a.must(err != nil, "the nested transaction reported success")
+			e := newEvent()
+			if err := a.tryPublish(ctx, e); err != nil {
+				return err
+			}
+			last = e.ID
+			return nil
+		})
+		ids := []string{inner}
+		if last != "" {
+			ids = append(ids, last)
+		}
+		a.truthful(err, outer, ids...)
+		a.must(err != nil || slices.Contains(a.stored(), last), "RunInTx reported success, and the event is not there")
+		a.whole()
+	}
+}
+
+// adapterNestedAgain runs a nested closure again with the same event: it is there once.
+func adapterNestedAgain(a *adapterFixture) {
+	a.relay()
+	var want []string
+	for _, nest := range a.nestings() {
+		e := newEvent()
+		a.inTx(func(ctx context.Context) {
+			for attempt := range 3 {
+				err := nest(ctx, func(ctx context.Context) error {
+					a.check(a.Publish(ctx, e))
+					if attempt < 2 {
+						return errNested
+					}
+					a.follow(ctx, e.ID)
+					return nil
+				})
+				a.must((err == nil) == (attempt == 2), "attempt %d: %v", attempt, err)
+			}
+		})
+		want = append(want, e.ID)
+	}
+	a.wantOutcome(core.Committed, want...)
+	a.wantStored(want...)
+	a.published.Wait(a, len(want))
+	a.settled()
+	a.wantPublished(want)
+}
+
+func adapterNestedMany(a *adapterFixture) {
+	var good, bad []string
+	for _, nest := range a.nestings() {
+		a.inTx(func(ctx context.Context) {
+			for i := range 40 {
+				_ = nest(ctx, func(ctx context.Context) error {
+					id := a.publish(ctx)
+					if i%3 == 1 {
+						bad = append(bad, id)
+						return errNested
+					}
+					good = append(good, id)
+					return nil
+				})
+			}
+		})
+	}
+	a.wantOutcome(core.Committed, good...)
+	a.wantOutcome(core.RolledBack, bad...)
+	a.wantStored(good...)
+}
+
+// adapterNestedEight fails on every other of eight levels, and each level takes its error as said
+// and goes on: what is kept is the two levels above the first that fails.
+func adapterNestedEight(a *adapterFixture) {
+	var good, bad []string
+	var level func(ctx context.Context, nest nested, depth int, lost bool) error
+	level = func(ctx context.Context, nest nested, depth int, lost bool) error {
+		note := func() {
+			if id := a.publish(ctx); lost {
+				bad = append(bad, id)
+			} else {
+				good = append(good, id)
+			}
+		}
+		note()
+		fails := depth%2 == 1
+		if depth < 8 {
+			below := (depth+1)%2 == 1
+			err := nest(ctx, func(ctx context.Context) error { return level(ctx, nest, depth+1, lost || below) })
+			a.must((err != nil) == below, "level %d: %v", depth+1, err)
+			note()
+		}
+		if fails {
+			return errNested
+		}
+		return nil
+	}
+	for _, nest := range a.nestings() {
+		a.inTx(func(ctx context.Context) { a.check(level(ctx, nest, 0, false)) })
+	}
+	a.wantOutcome(core.Committed, good...)
+	a.wantOutcome(core.RolledBack, bad...)
+	a.wantStored(good...)
+}
+
+// adapterNestedText rolls back to a savepoint by text inside a nested transaction, which then
+// succeeds.
+func adapterNestedText(a *adapterFixture) {
+	var good, bad []string
+	for _, nest := range a.nestings() {
+		a.inTx(func(ctx context.Context) {
+			good = append(good, a.publish(ctx))
+			a.check(nest(ctx, func(ctx context.Context) error {
+				good = append(good, a.publish(ctx))
+				a.exec(ctx, "SAVEPOINT s1")
+				bad = append(bad, a.publish(ctx))
+				a.exec(ctx, "ROLLBACK TO SAVEPOINT s1")
+				good = append(good, a.publish(ctx))
+				return nil
+			}))
+			good = append(good, a.publish(ctx))
+		})
+	}
+	a.wantOutcome(core.Committed, good...)
+	a.wantOutcome(core.RolledBack, bad...)
+	a.wantStored(good...)
+}
+
+// adapterNestedTextAround rolls back over a nested transaction that succeeded.
+func adapterNestedTextAround(a *adapterFixture) {
+	var good, bad []string
+	for _, nest := range a.nestings() {
+		a.inTx(func(ctx context.Context) {
+			good = append(good, a.publish(ctx))
+			a.exec(ctx, "SAVEPOINT s1")
+			a.check(nest(ctx, func(ctx context.Context) error {
+				bad = append(bad, a.publish(ctx))
+				return nil
+			}))
+			a.exec(ctx, "ROLLBACK TO SAVEPOINT s1")
+			good = append(good, a.publish(ctx))
+		})
+	}
+	a.wantOutcome(core.Committed, good...)
+	a.wantOutcome(core.RolledBack, bad...)
+	a.wantStored(good...)
+}
+
+func adapterNestedOuterPanic(a *adapterFixture) {
+	for _, nest := range a.nestings() {
+		var ids []string
+		func() {
+			defer func() { a.must(recover() == "reason", "the panic did not go on") }()
+			_ = a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+				a.check(nest(ctx, func(ctx context.Context) error {
+					ids = append(ids, a.publish(ctx))
+					return nil
+				}))
+				panic("reason")
+			})
+		}()
+		a.wantOutcome(core.RolledBack, ids...)
+		a.wantStored()
+	}
+}

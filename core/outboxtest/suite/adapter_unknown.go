@@ -1,0 +1,116 @@
+package suite
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Commits of which nobody knows whether the database has carried them out.
+func adapterUnknownCases() []adapterCase {
+	return []adapterCase{
+		{"the answer is lost and it has committed", func(a *adapterFixture) { a.unknownCommit(true) }},
+		{"the answer is lost and it has not committed", func(a *adapterFixture) { a.unknownCommit(false) }},
+		{"what was nested is unknown too", adapterUnknownNested},
+		{"the closure is run again after a commit", func(a *adapterFixture) { a.unknownAgain(true) }},
+		{"the closure is run again after none", func(a *adapterFixture) { a.unknownAgain(false) }},
+		{"the relay publishes what is there and nothing else", adapterUnknownRelay},
+	}
+}
+
+// loseCommit runs fn in a transaction whose COMMIT is answered by nobody and returns what RunInTx
+// returned. can is false when there is no way.
+func (a *adapterFixture) loseCommit(committed bool, fn func(ctx context.Context)) (can bool, err error) {
+	a.Helper()
+	can = a.has(a.LoseCommit != nil, nil)
+	if !can {
+		return false, nil
+	}
+	err = a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		fn(ctx)
+		err := a.LoseCommit(ctx, committed)
+		can = a.has(true, err)
+		return err
+	})
+	if can {
+		a.must(errors.Is(err, core.ErrCommitUnknown), "RunInTx: %v, want an error wrapping ErrCommitUnknown", err)
+	}
+	return can, err
+}
+
+func (a *adapterFixture) unknownCommit(committed bool) {
+	var id string
+	if can, _ := a.loseCommit(committed, func(ctx context.Context) { id = a.publish(ctx) }); !can {
+		return
+	}
+	a.wantOutcome(core.Unknown, id)
+	if committed {
+		a.wantStored(id)
+	} else {
+		a.wantStored()
+	}
+	a.whole()
+}
+
+// adapterUnknownNested tells apart what was rolled back before and what nobody knows.
+func adapterUnknownNested(a *adapterFixture) {
+	for _, nest := range a.nestings() {
+		var outer, kept, lost string
+		can, _ := a.loseCommit(true, func(ctx context.Context) {
+			outer = a.publish(ctx)
+			a.check(nest(ctx, func(ctx context.Context) error {
+				kept = a.publish(ctx)
+				return nil
+			}))
+			err := nest(ctx, func(ctx context.Context) error {
+				lost = a.publish(ctx)
+				return errNested
+			})
+			a.must(errors.Is(err, errNested), "the nested transaction returned %v", err)
+		})
+		if !can {
+			return
+		}
+		a.wantOutcome(core.Unknown, outer, kept)
+		a.wantOutcome(core.RolledBack, lost)
+	}
+}
+
+// unknownAgain does what an application does that is not sure: everything again, with the same
+// event. It is there once in any case.
+func (a *adapterFixture) unknownAgain(committed bool) {
+	e := newEvent()
+	if can, _ := a.loseCommit(committed, func(ctx context.Context) { a.check(a.tryPublish(ctx, e)) }); !can {
+		return
+	}
+	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error { return a.Publish(ctx, e) })
+	if committed {
+		a.must(errors.Is(err, core.ErrDuplicateEvent), "the event is there already: %v, want an error wrapping "+
+			"ErrDuplicateEvent", err)
+	} else {
+		a.check(err)
+	}
+	a.wantStored(e.ID)
+}
+
+// adapterUnknownRelay leaves unknown commits to the poller, which publishes those that it finds
+// once their lease is over.
+func adapterUnknownRelay(a *adapterFixture) {
+	a.relay()
+	var want []string
+	for i := range 4 {
+		var id string
+		if can, _ := a.loseCommit(i%2 == 0, func(ctx context.Context) { id = a.publish(ctx) }); !can {
+			return
+		}
+		if i%2 == 0 {
+			want = append(want, id)
+		}
+		a.inTx(func(ctx context.Context) { want = append(want, a.publish(ctx)) })
+	}
+	a.published.Wait(a, len(want))
+	a.settled()
+	a.wantPublished(want)
+	a.wantStored(want...)
+}

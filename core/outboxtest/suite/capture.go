@@ -1,0 +1,405 @@
+package suite
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// CaptureHarness tells TestCapture how to reach the statements of an ORM.
+type CaptureHarness struct {
+	// Open returns the ORM on an empty database. It is called once for each group of cases.
+	Open func(t *testing.T, o CaptureOptions) CaptureORM
+	// Refused names the cases whose statements the adapter refuses with core.ErrNoAggregateID, and
+	// why it has to: "Update/a slice and a condition", or one of its kinds, "Update/a slice and a
+	// condition/recorded". Every other case must cause its events; a case that is named and causes
+	// them fails too, so that the list stays true.
+	Refused map[string]string
+	// Statements is how many random statements are run in each group that has them. Default: 200.
+	Statements int
+	// Seed makes the random statements those of an earlier run, which named its seed. Default:
+	// another one each time.
+	Seed uint64
+}
+
+// CaptureOptions says how the outbox is to be configured.
+type CaptureOptions struct {
+	// Resolve registers the On functions with ResolveRows.
+	Resolve bool
+}
+
+// CaptureORM is an ORM with an outbox, and two tables: one whose integer keys the database
+// generates, and one whose textual keys the program makes. Both have the columns id, name (a unique
+// text), note (a text) and stock (an integer). The models of a table are of three kinds: with an On
+// function that returns CaptureEvent of the model, with an embedded core.Recorder, and with both.
+type CaptureORM struct {
+	// RunInTx runs fn in a transaction of the ORM. The context of fn carries it.
+	RunInTx func(ctx context.Context, fn func(ctx context.Context) error) error
+	// Exec runs a statement in the transaction that ctx carries. left returns the types of the
+	// events that are still recorded on its models, also after the transaction. An error wrapping
+	// errors.ErrUnsupported says that the ORM has no such statement, and why: nothing was executed
+	// then, and the case says so in its log.
+	Exec func(ctx context.Context, s CaptureStatement) (left func() []string, err error)
+	// Hidden stores a model that has a core.Recorder in a field with a name. Nil: there are no
+	// recorders.
+	Hidden func(ctx context.Context) error
+
+	// The functions below go past the ORM, on connections of their own.
+
+	// Insert stores rows. An empty Key is generated.
+	Insert func(ctx context.Context, own bool, rows []CaptureRow) error
+	// Rows returns all rows of a table.
+	Rows func(ctx context.Context, own bool) ([]CaptureRow, error)
+	// Events returns all events of the outbox's table.
+	Events func(ctx context.Context) ([]CapturedEvent, error)
+	// Reset empties all of them.
+	Reset func(ctx context.Context) error
+}
+
+// CaptureRow is a row of one of the tables.
+type CaptureRow struct {
+	Key   string // as text, "" when the database has not generated it yet
+	Name  string
+	Note  string
+	Stock int64
+}
+
+// CapturedEvent is an event that was stored.
+type CapturedEvent struct {
+	Type    string
+	Key     string // Event.AggregateID
+	Payload []byte
+}
+
+// CaptureEvent is what an On function returns of a model.
+func CaptureEvent(op core.Op, row CaptureRow) core.Event {
+	return core.Event{Type: mappedType + op.String(), Data: row}
+}
+
+const mappedType = "mapped."
+
+// CaptureModel is a model that a statement is given.
+type CaptureModel struct {
+	CaptureRow
+	// Record is the type of an event that was recorded on it, "" for none. It is a core.Event
+	// without an AggregateID.
+	Record string
+}
+
+// CaptureDo is what a statement does.
+type CaptureDo uint8
+
+// What a statement does.
+const (
+	CaptureCreate CaptureDo = iota // INSERT, which fails on rows that are there already
+	CaptureSkip                    // INSERT that passes over rows that are there already
+	CaptureUpsert                  // INSERT that updates rows that are there already
+	CaptureUpdate
+	CaptureDelete
+)
+
+// CaptureSet is what an update or an upsert sets.
+type CaptureSet uint8
+
+// What an update or an upsert sets.
+const (
+	CaptureSetModel CaptureSet = iota // all columns, to the values of the models
+	CaptureSetNote                    // note, to Note of the statement (an upsert: to that of the model)
+	CaptureSetStock                   // stock, to an expression: stock + 1
+)
+
+// CaptureReturning is what a statement returns of the rows it changed.
+type CaptureReturning uint8
+
+// What a statement returns.
+const (
+	CaptureReturnsNothing CaptureReturning = iota // the statement as the ORM makes it by itself
+	CaptureReturnsAll                             // all columns
+	CaptureReturnsKey                             // the key
+	CaptureReturnsNote                            // another column
+)
+
+// CaptureWhere is a condition.
+type CaptureWhere struct {
+	Text  string                  // as the program writes it, without placeholders
+	Holds func(r CaptureRow) bool // what it means
+}
+
+// CaptureStatement is one statement, as a program may write it by the means of its ORM.
+type CaptureStatement struct {
+	Do       CaptureDo
+	Own      bool // on the table whose keys the program makes
+	Mapped   bool // models have an On function
+	Recorder bool // models embed a core.Recorder
+	// Models is what the statement is given: one, or a slice when Slice is set. None: the statement
+	// names the type only, or a slice that is empty.
+	Models []CaptureModel
+	Slice  bool
+	Values bool // the slice is one of structs, else of pointers
+	// Copies: the models were copied after their events had been recorded, and the copies are what
+	// the statement is given.
+	Copies bool
+
+	// ByKey: an update or a delete names its rows by the keys of the models. Otherwise Where alone
+	// says which rows it is about.
+	ByKey bool
+	Where *CaptureWhere
+	Set   CaptureSet
+	Note  string
+	// OnName: an upsert, or a skip, expects that rows may be there under their name, else under
+	// their key.
+	OnName    bool
+	Returning CaptureReturning
+}
+
+// String is for the log of a test.
+func (s CaptureStatement) String() string {
+	var b strings.Builder
+	say := func(ok bool, text string, args ...any) {
+		if ok {
+			fmt.Fprintf(&b, text, args...)
+		}
+	}
+	b.WriteString([]string{"create", "create or skip", "create or update", "update", "delete"}[s.Do])
+	say(s.Do == CaptureUpsert || s.Do == CaptureUpdate, ", setting %s",
+		[]string{"the model", "note", "stock + 1"}[s.Set])
+	say(s.Own, ", own keys")
+	say(s.OnName, ", on name")
+	say(s.ByKey, ", by key")
+	say(s.Where != nil, ", where ")
+	if s.Where != nil {
+		fmt.Fprintf(&b, "%q", s.Where.Text)
+	}
+	b.WriteString([]string{"", ", returning *", ", returning key", ", returning note"}[s.Returning])
+	say(s.Slice, ", a slice")
+	say(s.Values, " of values")
+	say(s.Copies, ", of copies")
+	say(s.Mapped, ", On")
+	say(s.Recorder, ", Recorder")
+	for _, m := range s.Models {
+		fmt.Fprintf(&b, "\n\t%+v", m)
+	}
+	return b.String()
+}
+
+// TestCapture is the conformance suite of what adapters make of statements. Its question is always
+// the same: which rows did this statement change? The events that arrive, with their keys and
+// payloads, must be those of the rows in which the table differs from what it was before; or the
+// statement, or its transaction, fails with core.ErrNoAggregateID, and nothing was written. Its
+// groups are:
+//
+//   - Create, Skip, Upsert, Update, Delete: statements that programs write, which must cause their
+//     events unless the harness names them in Refused
+//   - Resolve: statements that do not say which rows they change, with ResolveRows
+//   - Recorder: copies of models with recorded events, and recorders in fields
+//   - Random, RandomResolve: statements of all kinds, with errors returned or ignored by the
+//     program
+func TestCapture(t *testing.T, h CaptureHarness) {
+	names := map[string]bool{}
+	for _, group := range []struct {
+		name    string
+		options CaptureOptions
+		cases   []captureCase
+	}{
+		{"Create", CaptureOptions{}, captureCreateCases()},
+		{"Skip", CaptureOptions{}, captureSkipCases()},
+		{"Upsert", CaptureOptions{}, captureUpsertCases()},
+		{"Update", CaptureOptions{}, captureChangeCases(CaptureUpdate)},
+		{"Delete", CaptureOptions{}, captureChangeCases(CaptureDelete)},
+		{"Resolve", CaptureOptions{Resolve: true}, captureResolveCases()},
+	} {
+		for _, c := range group.cases {
+			names[group.name+"/"+c.name] = true
+			for _, v := range captureVariants {
+				names[group.name+"/"+c.name+"/"+v.name] = true
+			}
+		}
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			orm := h.Open(t, group.options)
+			for _, c := range group.cases { // one after the other: they share the tables
+				t.Run(c.name, func(t *testing.T) {
+					for _, v := range captureVariants {
+						if group.options.Resolve && !v.mapped {
+							continue // it is On functions that resolve
+						}
+						t.Run(v.name, func(t *testing.T) {
+							f := &captureFixture{T: t, CaptureORM: orm, options: group.options, variant: v}
+							f.why = cmp.Or(h.Refused[group.name+"/"+c.name],
+								h.Refused[group.name+"/"+c.name+"/"+v.name])
+							f.is(f.statement(c))
+						})
+					}
+				})
+			}
+		})
+	}
+	for name := range h.Refused {
+		if !names[name] {
+			t.Errorf("Refused names %q, which is no case", name)
+		}
+	}
+	t.Run("Recorder", func(t *testing.T) {
+		t.Parallel()
+		captureRecorders(&captureFixture{T: t, CaptureORM: h.Open(t, CaptureOptions{})})
+	})
+	for name, options := range map[string]CaptureOptions{"Random": {}, "RandomResolve": {Resolve: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			captureRandom(t, h, options)
+		})
+	}
+}
+
+// captureVariant is a kind of table and model.
+type captureVariant struct {
+	name                  string
+	own, mapped, recorder bool
+}
+
+var captureVariants = []captureVariant{
+	{"On", false, true, false},
+	{"On, own keys", true, true, false},
+	{"recorded", false, false, true},
+	{"recorded, own keys", true, false, true},
+}
+
+// captureFixture is what a case works with.
+type captureFixture struct {
+	*testing.T
+	CaptureORM
+	options CaptureOptions
+	variant captureVariant
+	why     string // the adapter refuses the statement
+}
+
+// captured is what became of a statement.
+type captured struct {
+	before, after []CaptureRow
+	events        []CapturedEvent
+	left          []string
+	execErr, err  error // of the statement, and of its transaction
+}
+
+// lacks reports whether the ORM has no such statement.
+func (c *captured) lacks() bool { return errors.Is(c.execErr, errors.ErrUnsupported) }
+
+// reset empties the tables and stores rows. It returns them with their keys.
+func (f *captureFixture) reset(own bool, rows ...CaptureRow) map[string]CaptureRow {
+	f.Helper()
+	f.must(f.Reset(f.Context()))
+	f.must(f.Insert(f.Context(), own, rows))
+	return f.byName(own)
+}
+
+func (f *captureFixture) byName(own bool) map[string]CaptureRow {
+	f.Helper()
+	rows := map[string]CaptureRow{}
+	for _, r := range f.rows(own) {
+		rows[r.Name] = r
+	}
+	return rows
+}
+
+func (f *captureFixture) rows(own bool) []CaptureRow {
+	f.Helper()
+	rows, err := f.Rows(f.Context(), own)
+	f.must(err)
+	return rows
+}
+
+func (f *captureFixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// run runs a statement in a transaction of its own. ignore: the program goes on as if there were no
+// error.
+func (f *captureFixture) run(s CaptureStatement, ignore bool) *captured {
+	f.Helper()
+	c := &captured{before: f.rows(s.Own)}
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	left := func() []string { return nil }
+	c.err = f.RunInTx(ctx, func(ctx context.Context) error {
+		l, err := f.Exec(ctx, s)
+		if l != nil {
+			left = l
+		}
+		c.execErr = err
+		if ignore {
+			return nil
+		}
+		return err
+	})
+	c.left, c.after = left(), f.rows(s.Own)
+	var err error
+	c.events, err = f.Events(f.Context())
+	f.must(err)
+	return c
+}
+
+// is runs a statement and requires what must become of it.
+func (f *captureFixture) is(s CaptureStatement) *captured {
+	f.Helper()
+	c := f.run(s, false)
+	if c.lacks() {
+		f.Logf("the ORM has no such statement: %v", c.execErr)
+		return c
+	}
+	switch {
+	case f.why != "" && c.err == nil:
+		f.Errorf("the harness says that this is refused (%s), and it was not: %s", f.why, s)
+	case f.why == "" && c.err != nil:
+		f.Errorf("%v: %s", c.err, s)
+	}
+	f.check(s, c)
+	return c
+}
+
+// check compares what arrived with what changed.
+func (f *captureFixture) check(s CaptureStatement, c *captured) {
+	f.Helper()
+	t := truth{statement: s, captured: c, resolve: f.options.Resolve}
+	for _, problem := range t.problems() {
+		f.Errorf("%s\n%s\nbefore: %+v\nafter:  %+v\nevents: %s\nstill recorded: %q\nthe statement: %v\nthe "+
+			"transaction: %v",
+			problem, s, c.before, c.after, describeEvents(c.events), c.left, c.execErr, c.err)
+	}
+}
+
+func describeEvents(events []CapturedEvent) string {
+	var all []string
+	for _, e := range events {
+		all = append(all, fmt.Sprintf("%s of %q: %s", e.Type, e.Key, e.Payload))
+	}
+	return strings.Join(all, "; ")
+}
+
+var captureNotes struct {
+	sync.Mutex
+	n int
+}
+
+// freshNote returns a text that no row has, so that a row that was changed shows it.
+func freshNote() string {
+	captureNotes.Lock()
+	defer captureNotes.Unlock()
+	captureNotes.n++
+	return fmt.Sprintf("changed %d", captureNotes.n)
+}
+
+func rowOfPayload(payload []byte) (row CaptureRow, err error) {
+	err = json.Unmarshal(payload, &row)
+	return row, err
+}

@@ -1,0 +1,19 @@
+// Package suite is for authors of adapters, tables and stores of keys. It holds the tests that each
+// implementation of an interface of core and of once must pass:
+//
+//   - TestRepository: core.Repository, the tables of the outbox
+//   - TestAdapter: the transactions of an ORM or a driver, with an outbox in them
+//   - TestCapture: the events that an adapter makes of the statements of its ORM
+//   - TestOnceStore and TestOnceTxStore: once.Store and once.TxStore, the keys
+//
+// Each takes a harness, which says how to reach the implementation, and runs its cases as parallel
+// subtests. The comments of the interfaces say what is promised; the cases look at it from outside:
+//
+//	func TestRepository(t *testing.T) {
+//		suite.TestRepository(t, suite.RepositoryHarness{New: func(t *testing.T) suite.Backend {
+//			return suite.Backend{Repository: ..., Begin: ..., Lock: ..., Audits: ...}
+//		}})
+//	}
+//
+// Tests of services use package outboxtest.
+package suite

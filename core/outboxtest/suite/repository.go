@@ -1,0 +1,90 @@
+package suite
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// RepositoryHarness tells TestRepository how to reach an implementation of core.Repository.
+type RepositoryHarness struct {
+	// New returns an empty table. It is called once for each case; cases run in parallel.
+	New func(t *testing.T) Backend
+	// AbortsOnError says that a refused statement makes the transaction unusable until it or a
+	// savepoint is rolled back, as PostgreSQL does it.
+	AbortsOnError bool
+	// SingleWriter says that only one transaction writes at a time and the others wait for its end,
+	// as SQLite does it.
+	SingleWriter bool
+}
+
+// Backend is one empty table and the way into its transactions. All fields are required but
+// SetHeaders.
+type Backend struct {
+	// Repository is what is tested. Whatever sends its statements calls Pause before each of them.
+	Repository core.Repository
+	// Begin opens a transaction. Its Exec understands SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE
+	// SAVEPOINT.
+	Begin func(ctx context.Context) (Transaction, error)
+	// Lock locks rows in the transaction until its end, as an UPDATE by hand does. It is not called
+	// where there is a SingleWriter.
+	Lock func(ctx context.Context, tx Transaction, ids ...core.RowID) error
+	// SetHeaders writes a text into the headers of a committed row, as another program may. Nil
+	// where it cannot be done.
+	SetHeaders func(t testing.TB, id core.RowID, text string)
+	// Audits returns how many audit rows there are.
+	Audits func(t testing.TB) int
+}
+
+// Transaction is a core.Tx that its owner can end.
+type Transaction interface {
+	core.Tx
+	Commit() error
+	Rollback() error
+}
+
+// repositoryCase is one thing that every repository must do.
+type repositoryCase struct {
+	name string
+	run  func(f *fixture)
+}
+
+// TestRepository is the conformance suite of core.Repository: what the comments of that interface
+// promise, seen from the outside. It uses short real durations and waits with a deadline where time
+// matters.
+func TestRepository(t *testing.T, h RepositoryHarness) {
+	for _, group := range []struct {
+		name  string
+		cases []repositoryCase
+	}{
+		{"Insert", insertCases()},
+		{"Duplicate", duplicateCases()},
+		{"Order", orderCases()},
+		{"ClaimUnordered", claimUnorderedCases()},
+		{"ClaimHeads", claimHeadsCases()},
+		{"NextDue", nextDueCases()},
+		{"MarkDone", markDoneCases()},
+		{"MarkFailed", markFailedCases()},
+		{"Lease", leaseCases()},
+		{"Locked", lockedCases()},
+		{"Damaged", damagedCases()},
+		{"Backlog", backlogCases()},
+		{"Admin", adminCases()},
+		{"Retention", retentionCases()},
+		{"Keys", keyCases()},
+		{"Interleaving", interleavingCases()},
+		{"Concurrency", concurrencyCases()},
+		{"Context", contextCases()},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(&fixture{T: t, RepositoryHarness: h, Backend: h.New(t)})
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,246 @@
+package suite
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+func markFailedCases() []repositoryCase {
+	return []repositoryCase{
+		{"a retry waits and costs an attempt", func(f *fixture) { f.failedAgain(core.FailRetry, 1) }},
+		{"an outage waits and costs none", func(f *fixture) { f.failedAgain(core.FailUnavailable, 0) }},
+		{"an outage keeps earlier attempts", failedMixedKinds},
+		{"a dead row is listed and not claimed", failedDead},
+		{"a claim that somebody else has since changes nothing", failedStale},
+		{"a claim that never was changes nothing", failedForeign},
+		{"a claim that was settled or given back changes nothing", failedAfterEnd},
+		{"each failure has its own result", failedEach},
+		{"many failures", failedMany},
+		{"texts that are hard to store stop nothing", failedTexts},
+		{"no failures", func(f *fixture) { f.must(len(f.fail(nodeA)) == 0, "results for nothing") }},
+	}
+}
+
+// next waits for a row to become claimable and claims it.
+func (f *fixture) next(node string) core.Claimed {
+	f.Helper()
+	var got []core.Claimed
+	f.eventually("a row becomes claimable", func() bool {
+		got = f.claimAny(request(node))
+		return len(got) > 0
+	})
+	return got[0]
+}
+
+// failedAgain fails a row several times in the same way and requires that it waits each time and
+// spends that many attempts.
+func (f *fixture) failedAgain(kind core.FailureKind, attempts int) {
+	for _, key := range []string{"", "k"} {
+		row := newRow("topic", key)
+		f.commit(row)
+		c := f.one(nodeA)
+		for n := 1; n <= 3; n++ {
+			start := time.Now()
+			f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: kind, Delay: shortLease, Code: "refused"})[0],
+				"not changed")
+			c = f.next(nodeA)
+			f.must(time.Since(start) >= shortLease, "due after %s, before the delay %s", time.Since(start), shortLease)
+			f.must(c.ID == row.ID && c.Attempts == n*attempts && c.LostClaims == 0 && c.ClaimNo == int64(n)+1,
+				"claimed %+v after %d failures", c, n)
+		}
+		f.must(f.done(false, row.ID) == 1, "not done")
+	}
+}
+
+func failedMixedKinds(f *fixture) {
+	f.commit(newRow("topic", ""))
+	for i, kind := range []core.FailureKind{
+		core.FailRetry, core.FailUnavailable, core.FailRetry,
+		core.FailUnavailable,
+	} {
+		c := f.one(nodeA)
+		f.must(c.Attempts == (i+1)/2, "%d attempts before failure %d", c.Attempts, i)
+		// no delay: due at once
+		f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: kind, Code: "c"})[0], "not changed")
+	}
+}
+
+func failedDead(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		row := newRow("topic", key)
+		place := f.commit(row)[0]
+		c := f.one(nodeA)
+		f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: core.FailRetry, Code: "first"})[0], "not changed")
+		message := strings.Repeat("größe ", 250)
+		f.must(f.fail(nodeA, core.Failure{
+			ClaimRef: ref(f.one(nodeA)), Kind: core.FailDead, Code: "too_large",
+			Message: message,
+		})[0], "not changed")
+		f.none("dead")
+		dead := f.dead()
+		f.must(len(dead) == 1, "%d dead rows, want 1", len(dead))
+		d := dead[0]
+		f.must(d.ID == row.ID && d.KeySeq == place.KeySeq && d.Attempts == 2 && d.LostClaims == 0 &&
+			d.ErrorCode == "too_large" && d.Error == message,
+			"listed as %+v", d)
+		age := time.Since(d.CreatedAt)
+		f.must(age > -time.Minute && age < time.Hour, "created at %s", d.CreatedAt)
+		f.must(diffEvent(d.Event, row.Event) == "", "listed with %s", diffEvent(d.Event, row.Event))
+		f.must(f.done(true, row.ID) == 1, "not done")
+	}
+}
+
+// stale makes a claim of nodeA that ran out and was taken over by nodeB.
+func (f *fixture) stale(key string) (old core.ClaimRef, current core.Claimed) {
+	f.Helper()
+	row := newRow("topic", key)
+	f.commitLeased(shortLease, hot(row)...)
+	return core.ClaimRef{ID: row.ID, ClaimNo: 1}, f.next(nodeB)
+}
+
+// changesNothing requires that no guess under this claim changes anything.
+func (f *fixture) changesNothing(node string, c core.ClaimRef) {
+	f.Helper()
+	for _, kind := range []core.FailureKind{core.FailRetry, core.FailDead, core.FailUnavailable} {
+		f.must(!f.fail(node, core.Failure{ClaimRef: c, Kind: kind, Delay: time.Hour, Code: "c"})[0],
+			"%s: failure of kind %d under claim %d", node, kind, c.ClaimNo)
+	}
+	f.must(!f.renew(node, time.Hour, c)[0], "%s: renewed under claim %d", node, c.ClaimNo)
+	f.must(f.release(node, c) == 0, "%s: released under claim %d", node, c.ClaimNo)
+}
+
+func failedStale(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		old, current := f.stale(key)
+		f.changesNothing(nodeA, old)
+		f.must(len(f.dead()) == 0, "a stale guess made the row dead")
+		f.none("nodeB holds the row")
+		f.must(f.renew(nodeB, longLease, ref(current))[0], "the holder lost its claim")
+		f.must(f.fail(nodeB, core.Failure{ClaimRef: ref(current), Kind: core.FailRetry, Code: "c"})[0],
+			"the holder could not report")
+		c := f.one(nodeA)
+		f.must(c.Attempts == 1 && c.LostClaims == 1 && c.ClaimNo == 3, "claimed %+v", c)
+		f.must(f.done(false, old.ID) == 1, "an acknowledgement counts whoever brings it")
+	}
+}
+
+func failedForeign(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		f.commit(newRow("topic", key))
+		c := f.one(nodeA)
+		f.changesNothing(nodeB, ref(c))
+		f.changesNothing("NODE-A/1", ref(c))
+		f.changesNothing("", ref(c))
+		for _, n := range []int64{-1, 0, 2} {
+			f.changesNothing(nodeA, core.ClaimRef{ID: c.ID, ClaimNo: n})
+		}
+		f.changesNothing(nodeA, core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: 1})
+		f.must(f.renew(nodeA, longLease, ref(c))[0], "the holder lost its claim")
+		f.done(false, c.ID)
+	}
+}
+
+// failedAfterEnd repeats guesses, as a relay does whose answer was lost.
+func failedAfterEnd(f *fixture) {
+	ends := []func(core.ClaimRef){
+		func(c core.ClaimRef) { f.must(f.release(nodeA, c) == 1, "not released") },
+	}
+	for _, kind := range []core.FailureKind{core.FailRetry, core.FailUnavailable} {
+		ends = append(ends, func(c core.ClaimRef) {
+			f.must(f.fail(nodeA, core.Failure{ClaimRef: c, Kind: kind, Code: "c"})[0], "not changed")
+		})
+	}
+	for i, end := range ends {
+		f.commit(newRow("topic", ""))
+		c := f.one(nodeA)
+		end(ref(c))
+		f.changesNothing(nodeA, ref(c))
+		again := f.one(nodeB) // at once: no lease and no delay
+		f.must(again.ID == c.ID && again.Attempts == min(1, i%2) && again.LostClaims == 0, "claimed %+v", again)
+		f.done(false, c.ID)
+	}
+}
+
+func failedEach(f *fixture) {
+	rows := newRows(6, "topic", "")
+	f.commit(rows...)
+	held := map[core.RowID]core.Claimed{}
+	for _, c := range f.claim(request(nodeA)) {
+		held[c.ID] = c
+	}
+	of := func(i int, kind core.FailureKind, no int64, delay time.Duration) core.Failure {
+		return core.Failure{ClaimRef: core.ClaimRef{ID: rows[i].ID, ClaimNo: no}, Kind: kind, Delay: delay, Code: "c"}
+	}
+	f.done(false, rows[5].ID)
+	changed := f.fail(nodeA,
+		of(5, core.FailRetry, 1, 0), of(0, core.FailRetry, 1, 0), of(1, core.FailRetry, 2, 0),
+		of(2, core.FailDead, 1, 0), core.Failure{
+			ClaimRef: core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: 1},
+			Kind:     core.FailDead, Code: "c",
+		},
+		of(3, core.FailUnavailable, 1, time.Hour), of(4, core.FailUnavailable, 1, 0))
+	f.must(slices.Equal(changed, []bool{false, true, false, true, false, true, true}), "changed %v", changed)
+	f.wantSet(f.claim(request(nodeB)), rows[0], rows[4])
+	f.must(len(f.dead()) == 1, "want one dead row")
+	f.must(f.renew(nodeA, longLease, core.ClaimRef{ID: rows[1].ID, ClaimNo: 1})[0],
+		"the row with the wrong number was touched")
+}
+
+func failedMany(f *fixture) {
+	rows := newRows(400, "topic", "")
+	f.commit(rows...)
+	var failures []core.Failure
+	for i, c := range f.claim(request(nodeA)) {
+		kind := core.FailRetry
+		if i%2 == 0 {
+			kind = core.FailUnavailable
+		}
+		failures = append(failures, core.Failure{
+			ClaimRef: ref(c), Kind: kind, Code: "c",
+			Message: "it's \"broken\" \\",
+		})
+	}
+	f.must(!slices.Contains(f.fail(nodeA, failures...), false), "the holder could not report")
+	refusals := 0
+	for _, c := range f.claim(request(nodeA)) {
+		refusals += c.Attempts
+	}
+	f.must(refusals == len(rows)/2, "%d refusals, want %d", refusals, len(rows)/2)
+}
+
+// hardTexts are diagnostics as publishers return them.
+var hardTexts = []string{
+	"🤷 größe \U0001F4A9", "\xff\xfe broken", "nul \x00 in it", strings.Repeat("é", 3000), strings.Repeat("x", 1<<20),
+	"a\nb\tc\x01\x7f", `{"quoted": "\\u0000"}`, "\U0010FFFF\uFFFE",
+}
+
+func failedTexts(f *fixture) {
+	var rows []core.NewRow
+	var failures []core.Failure
+	for _, text := range hardTexts {
+		row := newRow("topic", "")
+		rows = append(rows, row)
+		failures = append(failures, core.Failure{
+			ClaimRef: core.ClaimRef{ID: row.ID, ClaimNo: 1}, Kind: core.FailDead,
+			Code: text, Message: text,
+		})
+	}
+	f.commit(hot(rows...)...)
+	changed := f.fail(nodeA, failures...)
+	f.must(!slices.Contains(changed, false), "changed %v", changed)
+	dead := f.dead()
+	f.must(len(dead) == len(rows), "%d dead rows, want %d", len(dead), len(rows))
+	for _, d := range dead {
+		f.must(len(d.Error) > 0 && utf8.ValidString(d.Error) && utf8.ValidString(d.ErrorCode),
+			"listed with code %q and error %q", d.ErrorCode, d.Error)
+	}
+	for i, text := range hardTexts { // and receipts
+		n, err := f.Repository.MarkDone(f.Context(), []core.Done{{ID: rows[i].ID, Receipt: text}}, false)
+		f.check(err)
+		f.must(n == 1, "not done with receipt %.20q", text)
+	}
+}

@@ -1,0 +1,222 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+func retentionCases() []repositoryCase {
+	return []repositoryCase{
+		{"only what ended, and only when it is old", cleanupOld},
+		{"up to the limit", cleanupLimit},
+		{"an empty table", func(f *fixture) { f.must(f.cleanup(0, 10) == 0, "deleted something") }},
+	}
+}
+
+func (f *fixture) cleanup(keep time.Duration, limit int) int {
+	f.Helper()
+	deleted, err := f.Repository.Cleanup(f.Context(), keep, limit)
+	f.check(err)
+	f.must(deleted <= limit, "deleted %d rows, more than %d", deleted, limit)
+	return deleted
+}
+
+func cleanupOld(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		done, discarded, open, retry := newRow("topic", key), newRow("topic", key), newRow("topic", key),
+			newRow("topic", key)
+		f.commit(done, discarded)
+		f.done(false, done.ID)
+		f.discard(adminOf(discarded.ID))
+		f.commit(hot(retry)...)
+		f.fail(nodeA, core.Failure{ClaimRef: core.ClaimRef{ID: retry.ID, ClaimNo: 1}, Kind: core.FailRetry, Code: "c"})
+		f.commit(open)
+		dead := f.addDead(newRow("topic", key))
+		f.must(f.cleanup(time.Hour, 100) == 0, "deleted rows that are not old")
+		deleted := 0
+		f.eventually("the rows are old", func() bool {
+			deleted += f.cleanup(20*time.Millisecond, 100)
+			return deleted >= 2
+		})
+		f.must(deleted == 2 && f.cleanup(0, 100) == 0, "deleted %d rows, want the two that ended", deleted)
+		f.commit(done, discarded) // their ids are free again
+		b := f.backlog(100)
+		f.must(b.Pending == 4 && b.Dead == 1, "backlog %+v", b)
+		f.done(true, done.ID, discarded.ID, open.ID, retry.ID, dead.ID)
+	}
+}
+
+func cleanupLimit(f *fixture) {
+	rows := newRows(7, "topic", "")
+	f.commit(rows...)
+	f.done(false, newIDs(rows)...)
+	var steps []int
+	f.eventually("all are deleted", func() bool {
+		n := f.cleanup(time.Millisecond, 3)
+		if n > 0 {
+			steps = append(steps, n)
+		}
+		total := 0
+		for _, s := range steps {
+			total += s
+		}
+		return total == 7
+	})
+	f.must(len(steps) >= 3, "deleted in steps of %v", steps)
+}
+
+func keyCases() []repositoryCase {
+	return []repositoryCase{
+		{"idle keys are collected and come back higher", keysCollected},
+		{"keys with open or dead rows are not collected", keysInUse},
+		{"keys used recently are not collected", keysRecent},
+		{"a key that a transaction holds is not collected", keysLocked},
+		{"a walk over all keys", keysWalk},
+		{"a reset moves every key to the clock", keysReset},
+		{"a reset of an empty table", func(f *fixture) { f.must(f.resetKeys() == 0, "changed something") }},
+		{"a reset keeps what is open in order", keysResetOrder},
+	}
+}
+
+func (f *fixture) collect(idle time.Duration, limit int) int {
+	f.Helper()
+	total := 0
+	var after core.KeyID
+	for range 10000 {
+		deleted, next, err := f.Repository.CollectKeys(f.Context(), idle, after, limit)
+		f.check(err)
+		total += deleted
+		if next.IsZero() {
+			return total
+		}
+		f.must(bytes.Compare(next[:], after[:]) > 0, "CollectKeys went back from lane %x to %x", after, next)
+		after = next
+	}
+	f.Fatal("CollectKeys does not come to an end")
+	return 0
+}
+
+func (f *fixture) resetKeys() int {
+	f.Helper()
+	changed, err := f.Repository.ResetKeys(f.Context())
+	f.check(err)
+	return changed
+}
+
+// collected waits until n keys have been collected.
+func (f *fixture) collected(n, limit int) {
+	f.Helper()
+	total := 0
+	f.eventually("the keys are idle", func() bool {
+		total += f.collect(20*time.Millisecond, limit)
+		return total >= n
+	})
+	f.must(total == n, "collected %d keys, want %d", total, n)
+}
+
+func keysCollected(f *fixture) {
+	var last core.Inserted
+	for life := range 3 {
+		rows := newRows(4, "topic", "k")
+		places := f.commit(rows...)
+		f.chain(rows, places, nil, core.RowID{})
+		f.must(places[0].KeySeq > last.KeySeq, "life %d begins at %d, not above %d", life, places[0].KeySeq,
+			last.KeySeq)
+		last = places[len(places)-1]
+		f.done(life%2 == 1, newIDs(rows)...) // done rows may stay, deleted ones are gone
+		f.collected(1, 100)
+	}
+}
+
+func keysInUse(f *fixture) {
+	rows := map[string]core.NewRow{}
+	places := map[string]core.Inserted{}
+	for _, key := range []string{"open", "retry", "dead", "idle"} {
+		n := newRow("topic", key)
+		rows[key] = n
+		places[key] = f.commit(hot(n)...)[0]
+		c := core.ClaimRef{ID: n.ID, ClaimNo: 1}
+		switch key {
+		case "open":
+			f.release(nodeA, c)
+		case "retry":
+			f.fail(nodeA, core.Failure{ClaimRef: c, Kind: core.FailRetry, Delay: time.Hour, Code: "c"})
+		case "dead":
+			f.fail(nodeA, core.Failure{ClaimRef: c, Kind: core.FailDead, Code: "c"})
+		case "idle":
+			f.done(false, n.ID)
+		}
+	}
+	f.collected(1, 100)
+	for _, key := range []string{"open", "retry", "dead"} {
+		next, place := newRow("topic", key), places[key]
+		f.chain([]core.NewRow{next}, f.commit(next), &place, rows[key].ID)
+	}
+}
+
+func keysRecent(f *fixture) {
+	row, next := newRow("topic", "k"), newRow("topic", "k")
+	place := f.commit(row)[0]
+	f.done(true, row.ID)
+	f.must(f.collect(time.Hour, 100) == 0, "collected a key that was used just now")
+	f.chain([]core.NewRow{next}, f.commit(next), &place, row.ID)
+}
+
+func keysLocked(f *fixture) {
+	row, next := newRow("topic", "k"), newRow("topic", "k")
+	place := f.commit(row)[0]
+	f.done(true, row.ID)
+	<-time.After(30 * time.Millisecond) // idle for long enough, but for the lock
+	tx := f.begin()
+	at := f.insertIn(tx, next)
+	if !f.SingleWriter {
+		f.within(func(ctx context.Context) error {
+			deleted, _, err := f.Repository.CollectKeys(ctx, 20*time.Millisecond, core.KeyID{}, 100)
+			f.must(deleted == 0, "collected a key that a transaction holds")
+			return err
+		})
+	}
+	f.check(tx.Commit())
+	f.chain([]core.NewRow{next}, at, &place, row.ID)
+	f.must(f.collect(0, 100) == 0, "collected a key with an open row")
+	third := newRow("topic", "k")
+	f.chain([]core.NewRow{third}, f.commit(third), &at[0], next.ID)
+}
+
+func keysWalk(f *fixture) {
+	var rows []core.NewRow
+	for i := range 7 {
+		rows = append(rows, newRow("topic", fmt.Sprint("key", i)))
+	}
+	f.commit(rows...)
+	f.done(true, newIDs(rows)...)
+	f.must(f.collect(time.Hour, 2) == 0, "collected keys that were used just now")
+	f.collected(7, 2)
+	f.must(f.collect(0, 2) == 0, "collected keys twice")
+}
+
+func keysReset(f *fixture) {
+	rows := newRows(3, "topic", "k")
+	places := f.commit(append(rows, newRow("topic", "other"))...)
+	f.done(true, newIDs(rows)...)
+	f.must(f.resetKeys() == 2, "want two keys changed")
+	next := f.commit(newRow("topic", "k"), newRow("topic", "other"))
+	for i, p := range next {
+		f.must(!p.Opened && p.Prev.IsZero(), "place %+v after a reset, want neither opened nor a row before it", p)
+		f.must(p.KeySeq > places[2].KeySeq && p.KeySeq > places[3].KeySeq, "place %d: %+v is not above %+v", i, p,
+			places)
+	}
+	f.must(next[0].KeySeq == next[1].KeySeq, "two readings of the clock: %+v", next)
+}
+
+func keysResetOrder(f *fixture) {
+	before, after := newRows(2, "topic", "k"), newRows(2, "topic", "k")
+	f.commit(before...)
+	f.resetKeys()
+	f.commit(after...)
+	f.wantIDs(f.heads(request(nodeA)), append(before, after...)...)
+}

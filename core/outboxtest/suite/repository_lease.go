@@ -1,0 +1,249 @@
+package suite
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+func leaseCases() []repositoryCase {
+	return []repositoryCase{
+		{"a renewed lease goes on", leaseRenewed},
+		{"a lease that ran out can be renewed until another has it", leaseRenewedLate},
+		{"a released row is free at once", leaseReleased},
+		{"only leases that ran out count as lost", leaseLost},
+		{"a suspicious row loses claims only while it is published", leaseSuspect},
+		{"who lost a claim begins no publish of a suspect", leaseSuspectFenced},
+		{"an administrator's hand ends a claim", leaseAdmin},
+		{"each claim has its own answer", leaseEach},
+		{"the longest name of a node", leaseLongNode},
+		{"nothing", func(f *fixture) {
+			f.must(len(f.renew(nodeA, longLease)) == 0 && f.release(nodeA) == 0 && len(f.beginSuspect(nodeA)) == 0,
+				"answers for nothing")
+		}},
+	}
+}
+
+// shortClaims leases a row for a short time, together with a marker that shows when the time is
+// over.
+func (f *fixture) shortClaims(key string) (row core.Claimed, over func()) {
+	f.Helper()
+	n, marker := newRow("topic", key), newRow("marker", "")
+	f.commit(n, marker)
+	req := request(nodeA)
+	req.Lease = shortLease
+	req.Only = []string{"topic"}
+	got := f.claimAny(req)
+	f.wantIDs(got, n)
+	req.Only = []string{"marker"} // leased later, so its lease ends later
+	f.wantIDs(f.claim(req), marker)
+	return got[0], func() {
+		f.Helper()
+		watch := request(nodeB)
+		watch.Only = []string{"marker"}
+		f.eventually("the lease of the marker ends", func() bool { return len(f.claim(watch)) > 0 })
+		f.must(f.done(true, marker.ID) == 1, "marker not removed")
+	}
+}
+
+func leaseRenewed(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		c, over := f.shortClaims(key)
+		f.must(f.renew(nodeA, longLease, ref(c))[0], "the holder could not renew")
+		over()
+		f.none("renewed")
+		f.must(f.renew(nodeA, 0, ref(c))[0], "the holder could not renew twice")
+		again := f.next(nodeB)
+		f.must(again.ClaimNo == c.ClaimNo+1 && again.LostClaims == 1, "claimed %+v", again)
+		f.must(!f.renew(nodeA, longLease, ref(c))[0], "renewed a claim that another node has")
+		f.done(true, c.ID)
+	}
+}
+
+func leaseRenewedLate(f *fixture) {
+	c, over := f.shortClaims("k")
+	over()
+	f.must(f.renew(nodeA, longLease, ref(c))[0], "nobody else has the claim, but it could not be renewed")
+	f.none("renewed")
+}
+
+func leaseReleased(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		rows := newRows(2, "topic", key)
+		f.commit(rows...)
+		got := f.claimAny(request(nodeA))
+		f.must(f.release(nodeB, refsOf(got)...) == 0, "another node released the rows")
+		f.none("held by nodeA")
+		f.must(f.release(nodeA, refsOf(got)...) == 2, "the holder could not release")
+		again := f.claimAny(request(nodeB))
+		f.wantSet(again, rows...)
+		for _, c := range again {
+			f.must(c.ClaimNo == 2 && c.LostClaims == 0 && c.Attempts == 0, "claimed %+v", c)
+		}
+		f.must(f.release(nodeA, refsOf(got)...) == 0, "released a claim that another node has")
+		f.done(true, newIDs(rows)...)
+	}
+}
+
+func leaseLost(f *fixture) {
+	f.commit(newRow("topic", ""))
+	lost, before, lease := 0, "", ""
+	for i, step := range []struct{ node, ending string }{
+		{nodeA, "released"},
+		{nodeB, "lost"},
+		{nodeA, "retried"},
+		{nodeB, "lost"},
+		{nodeB, "lost"},
+		{nodeA, "unavailable"},
+		{nodeA, "lost"},
+	} {
+		node, ending := step.node, step.ending
+		if lease == "lost" && before != node { // a node that claims its own row again is evidently alive
+			lost++
+		}
+		before, lease = node, ending
+		req := request(node)
+		if ending == "lost" {
+			req.Lease = 10 * time.Millisecond
+		}
+		var got []core.Claimed
+		f.eventually("the row is free", func() bool {
+			got = f.claim(req)
+			return len(got) > 0
+		})
+		c := got[0]
+		f.must(c.LostClaims == lost && c.ClaimNo == int64(i)+1, "claimed %+v, want %d lost claims of %d", c, lost, i)
+		switch ending {
+		case "released":
+			f.release(node, ref(c))
+		case "retried":
+			f.fail(node, core.Failure{ClaimRef: ref(c), Kind: core.FailRetry, Code: "c"})
+		case "unavailable":
+			f.fail(node, core.Failure{ClaimRef: ref(c), Kind: core.FailUnavailable, Code: "c"})
+		}
+	}
+	f.kill(nodeB, f.next(nodeB))
+	dead := f.dead()
+	f.must(len(dead) == 1 && dead[0].LostClaims == 3 && dead[0].Attempts == 2, "listed as %+v", dead)
+}
+
+// leaseSuspect: up to core.Suspicious every lost claim counts, from then on only one whose publish
+// had begun under that claim.
+func leaseSuspect(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		row := newRow("topic", key)
+		f.commit(row)
+		nodes := [2]string{nodeA, nodeB}
+		claim := func(n int) core.Claimed {
+			req := request(nodes[n%2])
+			req.Lease = 10 * time.Millisecond
+			var got []core.Claimed
+			f.eventually("the lease ends", func() bool {
+				got = f.claimAny(req)
+				return len(got) > 0
+			})
+			return got[0]
+		}
+		n, want := 0, 0
+		for ; n <= core.Suspicious+2; n++ {
+			c := claim(n)
+			f.must(c.LostClaims == min(n, core.Suspicious), "key %q: claimed %+v after %d lost claims", key, c, n)
+			want = c.LostClaims
+		}
+		for _, ending := range []string{"lost", "lost", "released", "lost", "failed", "renewed and lost"} {
+			c := claim(n)
+			f.must(c.LostClaims == want, "key %q: claimed %+v, want %d lost claims", key, c, want)
+			node := nodes[n%2]
+			f.must(f.beginSuspect(node, ref(c))[0], "the claim that was just made is not held")
+			f.must(f.beginSuspect(node, ref(c))[0], "begun twice")
+			want++
+			switch ending {
+			case "released":
+				f.must(f.release(node, ref(c)) == 1, "not released")
+				want--
+			case "failed":
+				f.must(f.fail(node, core.Failure{ClaimRef: ref(c), Kind: core.FailUnavailable, Code: "c"})[0],
+					"not failed")
+				want--
+			case "renewed and lost":
+				f.must(f.renew(node, 10*time.Millisecond, ref(c))[0], "not renewed")
+			}
+			n++
+		}
+		c := claim(n) // nobody begins a publish under this one, and it is lost
+		f.must(c.LostClaims == want, "key %q: claimed %+v, want %d lost claims", key, c, want)
+		c = claim(n + 1)
+		f.must(c.LostClaims == want, "key %q: claimed %+v: a claim without a publish was counted, want %d", key, c,
+			want)
+		f.must(f.beginSuspect(nodes[(n+1)%2], ref(c))[0], "not held")
+		f.eventually("it is dead", func() bool {
+			return f.fail(nodes[(n+1)%2], core.Failure{ClaimRef: ref(c), Kind: core.FailDead, Code: "lost_claims"})[0]
+		})
+		dead := f.dead()
+		f.must(len(dead) == 1 && dead[0].LostClaims == want, "listed as %+v, want %d lost claims", dead, want)
+		f.done(true, row.ID)
+	}
+}
+
+func leaseSuspectFenced(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		old, current := f.stale(key)
+		f.must(!f.beginSuspect(nodeA, old)[0], "begun under a claim that somebody else has since")
+		f.must(!f.beginSuspect(nodeA, ref(current))[0], "begun under a claim of another node")
+		f.must(f.release(nodeB, ref(current)) == 1, "not released")
+		f.must(!f.beginSuspect(nodeB, ref(current))[0], "begun under a claim that was given back")
+		f.done(true, current.ID)
+	}
+}
+
+func leaseAdmin(f *fixture) {
+	for _, act := range []func(core.RowID){
+		func(id core.RowID) {
+			req := adminOf(id)
+			req.Force = true
+			f.must(f.discard(req) == 1, "not discarded")
+		},
+		func(id core.RowID) {
+			f.kill(nodeA, core.Claimed{ID: id, ClaimNo: 1})
+			f.must(f.redrive(adminOf(id)) == 1, "not redriven")
+		},
+	} {
+		row := newRow("topic", "")
+		f.commit(hot(row)...)
+		act(row.ID)
+		f.changesNothing(nodeA, core.ClaimRef{ID: row.ID, ClaimNo: 1})
+	}
+}
+
+func leaseEach(f *fixture) {
+	rows := newRows(4, "topic", "")
+	f.commit(rows...)
+	f.claim(request(nodeA))
+	f.done(false, rows[2].ID)
+	refs := []core.ClaimRef{
+		{ID: rows[2].ID, ClaimNo: 1},
+		{ID: rows[0].ID, ClaimNo: 1},
+		{ID: rows[1].ID, ClaimNo: 7},
+		{ID: newRow("topic", "").ID, ClaimNo: 1},
+		{ID: rows[3].ID, ClaimNo: 1},
+	}
+	held := f.renew(nodeA, longLease, refs...)
+	f.must(slices.Equal(held, []bool{false, true, false, false, true}), "held %v", held)
+	f.must(f.release(nodeA, refs...) == 2, "want two rows released")
+	f.wantSet(f.claim(request(nodeB)), rows[0], rows[3])
+}
+
+// leaseLongNode uses a name as long as core makes it from Config.Node and the incarnation, and one
+// that differs in its end.
+func leaseLongNode(f *fixture) {
+	node := strings.Repeat("n", 124) + "\u00e9'\"-0123abcd"
+	other := strings.TrimSuffix(node, "d") + "e"
+	row := newRow("topic", "k")
+	f.commit(row)
+	c := f.one(node)
+	f.changesNothing(other, ref(c))
+	f.must(f.renew(node, longLease, ref(c))[0], "the holder lost its claim")
+	f.must(f.release(node, ref(c)) == 1, "the holder could not release")
+}

@@ -25,7 +25,7 @@ var ErrReadOnly = errors.New("sqloutbox: database is read-only")
 func (r *Repository) Check(ctx context.Context) error {
 	readOnly, err := sqlkit.ReadOnly(ctx, r.db, r.dialect)
 	if err != nil {
-		return r.wrap("check", err)
+		return wrap("check", err)
 	}
 	if readOnly {
 		return fmt.Errorf("%w: connect to the primary", ErrReadOnly)
@@ -36,7 +36,7 @@ func (r *Repository) Check(ctx context.Context) error {
 	}
 	drift, err := sqlkit.Drift(ctx, r.db, plan, diagnosticColumns)
 	if err != nil {
-		return r.wrap("check", err)
+		return wrap("check", err)
 	}
 	if len(drift) == 0 {
 		return nil

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // filter says which topics a claim may take: only is nil for all, else the topics without the
@@ -80,7 +79,7 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 	f := newFilter(req)
 	var all []core.Claimed
 	for req.Limit > 0 && !f.nothing() {
-		rows, topics, err := r.claimTopics(ctx, req, f, len(all) == 0)
+		rows, topics, err := r.database.claimTopics(ctx, req, f, len(all) == 0)
 		if err != nil {
 			if len(all) > 0 { // what was claimed is claimed: return it
 				return all, nil
@@ -116,17 +115,6 @@ func quota(limit, parts int) int {
 	return (limit + parts - 1) / parts
 }
 
-// claimTopics gives every topic an equal part of the limit. With oversize the first row may have
-// more bytes than the limit.
-func (r *Repository) claimTopics(ctx context.Context, req core.ClaimRequest, f filter,
-	oversize bool,
-) ([]core.Claimed, int, error) {
-	if r.dialect == core.Postgres {
-		return r.claimTopicsPostgres(ctx, req, f, oversize)
-	}
-	return r.claimTopicsRows(ctx, req, f, oversize)
-}
-
 // ClaimHeads implements core.Repository. When there are more lanes than the limit allows whole
 // runs, each lane gets a shorter one: lanes are what can be published at once.
 func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
@@ -139,12 +127,7 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 	if f.nothing() || req.Limit <= 0 || req.Keys <= 0 {
 		return nil, core.KeyID{}, nil
 	}
-	if r.dialect == core.Postgres {
-		rows, next, err = r.claimHeadsPostgres(ctx, req, f, after)
-	} else {
-		rows, next, err = r.claimHeadsRows(ctx, req, f, after)
-	}
-	if err != nil {
+	if rows, next, err = r.database.claimHeads(ctx, req, f, after); err != nil {
 		return nil, core.KeyID{}, err
 	}
 	sortByLane(rows)
@@ -162,12 +145,7 @@ func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest,
 	if req.Limit <= 0 || !f.lane(lane) {
 		return nil, nil
 	}
-	if r.dialect == core.Postgres {
-		rows, err = r.claimLanePostgres(ctx, req, f, lane)
-	} else {
-		rows, err = r.claimLaneRows(ctx, req, f, lane)
-	}
-	if err != nil {
+	if rows, err = r.database.claimLane(ctx, req, f, lane); err != nil {
 		return nil, err
 	}
 	sortByLane(rows)
@@ -181,17 +159,7 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 	if f.nothing() {
 		return 0, false, nil
 	}
-	var d time.Duration
-	var ok bool
-	err := r.scan(ctx, "next due", func(q sqlkit.Querier) (err error) {
-		if r.dialect == core.Postgres {
-			d, ok, err = r.nextDuePostgres(ctx, q, req, f)
-		} else {
-			d, ok, err = r.nextDueRows(ctx, q, req, f)
-		}
-		return err
-	})
-	return d, ok, err
+	return r.database.nextDue(ctx, req, f)
 }
 
 // nextDueRowsPerTopic bounds NextDue.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -153,8 +152,8 @@ SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresN
       THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
   END, 0::bigint`
 
-// postgresClaimLane is the same for the one lane $9.
-var postgresClaimLane = renumber(`WITH lanes AS (
+// postgresClaimKey is the same for the one lane $9.
+var postgresClaimKey = renumber(`WITH lanes AS (
   SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e WHERE e.lane =
     $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
   ORDER BY e.key_seq LIMIT 1
@@ -194,28 +193,28 @@ func renumber(text string, used ...int) string {
 	})
 }
 
-func (r *Repository) claimTopicsPostgres(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
+func (p *postgres) claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 ) (rows []core.Claimed, topics int, err error) {
-	rows, _, topics, err = r.claimPostgres(ctx, "claim_unordered", req.Node, micros(req.Lease), int64(req.Limit),
-		micros(req.MaxLease),
+	rows, _, topics, err = p.claim(ctx, "claim unordered", p.sql.claimUnordered, req.Node, micros(req.Lease),
+		int64(req.Limit), micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize, textArray(f.served))
 	return rows, topics, err
 }
 
-func (r *Repository) claimHeadsPostgres(ctx context.Context, req core.ClaimRequest, f filter,
+func (p *postgres) claimHeads(ctx context.Context, req core.ClaimRequest, f filter,
 	after core.KeyID,
 ) ([]core.Claimed, core.KeyID, error) {
-	rows, next, _, err := r.claimPostgres(ctx, "claim_heads", req.Node, micros(req.Lease), int64(req.Limit),
+	rows, next, _, err := p.claim(ctx, "claim heads", p.sql.claimHeads, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Keys),
 		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served))
 	return rows, next, err
 }
 
-func (r *Repository) claimLanePostgres(ctx context.Context, req core.ClaimRequest, f filter,
+func (p *postgres) claimLane(ctx context.Context, req core.ClaimRequest, f filter,
 	lane core.KeyID,
 ) ([]core.Claimed, error) {
-	rows, _, _, err := r.claimPostgres(ctx, "claim_lane", req.Node, micros(req.Lease), int64(req.Limit),
+	rows, _, _, err := p.claim(ctx, "claim key", p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead,
 		textArray(f.served))
@@ -229,13 +228,13 @@ func (f filter) onlyPrefixes() any {
 	return textArray(prefixes(f.only))
 }
 
-// claimPostgres runs a claim, which is one statement.
-func (r *Repository) claimPostgres(ctx context.Context, name string,
+// claim runs a claim, which is one statement.
+func (p *postgres) claim(ctx context.Context, what, text string,
 	args ...any,
 ) (rows []core.Claimed, next core.KeyID, topics int, err error) {
-	err = r.scan(ctx, strings.ReplaceAll(name, "_", " "), func(q sqlkit.Querier) error {
+	err = p.scan(ctx, what, func(q sqlkit.Querier) error {
 		rows, next, topics = nil, core.KeyID{}, 0
-		return sqlkit.EachRow(ctx, q, r.sql.text(name), args, func(res core.Rows) error {
+		return sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 			var s claimScan
 			var last id16
 			var count int
@@ -254,17 +253,19 @@ func (r *Repository) claimPostgres(ctx context.Context, name string,
 	return rows, next, topics, err
 }
 
-func (r *Repository) nextDuePostgres(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
-	f filter,
-) (time.Duration, bool, error) {
-	var us *int64
+func (p *postgres) nextDue(ctx context.Context, req core.ClaimRequest, f filter) (d time.Duration, ok bool, err error) {
 	var zero core.KeyID
-	_, err := sqlkit.FirstRow(ctx, q, r.sql.text("next_due"), []any{
+	args := []any{
 		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
 		int64(max(req.Keys, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
-	}, &us)
-	if err != nil || us == nil {
-		return 0, false, err
 	}
-	return time.Duration(max(0, *us)) * time.Microsecond, true, nil
+	err = p.scan(ctx, "next due", func(q sqlkit.Querier) error {
+		var us *int64
+		_, err := sqlkit.FirstRow(ctx, q, p.sql.nextDue, args, &us)
+		if d, ok = 0, us != nil; ok {
+			d = time.Duration(max(0, *us)) * time.Microsecond
+		}
+		return err
+	})
+	return d, ok, err
 }

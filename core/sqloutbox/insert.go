@@ -41,12 +41,7 @@ func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequ
 	if err != nil {
 		return nil, err
 	}
-	if r.dialect == core.Postgres {
-		err = r.insertPostgres(ctx, tx, rows)
-	} else {
-		err = r.insertRows(ctx, tx, rows)
-	}
-	if err != nil {
+	if err := r.database.insert(ctx, tx, rows); err != nil {
 		return nil, insertError(err)
 	}
 	return rows.places, nil

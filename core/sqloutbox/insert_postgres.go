@@ -9,27 +9,27 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// insertPostgres writes the key rows and the events of a chunk in one statement.
-func (r *Repository) insertPostgres(ctx context.Context, tx core.Tx, b *batch) error {
+// insert writes the key rows and the events of a chunk in one statement.
+func (p *postgres) insert(ctx context.Context, tx core.Tx, b *batch) error {
 	return b.chunks(func(rows []int) error {
 		if len(rows) == 1 {
-			return r.insertOnePostgres(ctx, tx, b, rows[0])
+			return p.insertOne(ctx, tx, b, rows[0])
 		}
 		if len(b.lanes) == 0 {
-			text := r.sql.build("insert", len(rows), 0, postgresInsert)
+			text := p.sql.insertText(len(rows), 0)
 			_, err := tx.Exec(ctx, text, b.postgresArgs(rows, nil)...)
 			return err
 		}
 		lanes := b.lanesOf(rows)
-		text := r.sql.build("insert", len(rows), len(lanes), postgresInsert)
+		text := p.sql.insertText(len(rows), len(lanes))
 		return sqlkit.EachRow(ctx, tx, text, b.postgresArgs(rows, lanes),
 			func(res core.Rows) error { return b.scanLane(res, lanes) })
 	})
 }
 
-// insertOnePostgres is insertPostgres for the one event that most transactions have: a statement
-// without joins is a little cheaper for the server.
-func (r *Repository) insertOnePostgres(ctx context.Context, tx core.Tx, b *batch, i int) error {
+// insertOne is insert for the one event that most transactions have: a statement without joins is a
+// little cheaper for the server.
+func (p *postgres) insertOne(ctx context.Context, tx core.Tx, b *batch, i int) error {
 	row := &b.req.Rows[i]
 	e := &row.Event
 	args := []any{
@@ -39,11 +39,11 @@ func (r *Repository) insertOnePostgres(ctx context.Context, tx core.Tx, b *batch
 		occurredText(e.OccurredAt, rfc3339Micros),
 	}
 	if row.KeyID.IsZero() {
-		_, err := tx.Exec(ctx, r.sql.text("insert_one"), args...)
+		_, err := tx.Exec(ctx, p.sql.insertOne, args...)
 		return err
 	}
 	lanes := b.lanesOf([]int{i})
-	return sqlkit.EachRow(ctx, tx, r.sql.text("insert_one_ordered"), append(args, row.KeyID[:]),
+	return sqlkit.EachRow(ctx, tx, p.sql.insertOneOrdered, append(args, row.KeyID[:]),
 		func(res core.Rows) error { return b.scanLane(res, lanes) })
 }
 

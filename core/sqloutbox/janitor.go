@@ -2,38 +2,10 @@ package sqloutbox
 
 import (
 	"context"
-	"encoding/hex"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
-)
-
-const (
-	// The rows of c are locked and final: with the status repeated in the DELETE, a planner without
-	// statistics walks all of them.
-	postgresCleanup = `WITH c AS MATERIALIZED (
-  SELECT e.id FROM {event} e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint *
-    interval '1 microsecond'
-  ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
-) DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c))`
-
-	postgresCollectLock = `WITH c AS MATERIALIZED (
-  SELECT k.lane FROM {key} k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint
-), l AS MATERIALIZED (
-  SELECT k.lane FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT lane FROM c)) AND k.used_at <
-    statement_timestamp() - $3::bigint * interval '1 microsecond'
-  ORDER BY k.lane FOR UPDATE SKIP LOCKED
-) SELECT c.lane, l.lane IS NOT NULL FROM c LEFT JOIN l ON l.lane = c.lane`
-
-	postgresCollectDelete = `DELETE FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM
-	  unnest($1::text[]) x))
-  AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status IN (0,2) AND e.lane IS NOT NULL)
-  AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status = 3 AND e.lane IS NOT NULL)`
-
-	postgresResetKeys = `UPDATE {key} k SET last_seq = greatest(k.last_seq, c.us), first_seq =
-	  greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
-FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c`
 )
 
 // Cleanup implements core.Repository.
@@ -41,15 +13,7 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 	if limit <= 0 {
 		return 0, nil
 	}
-	if r.dialect != core.Postgres {
-		return r.cleanupRows(ctx, keep, limit)
-	}
-	err = r.scan(ctx, "cleanup", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, r.sql.text("cleanup"), micros(keep), int64(limit))
-		deleted = int(n)
-		return err
-	})
-	return deleted, err
+	return r.database.cleanup(ctx, keep, limit)
 }
 
 // CollectKeys implements core.Repository. Whether a lane is empty is asked in a statement that
@@ -63,7 +27,7 @@ func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after 
 	}
 	err = r.inTx(ctx, "collect keys", func(q sqlkit.Querier) error {
 		deleted, next = 0, core.KeyID{}
-		locked, last, seen, err := r.lockIdleKeys(ctx, q, idle, after, limit)
+		locked, last, seen, err := r.database.lockIdleKeys(ctx, q, idle, after, limit)
 		if err != nil {
 			return err
 		}
@@ -73,51 +37,16 @@ func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after 
 		if len(locked) == 0 {
 			return nil
 		}
-		deleted, err = r.deleteEmptyKeys(ctx, q, locked)
+		deleted, err = r.database.deleteEmptyKeys(ctx, q, locked)
 		return err
 	})
 	return deleted, next, err
 }
 
-// lockIdleKeys returns the idle lanes of a chunk, locked, and the last lane and the size of the
-// chunk.
-func (r *Repository) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,
-) (locked []core.KeyID, last core.KeyID, seen int, err error) {
-	if r.dialect != core.Postgres {
-		return r.lockIdleKeysRows(ctx, q, idle, after, limit)
-	}
-	err = sqlkit.EachRow(ctx, q, r.sql.text("collect_lock"), []any{after[:], int64(limit), micros(idle)},
-		func(res core.Rows) error {
-			var lane id16
-			var got bool
-			if err := res.Scan(&lane, &got); err != nil {
-				return err
-			}
-			seen++
-			if l := core.KeyID(lane); string(l[:]) > string(last[:]) {
-				last = l
-			}
-			if got {
-				locked = append(locked, core.KeyID(lane))
-			}
-			return nil
-		})
-	return locked, last, seen, err
-}
-
-func (r *Repository) deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked []core.KeyID) (int, error) {
-	if r.dialect != core.Postgres {
-		return r.deleteEmptyKeysRows(ctx, q, locked)
-	}
-	n, err := q.Exec(ctx, r.sql.text("collect_delete"),
-		column(locked, func(l *core.KeyID) string { return hex.EncodeToString(l[:]) }))
-	return int(n), err
-}
-
 // ResetKeys implements core.Repository.
 func (r *Repository) ResetKeys(ctx context.Context) (changed int, err error) {
 	err = r.single(ctx, "reset keys", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, r.sql.text("reset_keys"))
+		n, err := r.database.resetKeys(ctx, q)
 		changed = int(n)
 		return err
 	})

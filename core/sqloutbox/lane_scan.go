@@ -17,7 +17,7 @@ const smallPage = 128
 // lane, the next one begins behind that lane, so followers are not read one by one however many
 // there are.
 type laneScan struct {
-	r      *Repository
+	tables *rowwise
 	filter filter
 	most   int // lanes to visit
 	bound  core.KeyID
@@ -35,7 +35,7 @@ func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
 	for visited := 0; ; {
 		read, lanes, current := 0, 0, s.bound
 		full := false
-		err := sqlkit.EachRow(ctx, q, s.r.sql.text("open_page"), []any{s.bound[:], page}, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, s.tables.sql.openPage, []any{s.bound[:], page}, func(res core.Rows) error {
 			var lane, id id16
 			var seq int64
 			var dead bool

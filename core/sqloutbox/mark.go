@@ -26,12 +26,7 @@ func (r *Repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 	done = slices.CompactFunc(done, func(a, b core.Done) bool { return a.ID == b.ID })
 	var held locked
 	for chunk := range slices.Chunk(done, markChunk) {
-		n := 0
-		if r.dialect == core.Postgres {
-			n, err = r.markDonePostgres(ctx, chunk, deleteRows)
-		} else {
-			n, err = r.markDoneRows(ctx, chunk, deleteRows)
-		}
+		n, err := r.database.markDone(ctx, chunk, deleteRows)
 		changed += n
 		if err = held.add(err); err != nil {
 			return changed, err
@@ -52,22 +47,16 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	for i, f := range failures {
 		refs[i] = f.ClaimRef
 	}
-	return r.guess("mark failed", refs, func(order []int) (map[core.RowID]bool, error) {
-		if r.dialect == core.Postgres {
-			return r.markFailedPostgres(ctx, node, failures, order)
-		}
-		return r.markFailedRows(ctx, node, failures, order)
+	return guess("mark failed", refs, func(order []int) (map[core.RowID]bool, error) {
+		return r.database.markFailed(ctx, node, choose(failures, order))
 	})
 }
 
 // BeginSuspect implements core.Repository. While it counts, lost_claims is negative: a claim makes
 // it positive again.
 func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
-	return r.guess("begin lone", claims, func(order []int) (map[core.RowID]bool, error) {
-		if r.dialect == core.Postgres {
-			return r.fencedPostgres(ctx, "begin_lone", claims, order, node)
-		}
-		return r.fencedRows(ctx, "begin_lone", claims, order, node)
+	return guess("begin lone", claims, func(order []int) (map[core.RowID]bool, error) {
+		return r.database.beginSuspect(ctx, node, choose(claims, order))
 	})
 }
 
@@ -75,21 +64,15 @@ func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []cor
 func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration,
 	claims []core.ClaimRef,
 ) ([]bool, error) {
-	return r.guess("renew", claims, func(order []int) (map[core.RowID]bool, error) {
-		if r.dialect == core.Postgres {
-			return r.fencedPostgres(ctx, "renew", claims, order, node, micros(lease))
-		}
-		return r.fencedRows(ctx, "renew", claims, order, node, micros(lease))
+	return guess("renew", claims, func(order []int) (map[core.RowID]bool, error) {
+		return r.database.renew(ctx, node, choose(claims, order), lease)
 	})
 }
 
 // Release implements core.Repository.
 func (r *Repository) Release(ctx context.Context, node string, claims []core.ClaimRef) (changed int, err error) {
-	released, err := r.guess("release", claims, func(order []int) (map[core.RowID]bool, error) {
-		if r.dialect == core.Postgres {
-			return r.fencedPostgres(ctx, "release", claims, order, node)
-		}
-		return r.fencedRows(ctx, "release", claims, order, node)
+	released, err := guess("release", claims, func(order []int) (map[core.RowID]bool, error) {
+		return r.database.release(ctx, node, choose(claims, order))
 	})
 	for _, ok := range released {
 		changed += b2i(ok)
@@ -99,9 +82,7 @@ func (r *Repository) Release(ctx context.Context, node string, claims []core.Cla
 
 // guess calls mark for chunks of the claims, in ascending order of row ids and each row once, and
 // says which it changed.
-func (r *Repository) guess(what string, claims []core.ClaimRef,
-	mark func(order []int) (map[core.RowID]bool, error),
-) ([]bool, error) {
+func guess(what string, claims []core.ClaimRef, mark func(order []int) (map[core.RowID]bool, error)) ([]bool, error) {
 	changed := make([]bool, len(claims))
 	order := make([]int, len(claims))
 	for i := range order {
@@ -126,4 +107,13 @@ func (r *Repository) guess(what string, claims []core.ClaimRef,
 		}
 	}
 	return changed, held.err(what)
+}
+
+// choose returns the items of these places.
+func choose[T any](items []T, order []int) []T {
+	chosen := make([]T, len(order))
+	for i, at := range order {
+		chosen[i] = items[at]
+	}
+	return chosen
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
@@ -55,38 +56,38 @@ FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + 
 		`v.id AND ` + fence + ` ORDER BY e.id`
 )
 
-func (r *Repository) markDonePostgres(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
+func (p *postgres) markDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
 	what := "mark done"
 	ids := func(d *core.Done) string { return d.ID.String() }
-	name := "done"
+	text, receipts := p.sql.done, false
 	switch {
 	case deleteRows:
-		name = "done_delete"
+		text = p.sql.doneDelete
 	case slices.ContainsFunc(done, func(d core.Done) bool { return d.Receipt != "" }):
-		name = "done_receipts"
+		text, receipts = p.sql.doneReceipts, true
 	}
 	mark := func(q sqlkit.Querier, done []core.Done, d diagnostic) (err error) {
 		args := []any{column(done, ids)}
-		if name == "done_receipts" {
+		if receipts {
 			args = append(args, column(done, func(f *core.Done) string { return d.text(f.Receipt, maxReceipt) }))
 		}
-		n, err := q.Exec(ctx, r.sql.text(name), args...)
+		n, err := q.Exec(ctx, text, args...)
 		changed = int(n)
 		return err
 	}
 	var held []core.RowID
 	err = diagnosed(func(d diagnostic) error {
-		err := r.single(ctx, what, func(q sqlkit.Querier) error { return notWaiting(mark(q, done, d)) })
+		err := p.single(ctx, what, func(q sqlkit.Querier) error { return notWaiting(mark(q, done, d)) })
 		if !errors.Is(err, errRowsLocked) {
 			return err
 		}
-		return r.inTx(ctx, what, func(q sqlkit.Querier) error {
+		return p.inTx(ctx, what, func(q sqlkit.Querier) error {
 			changed, held = 0, nil
-			free, rest, err := unlocked(ctx, r, q, done, func(d *core.Done) core.RowID { return d.ID })
+			free, rest, err := unlocked(ctx, p, q, done, func(d *core.Done) core.RowID { return d.ID })
 			if err != nil {
 				return err
 			}
-			if held, err = queryIDs(ctx, q, r.sql.text("markable"), column(rest, ids)); err != nil || len(free) == 0 {
+			if held, err = queryIDs(ctx, q, p.sql.markable, column(rest, ids)); err != nil || len(free) == 0 {
 				return err
 			}
 			return mark(q, free, d)
@@ -110,10 +111,10 @@ func notWaiting(err error) error {
 }
 
 // unlocked locks the rows that can be had at once and returns them, and the rest.
-func unlocked[T any](ctx context.Context, r *Repository, q sqlkit.Querier, items []T,
+func unlocked[T any](ctx context.Context, p *postgres, q sqlkit.Querier, items []T,
 	id func(*T) core.RowID,
 ) (free, rest []T, err error) {
-	ids, err := queryIDs(ctx, q, r.sql.text("unlocked"), column(items, func(t *T) string { return id(t).String() }))
+	ids, err := queryIDs(ctx, q, p.sql.unlocked, column(items, func(t *T) string { return id(t).String() }))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,15 +128,14 @@ func unlocked[T any](ctx context.Context, r *Repository, q sqlkit.Querier, items
 	return free, rest, nil
 }
 
-func (r *Repository) markFailedPostgres(ctx context.Context, node string, failures []core.Failure,
-	order []int,
+func (p *postgres) markFailed(ctx context.Context, node string,
+	failures []core.Failure,
 ) (changed map[core.RowID]bool, err error) {
-	chosen := choose(failures, order)
 	err = diagnosed(func(d diagnostic) error {
-		changed, err = guessPostgres(ctx, r, "mark failed", node, chosen,
+		changed, err = guessed(ctx, p, "mark failed", node, failures,
 			func(f *core.Failure) core.ClaimRef { return f.ClaimRef },
 			func(q sqlkit.Querier, failures []core.Failure) ([]core.RowID, error) {
-				return queryIDs(ctx, q, r.sql.text("failed"), node,
+				return queryIDs(ctx, q, p.sql.failed, node,
 					column(failures, func(f *core.Failure) string { return f.ID.String() }),
 					column(failures, func(f *core.Failure) string { return strconv.FormatInt(f.ClaimNo, 10) }),
 					column(failures, func(f *core.Failure) string { return strconv.Itoa(int(f.Kind)) }),
@@ -149,29 +149,44 @@ func (r *Repository) markFailedPostgres(ctx context.Context, node string, failur
 	return changed, err
 }
 
-func (r *Repository) fencedPostgres(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string,
+func (p *postgres) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
+	return p.fenced(ctx, "begin lone", p.sql.beginSuspect, node, claims)
+}
+
+func (p *postgres) renew(ctx context.Context, node string, claims []core.ClaimRef,
+	lease time.Duration,
+) (map[core.RowID]bool, error) {
+	return p.fenced(ctx, "renew", p.sql.renew, node, claims, micros(lease))
+}
+
+func (p *postgres) release(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
+	return p.fenced(ctx, "release", p.sql.release, node, claims)
+}
+
+// fenced runs a statement on the rows whose claims the node holds.
+func (p *postgres) fenced(ctx context.Context, what, text, node string, claims []core.ClaimRef,
 	more ...any,
 ) (map[core.RowID]bool, error) {
-	return guessPostgres(ctx, r, name, node, choose(claims, order), func(c *core.ClaimRef) core.ClaimRef { return *c },
+	return guessed(ctx, p, what, node, claims, func(c *core.ClaimRef) core.ClaimRef { return *c },
 		func(q sqlkit.Querier, claims []core.ClaimRef) ([]core.RowID, error) {
-			return queryIDs(ctx, q, r.sql.text(name), append(refArgs(node, claims), more...)...)
+			return queryIDs(ctx, q, text, append(refArgs(node, claims), more...)...)
 		})
 }
 
-// guessPostgres runs a fenced statement that returns the ids of the rows it changed: on all rows,
-// and where others hold some of them for long, on those that they do not hold.
-func guessPostgres[T any](ctx context.Context, r *Repository, what, node string, items []T, ref func(*T) core.ClaimRef,
+// guessed runs a fenced statement that returns the ids of the rows it changed: on all rows, and
+// where others hold some of them for long, on those that they do not hold.
+func guessed[T any](ctx context.Context, p *postgres, what, node string, items []T, ref func(*T) core.ClaimRef,
 	mark func(q sqlkit.Querier, items []T) ([]core.RowID, error),
 ) (changed map[core.RowID]bool, err error) {
 	var ids, held []core.RowID
-	err = r.single(ctx, what, func(q sqlkit.Querier) (err error) {
+	err = p.single(ctx, what, func(q sqlkit.Querier) (err error) {
 		ids, err = mark(q, items)
 		return notWaiting(err)
 	})
 	if errors.Is(err, errRowsLocked) {
-		err = r.inTx(ctx, what, func(q sqlkit.Querier) error {
+		err = p.inTx(ctx, what, func(q sqlkit.Querier) error {
 			ids, held = nil, nil
-			free, rest, err := unlocked(ctx, r, q, items, func(t *T) core.RowID { return ref(t).ID })
+			free, rest, err := unlocked(ctx, p, q, items, func(t *T) core.RowID { return ref(t).ID })
 			if err != nil {
 				return err
 			}
@@ -179,7 +194,7 @@ func guessPostgres[T any](ctx context.Context, r *Repository, what, node string,
 			for i := range rest {
 				refs[i] = ref(&rest[i])
 			}
-			if held, err = queryIDs(ctx, q, r.sql.text("held"), refArgs(node, refs)...); err != nil || len(free) == 0 {
+			if held, err = queryIDs(ctx, q, p.sql.held, refArgs(node, refs)...); err != nil || len(free) == 0 {
 				return err
 			}
 			ids, err = mark(q, free)
@@ -205,13 +220,4 @@ func refArgs(node string, claims []core.ClaimRef) []any {
 		column(claims, func(c *core.ClaimRef) string { return c.ID.String() }),
 		column(claims, func(c *core.ClaimRef) string { return strconv.FormatInt(c.ClaimNo, 10) }),
 	}
-}
-
-// choose returns the items of these places.
-func choose[T any](items []T, order []int) []T {
-	chosen := make([]T, len(order))
-	for i, at := range order {
-		chosen[i] = items[at]
-	}
-	return chosen
 }

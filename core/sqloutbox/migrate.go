@@ -28,7 +28,7 @@ func Migrations(cfg Config) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	return load(n.dialect, n.expand)
+	return load(n.dialect.name, n.expand)
 }
 
 // load reads the files of a dialect.

@@ -1,88 +1,111 @@
 package sqloutbox
 
 import (
-	"strings"
+	"context"
 
-	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// postgresTexts are the statements whose text does not depend on the number of rows. Parameters are
-// cast, so that every driver may send them as text; lists travel as the text of an array.
-var postgresTexts = map[string]string{
-	"claim_unordered":    postgresClaimUnordered,
-	"insert_one":         postgresInsertOne,
-	"insert_one_ordered": postgresInsertOneOrdered,
-	"claim_heads":        postgresClaimHeads,
-	"claim_lane":         postgresClaimLane,
-	"next_due":           postgresNextDue,
-	"done":               postgresDone,
-	"done_receipts":      postgresDoneReceipts,
-	"done_delete":        postgresDoneDelete,
-	"failed":             postgresFailed,
-	"unlocked":           postgresUnlocked,
-	"markable":           postgresMarkable,
-	"held":               postgresHeld,
-	"begin_lone":         postgresBeginSuspect,
-	"renew":              postgresRenew,
-	"release":            postgresRelease,
-	"backlog":            postgresBacklog,
-	"list_dead":          postgresListDead,
-	"redrive":            postgresRedrive,
-	"discard":            postgresDiscard,
-	"dead_for_append":    postgresDeadForAppend,
-	"key_next":           postgresUpsertKey,
-	"append":             postgresAppend,
-	"discard_dead":       postgresDiscardDead,
-	"audit":              postgresAudit,
-	"cleanup":            postgresCleanup,
-	"collect_lock":       postgresCollectLock,
-	"collect_delete":     postgresCollectDelete,
-	"reset_keys":         postgresResetKeys,
+// postgres implements database: most calls are one statement. Parameters are cast, so that every
+// driver may send them as text; lists travel as the text of an array.
+type postgres struct {
+	pool
+	sql *postgresStatements
 }
 
-// textArray writes a list as the text of an array.
-func textArray(items []string) string {
-	size := 2
-	for _, s := range items {
-		size += len(s) + 3
+func newPostgres(p pool, n names) database { return &postgres{pool: p, sql: newPostgresStatements(n)} }
+
+type postgresStatements struct {
+	names   names
+	planner string
+
+	insertOne, insertOneOrdered string
+	insert                      [cachedRows + 1]*sized // by the number of lanes
+
+	claimUnordered, claimHeads, claimLane, nextDue string
+
+	done, doneReceipts, doneDelete, failed, beginSuspect, renew, release string
+
+	unlocked, markable, held string
+
+	backlog, listDead, redrive, discard, deadForAppend, keyNext, append, discardDead, audit string
+
+	cleanup, collectLock, collectDelete, resetKeys string
+}
+
+func newPostgresStatements(n names) *postgresStatements {
+	text := n.expand
+	s := &postgresStatements{
+		names:   n,
+		planner: postgresPlanner,
+
+		insertOne:        text(postgresInsertOne),
+		insertOneOrdered: text(postgresInsertOneOrdered),
+
+		claimUnordered: text(postgresClaimUnordered),
+		claimHeads:     text(postgresClaimHeads),
+		claimLane:      text(postgresClaimKey),
+		nextDue:        text(postgresNextDue),
+
+		done:         text(postgresDone),
+		doneReceipts: text(postgresDoneReceipts),
+		doneDelete:   text(postgresDoneDelete),
+		failed:       text(postgresFailed),
+		beginSuspect: text(postgresBeginSuspect),
+		renew:        text(postgresRenew),
+		release:      text(postgresRelease),
+
+		unlocked: text(postgresUnlocked),
+		markable: text(postgresMarkable),
+		held:     text(postgresHeld),
+
+		backlog:       text(postgresBacklog),
+		listDead:      text(postgresListDead),
+		redrive:       text(postgresRedrive),
+		discard:       text(postgresDiscard),
+		deadForAppend: text(postgresDeadForAppend),
+		keyNext:       text(postgresUpsertKey),
+		append:        text(postgresAppend),
+		discardDead:   text(postgresDiscardDead),
+		audit:         text(postgresAudit),
+
+		cleanup:       text(postgresCleanup),
+		collectLock:   text(postgresCollectLock),
+		collectDelete: text(postgresCollectDelete),
+		resetKeys:     text(postgresResetKeys),
 	}
-	var b strings.Builder
-	b.Grow(size)
-	b.WriteByte('{')
-	for i, s := range items {
-		if i > 0 {
-			b.WriteByte(',')
+	for lanes := range s.insert {
+		s.insert[lanes] = newSized(n, func(rows int) string { return postgresInsert(rows, lanes) })
+	}
+	return s
+}
+
+// insertText returns the INSERT of rows of so many lanes.
+func (s *postgresStatements) insertText(rows, lanes int) string {
+	if lanes > cachedRows {
+		return s.names.expand(postgresInsert(rows, lanes))
+	}
+	return s.insert[lanes].text(rows)
+}
+
+var postgresWords = map[string]word{
+	"now":   fixed("statement_timestamp()"),
+	"us":    func(_ names, arg string) string { return "(extract(epoch from " + arg + ")*1000000)::bigint" },
+	"clock": fixed("(extract(epoch from clock_timestamp())*1000000)::bigint"),
+}
+
+// scan runs statements that jump through an index. PostgreSQL's planner cannot know how short the
+// jumps are: by its estimates it would compile the statement first, which takes a second, or read
+// and sort all open rows. And it would plan the long statements anew for each call, which takes
+// longer than many a claim. Elsewhere the statements name their index.
+func (p *postgres) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	return p.inTx(ctx, what, func(q sqlkit.Querier) error {
+		if _, err := q.Exec(ctx, postgresPlanner); err != nil {
+			return err
 		}
-		b.WriteByte('"')
-		for j := 0; j < len(s); j++ {
-			if s[j] == '"' || s[j] == '\\' {
-				b.WriteByte('\\')
-			}
-			b.WriteByte(s[j])
-		}
-		b.WriteByte('"')
-	}
-	b.WriteByte('}')
-	return b.String()
+		return fn(q)
+	})
 }
 
-// textArrayOrNil is NULL for a nil list.
-func textArrayOrNil(items []string) any {
-	if items == nil {
-		return nil
-	}
-	return textArray(items)
-}
-
-// column makes an array of one field of many values.
-func column[T any](items []T, field func(*T) string) string {
-	texts := make([]string, len(items))
-	for i := range items {
-		texts[i] = field(&items[i])
-	}
-	return textArray(texts)
-}
-
-func uuidArray(ids []core.RowID) string {
-	return column(ids, func(id *core.RowID) string { return id.String() })
-}
+const postgresPlanner = "SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), " +
+	"set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)"

@@ -5,11 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -32,14 +30,9 @@ type Config struct {
 // SQLite 3.35 or newer. It implements core.Repository; create it with New. It is safe for use by
 // several goroutines.
 type Repository struct {
-	db      *sql.DB
-	dialect core.Dialect
-	names   names
-	sql     *statements
-
-	flavor sync.Mutex
-	// mariadb tells MariaDB from MySQL, which has no RETURNING. Nil: not asked yet.
-	mariadb *bool
+	pool
+	names    names
+	database database
 }
 
 var _ core.Repository = (*Repository)(nil)
@@ -64,66 +57,9 @@ func New(db *sql.DB, cfg Config) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{db: db, dialect: cfg.Dialect, names: n, sql: newStatements(n)}, nil
+	p := pool{db: db, dialect: cfg.Dialect}
+	return &Repository{pool: p, names: n, database: n.dialect.open(p, n)}, nil
 }
 
 // Dialect returns which SQL the Repository speaks.
 func (r *Repository) Dialect() core.Dialect { return r.dialect }
-
-// isMariaDB finds out, once, through a connection that is at hand: the pool may have no other.
-func (r *Repository) isMariaDB(ctx context.Context, c sqlkit.Querier) (bool, error) {
-	r.flavor.Lock()
-	known := r.mariadb
-	r.flavor.Unlock()
-	if known != nil {
-		return *known, nil
-	}
-	var version string
-	if _, err := sqlkit.FirstRow(ctx, c, "SELECT VERSION()", nil, &version); err != nil {
-		return false, err
-	}
-	is := sqlkit.IsMariaDB(version)
-	r.flavor.Lock()
-	r.mariadb = &is
-	r.flavor.Unlock()
-	return is, nil
-}
-
-// single runs one statement as a transaction of its own, repeated where others made it fail.
-func (r *Repository) single(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return r.wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: r.db}) }))
-}
-
-// inTx runs several statements as a transaction of its own.
-func (r *Repository) inTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return r.wrap(what, sqlkit.InTx(ctx, r.db, r.dialect, func(c sqlkit.Conn) error { return fn(sqlkit.On{Conn: c}) }))
-}
-
-// scan runs statements that jump through an index. PostgreSQL's planner cannot know how short the
-// jumps are: by its estimates it would compile the statement first, which takes a second, or read
-// and sort all open rows. And it would plan the long statements anew for each call, which takes
-// longer than many a claim. Elsewhere the statements name their index.
-func (r *Repository) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	if r.dialect != core.Postgres {
-		return r.single(ctx, what, fn)
-	}
-	return r.inTx(ctx, what, func(q sqlkit.Querier) error {
-		if _, err := q.Exec(ctx, postgresPlanner); err != nil {
-			return err
-		}
-		return fn(q)
-	})
-}
-
-const postgresPlanner = "SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), " +
-	"set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)"
-
-func (r *Repository) wrap(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if sqlerr.MissingTable(err) {
-		return fmt.Errorf("sqloutbox: %s: %w (%s)", what, err, howToCreate)
-	}
-	return fmt.Errorf("sqloutbox: %s: %w", what, err)
-}

@@ -27,9 +27,6 @@ func Detect(ctx context.Context, db Conn) (core.Dialect, error) {
 	return "", fmt.Errorf("cannot ask the database for its version, set Config.Dialect: %w", err)
 }
 
-// IsMariaDB tells MariaDB from MySQL by the text of VERSION().
-func IsMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }
-
 func text(ctx context.Context, db Conn, query string) (string, error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {

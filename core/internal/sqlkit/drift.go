@@ -14,12 +14,7 @@ import (
 
 // ReadOnly reports whether the database accepts no writes: a standby, or a server set read_only.
 func ReadOnly(ctx context.Context, db Conn, d core.Dialect) (bool, error) {
-	query := map[core.Dialect]string{
-		core.Postgres: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
-		core.MySQL:    "SELECT @@global.read_only",
-		core.SQLite:   "SELECT 0",
-	}[d]
-	is, err := ints(ctx, db, query)
+	is, err := ints(ctx, db, of(d).readOnly())
 	return len(is) > 0 && is[0] != 0, err
 }
 
@@ -134,42 +129,25 @@ func typeName(t string) string {
 	return t
 }
 
-const (
-	postgresColumns = `SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a
-WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped`
-	postgresIndexes = `SELECT c.relname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
-WHERE i.indrelid = to_regclass($1::text) AND i.indisvalid`
-	mysqlColumns = `SELECT column_name, column_type, COALESCE(collation_name LIKE '%\\_bin', 1) FROM information_schema.columns
-WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`
-	mysqlIndexes = `SELECT DISTINCT index_name FROM information_schema.statistics
-WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`
-	mysqlEngine = `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), ` +
-		`DATABASE()) AND table_name = ?`
-	// SQLite's functions show generated columns only under another name; there are none.
-	sqliteColumns = `SELECT name, type FROM pragma_table_info(?)`
-	sqliteIndexes = `SELECT name FROM pragma_index_list(?)`
-)
+// catalog is what asks a database for the shape of a table. All queries have the same parameters.
+type catalog struct {
+	columns string // their names and types
+	indexes string // their names
+	// collations says that columns also tells whether a column compares texts byte by byte.
+	collations bool
+	engine     string // empty where there is but one
+	args       []any
+}
 
 // foundTable reads a table's shape out of the database.
 func foundTable(ctx context.Context, db Conn, p Plan, name string) (tableShape, error) {
-	columns, indexes, args := sqliteColumns, sqliteIndexes, []any{name}
-	switch p.Dialect {
-	case core.Postgres:
-		quoted := Quote(p.Dialect, name)
-		if p.Schema != "" {
-			quoted = Quote(p.Dialect, p.Schema) + "." + quoted
-		}
-		columns, indexes, args = postgresColumns, postgresIndexes, []any{quoted}
-	case core.MySQL:
-		columns, indexes, args = mysqlColumns, mysqlIndexes, []any{p.Schema, name}
-	case core.SQLite:
-	}
+	c := of(p.Dialect).catalog(p, name)
 	shape := tableShape{columns: map[string]string{}}
-	err := each(ctx, db, columns, args, func(rows *sql.Rows) error {
+	err := each(ctx, db, c.columns, c.args, func(rows *sql.Rows) error {
 		var name, typ string
 		binary := true
 		dest := []any{&name, &typ}
-		if p.Dialect == core.MySQL {
+		if c.collations {
 			dest = append(dest, &binary)
 		}
 		err := rows.Scan(dest...)
@@ -183,14 +161,14 @@ func foundTable(ctx context.Context, db Conn, p Plan, name string) (tableShape, 
 	if err != nil {
 		return shape, err
 	}
-	err = each(ctx, db, indexes, args, func(rows *sql.Rows) error {
+	err = each(ctx, db, c.indexes, c.args, func(rows *sql.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		shape.indexes = append(shape.indexes, name)
 		return err
 	})
-	if err == nil && p.Dialect == core.MySQL && shape.exists {
-		err = each(ctx, db, mysqlEngine, args, func(rows *sql.Rows) error { return rows.Scan(&shape.engine) })
+	if err == nil && c.engine != "" && shape.exists {
+		err = each(ctx, db, c.engine, c.args, func(rows *sql.Rows) error { return rows.Scan(&shape.engine) })
 	}
 	return shape, err
 }

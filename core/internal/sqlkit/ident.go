@@ -3,9 +3,9 @@
 package sqlkit
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -13,14 +13,8 @@ import (
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// MaxIdent returns how many bytes an identifier may have: PostgreSQL cuts longer ones silently,
-// MySQL refuses them.
-func MaxIdent(d core.Dialect) int {
-	if d == core.MySQL {
-		return 64
-	}
-	return 63
-}
+// MaxIdent returns how many bytes an identifier may have.
+func MaxIdent(d core.Dialect) int { return of(d).maxIdent() }
 
 // CheckIdent refuses everything that is not a plain identifier of at most the dialect's length.
 func CheckIdent(d core.Dialect, what, s string) error {
@@ -28,42 +22,48 @@ func CheckIdent(d core.Dialect, what, s string) error {
 		return fmt.Errorf("%s %.80q is not an identifier: letters, digits and underscores, not starting with a digit",
 			what, s)
 	}
-	if n := MaxIdent(d); len(s) > n {
+	if n := of(d).maxIdent(); len(s) > n {
 		return fmt.Errorf("%s %.80q has %d bytes, more than %d", what, s, len(s), n)
 	}
 	return nil
 }
 
-// Quote quotes a checked identifier.
-func Quote(d core.Dialect, ident string) string {
-	if d == core.MySQL {
-		return "`" + ident + "`"
+// CheckNames refuses identifiers of a configuration that cannot be used, and names every problem.
+// room is the package of the Config. longest is the longest name that the prefix is put in front
+// of.
+func CheckNames(room string, d core.Dialect, schema, prefix, longest string) error {
+	var problems []error
+	if prefix != "" {
+		problems = append(problems, CheckIdent(d, room+": Config.Prefix", prefix))
 	}
-	return `"` + ident + `"`
+	if limit := of(d).maxIdent() - len(longest); len(prefix) > limit {
+		problems = append(problems, fmt.Errorf("%s: Config.Prefix has %d bytes, more than %d", room, len(prefix),
+			limit))
+	}
+	switch {
+	case schema == "":
+	case !of(d).schemas():
+		problems = append(problems, fmt.Errorf("%s: Config.Schema: SQLite has no schemas", room))
+	default:
+		problems = append(problems, CheckIdent(d, room+": Config.Schema", schema))
+	}
+	return errors.Join(problems...)
+}
+
+// Quote quotes a checked identifier.
+func Quote(d core.Dialect, ident string) string { return of(d).quote(ident) }
+
+// Qualify quotes a checked name of a table, with its schema where there is one.
+func Qualify(d core.Dialect, schema, table string) string {
+	if schema == "" {
+		return Quote(d, table)
+	}
+	return Quote(d, schema) + "." + Quote(d, table)
 }
 
 // Rebind turns ? into the placeholders of the dialect. The text must not hold a ? that is no
 // placeholder.
-func Rebind(d core.Dialect, query string) string {
-	if d != core.Postgres {
-		return query
-	}
-	var b strings.Builder
-	b.Grow(len(query) + 32)
-	n := 0
-	for {
-		i := strings.IndexByte(query, '?')
-		if i < 0 {
-			b.WriteString(query)
-			return b.String()
-		}
-		n++
-		b.WriteString(query[:i])
-		b.WriteByte('$')
-		b.WriteString(strconv.Itoa(n))
-		query = query[i+1:]
-	}
-}
+func Rebind(d core.Dialect, query string) string { return of(d).rebind(query) }
 
 // List returns n placeholders ? separated by commas.
 func List(n int) string {

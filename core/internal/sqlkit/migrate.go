@@ -28,34 +28,12 @@ type Plan struct {
 	Steps   []Step
 }
 
-func (p Plan) table() string {
-	t := Quote(p.Dialect, p.Table)
-	if p.Schema != "" {
-		t = Quote(p.Dialect, p.Schema) + "." + t
-	}
-	return t
-}
+func (p Plan) table() string { return Qualify(p.Dialect, p.Schema, p.Table) }
 
 // Migrate applies the steps that are missing. Any number of processes may call it at once: one
 // works, the others wait and find nothing left to do.
 func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
-	switch p.Dialect {
-	case core.Postgres:
-		return InTx(ctx, db, p.Dialect, func(c Conn) error {
-			// A transaction-level lock also works behind a pooler.
-			if err := exec(ctx, c, "SELECT pg_advisory_xact_lock($1)", p.lock()); err != nil {
-				return err
-			}
-			if err := p.createSchema(ctx, c); err != nil {
-				return err
-			}
-			return p.apply(ctx, onConn{c})
-		})
-	case core.MySQL:
-		return p.migrateMySQL(ctx, db)
-	default:
-		return InTx(ctx, db, p.Dialect, func(c Conn) error { return p.apply(ctx, onConn{c}) })
-	}
+	return of(p.Dialect).migrate(ctx, db, p)
 }
 
 // lock returns the number of the advisory lock: the same for all processes that migrate the same
@@ -66,48 +44,10 @@ func (p Plan) lock() int64 {
 	return int64(h.Sum64())
 }
 
-func (p Plan) createSchema(ctx context.Context, c Conn) error {
-	if p.Schema == "" {
-		return nil
-	}
-	// CREATE SCHEMA IF NOT EXISTS needs the right to create one even where it exists.
-	found, err := ints(ctx, c, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1", p.Schema)
-	if err != nil || len(found) > 0 {
-		return err
-	}
-	return exec(ctx, c, "CREATE SCHEMA "+Quote(p.Dialect, p.Schema))
-}
-
-func (p Plan) migrateMySQL(ctx context.Context, db *sql.DB) (err error) {
-	conn, err := db.Conn(ctx) // GET_LOCK belongs to a connection
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	name := fmt.Sprintf("ormoutbox_%016x", uint64(p.lock()))
-	got, err := ints(ctx, conn, "SELECT COALESCE(GET_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), ''), 30), ?), 60), 0)", name)
-	if err != nil {
-		return err
-	}
-	if len(got) == 0 || got[0] != 1 {
-		return errors.New("another process has been migrating these tables for a minute")
-	}
-	defer func() {
-		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), "+
-			"''), 30), ?))", name)
-		err = errors.Join(err, rerr)
-	}()
-	return p.apply(ctx, onConn{conn})
-}
-
 func (p Plan) apply(ctx context.Context, s session) error {
-	engine := ""
-	if p.Dialect == core.MySQL {
-		engine = " ENGINE = InnoDB"
-	}
 	err := s.exec(ctx, "CREATE TABLE IF NOT EXISTS "+p.table()+" (version INTEGER NOT NULL PRIMARY KEY, name "+
 		"VARCHAR(100) NOT NULL, "+
-		"applied_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)"+engine)
+		"applied_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)"+of(p.Dialect).tableOptions())
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package sqlkit
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"math/rand/v2"
 	"time"
 
@@ -41,46 +40,21 @@ func Retry(ctx context.Context, fn func() error) error {
 // SQLite it is BEGIN IMMEDIATE, which database/sql cannot ask for: a transaction that begins by
 // reading fails at its first write when another one wrote.
 func InTx(ctx context.Context, db *sql.DB, d core.Dialect, fn func(c Conn) error) error {
-	return Retry(ctx, func() error {
-		if d == core.SQLite {
-			return immediate(ctx, db, fn)
-		}
-		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback() }() // does nothing after Commit
-		if err := fn(tx); err != nil {
-			return err
-		}
-		return tx.Commit()
-	})
+	in := of(d)
+	return Retry(ctx, func() error { return in.inTx(ctx, db, fn) })
 }
 
-func immediate(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err error) {
-	conn, err := db.Conn(ctx)
+// readCommitted is inTx for the databases that have this isolation.
+type readCommitted struct{}
+
+func (readCommitted) inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	if err := fn(tx); err != nil {
 		return err
 	}
-	committed := false
-	defer func() {
-		if committed {
-			return
-		}
-		// The context may be over; the connection must not go back to the pool with its transaction
-		// open.
-		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-		}
-	}()
-	if err := fn(conn); err != nil {
-		return err
-	}
-	_, err = conn.ExecContext(context.WithoutCancel(ctx), "COMMIT")
-	committed = err == nil
-	return err
+	return tx.Commit()
 }

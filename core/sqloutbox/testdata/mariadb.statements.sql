@@ -5,7 +5,7 @@ SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), event_id, event_type, schema_ve
 -- audit
 INSERT INTO `outbox_audit` (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES (UTC_TIMESTAMP(6), ?, ?, ?, ?, ?, ?, ?)
 
--- begin_lone
+-- begin_suspect
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})
 
 -- claim
@@ -104,12 +104,6 @@ INSERT INTO `outbox_key` (lane, last_seq, first_seq, last_id, used_at) SELECT ? 
 -- key 2
 INSERT INTO `outbox_key` (lane, last_seq, first_seq, last_id, used_at) SELECT c1, c2, c3, c4, c5 FROM (SELECT CAST(? AS BINARY(16)) AS c1, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))+? AS c2, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) AS c3, CAST(? AS BINARY(16)) AS c4, UTC_TIMESTAMP(6) AS c5 UNION ALL SELECT CAST(? AS BINARY(16)) AS c1, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))+? AS c2, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) AS c3, CAST(? AS BINARY(16)) AS c4, UTC_TIMESTAMP(6) AS c5) v WHERE @@in_transaction = 1 ON DUPLICATE KEY UPDATE prev_id = last_id, last_id = VALUES(last_id), last_seq = last_seq + VALUES(last_seq) - VALUES(first_seq) + 1, used_at = VALUES(used_at) RETURNING lane, last_seq, first_seq, prev_id
 
--- key_read 1
-SELECT lane, last_seq, first_seq, prev_id FROM `outbox_key` WHERE lane IN (?)
-
--- key_read 2
-SELECT lane, last_seq, first_seq, prev_id FROM `outbox_key` WHERE lane IN (?,?)
-
 -- keys
 SELECT k.lane FROM `outbox_key` k WHERE k.lane > ? ORDER BY k.lane LIMIT ?
 
@@ -187,4 +181,13 @@ SELECT * FROM (SELECT e.id, e.topic, OCTET_LENGTH(e.payload) FROM `outbox_event`
 -- unavailable
 UPDATE `outbox_event` SET available_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, lease_until = NULL, last_error_code = ?, last_error = ?
 WHERE id = ?
+
+-- undo_events
+DELETE FROM `outbox_event` WHERE id IN ({ids})
+
+-- undo_first
+DELETE FROM `outbox_key` WHERE lane = ?
+
+-- undo_next
+UPDATE `outbox_key` SET last_seq = last_seq - ?, last_id = ?, prev_id = NULL WHERE lane = ?
 

@@ -5,7 +5,7 @@ SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), event_id, event_type, schema_ve
 -- audit
 INSERT INTO `outbox_audit` (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES (UTC_TIMESTAMP(6), ?, ?, ?, ?, ?, ?, ?)
 
--- begin_lone
+-- begin_suspect
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})
 
 -- claim
@@ -187,4 +187,13 @@ SELECT * FROM (SELECT e.id, e.topic, OCTET_LENGTH(e.payload) FROM `outbox_event`
 -- unavailable
 UPDATE `outbox_event` SET available_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, lease_until = NULL, last_error_code = ?, last_error = ?
 WHERE id = ?
+
+-- undo_events
+DELETE FROM `outbox_event` WHERE id IN ({ids})
+
+-- undo_first
+DELETE FROM `outbox_key` WHERE lane = ?
+
+-- undo_next
+UPDATE `outbox_key` SET last_seq = last_seq - ?, last_id = ?, prev_id = NULL WHERE lane = ?
 

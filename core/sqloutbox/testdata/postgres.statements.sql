@@ -33,7 +33,7 @@ SELECT (SELECT count(*) FROM pending),
       e.topic = t.topic
     ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint
 
--- begin_lone
+-- begin_suspect
 UPDATE "app"."outbox_event" e SET lost_claims = -abs(e.lost_claims)
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL RETURNING e.id
 

@@ -5,7 +5,7 @@ SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime
 -- audit
 INSERT INTO "outbox_audit" (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ((CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?, ?, ?, ?, ?)
 
--- begin_lone
+-- begin_suspect
 UPDATE "outbox_event" SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})
 
 -- claim
@@ -104,12 +104,6 @@ INSERT INTO "outbox_key" (lane, last_seq, first_seq, last_id, used_at) VALUES (?
 -- key 2
 INSERT INTO "outbox_key" (lane, last_seq, first_seq, last_id, used_at) VALUES (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (lane) DO UPDATE SET prev_id = last_id, last_id = excluded.last_id, last_seq = last_seq + excluded.last_seq - excluded.first_seq + 1, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, prev_id
 
--- key_read 1
-SELECT lane, last_seq, first_seq, prev_id FROM "outbox_key" WHERE lane IN (?)
-
--- key_read 2
-SELECT lane, last_seq, first_seq, prev_id FROM "outbox_key" WHERE lane IN (?,?)
-
 -- keys
 SELECT k.lane FROM "outbox_key" k WHERE k.lane > ? ORDER BY k.lane LIMIT ?
 
@@ -187,4 +181,13 @@ SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload) FROM "outbox_event" e WHE
 -- unavailable
 UPDATE "outbox_event" SET available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL, last_error_code = ?, last_error = ?
 WHERE id = ?
+
+-- undo_events
+DELETE FROM "outbox_event" WHERE id IN ({ids})
+
+-- undo_first
+DELETE FROM "outbox_key" WHERE lane = ?
+
+-- undo_next
+UPDATE "outbox_key" SET last_seq = last_seq - ?, last_id = ?, prev_id = NULL WHERE lane = ?
 

@@ -4,35 +4,36 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-func (r *Repository) markDoneRows(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
+func (w *rowwise) markDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
 	ids := make([]core.RowID, len(done))
 	for i := range done {
 		ids[i] = done[i].ID
 	}
-	name := "done"
+	statement := w.sql.done
 	if deleteRows {
-		name = "done_delete"
+		statement = w.sql.doneDelete
 	}
 	var held []core.RowID
-	err = r.inTx(ctx, "mark done", func(q sqlkit.Querier) (err error) {
+	err = w.inTx(ctx, "mark done", func(q sqlkit.Querier) (err error) {
 		changed, held = 0, nil
-		mine, err := r.markable(ctx, q, ids)
+		mine, err := w.markable(ctx, q, ids)
 		if err != nil {
 			return err
 		}
-		if held, err = r.lockedRows(ctx, q, ids, mine, "markable"); err != nil || len(mine) == 0 {
+		if held, err = w.lockedRows(ctx, q, ids, mine); err != nil || len(mine) == 0 {
 			return err
 		}
 		return diagnosed(func(d diagnostic) error {
-			text, args := r.withIDs(name, mine), idArgs(mine)
+			text, args := statement.text(len(mine)), idArgs(mine)
 			if receipts := receiptArgs(done, mine, d); len(receipts) > 0 && !deleteRows {
 				whens := strings.Repeat(" WHEN ? THEN ?", len(receipts)/2)
-				text = strings.Replace(r.withIDs("done_receipts", mine), "{whens}", whens, 1)
+				text = strings.Replace(w.sql.doneReceipts.text(len(mine)), "{whens}", whens, 1)
 				args = append(receipts, args...)
 			}
 			n, err := q.Exec(ctx, text, args...)
@@ -65,38 +66,36 @@ func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
 // markable locks, on MySQL and MariaDB, those of the rows that can be marked and that no other
 // transaction holds. An UPDATE by primary key would wait there also for the transaction that has
 // just inserted the row.
-func (r *Repository) markable(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]core.RowID, error) {
-	if r.dialect != core.MySQL {
+func (w *rowwise) markable(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]core.RowID, error) {
+	if !w.locks {
 		return ids, nil
 	}
-	return queryIDs(ctx, q, r.withIDs("markable_lock", ids), idArgs(ids)...)
+	return queryIDs(ctx, q, w.sql.markableLock.text(len(ids)), idArgs(ids)...)
 }
 
 // lockedRows returns which of the rows that were not to be had another transaction holds: a reader
 // sees them as they were.
-func (r *Repository) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []core.RowID, name string,
-	more ...any,
-) ([]core.RowID, error) {
-	if r.dialect != core.MySQL || len(mine) == len(ids) {
+func (w *rowwise) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []core.RowID) ([]core.RowID, error) {
+	if !w.locks || len(mine) == len(ids) {
 		return nil, nil
 	}
 	rest := slices.DeleteFunc(slices.Clone(ids), func(id core.RowID) bool { return slices.Contains(mine, id) })
-	return queryIDs(ctx, q, r.withIDs(name, rest), idArgs(rest, more...)...)
+	return queryIDs(ctx, q, w.sql.markable.text(len(rest)), idArgs(rest)...)
 }
 
 // heldRows locks the rows whose claims the node holds and has neither released nor settled, and
 // returns which of them others have locked.
-func (r *Repository) heldRows(ctx context.Context, q sqlkit.Querier, node string, claims []core.ClaimRef,
-	order []int,
+func (w *rowwise) heldRows(ctx context.Context, q sqlkit.Querier, node string,
+	claims []core.ClaimRef,
 ) (mine, others []core.RowID, err error) {
-	claimNo := make(map[core.RowID]int64, len(order))
-	ids := make([]core.RowID, len(order))
-	for i, at := range order {
-		ids[i] = claims[at].ID
-		claimNo[ids[i]] = claims[at].ClaimNo
+	claimNo := make(map[core.RowID]int64, len(claims))
+	ids := make([]core.RowID, len(claims))
+	for i, c := range claims {
+		ids[i] = c.ID
+		claimNo[c.ID] = c.ClaimNo
 	}
-	read := func(name string, ids []core.RowID) (held, seen []core.RowID, err error) {
-		err = sqlkit.EachRow(ctx, q, r.withIDs(name, ids), idArgs(ids, node), func(res core.Rows) error {
+	read := func(statement listed, ids []core.RowID) (held, seen []core.RowID, err error) {
+		err = sqlkit.EachRow(ctx, q, statement.text(len(ids)), idArgs(ids, node), func(res core.Rows) error {
 			var id id16
 			var no int64
 			err := res.Scan(&id, &no)
@@ -108,44 +107,43 @@ func (r *Repository) heldRows(ctx context.Context, q sqlkit.Querier, node string
 		})
 		return held, seen, err
 	}
-	mine, seen, err := read("held_lock", ids)
-	if err != nil || r.dialect != core.MySQL || len(seen) == len(ids) {
+	mine, seen, err := read(w.sql.heldLock, ids)
+	if err != nil || !w.locks || len(seen) == len(ids) {
 		return mine, nil, err
 	}
 	rest := slices.DeleteFunc(ids, func(id core.RowID) bool { return slices.Contains(seen, id) })
-	others, _, err = read("held", rest)
+	others, _, err = read(w.sql.held, rest)
 	return mine, others, err
 }
 
-func (r *Repository) markFailedRows(ctx context.Context, node string, failures []core.Failure,
-	order []int,
+func (w *rowwise) markFailed(ctx context.Context, node string,
+	failures []core.Failure,
 ) (changed map[core.RowID]bool, err error) {
 	refs := make([]core.ClaimRef, len(failures))
-	byID := make(map[core.RowID]core.Failure, len(order))
-	for _, i := range order {
-		refs[i] = failures[i].ClaimRef
-		byID[failures[i].ID] = failures[i]
+	byID := make(map[core.RowID]core.Failure, len(failures))
+	for i, f := range failures {
+		refs[i], byID[f.ID] = f.ClaimRef, f
 	}
 	var others []core.RowID
-	err = r.inTx(ctx, "mark failed", func(q sqlkit.Querier) (err error) {
+	err = w.inTx(ctx, "mark failed", func(q sqlkit.Querier) (err error) {
 		changed = map[core.RowID]bool{}
 		var held []core.RowID
-		if held, others, err = r.heldRows(ctx, q, node, refs, order); err != nil {
+		if held, others, err = w.heldRows(ctx, q, node, refs); err != nil {
 			return err
 		}
 		for _, id := range held {
 			f := byID[id]
-			name, args := "retry", []any{micros(f.Delay)}
+			text, args := w.sql.retry, []any{micros(f.Delay)}
 			switch f.Kind {
 			case core.FailDead:
-				name, args = "dead", nil
+				text, args = w.sql.dead, nil
 			case core.FailUnavailable:
-				name = "unavailable"
+				text = w.sql.unavailable
 			case core.FailRetry:
 			}
 			err := diagnosed(func(d diagnostic) error {
-				_, err := q.Exec(ctx, r.sql.text(name),
-					append(args, orNil(d.code(f.Code)), orNil(d.text(f.Message, maxMessage)), id[:])...)
+				_, err := q.Exec(ctx, text, append(args, orNil(d.code(f.Code)), orNil(d.text(f.Message, maxMessage)),
+					id[:])...)
 				return err
 			})
 			if err != nil {
@@ -161,18 +159,33 @@ func (r *Repository) markFailedRows(ctx context.Context, node string, failures [
 	return changed, err
 }
 
-// fencedRows runs renew or release on the rows whose claims the node holds.
-func (r *Repository) fencedRows(ctx context.Context, name string, claims []core.ClaimRef, order []int, node string,
+func (w *rowwise) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
+	return w.fenced(ctx, "begin lone", w.sql.beginSuspect, node, claims)
+}
+
+func (w *rowwise) renew(ctx context.Context, node string, claims []core.ClaimRef,
+	lease time.Duration,
+) (map[core.RowID]bool, error) {
+	return w.fenced(ctx, "renew", w.sql.renew, node, claims, micros(lease))
+}
+
+func (w *rowwise) release(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
+	return w.fenced(ctx, "release", w.sql.release, node, claims)
+}
+
+// fenced runs a statement on the rows whose claims the node holds.
+func (w *rowwise) fenced(ctx context.Context, what string, statement listed, node string, claims []core.ClaimRef,
 	first ...any,
 ) (changed map[core.RowID]bool, err error) {
 	var others []core.RowID
-	err = r.inTx(ctx, name, func(q sqlkit.Querier) (err error) {
+	err = w.inTx(ctx, what, func(q sqlkit.Querier) (err error) {
 		changed = map[core.RowID]bool{}
 		var held []core.RowID
-		if held, others, err = r.heldRows(ctx, q, node, claims, order); err != nil || len(held) == 0 {
+		if held, others, err = w.heldRows(ctx, q, node, claims); err != nil || len(held) == 0 {
 			return err
 		}
-		if _, err := q.Exec(ctx, r.withIDs(name, held), append(slices.Clip(first), idArgs(held)...)...); err != nil {
+		if _, err := q.Exec(ctx, statement.text(len(held)),
+			append(slices.Clip(first), idArgs(held)...)...); err != nil {
 			return err
 		}
 		for _, id := range held {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -25,16 +24,16 @@ type candidate struct {
 // unionSelects is how many parts one statement joins.
 const unionSelects = 16
 
-// claimTopicsRows claims unordered rows.
-func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
+// claimTopics claims unordered rows.
+func (w *rowwise) claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 ) (rows []core.Claimed, topics int, err error) {
-	rows, err = r.claimCandidates(ctx, "claim unordered", req, func(q sqlkit.Querier) ([]candidate, error) {
-		names, err := r.topics(ctx, q, f)
+	rows, err = w.claimCandidates(ctx, "claim unordered", req, func(q sqlkit.Querier) ([]candidate, error) {
+		names, err := w.topics(ctx, q, f)
 		if err != nil {
 			return nil, err
 		}
 		topics = len(names)
-		all, err := r.topicRows(ctx, q, req, names, quota(req.Limit, len(names)))
+		all, err := w.topicRows(ctx, q, req, names, quota(req.Limit, len(names)))
 		return cut(all, req, oversize), err
 	})
 	return rows, topics, err
@@ -42,14 +41,14 @@ func (r *Repository) claimTopicsRows(ctx context.Context, req core.ClaimRequest,
 
 // topics returns the wanted topics: those of the filter, or all that have open unordered rows,
 // found by jumping from one to the next.
-func (r *Repository) topics(ctx context.Context, q sqlkit.Querier, f filter) ([]string, error) {
+func (w *rowwise) topics(ctx context.Context, q sqlkit.Querier, f filter) ([]string, error) {
 	if f.only != nil {
 		return f.only, nil
 	}
 	var all []string
 	for last := ""; ; {
 		found := false
-		err := sqlkit.EachRow(ctx, q, r.sql.text("next_topic"), []any{last}, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, w.sql.nextTopic, []any{last}, func(res core.Rows) error {
 			found = true
 			return res.Scan(&last)
 		})
@@ -63,7 +62,7 @@ func (r *Repository) topics(ctx context.Context, q sqlkit.Querier, f filter) ([]
 }
 
 // topicRows returns up to part due and free rows of each topic, the topics in turns.
-func (r *Repository) topicRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, topics []string,
+func (w *rowwise) topicRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, topics []string,
 	part int,
 ) ([]candidate, error) {
 	byTopic := make(map[string][]candidate, len(topics))
@@ -73,7 +72,7 @@ func (r *Repository) topicRows(ctx context.Context, q sqlkit.Querier, req core.C
 		for _, t := range chunk {
 			args = append(args, t, micros(req.MaxLease), part)
 		}
-		err := sqlkit.EachRow(ctx, q, r.union("topic_rows", len(chunk)), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, w.sql.topicRows.text(len(chunk)), args, func(res core.Rows) error {
 			var c candidate
 			var id id16
 			err := res.Scan(&id, &c.topic, &c.size)
@@ -97,19 +96,6 @@ func (r *Repository) topicRows(ctx context.Context, q sqlkit.Querier, req core.C
 	return all, nil
 }
 
-// union joins n copies of a statement that has a limit.
-func (r *Repository) union(name string, n int) string {
-	text := r.sql.text(name)
-	if n == 1 {
-		return text
-	}
-	parts := make([]string, n)
-	for i := range parts {
-		parts[i] = "SELECT * FROM (" + text + ") u" + string(rune('a'+i))
-	}
-	return strings.Join(parts, " UNION ALL ")
-}
-
 // cut keeps what fits into the limits of the claim; with oversize at least one row.
 func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 	total := int64(0)
@@ -122,24 +108,24 @@ func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 	return all
 }
 
-// claimHeadsRows claims heads of lanes with their runs.
-func (r *Repository) claimHeadsRows(ctx context.Context, req core.ClaimRequest, f filter,
+// claimHeads claims heads of lanes with their runs.
+func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filter,
 	after core.KeyID,
 ) ([]core.Claimed, core.KeyID, error) {
 	var next core.KeyID
-	rows, err := r.claimCandidates(ctx, "claim heads", req, func(q sqlkit.Querier) (all []candidate, err error) {
+	rows, err := w.claimCandidates(ctx, "claim heads", req, func(q sqlkit.Querier) (all []candidate, err error) {
 		rest := req
 		for next = after; ; {
-			scan := laneScan{r: r, filter: f, most: min(rest.Keys, headPage), bound: next}
+			scan := laneScan{tables: w, filter: f, most: min(rest.Keys, headPage), bound: next}
 			if err := scan.run(ctx, q); err != nil {
 				return nil, err
 			}
 			next = scan.next
-			heads, err := r.claimableHeads(ctx, q, req, f, scan.heads)
+			heads, err := w.claimableHeads(ctx, q, req, f, scan.heads)
 			if err != nil {
 				return nil, err
 			}
-			rows, cutShort, err := r.runs(ctx, q, rest, heads, len(all) == 0)
+			rows, cutShort, err := w.runs(ctx, q, rest, heads, len(all) == 0)
 			if err != nil {
 				return nil, err
 			}
@@ -171,13 +157,13 @@ const headPage = 128
 // looks up fewer lanes than one row of each of 500 would need.
 func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/64)) }
 
-// claimLaneRows claims the head of one lane with its run.
-func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f filter,
+// claimLane claims the head of one lane with its run.
+func (w *rowwise) claimLane(ctx context.Context, req core.ClaimRequest, f filter,
 	lane core.KeyID,
 ) ([]core.Claimed, error) {
-	return r.claimCandidates(ctx, "claim key", req, func(q sqlkit.Querier) ([]candidate, error) {
+	return w.claimCandidates(ctx, "claim key", req, func(q sqlkit.Querier) ([]candidate, error) {
 		var first []candidate
-		err := sqlkit.EachRow(ctx, q, r.sql.text("lane_head"), []any{lane[:]}, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, w.sql.laneHead, []any{lane[:]}, func(res core.Rows) error {
 			var id id16
 			c := candidate{lane: lane}
 			err := res.Scan(&c.keySeq, &id)
@@ -188,11 +174,11 @@ func (r *Repository) claimLaneRows(ctx context.Context, req core.ClaimRequest, f
 		if err != nil {
 			return nil, err
 		}
-		heads, err := r.claimableHeads(ctx, q, req, f, first)
+		heads, err := w.claimableHeads(ctx, q, req, f, first)
 		if err != nil {
 			return nil, err
 		}
-		all, _, err := r.runs(ctx, q, req, heads, true)
+		all, _, err := w.runs(ctx, q, req, heads, true)
 		return all, err
 	})
 }
@@ -207,7 +193,7 @@ type head struct {
 const noDead = int64(^uint64(0) >> 1)
 
 // headsOf looks at heads: whether they are of a wanted topic, due, free, and not behind a dead row.
-func (r *Repository) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
+func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
 	first []candidate,
 ) ([]head, error) {
 	byID := make(map[core.RowID]*candidate, len(first))
@@ -221,7 +207,7 @@ func (r *Repository) headsOf(ctx context.Context, q sqlkit.Querier, req core.Cla
 		for i := range chunk {
 			args = append(args, chunk[i].id[:])
 		}
-		err := sqlkit.EachRow(ctx, q, r.list("heads", len(chunk)), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, w.sql.heads.text(len(chunk)), args, func(res core.Rows) error {
 			var id id16
 			var h head
 			var us int64
@@ -248,16 +234,16 @@ func (r *Repository) headsOf(ctx context.Context, q sqlkit.Querier, req core.Cla
 	return heads, nil
 }
 
-func (r *Repository) claimableHeads(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
+func (w *rowwise) claimableHeads(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
 	first []candidate,
 ) ([]head, error) {
-	heads, err := r.headsOf(ctx, q, req, f, first)
+	heads, err := w.headsOf(ctx, q, req, f, first)
 	return slices.DeleteFunc(heads, func(h head) bool { return !h.ok }), err
 }
 
 // runs returns the heads with the rows that follow them and are due and free too, and whether lanes
 // were left out for the limits. With oversize the first row may have more bytes than the limit.
-func (r *Repository) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, heads []head, oversize bool,
+func (w *rowwise) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, heads []head, oversize bool,
 ) (all []candidate, short bool, err error) {
 	if len(heads) == 0 {
 		return nil, false, nil
@@ -287,7 +273,7 @@ func (r *Repository) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 			args = append(args, micros(req.MaxLease), chunk[i].lane[:], run)
 		}
 		var rows []candidate
-		err := sqlkit.EachRow(ctx, q, r.union("lane_rows", len(chunk)), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, w.sql.laneRows.text(len(chunk)), args, func(res core.Rows) error {
 			var id, lane id16
 			var c candidate
 			err := res.Scan(&id, &lane, &c.keySeq, &c.size, &c.ok)
@@ -321,20 +307,20 @@ func byLane(a, b candidate) int {
 
 // claimCandidates reads candidates without locks and leases those it can lock. When others took all
 // of them in the meantime, it looks again.
-func (r *Repository) claimCandidates(ctx context.Context, what string, req core.ClaimRequest,
+func (w *rowwise) claimCandidates(ctx context.Context, what string, req core.ClaimRequest,
 	find func(q sqlkit.Querier) ([]candidate, error),
 ) (rows []core.Claimed, err error) {
 	for range 4 {
 		var wanted []candidate
-		err = r.single(ctx, what, func(q sqlkit.Querier) (err error) {
+		err = w.single(ctx, what, func(q sqlkit.Querier) (err error) {
 			wanted, err = find(q)
 			return err
 		})
 		if err != nil || len(wanted) == 0 {
 			return nil, err
 		}
-		err = r.inTx(ctx, what, func(q sqlkit.Querier) (err error) {
-			rows, err = r.lease(ctx, q, req, wanted)
+		err = w.inTx(ctx, what, func(q sqlkit.Querier) (err error) {
+			rows, err = w.lease(ctx, q, req, wanted)
 			return err
 		})
 		if err != nil || len(rows) > 0 {
@@ -369,10 +355,10 @@ func (l *lockedRow) follows(last *int64, skipDead bool) bool {
 
 // lease locks the wanted rows by their ids with the condition repeated and leases them. A row that
 // cannot be had, or no longer follows the one before, ends the run of its lane.
-func (r *Repository) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
+func (w *rowwise) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
 	wanted []candidate,
 ) ([]core.Claimed, error) {
-	byID, err := r.lock(ctx, q, req, wanted)
+	byID, err := w.lock(ctx, q, req, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -394,7 +380,7 @@ func (r *Repository) lease(ctx context.Context, q sqlkit.Querier, req core.Claim
 	}
 	for chunk := range slices.Chunk(taken, chunkRows) {
 		args := append([]any{req.Node, req.Node, micros(req.Lease)}, idArgs(chunk)...)
-		if _, err := q.Exec(ctx, r.withIDs("claim", chunk), args...); err != nil {
+		if _, err := q.Exec(ctx, w.sql.claim.text(len(chunk)), args...); err != nil {
 			return nil, err
 		}
 	}
@@ -403,7 +389,7 @@ func (r *Repository) lease(ctx context.Context, q sqlkit.Querier, req core.Claim
 
 // lock locks those of the wanted rows that are still due and free. They are all of lanes, or all
 // unordered.
-func (r *Repository) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
+func (w *rowwise) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
 	wanted []candidate,
 ) (map[core.RowID]*lockedRow, error) {
 	byID := make(map[core.RowID]*lockedRow, len(wanted))
@@ -411,13 +397,13 @@ func (r *Repository) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 	for i := range wanted {
 		ids[i] = wanted[i].id
 	}
-	name, lanes := "lock", !wanted[0].lane.IsZero()
+	statement, lanes := w.sql.lock, !wanted[0].lane.IsZero()
 	if lanes {
-		name = "lock_lanes"
+		statement = w.sql.lockLanes
 	}
 	for chunk := range slices.Chunk(ids, chunkRows) {
 		args := append([]any{req.Node}, idArgs(chunk, micros(req.MaxLease))...)
-		err := sqlkit.EachRow(ctx, q, r.withIDs(name, chunk), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, statement.text(len(chunk)), args, func(res core.Rows) error {
 			var s claimScan
 			l, lost := &lockedRow{}, 0
 			more := []any{&lost}
@@ -441,7 +427,17 @@ func (r *Repository) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 	return byID, nil
 }
 
-func (r *Repository) nextDueRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
+func (w *rowwise) nextDue(ctx context.Context, req core.ClaimRequest,
+	f filter,
+) (least time.Duration, ok bool, err error) {
+	err = w.single(ctx, "next due", func(q sqlkit.Querier) (err error) {
+		least, ok, err = w.leastDue(ctx, q, req, f)
+		return err
+	})
+	return least, ok, err
+}
+
+func (w *rowwise) leastDue(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
 	f filter,
 ) (least time.Duration, ok bool, err error) {
 	look := func(d time.Duration) {
@@ -449,24 +445,24 @@ func (r *Repository) nextDueRows(ctx context.Context, q sqlkit.Querier, req core
 			least, ok = d, true
 		}
 	}
-	topics, err := r.topics(ctx, q, f)
+	topics, err := w.topics(ctx, q, f)
 	if err != nil {
 		return 0, false, err
 	}
 	for _, t := range topics {
 		var us *int64
-		if _, err := sqlkit.FirstRow(ctx, q, r.sql.text("topic_due"), []any{micros(req.MaxLease), t}, &us); err != nil {
+		if _, err := sqlkit.FirstRow(ctx, q, w.sql.topicDue, []any{micros(req.MaxLease), t}, &us); err != nil {
 			return 0, false, err
 		}
 		if us != nil {
 			look(time.Duration(*us) * time.Microsecond)
 		}
 	}
-	scan := laneScan{r: r, filter: f, most: max(req.Keys, 1)}
+	scan := laneScan{tables: w, filter: f, most: max(req.Keys, 1)}
 	if err := scan.run(ctx, q); err != nil {
 		return 0, false, err
 	}
-	heads, err := r.headsOf(ctx, q, req, f, scan.heads)
+	heads, err := w.headsOf(ctx, q, req, f, scan.heads)
 	for _, h := range heads {
 		look(h.until)
 	}

@@ -1,0 +1,41 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// database is what the databases do differently of what this package does.
+type database interface {
+	maxIdent() int
+	quote(ident string) string
+	// rebind turns ? into the placeholders of the database.
+	rebind(query string) string
+	// schemas says whether tables can be in one.
+	schemas() bool
+	// readOnly is a query for a number that is not 0 where nothing can be written.
+	readOnly() string
+	// tableOptions ends a CREATE TABLE.
+	tableOptions() string
+	catalog(p Plan, table string) catalog
+
+	// inTx runs fn in a transaction of its own, once.
+	inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) error
+	// migrate is Migrate, and migrateTx one try of MigrateTx.
+	migrate(ctx context.Context, db *sql.DB, p Plan) error
+	migrateTx(ctx context.Context, t core.Transactor, p Plan) error
+}
+
+// of is the only place that tells the dialects apart. Callers have refused all others before.
+func of(d core.Dialect) database {
+	switch d {
+	case core.Postgres:
+		return postgres{}
+	case core.MySQL:
+		return mysql{}
+	default:
+		return sqlite{}
+	}
+}

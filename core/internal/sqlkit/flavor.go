@@ -1,0 +1,28 @@
+package sqlkit
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+)
+
+// Flavor tells MariaDB from MySQL. The zero value has not asked yet. It is safe for use by several
+// goroutines.
+type Flavor struct{ mariadb atomic.Pointer[bool] }
+
+// MariaDB asks the server, once, through a connection that is at hand: the pool may have no other.
+func (f *Flavor) MariaDB(ctx context.Context, q Querier) (bool, error) {
+	if known := f.mariadb.Load(); known != nil {
+		return *known, nil
+	}
+	var version string
+	if _, err := FirstRow(ctx, q, "SELECT VERSION()", nil, &version); err != nil {
+		return false, err
+	}
+	is := IsMariaDB(version)
+	f.mariadb.Store(&is)
+	return is, nil
+}
+
+// IsMariaDB tells MariaDB by the text of VERSION().
+func IsMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }

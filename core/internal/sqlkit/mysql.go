@@ -1,0 +1,98 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+)
+
+// mysql is MariaDB and MySQL; see Flavor.
+type mysql struct{ readCommitted }
+
+// maxIdent: longer ones are refused.
+func (mysql) maxIdent() int { return 64 }
+
+func (mysql) quote(ident string) string { return "`" + ident + "`" }
+
+func (mysql) schemas() bool { return true }
+
+func (mysql) rebind(query string) string { return query }
+
+func (mysql) readOnly() string { return "SELECT @@global.read_only" }
+
+func (mysql) tableOptions() string { return " ENGINE = InnoDB" }
+
+func (mysql) catalog(p Plan, table string) catalog {
+	return catalog{
+		columns: `SELECT column_name, column_type, COALESCE(collation_name LIKE '%\\_bin', 1) FROM information_schema.columns
+WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
+		collations: true,
+		indexes: `SELECT DISTINCT index_name FROM information_schema.statistics
+WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
+		engine: `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), ` +
+			`DATABASE()) AND table_name = ?`,
+		args: []any{p.Schema, table},
+	}
+}
+
+func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
+	conn, err := db.Conn(ctx) // GET_LOCK belongs to a connection
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	name := fmt.Sprintf("ormoutbox_%016x", uint64(p.lock()))
+	got, err := ints(ctx, conn, "SELECT COALESCE(GET_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), ''), 30), ?), 60), 0)", name)
+	if err != nil {
+		return err
+	}
+	if len(got) == 0 || got[0] != 1 {
+		return errors.New("another process has been migrating these tables for a minute")
+	}
+	defer func() {
+		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), "+
+			"''), 30), ?))", name)
+		err = errors.Join(err, rerr)
+	}()
+	return p.apply(ctx, onConn{conn})
+}
+
+func (mysql) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
+	return p.apply(ctx, onTransactor{t})
+}
+
+// onTransactor runs each statement by itself, on MySQL and MariaDB, which commit after each change
+// of the schema anyway. Several processes may do so at once: every statement may be repeated.
+type onTransactor struct{ core.Transactor }
+
+var errApplied = errors.New("applied")
+
+func (t onTransactor) exec(ctx context.Context, query string, args ...any) error {
+	change := strings.HasPrefix(query, "CREATE") || strings.HasPrefix(query, "ALTER")
+	err := t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		if err := (onTx{tx}).exec(ctx, query, args...); err != nil {
+			return err
+		}
+		if change { // it has ended the transaction, in which there was nothing else
+			return errApplied
+		}
+		return nil
+	})
+	if change && errors.Is(err, errApplied) || !change && sqlerr.UniqueViolation(err) { // or another process was faster
+		return nil
+	}
+	return err
+}
+
+func (t onTransactor) ints(ctx context.Context, query string, args ...any) (all []int, err error) {
+	err = t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) (err error) {
+		all, err = onTx{tx}.ints(ctx, query, args...)
+		return err
+	})
+	return all, err
+}

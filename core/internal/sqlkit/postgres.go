@@ -1,0 +1,87 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+type postgres struct{ readCommitted }
+
+// maxIdent: PostgreSQL cuts longer ones silently.
+func (postgres) maxIdent() int { return 63 }
+
+func (postgres) quote(ident string) string { return `"` + ident + `"` }
+
+func (postgres) schemas() bool { return true }
+
+func (postgres) rebind(query string) string {
+	var b strings.Builder
+	b.Grow(len(query) + 32)
+	n := 0
+	for {
+		i := strings.IndexByte(query, '?')
+		if i < 0 {
+			b.WriteString(query)
+			return b.String()
+		}
+		n++
+		b.WriteString(query[:i])
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n))
+		query = query[i+1:]
+	}
+}
+
+func (postgres) readOnly() string { return "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END" }
+
+func (postgres) tableOptions() string { return "" }
+
+func (postgres) catalog(p Plan, table string) catalog {
+	return catalog{
+		columns: `SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped`,
+		indexes: `SELECT c.relname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = to_regclass($1::text) AND i.indisvalid`,
+		args: []any{Qualify(p.Dialect, p.Schema, table)},
+	}
+}
+
+// migrate takes a lock of the transaction, which also works behind a pooler.
+func (d postgres) migrate(ctx context.Context, db *sql.DB, p Plan) error {
+	return InTx(ctx, db, p.Dialect, func(c Conn) error {
+		if err := exec(ctx, c, migrateLock, p.lock()); err != nil {
+			return err
+		}
+		if err := d.createSchema(ctx, c, p); err != nil {
+			return err
+		}
+		return p.apply(ctx, onConn{c})
+	})
+}
+
+const migrateLock = "SELECT pg_advisory_xact_lock($1)"
+
+func (postgres) createSchema(ctx context.Context, c Conn, p Plan) error {
+	if p.Schema == "" {
+		return nil
+	}
+	// CREATE SCHEMA IF NOT EXISTS needs the right to create one even where it exists.
+	found, err := ints(ctx, c, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1", p.Schema)
+	if err != nil || len(found) > 0 {
+		return err
+	}
+	return exec(ctx, c, "CREATE SCHEMA "+Quote(p.Dialect, p.Schema))
+}
+
+func (postgres) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
+	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		if err := (onTx{tx}).exec(ctx, migrateLock, p.lock()); err != nil {
+			return err
+		}
+		return p.apply(ctx, onTx{tx})
+	})
+}

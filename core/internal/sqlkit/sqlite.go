@@ -1,0 +1,69 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+type sqlite struct{}
+
+func (sqlite) maxIdent() int { return 63 }
+
+func (sqlite) quote(ident string) string { return `"` + ident + `"` }
+
+func (sqlite) schemas() bool { return false }
+
+func (sqlite) rebind(query string) string { return query }
+
+func (sqlite) readOnly() string { return "SELECT 0" }
+
+func (sqlite) tableOptions() string { return "" }
+
+// catalog: SQLite's functions show generated columns only under another name; there are none.
+func (sqlite) catalog(_ Plan, table string) catalog {
+	return catalog{
+		columns: `SELECT name, type FROM pragma_table_info(?)`,
+		indexes: `SELECT name FROM pragma_index_list(?)`,
+		args:    []any{table},
+	}
+}
+
+func (sqlite) migrate(ctx context.Context, db *sql.DB, p Plan) error {
+	return InTx(ctx, db, p.Dialect, func(c Conn) error { return p.apply(ctx, onConn{c}) })
+}
+
+func (sqlite) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
+	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error { return p.apply(ctx, onTx{tx}) })
+}
+
+// inTx begins with BEGIN IMMEDIATE, which database/sql cannot ask for.
+func (sqlite) inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	committed := false
+	defer func() {
+		if committed {
+			return
+		}
+		// The context may be over; the connection must not go back to the pool with its transaction
+		// open.
+		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}()
+	if err := fn(conn); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(context.WithoutCancel(ctx), "COMMIT")
+	committed = err == nil
+	return err
+}

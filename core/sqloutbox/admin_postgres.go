@@ -1,0 +1,137 @@
+package sqloutbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+const (
+	// Every part is ordered as its index, so that a limit ends the scan. The first row of each
+	// topic is looked at because a count that stops at its limit may not reach the oldest.
+	postgresBacklog = `WITH RECURSIVE topics AS (
+  (SELECT e.topic FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM topics t CROSS JOIN LATERAL (SELECT e.topic FROM {event} e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), blocked AS (
+  (SELECT e.lane, 1 AS n FROM {event} e WHERE e.status = 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT 1)
+  UNION ALL
+  SELECT b.lane, k.n + 1 FROM blocked k CROSS JOIN LATERAL (SELECT e.lane FROM {event} e
+    WHERE e.status = 3 AND e.lane IS NOT NULL AND e.lane > k.lane ORDER BY e.lane LIMIT 1) b WHERE k.n < $1::bigint
+), pending AS MATERIALIZED (
+  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
+    e.available_at LIMIT $1::bigint)
+  UNION ALL
+  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq
+    LIMIT $1::bigint)
+)
+SELECT (SELECT count(*) FROM pending),
+  (SELECT count(*) FROM (SELECT 1 FROM {event} e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint) d),
+  (SELECT count(*) FROM blocked),
+  (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT
+    min(f.created_at) FROM topics t
+    CROSS JOIN LATERAL (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND
+      e.topic = t.topic
+    ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint`
+
+	postgresListDead = `SELECT ` + eventColumns +
+		`, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
+FROM {event} e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text =
+  '' OR e.event_type = $3::text)
+  AND ($4::text = '' OR e.tenant_id = $4::text) ORDER BY e.id LIMIT $5::bigint`
+
+	postgresAuditFrom = ` RETURNING e.id, e.event_id, e.topic)
+INSERT INTO {audit} (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id,
+  u.event_id, u.topic FROM u`
+
+	postgresRedrive = `WITH u AS (UPDATE {event} e SET status = 2, attempts = 0, lost_claims = 0, claim_no =
+	  e.claim_no + 1, lease_until = NULL,
+  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.lane IS NULL OR NOT
+    $5::boolean)` + postgresAuditFrom
+
+	postgresDiscard = `WITH u AS (UPDATE {event} e SET status = 4, claim_no = e.claim_no + 1, lease_until = NULL,
+	  done_at = clock_timestamp()
+WHERE e.id = ANY ($1::uuid[]) AND (e.status = 3 OR e.status IN (0,2)
+  AND ($5::boolean OR e.lease_until IS NULL OR e.lease_until <= statement_timestamp()))` + postgresAuditFrom
+
+	postgresDeadForAppend = `SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM {event} e
+WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id FOR UPDATE`
+
+	// The copy of an event that was overtaken tells its first number, or a consumer would take it
+	// for the newest.
+	postgresCopied = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
+		`tenant_id, partition_key, ` +
+		`lane, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' ` +
+		`THEN jsonb_build_object('` + core.HeaderFirstKeySeq + `', key_seq::text) || COALESCE(headers, '{}') ELSE ` +
+		`headers END, occurred_at, replay_of`
+
+	postgresAppend = `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), ` + postgresCopied +
+		` FROM {event} WHERE id = $3::uuid`
+
+	postgresDiscardDead = `UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at =
+	  clock_timestamp()
+WHERE id = $1::uuid AND status = 3`
+
+	postgresAudit = `INSERT INTO {audit} (action, actor, reason, row_id, event_id, topic, new_id)
+VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::text, $7::uuid)`
+)
+
+func (p *postgres) backlog(ctx context.Context, limit int64) (core.Backlog, error) {
+	b := core.Backlog{Limit: limit}
+	err := p.scan(ctx, "backlog", func(q sqlkit.Querier) error {
+		var age *int64
+		_, err := sqlkit.FirstRow(ctx, q, p.sql.backlog, []any{limit}, &b.Pending, &b.Dead, &b.BlockedKeys, &age)
+		if age != nil {
+			b.OldestAge = time.Duration(max(0, *age)) * time.Microsecond
+		}
+		return err
+	})
+	return b, err
+}
+
+func (p *postgres) listDead(ctx context.Context, q core.DeadQuery) (dead []core.DeadEvent, err error) {
+	args := []any{q.After.String(), q.Topic, q.Type, q.TenantID, int64(q.Limit)}
+	err = p.scan(ctx, "list dead", func(c sqlkit.Querier) (err error) {
+		dead, err = readDead(ctx, c, p.sql.listDead, args)
+		return err
+	})
+	return dead, err
+}
+
+func (p *postgres) redrive(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
+	req core.AdminRequest,
+) (int, error) {
+	n, err := q.Exec(ctx, p.sql.redrive, uuidArray(ids), "redrive", req.Actor, req.Reason, req.SkipDead)
+	return int(n), err
+}
+
+func (p *postgres) discard(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
+	req core.AdminRequest,
+) (int, error) {
+	n, err := q.Exec(ctx, p.sql.discard, uuidArray(ids), "discard", req.Actor, req.Reason, req.Force)
+	return int(n), err
+}
+
+func (p *postgres) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]deadRow, error) {
+	return readDeadRows(ctx, q, p.sql.deadForAppend, []any{uuidArray(ids)})
+}
+
+func (p *postgres) appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error {
+	var seq int64
+	id, newID := d.id.String(), d.newID.String()
+	if _, err := sqlkit.FirstRow(ctx, q, p.sql.keyNext, []any{d.lane[:], newID}, &seq); err != nil {
+		return err
+	}
+	if _, err := q.Exec(ctx, p.sql.append, newID, seq, id); err != nil {
+		return err
+	}
+	if _, err := q.Exec(ctx, p.sql.discardDead, id); err != nil {
+		return err
+	}
+	_, err := q.Exec(ctx, p.sql.audit, "redrive", req.Actor, req.Reason, id, d.eventID, d.topic, newID)
+	return err
+}

@@ -1,0 +1,52 @@
+package sqloutbox
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+// inserts are the statements of Insert.
+type inserts struct {
+	events *sized // writes n events
+	keys   *sized // the upsert of n key rows
+	// keyRead reads n key rows back. It is nil where the upsert returns them.
+	keyRead *sized
+}
+
+const (
+	keyHead      = "INSERT INTO {key} (lane, last_seq, first_seq, last_id, used_at) "
+	keyRow       = "(?, {clock}+?, {clock}, ?, {now})" // a fresh row starts at the clock
+	keyReturning = " RETURNING lane, last_seq, first_seq, prev_id"
+
+	eventRow = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {in}, {in}, ?, {now}"
+)
+
+func keyRead(n int) string {
+	return "SELECT lane, last_seq, first_seq, prev_id FROM {key} WHERE lane IN (" + sqlkit.List(n) + ")"
+}
+
+// valuesInsert returns the INSERT of n events.
+func valuesInsert(n int) string {
+	return "INSERT INTO {event} (" + insertColumns + ") VALUES " + repeat("("+eventRow+")", n)
+}
+
+func repeat(row string, n int) string { return strings.Repeat(row+", ", n-1) + row }
+
+// upsert writes n key rows and shows what became of each. args are three of each row: its lane, how
+// many numbers it gives away less one, and the id of the last event.
+func (s *inserts) upsert(ctx context.Context, q sqlkit.Querier, n int, args []any, show func(core.Rows) error) error {
+	if s.keyRead == nil {
+		return sqlkit.EachRow(ctx, q, s.keys.text(n), args, show)
+	}
+	if _, err := q.Exec(ctx, s.keys.text(n), args...); err != nil {
+		return err
+	}
+	lanes := make([]any, n)
+	for i := range lanes {
+		lanes[i] = args[3*i]
+	}
+	return sqlkit.EachRow(ctx, q, s.keyRead.text(n), lanes, show)
+}

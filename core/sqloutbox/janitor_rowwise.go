@@ -1,0 +1,85 @@
+package sqloutbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+func (w *rowwise) cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
+	limit = min(limit, chunkRows*10)
+	err = w.inTx(ctx, "cleanup", func(q sqlkit.Querier) error {
+		deleted = 0
+		var ids []core.RowID
+		err := sqlkit.EachRow(ctx, q, w.sql.ended, []any{micros(keep), limit}, func(res core.Rows) error {
+			var id id16
+			err := res.Scan(&id)
+			ids = append(ids, core.RowID(id))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		ids = sortedIDs(ids)
+		for start := 0; start < len(ids); start += chunkRows {
+			chunk := ids[start:min(start+chunkRows, len(ids))]
+			n, err := q.Exec(ctx, w.sql.cleanup.text(len(chunk)), idArgs(chunk)...)
+			if err != nil {
+				return err
+			}
+			deleted += int(n)
+		}
+		return nil
+	})
+	return deleted, err
+}
+
+func (w *rowwise) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,
+) (locked []core.KeyID, last core.KeyID, seen int, err error) {
+	lanes, err := readLanes(ctx, q, w.sql.keys, []any{after[:], limit})
+	if err != nil || len(lanes) == 0 {
+		return nil, core.KeyID{}, 0, err
+	}
+	for start := 0; start < len(lanes) && err == nil; start += chunkRows {
+		chunk := lanes[start:min(start+chunkRows, len(lanes))]
+		var got []core.KeyID
+		got, err = readLanes(ctx, q, w.sql.collectLock.text(len(chunk)), idArgs(chunk, micros(idle)))
+		locked = append(locked, got...)
+	}
+	return locked, lanes[len(lanes)-1], len(lanes), err
+}
+
+func (w *rowwise) deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked []core.KeyID) (deleted int, err error) {
+	for start := 0; start < len(locked); start += chunkRows {
+		chunk := locked[start:min(start+chunkRows, len(locked))]
+		empty, err := readLanes(ctx, q, w.sql.collectEmpty.text(len(chunk)), idArgs(chunk))
+		if err != nil {
+			return 0, err
+		}
+		if len(empty) == 0 {
+			continue
+		}
+		n, err := q.Exec(ctx, w.sql.collectDelete.text(len(empty)), idArgs(empty)...)
+		if err != nil {
+			return 0, err
+		}
+		deleted += int(n)
+	}
+	return deleted, nil
+}
+
+func readLanes(ctx context.Context, q sqlkit.Querier, text string, args []any) (lanes []core.KeyID, err error) {
+	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
+		var lane id16
+		err := res.Scan(&lane)
+		lanes = append(lanes, core.KeyID(lane))
+		return err
+	})
+	return lanes, err
+}
+
+func (w *rowwise) resetKeys(ctx context.Context, q sqlkit.Querier) (int64, error) {
+	return q.Exec(ctx, w.sql.resetKeys)
+}

@@ -1,0 +1,56 @@
+package sqloutbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// newSQLite returns the tables in SQLite.
+func newSQLite(p pool, n names) database {
+	return newRowwise(p, n, variant{
+		occurred: func(t time.Time) any { return t.UnixMicro() },
+		plain:    &inserts{events: newSized(n, valuesInsert), keys: newSized(n, sqliteKeys)},
+	})
+}
+
+func sqliteKeys(n int) string {
+	return keyHead + "VALUES " + repeat(keyRow, n) + " ON CONFLICT (lane) DO UPDATE SET prev_id = last_id, " +
+		"last_id = excluded.last_id, last_seq = last_seq + excluded.last_seq - excluded.first_seq + 1, used_at = " +
+		"excluded.used_at" + keyReturning
+}
+
+const sqliteNow = "(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)"
+
+var sqliteWords = map[string]word{
+	"now":   fixed(sqliteNow),
+	"in":    fixed(sqliteNow + "+?"),
+	"ago":   fixed(sqliteNow + "-?"),
+	"clock": fixed(sqliteNow),
+	"us":    func(_ names, arg string) string { return arg },
+	"first_seq": func(_ names, arg string) string {
+		return "CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN " +
+			"json_insert(COALESCE(headers, '{}'), '$." + arg + "', CAST(key_seq AS TEXT)) ELSE headers END"
+	},
+	"lock": fixed(""),
+	"wait": fixed(""),
+	"use":  fixed(""),
+	"max":  fixed("MAX"),
+	"bin":  func(_ names, arg string) string { return arg },
+
+	"topic":  fixed("e.topic"),
+	"ready":  fixed("e.status IN (0,2) AND e.lane IS NULL AND "),
+	"lane":   fixed("e.lane"),
+	"open":   fixed("e.status IN (0,2) AND e.lane IS NOT NULL AND "),
+	"live":   fixed("e.status IN (0,2) AND e.lane IS NOT NULL AND "),
+	"dead":   fixed("0"),
+	"order":  fixed("e.lane"),
+	"openof": fixed("d.lane = e.lane AND d.status IN (0,2) AND d.lane IS NOT NULL"),
+	"deadof": fixed("d.lane = e.lane AND d.status = 3 AND d.lane IS NOT NULL"),
+	"ended1": fixed("e.status IN (1,4)"),
+	"ended3": fixed("e.status = 3"),
+	"octets": fixed("LENGTH(e.payload)"),
+	"noneof": func(n names, _ string) string {
+		const none = "NOT EXISTS (SELECT 1 FROM %s e WHERE e.lane = k.lane AND e.lane IS NOT NULL AND e.status %s)"
+		return fmt.Sprintf(none, n.event, "IN (0,2)") + " AND " + fmt.Sprintf(none, n.event, "= 3")
+	},
+}

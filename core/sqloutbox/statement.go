@@ -1,0 +1,73 @@
+package sqloutbox
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+// listed is a statement with a list of parameters.
+type listed struct{ before, after string }
+
+// newListed makes one of a text that has {ids} where the list belongs.
+func newListed(text string) listed {
+	before, after, _ := strings.Cut(text, "{ids}")
+	return listed{before, after}
+}
+
+// text returns the statement with a list of n parameters.
+func (s listed) text(n int) string { return s.before + sqlkit.List(n) + s.after }
+
+// idArgs returns the ids as parameters, followed by more.
+func idArgs[T core.RowID | core.KeyID](ids []T, more ...any) []any {
+	args := make([]any, 0, len(ids)+len(more))
+	for i := range ids {
+		b := [16]byte(ids[i])
+		args = append(args, b[:])
+	}
+	return append(args, more...)
+}
+
+// union is a query with a limit.
+type union string
+
+// text joins n copies of the query.
+func (s union) text(n int) string {
+	if n == 1 {
+		return string(s)
+	}
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = "SELECT * FROM (" + string(s) + ") u" + string(rune('a'+i))
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
+// sized is a statement whose text depends on its number of rows.
+type sized struct {
+	build func(n int) string
+	kept  [cachedRows + 1]atomic.Pointer[string]
+}
+
+// cachedRows is up to how many rows a text is kept: a longer one costs little next to its rows.
+const cachedRows = 16
+
+// newSized makes one of a function that builds its text, whose words are expanded.
+func newSized(n names, build func(n int) string) *sized {
+	return &sized{build: func(rows int) string { return n.expand(build(rows)) }}
+}
+
+// text returns the statement for n rows.
+func (s *sized) text(n int) string {
+	if n > cachedRows {
+		return s.build(n)
+	}
+	if text := s.kept[n].Load(); text != nil {
+		return *text
+	}
+	text := s.build(n)
+	s.kept[n].Store(&text)
+	return text
+}

@@ -195,7 +195,7 @@ func TestClassesOfErrors(t *testing.T) {
 	}
 }
 
-// What can never begin a transaction is refused where a Transactor is accepted.
+// A Transactor that can never begin a transaction is refused where a Transactor is accepted.
 func TestTransactorOfNothing(t *testing.T) {
 	r := bunoutbox.Transactor(nil)
 	for _, err := range []error{

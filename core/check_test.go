@@ -141,7 +141,7 @@ func TestRunChecksTables(t *testing.T) {
 	}
 }
 
-// What Run returns is logged by default: it is mostly called in a goroutine.
+// Run logs its error by default, because it is mostly called in a goroutine.
 func TestRunTellsWhatItReturns(t *testing.T) {
 	var log logLines
 	before := slog.Default()

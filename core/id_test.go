@@ -42,8 +42,7 @@ func TestNewEventIDSortsByTime(t *testing.T) {
 	})
 }
 
-// Events of one call get their ids within a microsecond, and whoever reads them by id finds them in
-// their order.
+// Events of one call get their ids within a microsecond, and sort by id in their order.
 func TestEventIDsOfOneMicrosecondSort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour) // away from what other tests made at the beginning of their time

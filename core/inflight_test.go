@@ -50,7 +50,7 @@ func TestInflight(t *testing.T) {
 	if f.find(again.id) != again || closed(idle) {
 		t.Fatal("the item that was claimed again is not there")
 	}
-	// What comes of a stuck publish takes nobody's place.
+	// The late success of a stuck publish takes no slot of another item.
 	late := &item{id: again.id, path: PathCold, dest: d}
 	move(late, itemAcked, itemGone)
 	if f.find(again.id) != again {

@@ -36,15 +36,15 @@ type itemTransition struct {
 var itemTransitions = []itemTransition{
 	{itemNew, itemReserved, "`Publish` takes a slot of the fast path, before it inserts the row"},
 	{itemNew, itemWaiting, "the poller has claimed the row"},
-	{itemNew, itemAcked, "a publish that was given up as stuck has succeeded after all"},
+	{itemNew, itemAcked, "a publish that was abandoned as stuck has succeeded after all"},
 	{itemReserved, itemWaiting, "the transaction has committed"},
 	{
 		itemReserved, itemReleasing,
-		"nobody knows whether it has committed, the destination is stopped, or the relay ends",
+		"the outcome of its transaction is unknown, the destination is stopped, or the relay ends",
 	},
 	{itemReserved, itemGone, "it was rolled back, nothing was inserted, or the lease is over or nearly so"},
 	{itemWaiting, itemReady, "it is unordered, or the first of its key and the event before it is known to be out"},
-	{itemWaiting, itemFailed, "the row cannot be read, or its holders ended again and again: it is not published"},
+	{itemWaiting, itemFailed, "the row cannot be read, or its holders died again and again: it is not published"},
 	{itemWaiting, itemReleasing, "its key stops, its destination is stopped, no worker is left, or the relay ends"},
 	{itemWaiting, itemGone, "its lease was lost"},
 	{itemReady, itemPublishing, "a worker takes it"},

@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// What would only fail when the first event arrives is refused when the outbox is made.
+// A publisher that would fail for the first event is refused when the outbox is made.
 func TestNilPublishersAreRefused(t *testing.T) {
 	router := func(fill func(*core.Router)) core.Publisher {
 		r := core.NewRouter()

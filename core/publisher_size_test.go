@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// What the publisher of one of an event's topics can never publish is refused before anything is
-// written.
+// If the publisher of one topic of an event can never publish it, the event is refused before
+// anything is written.
 func TestTooLargeForThePublisherIsRefused(t *testing.T) {
 	large := errors.New("it has more than 10 bytes: raise the broker's limit")
 	limited := &outboxtest.Publisher{}

@@ -45,7 +45,7 @@ func TestDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// Whoever hears first that the database is back tells the others: they need not wait until their
+// The first goroutine that sees the database again tells the others: they need not wait until their
 // own pauses are over.
 func TestSuccessEndsThePausesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -261,7 +261,8 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 	})
 }
 
-// Whatever else the poller was woken for meanwhile, a stopped destination is tried when it is time.
+// A stopped destination is tried when it is time, even if the poller was woken for other reasons
+// meanwhile.
 func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{

@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A relay whose destinations are all stopped has nothing to ask for. What commits meanwhile must
-// not make it ask all the same.
+// A relay whose destinations are all stopped has nothing to ask for. Events that commit meanwhile
+// must not make it ask all the same.
 func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	pub := &outboxtest.Publisher{}
 	pub.Outage("a", nil)

@@ -100,7 +100,8 @@ func TestDrainWhileEveryPublishIsStuck(t *testing.T) {
 	})
 }
 
-// What is claimed while the last worker gets stuck is given back: other processes can have it.
+// Rows that are claimed while the last worker gets stuck are given back: other processes can have
+// them.
 func TestClaimedWhenTheLastWorkerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}

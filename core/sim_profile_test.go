@@ -58,7 +58,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	if s.chance(0.3) {
 		p.config.DeadPolicy = core.SkipDead
 	}
-	if s.chance(0.2) { // whoever does not ask of its own accord is late
+	if s.chance(0.2) { // a relay that does not ask by itself is late
 		p.config.MaxPollInterval = 5 * time.Minute
 	}
 	p.reluctant = callKind(s.rng.IntN(int(callHear) + 3)) // beyond callHear: none

@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// scheduler holds the token of a simulation. Whoever wants to touch the world (the table, the
-// destination, a transaction) parks here; once everybody is blocked, the scheduler lets exactly one
-// go on, chosen by the seed among the parked calls sorted by name. A bubble of synctest alone does
-// not do that: there, goroutines that wake at the same instant run in any order.
+// scheduler holds the token of a simulation. A call that touches the world (the table, the
+// destination, a transaction) parks here. Once every goroutine is blocked, the scheduler lets
+// exactly one call go on, chosen by the seed among the parked calls sorted by name. A bubble of
+// synctest alone does not do that: there, goroutines that wake at the same instant run in any
+// order.
 type scheduler struct {
 	rng   *rand.Rand
 	start time.Time
@@ -68,7 +69,7 @@ const (
 	timedOut            // a publish: given up, and the destination never had it
 	late                // a publish: given up, and the destination accepts it later
 	refuse              // a publish: refused
-	forbid              // a publish: refused for good
+	forbid              // a publish: refused as permanent
 	unavailable         // a publish: nobody is there
 	keyless             // a publish: the event's part of the destination is not there
 	cutOff              // a commit: the connection broke before COMMIT

@@ -51,7 +51,7 @@ type fact struct {
 	claimNo           int64
 	lease             time.Time // by the database's clock; zero: free
 
-	// What allows copies beyond the first, and attempts.
+	// Reasons for copies beyond the first, and for attempts.
 	expiries, lostAcks, lateCopies int
 	refusals                       int // answers that count as a refusal, since it was redriven
 	firstRefusal                   int // which answer that was

@@ -153,7 +153,7 @@ type entTx struct{}
 func (entTx) Commit() error   { return nil }
 func (entTx) Rollback() error { return nil }
 
-// What can never begin a transaction is refused where a Transactor is accepted.
+// A Transactor that can never begin a transaction is refused where a Transactor is accepted.
 func TestTransactorOfNothing(t *testing.T) {
 	r := entoutbox.Transactor[entTx](nil)
 	for _, err := range []error{

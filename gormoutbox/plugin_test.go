@@ -106,7 +106,7 @@ func TestClassesOfErrors(t *testing.T) {
 	}
 }
 
-// What can never begin a transaction is refused where a Transactor is accepted.
+// A Transactor that can never begin a transaction is refused where a Transactor is accepted.
 func TestTransactorOfNothing(t *testing.T) {
 	for want, db := range map[string]*gorm.DB{
 		"nil *gorm.DB":                 nil,

@@ -12,7 +12,7 @@
  *
  * Switches:
  *   KILL           deaths for other reasons, at any moment (budget)
- *   MUT_UNWRITTEN  a lone publish is not written down, every lost claim counts, as before
+ *   MUT_UNWRITTEN  the publish of a suspect is not written down, every lost claim counts, as before
  *   MUT_TOGETHER   suspicious events are published beside each other
  *   MUT_KEPT       a claim keeps the note of the claim before it
  */
@@ -26,7 +26,7 @@
 byte lost[E];           /* lost_claims                                */
 bool begun[E];          /* the note: lost_claims is negative          */
 bool leased[E], ended[E], dead[E], done[E];
-byte alone[E];          /* truth: deaths during a lone publish of it  */
+byte alone[E];          /* truth: deaths during the publish of it alone  */
 byte kills = KILL, killed;
 
 /* what one life of the process holds; it is forgotten when it dies */

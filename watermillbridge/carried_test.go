@@ -41,8 +41,8 @@ func through(t *testing.T, ob *outboxtest.Outbox, topic string, msgs ...*message
 	return sent, nil
 }
 
-// What Watermill's users put into a message is in the message that the relay sends, whatever a
-// header could hold.
+// All that Watermill's users put into a message is in the message that the relay sends, even if a
+// header could not hold it.
 func TestAMessageArrivesAsItWas(t *testing.T) {
 	t.Parallel()
 	ids := map[string]string{

@@ -208,8 +208,8 @@ func TestOutboxPublisherHook(t *testing.T) {
 	}
 }
 
-// What the bridge sends is acceptable to an outbox again, and an identity is never replaced behind
-// the sender's back.
+// A message of the bridge is acceptable to an outbox again, and an identity is never replaced
+// without the sender's knowledge.
 func TestOutboxPublisherWithAnOutbox(t *testing.T) {
 	t.Parallel()
 	ob := outboxtest.NewOutbox(t, core.Config{})

@@ -294,7 +294,7 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// What is known of the place does not decide whether the event was published: else it would be,
+// A receipt that cannot be read must not fail the publish: otherwise the event would be published
 // again and again.
 func TestReceiptPanics(t *testing.T) {
 	t.Parallel()

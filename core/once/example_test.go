@@ -74,8 +74,8 @@ func ExampleRunner_DoTx() {
 	// replayed: true
 }
 
-// Work whose effect is elsewhere is run under a lease. What fails frees its key; what is under way
-// is not run twice.
+// Work whose effect is elsewhere is run under a lease. A failure frees the key. Work in progress is
+// not run twice.
 func ExampleRunner_Do() {
 	runner, _ := once.New(once.Config{Store: outboxtest.NewOnceStore()})
 	ctx := context.Background()

@@ -222,7 +222,7 @@ func TestDoFreesTheKeyOfFailedWork(t *testing.T) {
 	})
 }
 
-// What is recorded after the work does not depend on the caller still being there.
+// The result is recorded even if the caller has left.
 func TestDoRecordsAfterTheCallerLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRunner(t, once.Config{Store: outboxtest.NewOnceStore()})

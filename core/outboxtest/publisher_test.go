@@ -231,11 +231,11 @@ type model struct{ core.Recorder }
 func TestRequireNothingRecorded(t *testing.T) {
 	m := &model{}
 	m.Record(core.Event{Type: "placed"})
-	_, settle, err := m.HandOver()
+	_, ended, err := m.HandOver()
 	if err != nil {
 		t.Fatal(err)
 	}
-	settle(core.Committed)
+	ended(core.Committed)
 	outboxtest.RequireNothingRecorded(t, m)
 	outboxtest.RequireNothingRecorded(t)
 }

@@ -90,13 +90,13 @@ func (r *Row) claimable(now time.Time, maxLease time.Duration) bool {
 }
 
 // heldBy reports whether the claim is the row's latest, the row is open and the claim was neither
-// released nor settled.
+// released nor marked.
 func (r *Row) heldBy(node string, claimNo int64) bool {
 	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && !r.LeaseUntil.IsZero()
 }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
-	// neither released nor settled by its holder; the caller itself is alive
+	// neither released nor marked by its holder; the caller itself is alive
 	lost := !r.LeaseUntil.IsZero() && r.ClaimedBy != req.Node
 	if lost && (r.LostClaims < core.Suspicious || r.suspectBegun) {
 		r.LostClaims++

@@ -63,7 +63,7 @@ func TestAfterCommitLogsPanics(t *testing.T) {
 	}
 }
 
-// What may be lost need not be an event.
+// Work that may be lost need not be an event.
 func ExampleAfterCommit() {
 	var transactor core.Transactor // that of your adapter
 	cache := map[string]string{}

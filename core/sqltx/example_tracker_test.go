@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// What an adapter does with a Tracker: show it every statement, and end it.
+// An adapter shows a Tracker every statement, and ends it.
 func ExampleTracker() {
 	t := sqltx.NewTracker(core.Postgres)
 	t.OnOutcome(func(o core.Outcome) { fmt.Println("first event:", o) })

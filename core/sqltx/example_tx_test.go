@@ -34,7 +34,7 @@ func ExampleOpen() {
 	// Output: true <nil>
 }
 
-// A pool opened with Connector tracks every transaction, whoever begins it.
+// A pool opened with Connector tracks every transaction, whichever library begins it.
 func ExampleConnector() {
 	pool := sql.OpenDB(sqltx.Connector(newFake(), core.Postgres)) // in place of newFake(): stdlib.GetConnector(*config)
 	defer pool.Close()

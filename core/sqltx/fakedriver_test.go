@@ -65,8 +65,8 @@ func (d *fakeDriver) open(t *testing.T, c driver.Connector) *sql.DB {
 	return db
 }
 
-// What MySQL is asked whether it still has the transaction, and the answer when it has. Without
-// that it has not.
+// askMySQL asks MySQL whether it still has the transaction. The error below is the answer if it
+// has.
 const askMySQL = "SET TRANSACTION READ WRITE"
 
 var inTransaction = &mysqlError{Number: 1568, Message: "a transaction is in progress"}

@@ -17,7 +17,7 @@ type sqliteError int
 func (e sqliteError) Error() string { return "sqlite error" }
 func (e sqliteError) Code() int     { return int(e) }
 
-// What an ignored error means for the outcome when COMMIT then says nil.
+// The outcome after an ignored error, when COMMIT then returns nil.
 func TestTrackerIgnoredError(t *testing.T) {
 	duplicate, deadlock := &mysqlError{1062, "duplicate"}, &mysqlError{1213, "deadlock"}
 	constraint, full := sqliteError(1555), sqliteError(13)
@@ -90,8 +90,8 @@ func TestTrackerSeveralStatementsInOne(t *testing.T) {
 	}
 }
 
-// Who can ask the database ends the doubt, and after a rollback nothing more is sent, not even
-// COMMIT.
+// A caller that can ask the database ends the doubt. After a rollback nothing more is sent, not
+// even COMMIT.
 func TestTrackerResolve(t *testing.T) {
 	duplicate, deadlock := sqliteError(1555), &mysqlError{1213, "deadlock"}
 	for name, tc := range map[string]struct {

@@ -52,7 +52,7 @@ func TestTrackerImplicitCommit(t *testing.T) {
 	}
 }
 
-// What MySQL and MariaDB execute of a comment may be transaction control.
+// The part of a comment that MySQL and MariaDB execute may be transaction control.
 func TestTrackerExecutedComment(t *testing.T) {
 	for _, query := range []string{
 		"/*! ROLLBACK */", "/*!50000 COMMIT*/", "/*M!100100 ROLLBACK */",

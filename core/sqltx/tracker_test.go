@@ -418,8 +418,7 @@ func TestTrackerCallbackRegistersAnother(t *testing.T) {
 	}
 }
 
-// FuzzTrackerObserve shows a tracker arbitrary texts. Whatever they are, each callback is called
-// once.
+// FuzzTrackerObserve shows a tracker arbitrary texts. For any text, each callback is called once.
 func FuzzTrackerObserve(f *testing.F) {
 	f.Add("SAVEPOINT a\n+\nROLLBACK TO a\n+", uint8(0))
 	f.Add("+\nCOMMIT\n+\n!x", uint8(3))

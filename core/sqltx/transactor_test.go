@@ -215,7 +215,7 @@ func TestTransactorReportsWrongUse(t *testing.T) {
 	}
 }
 
-// What can never begin a transaction is refused where a Transactor is accepted.
+// A Transactor that can never begin a transaction is refused where a Transactor is accepted.
 func TestTransactorOfNothing(t *testing.T) {
 	for want, r := range map[string]core.Transactor{
 		"the Transactor is nil": nil,

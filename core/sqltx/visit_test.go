@@ -188,7 +188,7 @@ func TestCommitOfAnAbortedTransaction(t *testing.T) {
 	})
 }
 
-// Who keeps a VisitedTx must not hear of another transaction of its connection.
+// A VisitedTx that is kept must not report another transaction of its connection.
 func TestVisitIsOver(t *testing.T) {
 	d := newFake()
 	pool := trackedPool(t, d, core.Postgres)

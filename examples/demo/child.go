@@ -25,7 +25,7 @@ const (
 	childFailed  = 3       // exit code of a child that failed by itself
 )
 
-// What a child says on its standard output, one word on a line.
+// Words that a child writes to its standard output, one on a line.
 const (
 	sayTaken      = "taken" // and how many orders there were when this life began
 	sayCommitted  = "committed"

@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
-// Order is a row. It records what happens to it, and whoever stores it stores the events in the
-// same transaction.
+// Order is a row. It records its events, and each statement that saves it writes them in the same
+// transaction.
 type Order struct {
 	ID                  string `gorm:"primaryKey"`
 	Customer            string

@@ -180,8 +180,8 @@ func welcome(msg *message.Message, mails *command.Queue) error {
 	return err
 }
 
-// sendMail is tried until it returns nil. Its Message-ID lets the mail server, and whoever reads
-// the log, recognise a second try.
+// sendMail is tried until it returns nil. Its Message-ID lets the mail server, and readers of the
+// log, recognise a second try.
 func sendMail(_ context.Context, e command.Effect) (string, error) {
 	id := "<" + e.IdempotencyKey() + "@mailer.example>"
 	text := fmt.Sprintf("From: shop@example.com\r\nTo: %s\r\nMessage-ID: %s\r\nSubject: Welcome\r\n\r\nWelcome!\r\n",

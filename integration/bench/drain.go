@@ -12,10 +12,10 @@ type relay struct {
 	// seed makes the backlog anew, as it is after so many transactions have committed, and analyzes
 	// it.
 	seed func(ctx context.Context) error
-	// drain publishes the backlog to l until it is settled (published and marked, not only
-	// published) or limit is over. It returns how many events are settled, and how long that took
+	// drain publishes the backlog to l until it is finished (published and marked, not only
+	// published) or limit is over. It returns how many events are finished, and how long that took
 	// from the start of the relay.
-	drain func(ctx context.Context, l *ledger, limit time.Duration) (settled int, took time.Duration, err error)
+	drain func(ctx context.Context, l *ledger, limit time.Duration) (finished int, took time.Duration, err error)
 	// ordered: the events of each of drainKeys keys have an order.
 	ordered bool
 }
@@ -35,13 +35,13 @@ var drainColumns = []Column{
 	{"events/s", Count},
 	{"÷ hand-written", Ratio},
 	{"WAL B/event", Count},
-	{"settled", Percent},
+	{"finished", Percent},
 }
 
 func runDrain(ctx context.Context, e *env, s *Section) error {
-	s.note("A backlog of %s committed events of %d bytes, drained until it is settled: published and marked. The "+
+	s.note("A backlog of %s committed events of %d bytes, drained until it is finished: published and marked. The "+
 		"publisher does nothing. "+
-		"Drains are stopped after %s; the rate is then that of what was settled.", thousands(float64(e.opts.Events)),
+		"Drains are stopped after %s; the rate then counts the finished events.", thousands(float64(e.opts.Events)),
 		payloadSize, e.opts.Cap)
 	s.note("hand-written: pgx on the same table, batches of 500: UPDATE ... WHERE id IN (SELECT ... FOR UPDATE SKIP "+
 		"LOCKED) RETURNING takes a "+
@@ -131,28 +131,28 @@ func measureDrains(ctx context.Context, e *env, s *Section, title string, relays
 			return err
 		}
 		t.set(t.Rows[i], round, "events/s", d.rate())
-		t.set(t.Rows[i], round, "WAL B/event", float64(d.wal)/float64(max(1, d.settled)))
-		t.set(t.Rows[i], round, "settled", 100*float64(d.settled)/float64(e.opts.Events))
+		t.set(t.Rows[i], round, "WAL B/event", float64(d.wal)/float64(max(1, d.finished)))
+		t.set(t.Rows[i], round, "finished", 100*float64(d.finished)/float64(e.opts.Events))
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	t.divide("÷ hand-written", "events/s", func(*Row) *Row { return t.find(base) })
-	t.settle()
+	t.summarize()
 	return t, nil
 }
 
 // drained is what one drain did.
 type drained struct {
-	settled int
-	took    time.Duration
-	wal     int64
+	finished int
+	took     time.Duration
+	wal      int64
 }
 
-func (d drained) rate() float64 { return float64(d.settled) / d.took.Seconds() }
+func (d drained) rate() float64 { return float64(d.finished) / d.took.Seconds() }
 
-// timeDrain drains one backlog and checks that what is settled was published, once.
+// timeDrain drains one backlog and checks that every finished event was published, once.
 func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, err error) {
 	e.checkpoint(ctx) // before the seed, so that nobody pays for full pages
 	if err := r.seed(ctx); err != nil {
@@ -167,7 +167,7 @@ func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, er
 		return d, err
 	}
 	if err := labelled(ctx, r.name, func(ctx context.Context) error {
-		d.settled, d.took, err = r.drain(ctx, l, e.opts.Cap)
+		d.finished, d.took, err = r.drain(ctx, l, e.opts.Cap)
 		return err
 	}); err != nil {
 		return d, err
@@ -177,13 +177,13 @@ func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, er
 		return d, err
 	}
 	d.wal = after - before
-	if d.settled >= events {
+	if d.finished >= events {
 		err = l.check(events)
 	} else {
 		err = l.checkPart(events)
 	}
-	if p := int(l.published.Load()); err == nil && p < d.settled {
-		err = fmt.Errorf("%d events are settled, %d were published", d.settled, p)
+	if p := int(l.published.Load()); err == nil && p < d.finished {
+		err = fmt.Errorf("%d events are finished, %d were published", d.finished, p)
 	}
 	if err != nil {
 		return d, fmt.Errorf("%s: %w", r.name, err)

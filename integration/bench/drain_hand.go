@@ -94,7 +94,7 @@ func publishAll(l *ledger, rows []handRow) {
 // drain claims, publishes and marks in turn.
 func (h *handRelay) drain(ctx context.Context, l *ledger,
 	limit time.Duration,
-) (settled int, took time.Duration, err error) {
+) (finished int, took time.Duration, err error) {
 	start := time.Now()
 	var rows []handRow
 	for time.Since(start) < limit {
@@ -108,15 +108,15 @@ func (h *handRelay) drain(ctx context.Context, l *ledger,
 		if err := h.mark(ctx, rows); err != nil {
 			return 0, 0, err
 		}
-		settled += len(rows)
+		finished += len(rows)
 	}
-	return settled, time.Since(start), nil
+	return finished, time.Since(start), nil
 }
 
 // drainPiped claims the next batch while it marks the one before.
 func (h *handRelay) drainPiped(ctx context.Context, l *ledger,
 	limit time.Duration,
-) (settled int, took time.Duration, err error) {
+) (finished int, took time.Duration, err error) {
 	start := time.Now()
 	batches := make(chan []handRow, 1)
 	g, ctx := errgroup.WithContext(ctx)
@@ -141,12 +141,12 @@ func (h *handRelay) drainPiped(ctx context.Context, l *ledger,
 			if err := h.mark(ctx, rows); err != nil {
 				return err
 			}
-			settled += len(rows)
+			finished += len(rows)
 		}
 		return nil
 	})
 	if err := g.Wait(); err != nil {
 		return 0, 0, err
 	}
-	return settled, time.Since(start), nil
+	return finished, time.Since(start), nil
 }

@@ -87,7 +87,7 @@ func (b *outboxBacklog) add(ctx context.Context) error {
 // drain runs the relay as it is without any setting.
 func (b *outboxBacklog) drain(ctx context.Context, l *ledger,
 	limit time.Duration,
-) (settled int, took time.Duration, err error) {
+) (finished int, took time.Duration, err error) {
 	var marked atomic.Int64
 	done := make(chan struct{})
 	ob, err := core.New(core.Config{
@@ -112,9 +112,9 @@ func (b *outboxBacklog) drain(ctx context.Context, l *ledger,
 	go func() { ended <- ob.Run(runCtx) }()
 	select {
 	case <-done:
-		took, settled = time.Since(start), b.events
+		took, finished = time.Since(start), b.events
 	case <-time.After(limit):
-		took, settled = time.Since(start), int(marked.Load())
+		took, finished = time.Since(start), int(marked.Load())
 	case err := <-ended:
 		return 0, 0, errors.Join(errors.New("the relay ended"), err)
 	}
@@ -126,10 +126,10 @@ func (b *outboxBacklog) drain(ctx context.Context, l *ledger,
 	if err != nil {
 		return 0, 0, err
 	}
-	if open > 0 && settled == b.events {
+	if open > 0 && finished == b.events {
 		return 0, 0, fmt.Errorf("%d events are not DONE", open)
 	}
-	return settled, took, nil
+	return finished, took, nil
 }
 
 // createOutbox creates tables of ours.

@@ -89,7 +89,7 @@ func (r *riverRelay) seed(ctx context.Context) error {
 
 func (r *riverRelay) drain(ctx context.Context, l *ledger,
 	limit time.Duration,
-) (settled int, took time.Duration, err error) {
+) (finished int, took time.Duration, err error) {
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers, &riverWorker{l: l}); err != nil {
 		return 0, 0, err

@@ -103,7 +103,7 @@ func (p ledgerPublisher) Close() error { return nil }
 
 func (w *wmRelay) drain(ctx context.Context, l *ledger,
 	limit time.Duration,
-) (settled int, took time.Duration, err error) {
+) (finished int, took time.Duration, err error) {
 	start := time.Now()
 	sub, err := wmsql.NewSubscriber(wmsql.BeginnerFromPgx(w.pool), wmsql.SubscriberConfig{
 		SchemaAdapter: w.schema(), OffsetsAdapter: wmsql.DefaultPostgreSQLOffsetsAdapter{}, InitializeSchema: true,
@@ -140,8 +140,8 @@ func (w *wmRelay) drain(ctx context.Context, l *ledger,
 	if err != nil {
 		return 0, 0, err
 	}
-	if settled = events; !done {
-		if settled, err = acked(); err != nil {
+	if finished = events; !done {
+		if finished, err = acked(); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -152,5 +152,5 @@ func (w *wmRelay) drain(ctx context.Context, l *ledger,
 	if err := sub.Close(); err != nil {
 		return 0, 0, err
 	}
-	return settled, took, <-ended
+	return finished, took, <-ended
 }

@@ -149,8 +149,8 @@ func (e *env) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// checkpoint asks for a checkpoint now: one in the middle would be paid by whoever runs then. It
-// needs rights that a server of somebody else may not give, so it may do nothing.
+// checkpoint asks for a checkpoint now, because a later one would slow the engine down that runs
+// then. It needs rights that another server may not give, so it may do nothing.
 func (e *env) checkpoint(ctx context.Context) {
 	_, _ = e.db.ExecContext(ctx, "CHECKPOINT")
 }

@@ -40,14 +40,14 @@ func runHistory(ctx context.Context, e *env, s *Section) error {
 			return err
 		}
 		t.set(t.Rows[i], round, "events/s", d.rate())
-		t.set(t.Rows[i], round, "WAL B/event", float64(d.wal)/float64(max(1, d.settled)))
+		t.set(t.Rows[i], round, "WAL B/event", float64(d.wal)/float64(max(1, d.finished)))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	t.divide("÷ empty", "events/s", func(*Row) *Row { return t.find(emptyName) })
-	t.settle()
+	t.summarize()
 	s.atLeast(t.value(fullName, "÷ empty"), 0.9, "with %s published rows at least 0.90 × the rate with none", rows)
 	return nil
 }

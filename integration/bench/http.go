@@ -134,7 +134,7 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 			return err
 		}
 		t.divide("÷ alone", "requests/s", func(*Row) *Row { return t.find(httpPlainName) })
-		t.settle()
+		t.summarize()
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func runInbox(ctx context.Context, e *env, s *Section) error {
 			return err
 		}
 		t.divide("÷ hand-written", "tx/s", func(*Row) *Row { return t.find(handInboxName) })
-		t.settle()
+		t.summarize()
 		s.atLeast(t.value(inboxName, "÷ hand-written"), 0.95, "%d at once: at least 0.95 × the hand-written inbox row",
 			c)
 	}
@@ -88,7 +88,7 @@ func runInbox(ctx context.Context, e *env, s *Section) error {
 		return err
 	}
 	t.divide("÷ one by one", "events/s", func(*Row) *Row { return t.find(inboxOnesName) })
-	t.settle()
+	t.summarize()
 	s.atLeast(t.value(inboxBatchName, "÷ one by one"), 15, "batches of %d at least 15 × one by one", inboxBatch)
 	return nil
 }

@@ -85,7 +85,7 @@ func runLatency(ctx context.Context, e *env, s *Section) (err error) {
 		return err
 	}
 	t.divide("÷ channel", "p50 µs", func(*Row) *Row { return t.find(channelName) })
-	t.settle()
+	t.summarize()
 	for _, name := range []string{fastPathName, fastOrderedName} {
 		p50, ratio := t.value(name, "p50 µs"), t.value(name, "÷ channel")
 		s.aim(ratio, ratio <= 3 || p50 <= 30, Ratio.text(ratio), "%s: p50 at most 3 × the channel, or 30 µs (%s µs)",
@@ -142,7 +142,7 @@ func latencyOfOutbox(ctx context.Context, sess *session, w *stopwatch, d time.Du
 	if err != nil {
 		return err
 	}
-	return sess.settled(ctx)
+	return sess.finished(ctx)
 }
 
 // poisson calls fn latencyRate times a second, at random, for d; it makes up for calls that took

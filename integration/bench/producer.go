@@ -123,7 +123,7 @@ func runProducer(ctx context.Context, e *env, s *Section) (err error) {
 				continue
 			}
 			t.divide("÷ second row", "tx/s", func(*Row) *Row { return t.find(o.name + " " + rowSecond) })
-			t.settle()
+			t.summarize()
 			s.atLeast(t.value(o.name+" "+rowUnordered, "÷ second row"), 1, "%s, %d at once: unordered at least 1.00 "+
 				"× the second model row", o.name, c)
 			s.atLeast(t.value(o.name+" "+rowOrdered, "÷ second row"), 0.85, "%s, %d at once: ordered at least 0.85 "+
@@ -220,7 +220,7 @@ func (e *env) produceCell(ctx context.Context, t *Table, r *Row, round, c int, p
 		return err
 	}
 	if p.sess != nil {
-		if err := p.sess.settled(ctx); err != nil {
+		if err := p.sess.finished(ctx); err != nil {
 			return err
 		}
 		if p.sess.stop != nil {

@@ -175,8 +175,8 @@ func (t *Table) divide(to, from string, base func(r *Row) *Row) {
 	}
 }
 
-// settle computes the medians.
-func (t *Table) settle() {
+// summarize computes the medians.
+func (t *Table) summarize() {
 	for _, r := range t.Rows {
 		r.Values = make([]Value, len(t.Columns))
 		for c := range t.Columns {

@@ -31,7 +31,7 @@ func sample() *Table {
 	}
 	t.set(t.Rows[1], 0, "p50 µs", 12345.6)
 	t.divide("÷ base", "events/s", func(*Row) *Row { return t.find("base") })
-	t.settle()
+	t.summarize()
 	return t
 }
 

@@ -17,8 +17,8 @@ func (e *env) randomKey() string { return producerKey(rand.IntN(e.opts.Keys)) }
 
 func producerKey(k int) string { return fmt.Sprintf("order/%07d", k) }
 
-// settleLimit is how long a relay that keeps up may take to settle what it was given.
-const settleLimit = time.Minute
+// finishLimit is how long a relay that keeps up may take to finish its events.
+const finishLimit = time.Minute
 
 // session is an ORM with the outbox, for a whole section: a relay that has just started does not
 // know the keys yet, and a process that runs for days does.
@@ -90,16 +90,16 @@ func (s *session) warm(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.settled(ctx); err != nil {
+	if err := s.finished(ctx); err != nil {
 		return err
 	}
 	if s.stop != nil {
-		ok, err := await(ctx, settleLimit, 0, func() (bool, error) {
+		ok, err := await(ctx, finishLimit, 0, func() (bool, error) {
 			before := s.hot.Load()
 			if err := s.Publish(ctx, s.event("")); err != nil {
 				return false, err
 			}
-			err := s.settled(ctx)
+			err := s.finished(ctx)
 			return s.hot.Load() > before, err
 		})
 		if err != nil || !ok {
@@ -117,9 +117,9 @@ func (s *session) event(key string) core.Event {
 	}
 }
 
-// settled waits until the relay has published and marked everything, and checks it. Without a relay
-// it only counts.
-func (s *session) settled(ctx context.Context) error {
+// finished waits until the relay has published and marked everything, and checks it. Without a
+// relay it only counts.
+func (s *session) finished(ctx context.Context) error {
 	n := s.next.Load()
 	if s.stop == nil {
 		stored, err := s.e.count(ctx, "SELECT count(*) FROM "+s.table)
@@ -129,7 +129,7 @@ func (s *session) settled(ctx context.Context) error {
 		return err
 	}
 	var missing error
-	ok, err := await(ctx, settleLimit, time.Millisecond, func() (bool, error) {
+	ok, err := await(ctx, finishLimit, time.Millisecond, func() (bool, error) {
 		select {
 		case err := <-s.ended:
 			return false, errors.Join(errors.New("the relay ended"), err)
@@ -142,7 +142,7 @@ func (s *session) settled(ctx context.Context) error {
 		return missing == nil, nil
 	})
 	if err == nil && !ok {
-		err = errors.Join(fmt.Errorf("%d of %d events are settled after %s", s.marked.Load(), n, settleLimit), missing)
+		err = errors.Join(fmt.Errorf("%d of %d events are finished after %s", s.marked.Load(), n, finishLimit), missing)
 	}
 	return err
 }

@@ -16,8 +16,8 @@ func median(all []float64) float64 {
 	return benchmath.AssumeNothing.Summary(benchmath.NewSample(all, &benchmath.DefaultThresholds), 0.95).Center
 }
 
-// percentile returns the p-th percentile in microseconds with three significant figures, and NaN for
-// nothing. Latencies over an hour count as an hour.
+// percentile returns the p-th percentile in microseconds with three significant figures, and NaN
+// for nothing. Latencies over an hour count as an hour.
 func percentile(all []time.Duration, p float64) float64 {
 	if len(all) == 0 {
 		return math.NaN()

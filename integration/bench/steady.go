@@ -29,7 +29,7 @@ var steadyColumns = []Column{
 	{"p99 µs", Count},
 	{"WAL B/tx", Count},
 	{"backlog at end", Count},
-	{"settled after ms", Count},
+	{"finished after ms", Count},
 	{"duplicates", Count},
 	{"fast path", Percent},
 }
@@ -37,8 +37,8 @@ var steadyColumns = []Column{
 // steadyRun is one measurement.
 type steadyRun struct {
 	load       load
-	backlog    int64 // not settled when the producers stopped
-	settled    time.Duration
+	backlog    int64 // not finished when the producers stopped
+	finished   time.Duration
 	duplicates int64
 	fast       float64
 }
@@ -49,7 +49,7 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 		"hand-written outbox is the second model "+
 		"row of section producer and the loop of section drain, on that table, which sleeps %s when it found less "+
 		"than a batch. The backlog is what is not "+
-		"yet settled when the producers stop; the log includes settling it.", steadyLoad, duration, handPause)
+		"yet finished when the producers stop; the log includes finishing it.", steadyLoad, duration, handPause)
 	plain, err := openGORM(ctx, e.db, nil)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 				return nil
 			}
 			t.set(row, round, "backlog at end", float64(r.backlog))
-			t.set(row, round, "settled after ms", float64(r.settled.Milliseconds()))
+			t.set(row, round, "finished after ms", float64(r.finished.Milliseconds()))
 			t.set(row, round, "duplicates", float64(r.duplicates))
 			if r.fast > 0 {
 				t.set(row, round, "fast path", r.fast)
@@ -129,7 +129,7 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 	}
 	t.divide("÷ no outbox", "tx/s", func(*Row) *Row { return t.find(steadyAlone) })
 	t.divide("÷ hand-written", "tx/s", func(*Row) *Row { return t.find(steadyHand) })
-	t.settle()
+	t.summarize()
 	return nil
 }
 
@@ -145,8 +145,8 @@ func (e *env) steadyOutbox(ctx context.Context, sess *session, d time.Duration, 
 	}
 	r.backlog = sess.next.Load() - sess.marked.Load()
 	stopped := time.Now()
-	err = sess.settled(ctx) // no event may be missing, and none may have come twice
-	r.settled, r.duplicates, r.fast = time.Since(stopped), sess.ledger.duplicates.Load(), sess.share(hot, cold)
+	err = sess.finished(ctx) // no event may be missing, and none may have come twice
+	r.finished, r.duplicates, r.fast = time.Since(stopped), sess.ledger.duplicates.Load(), sess.share(hot, cold)
 	return r, err
 }
 
@@ -203,7 +203,7 @@ func (e *env) steadyByHand(ctx context.Context, client ormClient, pool *pgxpool.
 	if err := g.Wait(); err != nil {
 		return r, err
 	}
-	r.settled, r.duplicates = time.Since(stopped), l.duplicates.Load()
+	r.finished, r.duplicates = time.Since(stopped), l.duplicates.Load()
 	return r, l.check(int(next.Load()))
 }
 

@@ -79,8 +79,8 @@ func bridged(t *testing.T, pub message.Publisher, cfg watermillbridge.Config) *w
 	return p
 }
 
-// What NATS answers, and does not answer, is told apart: only what can never be stored is against
-// the event.
+// Answers of NATS, and missing ones, are told apart: only a message that can never be stored is the
+// event's fault.
 func TestNATSClasses(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "nats")

@@ -125,8 +125,8 @@ func (c *kafkaCluster) moveLeaders() {
 	})
 }
 
-// awaitReplicas waits until every partition is on all brokers, as whoever restarts them one after
-// the other has to.
+// awaitReplicas waits until every partition is on all brokers, which is necessary between two
+// restarts.
 func (c *kafkaCluster) awaitReplicas() {
 	c.t.Helper()
 	fixture.Await(c.t, "every partition is in sync on three brokers", func() bool {

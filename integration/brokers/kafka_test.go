@@ -260,8 +260,8 @@ func TestKafkaConnectionsBreak(t *testing.T) {
 	}
 }
 
-// What docs/operations.md says about rows that share a receipt finds them, and brings the event
-// back that the broker does not have.
+// The query of docs/operations.md finds rows that share a receipt, and its steps publish the event
+// again that the broker does not have.
 func TestRowsThatShareAReceipt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

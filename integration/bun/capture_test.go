@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 )
 
-// What is captured of which statement. Each case runs in one transaction of RunInTx and names the
-// events that are in the table after it.
+// Each case runs statements in one transaction of RunInTx and names the events that are in the
+// table after it.
 func TestBunCaptures(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -314,8 +314,7 @@ func TestBunKeyOrSomethingElse(t *testing.T) {
 	})
 }
 
-// What an On function returns and what a model records is checked only after the statement: then
-// the COMMIT fails.
+// Events of On functions and of models are checked only after the statement: then the COMMIT fails.
 func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

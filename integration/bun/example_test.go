@@ -125,7 +125,7 @@ func Example_bun() {
 	}
 	fmt.Println(<-published)
 
-	// 3. The code says it. What is rolled back has not happened.
+	//   3. The code publishes it. An event of a rolled-back transaction is not published.
 	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if err := ob.Publish(ctx, tx, bunoutbox.Event{Type: "order.lost", AggregateID: "1"}); err != nil {
 			return err

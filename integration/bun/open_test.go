@@ -75,7 +75,7 @@ func TestBunOpen(t *testing.T) {
 	}
 }
 
-// What cannot be opened is an error, at once, and so is a wrong configuration.
+// A database that cannot be opened is an error at once, and so is a wrong configuration.
 func TestBunOpenRefuses(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())

@@ -227,7 +227,8 @@ func TestBunResolveRows(t *testing.T) {
 	}, bunoutbox.ResolveRows())
 }
 
-// What cannot be locked is refused: subqueries, except where one transaction writes at a time.
+// Rows that cannot be locked are refused: those of subqueries, except if one transaction writes at
+// a time.
 func TestBunResolveRowsOfASubquery(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {

@@ -16,9 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Whatever becomes of parts of a transaction, and with whichever context: what is rolled back is
-// never published, and what commits goes the fast path. Each case runs in RunInTx, and where the
-// pool was opened with the connector in Bun's own transactions too.
+// Events that are rolled back are never published, and events that commit go the fast path: with
+// savepoints, failed parts, and any context. Each case runs in RunInTx, and where the pool was
+// opened with the connector in Bun's own transactions too.
 func TestBunFollowsTransactions(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

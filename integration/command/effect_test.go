@@ -146,8 +146,8 @@ func TestEffectConcurrently(t *testing.T) {
 	})
 }
 
-// What fails is tried again by the relay, with the same key for the other side; what fails too
-// often or for good is parked, and released by a person.
+// The relay tries a failed effect again, with the same key for the other side. An effect that fails
+// too often, or permanently, is dead until a person redrives it.
 func TestEffectRetryParkRelease(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -248,7 +248,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		rec := w.mustEnqueue(mail("1"))
 		store := w.store.Commands()
-		// What the process that dies had done: its claim, and the call.
+		// The process that dies had claimed the effect and made the call.
 		dead := once.EffectClaim{ID: rec.ID, Owner: "dead"}
 		got, err := store.Claim(t.Context(), rec.ID, dead.Owner, time.Minute)
 		if err != nil || !got.Fresh || got.Fence != 1 {

@@ -136,8 +136,8 @@ func TestEffectsWithoutEventsAreFound(t *testing.T) {
 	})
 }
 
-// What is overdue: due for long enough, not ended, not held, and of that channel. And what the
-// backlog says of it.
+// Overdue effects have been due for long enough, are not ended and not held, and belong to the
+// channel. The backlog counts them.
 func TestEffectOverdueAndBacklog(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {

@@ -16,9 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Three processes relay. An event that its destination refuses for good is dead: what is behind it
-// in its key waits and nothing else does; a person sees it, and ends the wait by redriving or
-// discarding it.
+// Three processes relay. An event that its destination refuses permanently is dead. Only the events
+// behind it in its key wait. A person sees it, and ends the wait by redriving or discarding it.
 func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		prepareCrashDB(t, db)

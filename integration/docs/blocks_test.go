@@ -54,8 +54,8 @@ var packages = func() map[string]string {
 }()
 
 // Every Go block compiles: a whole program as it stands, declarations at the top of a package,
-// statements in a function. What a page takes for granted ("db", "Order") stands in testdata, in
-// the file of the page's name.
+// statements in a function. Names that a page takes for granted ("db", "Order") are declared in
+// testdata, in the file of the page's name.
 func TestGoBlocksCompile(t *testing.T) {
 	t.Parallel()
 	exports := exportData(t)

@@ -184,8 +184,8 @@ func (c *e2eCell) quoted(name string) string {
 	return `"` + name + `"`
 }
 
-// settle waits until every row is done and the consumer has had everything that the broker holds.
-func (c *e2eCell) settle(limit time.Duration) {
+// finish waits until every row is done and the consumer has had everything that the broker holds.
+func (c *e2eCell) finish(limit time.Duration) {
 	c.t.Helper()
 	deadline := time.Now().Add(limit)
 	var state string
@@ -193,7 +193,7 @@ func (c *e2eCell) settle(limit time.Duration) {
 	defer tick.Stop()
 	for ; ; <-tick.C {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("not settled within %s: %s; errors of publishes: %v", limit, state, c.ledger.errors())
+			c.t.Fatalf("not finished within %s: %s; errors of publishes: %v", limit, state, c.ledger.errors())
 		}
 		open := c.count("SELECT COUNT(*) FROM outbox_event WHERE status <> 1")
 		rows := c.count("SELECT COUNT(*) FROM outbox_event")

@@ -58,7 +58,7 @@ func TestBrokerKilled(t *testing.T) {
 				t.Run(c.services[0].db.Name(), func(t *testing.T) {
 					c.t = t
 					c.produce(2, 10, nil)
-					c.settle(90 * time.Second)
+					c.finish(90 * time.Second)
 					c.compare(1)
 				})
 			}

@@ -20,7 +20,7 @@ func TestEndToEnd(t *testing.T) {
 				t.Parallel()
 				c := newE2ECell(t, open(t), connect())
 				c.produce(8, 60, nil)
-				c.settle(time.Minute)
+				c.finish(time.Minute)
 				c.compare(0)
 			})
 		}

@@ -429,7 +429,7 @@ func TestEntCaptureError(t *testing.T) {
 	})
 }
 
-// What an On function does in the transaction is captured too.
+// Mutations of an On function are captured too.
 func TestEntCaptureWithinMapper(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {

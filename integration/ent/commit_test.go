@@ -492,8 +492,8 @@ func TestEntForeignDriver(t *testing.T) {
 	})
 }
 
-// What people reach for through a client still works behind the outbox: reading, SQL of their own,
-// a Debug driver below.
+// Other features of a client still work behind the outbox: reading, SQL of one's own, a Debug
+// driver below.
 func TestEntClientStaysUsable(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {

@@ -97,7 +97,7 @@ func Example_ent() {
 	// order.create of order 1: {"name":"books"}
 }
 
-// What is rolled back has not happened.
+// An event of a rolled-back transaction is not published.
 func Example_entHook() {
 	ctx := context.Background()
 	client, ob, done := exampleClient()

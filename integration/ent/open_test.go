@@ -66,7 +66,7 @@ func TestEntOpen(t *testing.T) {
 	}
 }
 
-// What cannot be opened is an error, at once, and so is a wrong configuration.
+// A database that cannot be opened is an error at once, and so is a wrong configuration.
 func TestEntOpenRefuses(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())

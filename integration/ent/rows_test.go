@@ -389,8 +389,8 @@ func TestEntResolveRows(t *testing.T) {
 	}, func(c *entoutbox.Config) { c.MaxResolvedRows = 3 })
 }
 
-// What a condition on an edge finds is not locked: only where nobody else writes it can be
-// resolved.
+// Rows that a condition on an edge finds are not locked. They can be resolved only if one
+// transaction writes at a time.
 func TestEntResolveRowsOfACondition(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {

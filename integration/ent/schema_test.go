@@ -26,8 +26,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// describe are queries that say everything about the tables of the outbox that must be equal,
-// whoever created them.
+// describe are queries of every property of the outbox tables that must be equal for each way of
+// creating them.
 var describe = map[core.Dialect][]string{
 	core.Postgres: {
 		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, data_type, is_nullable, column_default, collation_name,

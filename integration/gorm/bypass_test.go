@@ -198,7 +198,7 @@ func closeResolved(t *testing.T, r *dbresolver.DBResolver) {
 	}))
 }
 
-// What people reach for through the pool still works behind the plugin.
+// Other features of the pool still work behind the plugin.
 func TestGORMPoolStaysUsable(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

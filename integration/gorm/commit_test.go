@@ -107,8 +107,8 @@ func TestGORMContextEnds(t *testing.T) {
 
 // handOver takes what a model's recorder offers to the next transaction, and gives it back.
 func (g *gormEnv) handOver(o *gOrder) []core.Event {
-	events, settle, _ := o.HandOver()
-	settle(core.RolledBack)
+	events, ended, _ := o.HandOver()
+	ended(core.RolledBack)
 	return events
 }
 

@@ -82,7 +82,7 @@ func Example_gorm() {
 	}
 	fmt.Println(<-published)
 
-	// 3. The code says it. What is rolled back has not happened.
+	//   3. The code publishes it. An event of a rolled-back transaction is not published.
 	err = db.Transaction(func(tx *gorm.DB) error {
 		if err := gormoutbox.Publish(tx, gormoutbox.Event{Type: "order.lost", AggregateID: "1"}); err != nil {
 			return err

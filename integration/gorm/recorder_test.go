@@ -70,7 +70,8 @@ func TestGORMRecorderSavedTwice(t *testing.T) {
 	})
 }
 
-// What a savepoint undid is there again for the next try in the same transaction.
+// An event that a rollback to a savepoint undid is recorded again for the next try in the same
+// transaction.
 func TestGORMRecorderSavepoint(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

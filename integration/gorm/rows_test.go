@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// SQLite lets a transaction run statements while rows of it are read. What looks for errors of the
-// rows must not race with who reads them.
+// SQLite lets a transaction run statements while rows of it are read. The search for errors of the
+// rows must not race with the reader of the rows.
 func TestGORMRowsReadOnAnotherGoroutine(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

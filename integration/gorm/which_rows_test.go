@@ -116,7 +116,7 @@ func TestGORMUnchangedRow(t *testing.T) {
 	})
 }
 
-// What the database computes is not in the model.
+// A value that the database computes is not in the model.
 func TestGORMExpressions(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

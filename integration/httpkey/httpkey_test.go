@@ -212,7 +212,7 @@ func TestHTTPKeyManyKeys(t *testing.T) {
 	})
 }
 
-// What becomes of the key and of the effects, by the status of the response.
+// The status of the response decides whether the key and the effects are kept.
 func TestHTTPKeyPolicy(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {

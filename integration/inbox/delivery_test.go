@@ -166,7 +166,7 @@ func TestTransientDatabaseErrorIsRetried(t *testing.T) {
 	})
 }
 
-// What the business refuses is an answer, not a failure: the handler changes nothing and the event
+// A refusal by the business is an answer, not a failure: the handler changes nothing and the event
 // is done.
 func TestViolatedInvariantChangesNothing(t *testing.T) {
 	t.Parallel()

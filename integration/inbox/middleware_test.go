@@ -116,8 +116,8 @@ func TestInboxMiddleware(t *testing.T) {
 	}
 }
 
-// What stands in the way is told with each message and every line of the log, and when it is gone
-// the messages are processed.
+// Each message and every line of the log names the obstacle. When it is gone, the messages are
+// processed.
 func TestInboxMiddlewareWithoutTables(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

@@ -82,7 +82,7 @@ func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
 		}
 		w.wantEffects(map[string]int{"e handled": 1})
 
-		// Who deletes a row to have its event processed again has to tell the cache.
+		// After deleting a row to have its event processed again, the caller has to tell the cache.
 		deliver(in, w.handler, "e", 0, nil)
 		fixture.MustExec(t, w.pool, "DELETE FROM inbox_event")
 		deliver(in, w.handler, "e", 0, nil)

@@ -58,7 +58,7 @@ func TestInboxComparesBytes(t *testing.T) {
 	}, named)
 }
 
-// What only describes an event never stops it.
+// Text that only describes an event never stops it.
 func TestInboxDescriptionsAreCut(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -220,7 +220,7 @@ func TestInboxParkedAreListedInPages(t *testing.T) {
 		}
 		reason = errors.New("because of the tenant")
 		_, _ = in.Middleware(park)(inboxMessage("e03", "tenant_id", "acme"))
-		// What is delivered again says what it failed with, and how it goes on.
+		// The error of a redelivery names the earlier failure and the way out.
 		for tenant, want := range map[string]string{"": errOnce.Error(), "acme": reason.Error()} {
 			_, err := in.Middleware(park)(inboxMessage("e03", "tenant_id", tenant))
 			if !errors.Is(err, inbox.ErrParked) || !strings.Contains(err.Error(), want) ||

@@ -359,7 +359,7 @@ func (c *correlations) Publish(_ string, msgs ...*message.Message) error {
 
 func (*correlations) Close() error { return nil }
 
-// What a handler produces carries the correlation id of what it consumed, wherever Watermill's
+// A produced message carries the correlation id of the consumed message, wherever Watermill's
 // middleware for it stands.
 func TestInboxKeepsTheCorrelationID(t *testing.T) {
 	t.Parallel()

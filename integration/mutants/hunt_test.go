@@ -68,7 +68,8 @@ func TestSkipped(t *testing.T) { t.Skip() }
 `,
 }
 
-// diffs are bodies of hunks by the names of mutants, with the test that has to fail and what must become of them.
+// diffs are bodies of hunks by the names of mutants, with the test that has to fail and the verdict
+// that is expected.
 var diffs = map[string]struct {
 	test, hunk string
 	verdict    verdict

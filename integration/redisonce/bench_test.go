@@ -11,8 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// What a message costs: two round trips when it is new, one when it is a duplicate, one when the
-// cache knows it.
+// A new message costs two round trips, a duplicate one, and a message that the cache knows one.
 func BenchmarkRedisOnce(b *testing.B) {
 	client, prefix := fixture.RedisClient(b)
 	r := redisRunner(b, newRedisStore(b, client, redisonce.Config{Prefix: prefix}), time.Minute, nil)

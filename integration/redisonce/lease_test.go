@@ -106,8 +106,8 @@ func TestRedisRefusesStaleHolder(t *testing.T) {
 	}
 }
 
-// Who loses its lease while it works is told, and is refused when it completes. Its work was done
-// twice: this is at-least-once. The fence tells them apart.
+// A holder that loses its lease while it works gets an error, and cannot complete. The work was
+// done twice: this is at-least-once. The fence tells the two apart.
 func TestRedisLeaseLostWhileWorking(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -375,7 +375,7 @@ func TestRedisSetBeforeWorkLosesTheMessage(t *testing.T) {
 	}
 }
 
-// What is stored can be read by the person on call, and goes away by itself.
+// The person on call can read the stored hash, and it expires by itself.
 func TestRedisHashIsReadable(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)

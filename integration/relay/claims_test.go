@@ -83,7 +83,7 @@ func TestRollbackWritesNoRow(t *testing.T) {
 	})
 }
 
-// What was published is marked.
+// Published rows are marked.
 func TestPublishMarksDone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

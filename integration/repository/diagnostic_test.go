@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Whatever the database cannot store of an error text or a receipt, the outcome is written.
+// The mark is written even if the database cannot store the error text or the receipt.
 func TestDiagnosticNeverBlocksOutcome(t *testing.T) {
 	t.Parallel()
 	narrow := func(typ string) func(t *testing.T, pool *sql.DB, d core.Dialect) {

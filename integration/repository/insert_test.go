@@ -76,7 +76,7 @@ func (s *scripted) Query(ctx context.Context, query string, args ...any) (core.R
 	return s.Tx.Query(ctx, query, args...)
 }
 
-// databaseError looks like the error of a driver to whoever reads codes out of errors.
+// databaseError looks like the error of a driver to code that reads its number.
 type databaseError struct {
 	Number  uint16
 	Message string
@@ -87,7 +87,7 @@ func (e *databaseError) Error() string { return e.Message }
 
 func (e *databaseError) SQLState() string { return e.state }
 
-// Whatever statement of an insert fails, with whatever error, it is sent once.
+// Every statement of an insert is sent once, whichever fails and with any error.
 func TestInsertRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -222,8 +222,7 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 			"SELECT (SELECT COUNT(*) FROM outbox_event) + (SELECT COUNT(*) FROM outbox_key)"); n != 0 {
 			t.Errorf("%d rows of transactions that were rolled back", n)
 		}
-		// What the guard prevents: the same INSERT without it stays, although its transaction is
-		// gone.
+		// Without the guard, the same INSERT stays although its transaction is gone.
 		tx, err := pool.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -410,8 +409,8 @@ func TestSessionTimeZone(t *testing.T) {
 	}
 }
 
-// What the transaction wrote before and after is not touched by a chunked insert, and large calls
-// keep the order of lanes.
+// A chunked insert does not touch the other writes of the transaction, and large calls keep the
+// order of keys.
 func TestInsertManyRows(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

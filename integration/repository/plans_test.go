@@ -18,9 +18,9 @@ import (
 )
 
 // The plans of the relay's statements over a large table: 200,000 delayed events, 50,000 followers
-// of a dead event in one lane, 100,000 events of a stopped topic, and as many published ones.
-// Whatever a statement reads must have to do with what it returns, with statistics of the table as
-// it is and of an empty one.
+// of a dead event in one lane, 100,000 events of a stopped topic, and as many published ones. A
+// statement must read only rows that matter for its result, with statistics of the table as it is
+// and of an empty one.
 const (
 	manyDelayed   = 200_000
 	manyFollowers = 50_000

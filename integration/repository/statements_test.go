@@ -131,7 +131,7 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 	})
 }
 
-// What a topic with a backlog takes beyond its part stays within the bytes.
+// The rows that a topic with a backlog takes beyond its part stay within the bytes.
 func TestClaimBytesBetweenTopics(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

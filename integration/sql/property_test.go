@@ -12,9 +12,9 @@ import (
 )
 
 // Random programs of inserts, refused inserts and savepoints, whose names differ only in case and
-// quotes, against the real database; the application ignores every error. What is reported as
-// committed must be there, what is reported as rolled back must not; what is there may be reported
-// as unknown.
+// quotes, against the real database; the application ignores every error. Rows reported as
+// committed must be in the table, and rows reported as rolled back must not. Rows in the table may
+// be reported as unknown.
 func TestSQLTxRandomSavepointPrograms(t *testing.T) {
 	t.Parallel()
 	const programs = 150

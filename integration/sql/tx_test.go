@@ -273,8 +273,8 @@ func TestSQLTxCommitRefused(t *testing.T) {
 	})
 }
 
-// InnoDB rolls the whole transaction of a deadlock victim back. Who ignores the error goes on in
-// autocommit, and COMMIT says nil.
+// InnoDB rolls the whole transaction of a deadlock victim back. An application that ignores the
+// error goes on in autocommit, and COMMIT returns nil.
 func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Whoever imports a released module gets that module, what it stands on, and nothing else: no other
-// ORM, no driver, no broker client, no test library. Each module is built into a program of its own
-// that knows no workspace, from the module cache alone.
+// The importer of a released module gets that module and its dependencies, and nothing else: no
+// other ORM, no driver, no broker client, no test library. Each module is built into a program of
+// its own that knows no workspace, from the module cache alone.
 func TestScratchConsumers(t *testing.T) {
 	t.Parallel()
 	root, modules := workspace(t)
@@ -82,8 +82,8 @@ func newScratch(t *testing.T, root string, modules []string, module string) *scr
 		t.Fatalf("module %s has no packages", module)
 	}
 	c.write("main.go", "package main\n\n"+strings.Join(imports, "\n")+"\n\nfunc main() {}\n")
-	// What no release has yet is replaced, as the README says; the sums are those that the module
-	// itself was tested with.
+	// Modules without a release are replaced, as the README says. The sums are those with which the
+	// module itself was tested.
 	mod := fmt.Sprintf("module %s\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\n", scratchModule, modulePath(module))
 	for _, m := range modules {
 		mod += fmt.Sprintf("replace %s => %q\n", modulePath(m), filepath.Join(root, m))

@@ -59,7 +59,7 @@ func TestCoverageTable(t *testing.T) {
 	}
 }
 
-// What the Makefile leaves out of one run and names for the other is there.
+// The tests that the Makefile moves from one run to the other exist.
 func TestLongTestsAreThere(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(fixture.Root(t), "Makefile"))

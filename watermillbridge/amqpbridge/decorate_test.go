@@ -80,7 +80,7 @@ func (d decorated) Publish(topic string, messages ...*message.Message) error {
 	return d.Publisher.Publish(topic, messages...)
 }
 
-// What a Marshal of one's own makes of a payload nobody knows: unless it is said, the payload
+// The size of a message of one's own Marshal is not known: without a limit for it, the payload
 // itself must fit.
 func TestTheSizeLimitWithAMarshalOfOnesOwn(t *testing.T) {
 	t.Parallel()

@@ -72,8 +72,8 @@ func (c counted) Publish(topic string, messages ...*message.Message) error {
 	return err
 }
 
-// Metrics, tracing and the like see every message, and so does what else goes to the broker:
-// MessagePublisher is the safe one for a poison queue and for replies.
+// Decorate sees every message, for metrics and tracing. MessagePublisher goes through it too: it is
+// the safe publisher for a poison queue and for replies.
 func ExampleConfig_decorate() {
 	var published atomic.Int64
 	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{

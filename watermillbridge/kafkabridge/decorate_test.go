@@ -85,7 +85,8 @@ func TestADecoratorThatReturnsNothingIsRefused(t *testing.T) {
 	}
 }
 
-// What CheckSize takes Sarama sends, whatever the attempt; what is a little larger it refuses.
+// Sarama sends a message that CheckSize takes, at any attempt. CheckSize refuses a slightly larger
+// one.
 func TestTheSizeLimitIsSaramas(t *testing.T) {
 	t.Parallel()
 	const limit = 100_000
@@ -135,7 +136,7 @@ func TestThePayloadThatCoreTakesIsRefusedWhereKafkaDoesNot(t *testing.T) {
 	}
 }
 
-// What a Marshal of one's own makes of a payload nobody knows: unless it is said, the payload
+// The size of a message of one's own Marshal is not known: without a limit for it, the payload
 // itself must fit.
 func TestTheSizeLimitWithAMarshalOfOnesOwn(t *testing.T) {
 	t.Parallel()

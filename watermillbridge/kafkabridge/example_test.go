@@ -67,8 +67,8 @@ func (c counted) Publish(topic string, messages ...*message.Message) error {
 	return err
 }
 
-// Metrics, tracing and the like see every message, and receipts and the classes of errors stay as
-// they are.
+// Decorate sees every message, for metrics and tracing. Receipts and the classes of errors stay the
+// same.
 func ExampleConfig_decorate() {
 	var published atomic.Int64
 	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{

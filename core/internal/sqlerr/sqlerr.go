@@ -269,8 +269,8 @@ var mysqlValue = map[int]bool{
 	3819: true, 4025: true, // CHECK: MySQL, MariaDB
 }
 
-// RefusedValue reports whether the database refused a statement for one of its values: it cannot
-// store it, whoever sends it and however often.
+// RefusedValue reports whether the database refused a statement for one of its values. The database
+// would refuse the value again.
 func RefusedValue(err error) bool {
 	if s := State(err); s != "" {
 		return len(s) == 5 && s[:2] == "22" || s == "23514"

@@ -77,9 +77,9 @@ func single(rest string) bool {
 	return true
 }
 
-// several judges a text that may be more than one statement. What a backslash means in a literal
-// depends on settings of the session: where the unusual meaning would let something else be a
-// statement, nobody knows.
+// several judges a text that may be more than one statement. The meaning of a backslash in a
+// literal depends on settings of the session. If the unusual meaning would make another statement
+// of the text, the kind is not known.
 func several(d Dialect, text string) Kind {
 	if d == MySQL && (strings.Contains(text, "/*!") || strings.Contains(text, "/*M!")) {
 		return Hidden

@@ -93,8 +93,9 @@ func other(verb *keyword) Kind {
 	return Opaque
 }
 
-// mysql has the statements that MySQL and MariaDB commit before, among others. What it does not
-// know is a procedure, a prepared statement, or may be a statement of administration that commits.
+// mysql has the statements that MySQL and MariaDB commit before, among others. A statement that is
+// not in the list is a procedure, a prepared statement, or perhaps an administrative statement that
+// commits.
 func (l *lexer) mysql(verb *keyword) Kind {
 	switch string(verb.b[:verb.n]) {
 	case "REPLACE", "TABLE", "SHOW", "DESC", "DESCRIBE", "DO", "USE", "HANDLER", "DEALLOCATE", "SIGNAL", "HELP":

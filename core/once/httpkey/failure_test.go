@@ -78,7 +78,7 @@ func TestStoreDown(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// What failed on this side is logged, and nothing else is.
+// Errors of the server's side are logged, and no others.
 func TestLogger(t *testing.T) {
 	var out bytes.Buffer
 	a, s := newShakyAPI(t, func(c *httpkey.Config) { c.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
@@ -270,8 +270,8 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// A handler that lost its lease is told so by its context, and its client gets the response of
-// whoever took over.
+// The context of a handler that lost its lease says so, and its client gets the response of the
+// request that took over.
 func TestLeaseLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newShakyAPI(t, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 )
 
-// What the service asks to keep is kept, byte for byte and in the spelling of the handler.
+// Headers of Config.KeepHeaders are kept, byte for byte and in the spelling of the handler.
 func TestKeptHeaders(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx,

@@ -115,7 +115,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// What a middleware outside has set reaches the client, and the handler may change it.
+// Headers that an outer middleware has set reach the client, and the handler may change them.
 func TestHeadersOfOuterMiddleware(t *testing.T) {
 	a := newAPI(t, false, nil)
 	a.handler = func(w http.ResponseWriter, r *http.Request) {
@@ -391,7 +391,7 @@ func TestResponseTooLargeInTransactionForm(t *testing.T) {
 	a.wantRuns(2, 0)
 }
 
-// What another user of the store has put under the key is not taken for a response.
+// A result that another user of the store has put under the key is not taken for a response.
 func TestForeignResult(t *testing.T) {
 	store := outboxtest.NewOnceStore()
 	a := newAPI(t, false, func(c *httpkey.Config) { c.Keys.Store = store })

@@ -351,8 +351,8 @@ func (a *adapterFixture) relay() {
 	a.runRelay()
 }
 
-// settled waits until the relay has nothing left to publish.
-func (a *adapterFixture) settled() {
+// waitIdle waits until the relay has nothing left to publish.
+func (a *adapterFixture) waitIdle() {
 	a.Helper()
 	eventually(a, "the relay has published everything", func() bool {
 		b, err := a.Outbox.Backlog(a.Context())

@@ -69,7 +69,7 @@ func adapterDeadlockIgnored(a *adapterFixture) {
 	a.wantStored()
 	a.whole()
 	a.published.Wait(a, 1)
-	a.settled()
+	a.waitIdle()
 	a.must(len(a.published.Accepted()) == 1, "%d events were published, want the one that committed",
 		len(a.published.Accepted()))
 }

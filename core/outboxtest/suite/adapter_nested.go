@@ -136,7 +136,7 @@ func adapterNestedAgain(a *adapterFixture) {
 	a.wantOutcome(core.Committed, want...)
 	a.wantStored(want...)
 	a.published.Wait(a, len(want))
-	a.settled()
+	a.waitIdle()
 	a.wantPublished(want)
 }
 

@@ -117,7 +117,7 @@ func adapterRelayRetried(a *adapterFixture) {
 		})
 		a.must((err == nil) == (attempt == 2), "attempt %d: %v", attempt, err)
 	}
-	a.settled()
+	a.waitIdle()
 	a.wantPublished([]string{e.ID})
 	a.wantStored(e.ID)
 }
@@ -161,7 +161,7 @@ func adapterRelayRefused(a *adapterFixture) {
 	var id string
 	a.inTx(func(ctx context.Context) { id = a.publish(ctx) })
 	a.published.Wait(a, 1)
-	a.settled()
+	a.waitIdle()
 	a.wantPublished([]string{id})
 }
 

@@ -323,7 +323,7 @@ func adapterTextHidden(a *adapterFixture) {
 		}
 	}
 	a.whole()
-	a.settled()
+	a.waitIdle()
 }
 
 // adapterTextHarmless runs texts with control in literals, names and comments. They cost a

@@ -110,7 +110,7 @@ func adapterUnknownRelay(a *adapterFixture) {
 		a.inTx(func(ctx context.Context) { want = append(want, a.publish(ctx)) })
 	}
 	a.published.Wait(a, len(want))
-	a.settled()
+	a.waitIdle()
 	a.wantPublished(want)
 	a.wantStored(want...)
 }

@@ -183,7 +183,7 @@ type captureWorld struct {
 type captureState struct {
 	tables map[bool]map[string]suite.CaptureRow // by key
 	events []suite.CapturedEvent
-	settle []func(core.Outcome)
+	ended  []func(core.Outcome)
 }
 
 func (s captureState) clone() captureState {
@@ -232,8 +232,8 @@ func (w *captureWorld) runInTx(ctx context.Context, fn func(context.Context) err
 		outcome = core.Committed
 		w.committed = w.open
 	}
-	for _, settle := range w.open.settle {
-		settle(outcome)
+	for _, ended := range w.open.ended {
+		ended(outcome)
 	}
 	return err
 }
@@ -407,8 +407,8 @@ func (w *captureWorld) tell(s suite.CaptureStatement, before map[string]suite.Ca
 			}
 			continue
 		}
-		events, settle, _ := recorders[i].HandOver()
-		w.open.settle = append(w.open.settle, settle)
+		events, ended, _ := recorders[i].HandOver()
+		w.open.ended = append(w.open.ended, ended)
 		for _, e := range events {
 			if e.AggregateID = m.Key; s.Do <= suite.CaptureUpsert {
 				for key, r := range after {

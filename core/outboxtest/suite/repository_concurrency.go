@@ -172,9 +172,9 @@ func (c *claims) note(node string, rows []core.Claimed) error {
 	return nil
 }
 
-// settle marks rows done. They count as done only once the call is over, because only then nobody
+// finish marks rows done. They count as done only once the call is over, because only then nobody
 // may claim them.
-func (f *fixture) settle(ctx context.Context, c *claims, ids []core.RowID, deleteRows bool) error {
+func (f *fixture) finish(ctx context.Context, c *claims, ids []core.RowID, deleteRows bool) error {
 	marks := make([]core.Done, len(ids))
 	for i, id := range ids {
 		marks[i].ID = id
@@ -247,7 +247,7 @@ func concurrentClaims(f *fixture) {
 					return fmt.Errorf("released %d rows: %w", released, err)
 				}
 			}
-			if err := f.settle(ctx, c, keep, false); err != nil {
+			if err := f.finish(ctx, c, keep, false); err != nil {
 				return err
 			}
 		}
@@ -320,7 +320,7 @@ func concurrentLanes(f *fixture) {
 			after = next
 			for _, r := range rows {
 				order.pop(r.KeyID) // before the row is done: another node may claim the next one at once
-				if err := f.settle(ctx, c, []core.RowID{r.ID}, worker == 0); err != nil {
+				if err := f.finish(ctx, c, []core.RowID{r.ID}, worker == 0); err != nil {
 					return err
 				}
 			}

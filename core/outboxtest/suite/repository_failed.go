@@ -17,7 +17,7 @@ func markFailedCases() []repositoryCase {
 		{"a dead row is listed and not claimed", failedDead},
 		{"a claim that somebody else has since changes nothing", failedStale},
 		{"a claim that never was changes nothing", failedForeign},
-		{"a claim that was settled or given back changes nothing", failedAfterEnd},
+		{"a claim that was marked or given back changes nothing", failedAfterEnd},
 		{"each failure has its own result", failedEach},
 		{"many failures", failedMany},
 		{"texts that are hard to store stop nothing", failedTexts},

@@ -35,7 +35,7 @@ func nextDueCases() []repositoryCase {
 			f.commitLeased(time.Hour, hot(newRow("topic", ""))...)
 			f.dueIn(request(nodeA), 0, 0)
 		}},
-		{"of what is settled", nextDueSettled},
+		{"of ended rows", nextDueEnded},
 		{"is the least of all", nextDueLeast},
 		{"looks at heads only", nextDueHeads},
 		{"looks at topics that are served", nextDueTopics},
@@ -58,7 +58,7 @@ func (f *fixture) notDue(req core.ClaimRequest) {
 	f.must(!ok, "NextDue is %s, want none", d)
 }
 
-func nextDueSettled(f *fixture) {
+func nextDueEnded(f *fixture) {
 	for _, key := range []string{"", "k"} {
 		done, discarded := newRow("topic", key), newRow("topic", key)
 		f.commit(done, discarded)

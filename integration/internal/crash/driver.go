@@ -73,7 +73,8 @@ func connector(d core.Dialect, dsn string, t *trap) (driver.Connector, error) {
 }
 
 // sqliteConnector opens files with SQLite in C, which the race detector does not slow down, or in
-// Go where PureGo asks for it. What a killed process wrote is kept, but nobody waits for the disk.
+// Go where PureGo asks for it. Writes of a killed process are kept, but no write waits for the
+// disk.
 type sqliteConnector string
 
 const pureGo = "modernc:"
@@ -103,7 +104,7 @@ type trappedNet struct {
 	trap *trap
 }
 
-// What the drivers send, in capitals: a simple query to PostgreSQL, COM_QUERY to MariaDB.
+// COMMIT as the drivers send it: a simple query to PostgreSQL, COM_QUERY to MariaDB.
 var commits = [][]byte{[]byte("Q\x00\x00\x00\x0bCOMMIT\x00"), []byte("\x07\x00\x00\x00\x03COMMIT")}
 
 func (c *trappedNet) Write(b []byte) (int, error) {

@@ -182,6 +182,15 @@ fmt-check: ## fail when gofmt would change a file
 	@files=$$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l); \
 	[[ ! $$files ]] || { echo "not formatted (make fmt):"; echo "$$files"; exit 1; }
 
+.PHONY: generate
+generate: ## generate the Ent clients of tests and examples again
+	@go generate work
+
+.PHONY: generate-check
+generate-check: generate ## fail when `make generate` changes a file that is committed
+	@changed=$$(git status --porcelain -- '*/ent*/*.go'); [[ ! $$changed ]] || \
+		{ echo 'not what make generate writes:'; echo "$$changed"; exit 1; }
+
 .PHONY: vet
 vet: ## go vet over the workspace
 	@go vet work

@@ -161,7 +161,8 @@ WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_unt
 WHERE id = ?`),
 		dead: text(`UPDATE {event} SET status = 3, attempts = attempts + 1, lease_until = NULL, last_error_code = ?, ` +
 			`last_error = ? WHERE id = ?`),
-		unavailable: text(`UPDATE {event} SET available_at = {in}, lease_until = NULL, last_error_code = ?, last_error = ?
+		unavailable: text(`UPDATE {event} SET available_at = {in}, lease_until = NULL, last_error_code = ?, ` +
+			`last_error = ?
 WHERE id = ?`),
 		beginSuspect: list(`UPDATE {event}{use:primary} SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})`),
 		renew:        list(`UPDATE {event}{use:primary} SET lease_until = {in} WHERE id IN ({ids})`),
@@ -180,7 +181,8 @@ WHERE id = ?`),
 			`e.available_at, e.id LIMIT 1`),
 		clock: text(`SELECT {clock}`),
 		listDead: text(`SELECT ` + eventColumns +
-			`, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}
+			`, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), ` +
+			`{us:e.created_at}
 FROM {event} e{use:event_ended} WHERE {ended3} AND e.id > ? AND (? = '' OR {bin:e.topic} = ?) AND (? = '' OR
   {bin:e.event_type} = ?)
   AND (? = '' OR {bin:e.tenant_id} = ?) ORDER BY e.id LIMIT ?`),
@@ -196,7 +198,8 @@ ORDER BY e.id{wait}`),
   AND (? = 1 OR e.lease_until IS NULL OR e.lease_until <= {now})) ORDER BY e.id{wait}`),
 		discard: list(`UPDATE {event}{use:primary} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, ` +
 			`done_at = {now} WHERE id IN ({ids})`),
-		discardDead: text(`UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = {now} ` +
+		discardDead: text(`UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, ` +
+			`done_at = {now} ` +
 			`WHERE id = ? AND status = 3`),
 		deadForAppend: list(`SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM {event} e{use:primary} ` +
 			`WHERE e.id ` +

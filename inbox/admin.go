@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // ParkedQuery selects parked events.
@@ -19,7 +19,7 @@ type ParkedQuery struct {
 
 // ListParked returns the parked events of this consumer, those first that were received first.
 func (in *Inbox) ListParked(ctx context.Context, q ParkedQuery) ([]Parked, error) {
-	return in.cfg.Store.ListParked(ctx, sqlonce.InboxQuery{
+	return in.cfg.Store.ListDead(ctx, engine.DeadQuery{
 		Consumer: in.cfg.Consumer, Handler: q.Handler,
 		Limit: q.Limit, After: q.After,
 	})
@@ -43,7 +43,7 @@ func (in *Inbox) Release(ctx context.Context, req ReleaseRequest) (changed int, 
 				in.cfg.Consumer)
 		}
 	}
-	return in.cfg.Store.Release(ctx, req.Keys, req.Actor, req.Reason)
+	return in.cfg.Store.Redrive(ctx, req.Keys, req.Actor, req.Reason)
 }
 
 const cleanupChunk = 1000

@@ -10,8 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
 // ProcessBatch runs fn once, in one transaction, with those messages that were not processed
@@ -113,7 +113,7 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
 	for n := range b.items {
 		it := &b.items[n]
 		it.o = outcome{state: states[n], kept: whole.kept}
-		if states[n] != sqlonce.InboxFresh {
+		if states[n] != engine.StateFresh {
 			continue
 		}
 		changed = true

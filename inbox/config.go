@@ -43,7 +43,7 @@ type Config struct {
 	Consumer string
 	// Transactor opens the transaction of each message: that of the ORM the handlers use.
 	Transactor core.Transactor
-	// Store is the table, in the same database: Inbox() of a sqlonce.Store.
+	// Store is the table, in the same database: a sqlinbox.Store.
 	Store Store
 	// Publisher writes the messages that a handler returns to the outbox, in the transaction of
 	// their context: a watermillbridge.OutboxPublisher. Nil: a handler that returns messages fails
@@ -147,7 +147,7 @@ func (c Config) Validate() error {
 		bad("Transactor: %w", err)
 	}
 	if isNil(c.Store) {
-		bad("Store is nil: use Inbox() of a sqlonce.Store")
+		bad("Store is nil: use sqlinbox.New")
 	}
 	if c.Publisher != nil && isNil(c.Publisher) {
 		bad("Publisher is a nil pointer")

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
 )
 
 func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
-	_, err := inbox.New(inbox.Config{Store: (*sqlonce.Inbox)(nil), OnlyNewer: []string{""}, Park: 7, Retention: -1})
+	_, err := inbox.New(inbox.Config{Store: (*sqlinbox.Store)(nil), OnlyNewer: []string{""}, Park: 7, Retention: -1})
 	if err == nil {
 		t.Fatal("accepted")
 	}

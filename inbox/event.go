@@ -23,9 +23,9 @@ func (in *Inbox) Event(msg *message.Message) (Event, error) {
 	}
 	src, md := in.cfg.Source(msg), msg.Metadata
 	e := Event{
-		InboxKey: Key{Consumer: in.cfg.Consumer, Handler: in.cfg.Handler(msg), Tenant: in.cfg.Tenant(msg), EventID: id},
-		Type:     first(md, core.HeaderEventType, "ce_type", "ce-type", "cloudEvents:type"),
-		Version:  int(number(md[core.HeaderSchemaVersion], 31)),
+		Key:     Key{Consumer: in.cfg.Consumer, Handler: in.cfg.Handler(msg), Tenant: in.cfg.Tenant(msg), EventID: id},
+		Type:    first(md, core.HeaderEventType, "ce_type", "ce-type", "cloudEvents:type"),
+		Version: int(number(md[core.HeaderSchemaVersion], 31)),
 
 		AggregateType: md[core.HeaderAggregateType],
 		AggregateID:   md[core.HeaderAggregateID],

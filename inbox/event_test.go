@@ -64,8 +64,8 @@ func TestEventHasWhatTheBridgeSends(t *testing.T) {
 		"aggregate_type", "order", "aggregate_id", "7",
 		"tenant_id", "acme", "partition_key", "order/7", "key_seq", "42"))
 	want := inbox.Event{
-		InboxKey: inbox.Key{Consumer: "billing", Handler: "handler", Tenant: "acme", EventID: "e"},
-		Type:     "order.placed", Version: 2, AggregateType: "order", AggregateID: "7", PartitionKey: "order/7",
+		Key:  inbox.Key{Consumer: "billing", Handler: "handler", Tenant: "acme", EventID: "e"},
+		Type: "order.placed", Version: 2, AggregateType: "order", AggregateID: "7", PartitionKey: "order/7",
 		KeySeq: 42, Topic: "orders", Partition: 3, Located: true,
 	}
 	if err != nil || got != want {

@@ -18,8 +18,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
 )
 
-// newInbox returns an inbox in memory. A program uses the Transactor of its ORM and the Inbox() of
-// a sqlonce.Store.
+// newInbox returns an inbox in memory. A program uses the Transactor of its ORM and a
+// sqlinbox.Store.
 func newInbox(set ...func(*inbox.Config)) *inbox.Inbox {
 	cfg := inbox.Config{
 		Consumer:   "billing",
@@ -49,8 +49,8 @@ func delivered(id string) *message.Message {
 }
 
 func Example() {
-	// With GORM: Transactor: gormoutbox.Transactor(db), and Store: store.Inbox() of
-	// store, err := sqlonce.New(pool, sqlonce.Config{}).
+	// With GORM: Transactor: gormoutbox.Transactor(db), and Store: store of
+	// store, err := sqlinbox.New(pool, sqlinbox.Config{}).
 	in, err := inbox.New(inbox.Config{
 		Consumer: "billing", Transactor: outboxtest.NewRepository().Transactor(), Store: inboxtest.NewStore(),
 	})
@@ -114,7 +114,7 @@ func ExampleInbox_ProcessBatch() {
 func ExampleInbox_Process() {
 	in := newInbox()
 	// An event that came some other way: from a queue in the database, or over HTTP.
-	e := inbox.Event{InboxKey: inbox.Key{Handler: "import", EventID: "row-17"}}
+	e := inbox.Event{Key: inbox.Key{Handler: "import", EventID: "row-17"}}
 	for range 2 {
 		check(in.Process(context.Background(), e, func(context.Context, core.Tx) error {
 			fmt.Println("imported")
@@ -129,7 +129,7 @@ func ExampleInbox_Event() {
 	msg := message.NewMessage("", nil)
 	msg.Metadata = message.Metadata{"ce_id": "42", "ce_source": "/orders", "tenant_id": "acme"}
 	e, err := in.Event(msg)
-	fmt.Printf("%+v %v\n", e.InboxKey, err)
+	fmt.Printf("%+v %v\n", e.Key, err)
 	_, err = in.Event(message.NewMessage("", nil))
 	fmt.Println(errors.Is(err, inbox.ErrInvalidMessage))
 	// Output:
@@ -150,7 +150,7 @@ func ExampleInbox_Release() {
 	var keys []inbox.Key
 	for _, p := range parked {
 		fmt.Println(p.Handler, p.EventID, p.Text)
-		keys = append(keys, p.InboxKey)
+		keys = append(keys, p.Key)
 	}
 	n, err := in.Release(ctx, inbox.ReleaseRequest{Keys: keys, Actor: "ada", Reason: "currency added"})
 	fmt.Println("released:", n, err) // and now deliver it again, from the poison queue

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // recordTimeout bounds the transaction that records a failure. When the message's context has
@@ -79,9 +79,9 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
 	}
 	class := in.judge(err)
-	f := sqlonce.InboxFailure{
+	f := engine.Failure{
 		Event: d.info.Event, Code: code(err, class), Text: err.Error(),
-		Free: class == core.ClassUnavailable, Park: class == core.ClassPermanent,
+		Free: class == core.ClassUnavailable, Dead: class == core.ClassPermanent,
 		MaxAttempts: max(in.cfg.MaxAttempts, 0), MinAge: max(in.cfg.MinAge, 0),
 	}
 	recordCtx, cancel := recording(ctx)
@@ -90,13 +90,13 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 	switch {
 	case recordErr != nil:
 		err = errors.Join(err, fmt.Errorf("inbox: record the failure: %w", recordErr))
-	case state == sqlonce.InboxProcessed && o.maybeKept():
+	case state == engine.StateProcessed && o.maybeKept():
 		return in.ended(ctx, d, o, err)
-	case state == sqlonce.InboxProcessed: // by another copy, meanwhile
+	case state == engine.StateProcessed: // by another copy, meanwhile
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(attempts, nil))
 		return 0, nil
-	case state == sqlonce.InboxParked:
+	case state == engine.StateDead:
 		return 0, in.parked(d.told(attempts, fmt.Errorf("%w (attempts: %d): %w", ErrParked, attempts, err)))
 	default:
 		o.attempt = attempts

@@ -101,7 +101,7 @@ func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
 			t.Fatal(list, err)
 		}
 		if _, err := slow.in.Release(t.Context(), inbox.ReleaseRequest{
-			Keys:  []inbox.Key{list[0].InboxKey},
+			Keys:  []inbox.Key{list[0].Key},
 			Actor: "ada", Reason: "fixed",
 		}); err != nil {
 			t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
 // Inbox processes each event once. Make one with New; it is safe for use by several goroutines, and
@@ -71,7 +71,7 @@ func (d delivery) told(attempt int, err error) Info {
 
 // outcome is what one transaction came to.
 type outcome struct {
-	state   sqlonce.InboxState
+	state   engine.State
 	attempt int
 	stale   bool
 	ran     bool // the handler began
@@ -116,7 +116,7 @@ func (in *Inbox) run(ctx context.Context, d delivery,
 		in.obs.Duplicate(d.told(0, nil))
 		return 0, nil
 	}
-	leave, processed, err := in.copies.enter(ctx, d.info.Event.InboxKey)
+	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
 	switch {
 	case err != nil:
 		return 0, in.failed(ctx, d.told(0, err))
@@ -148,7 +148,7 @@ func (in *Inbox) run(ctx context.Context, d delivery,
 	})
 	returned = true
 	wait, err = in.settle(ctx, d, o, err)
-	done = err == nil && o.state != sqlonce.InboxParked
+	done = err == nil && o.state != engine.StateDead
 	return wait, err
 }
 
@@ -159,7 +159,7 @@ func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
 	if o.state, o.attempt, err = in.cfg.Store.Begin(ctx, tx, e); err != nil {
 		return err
 	}
-	if o.state != sqlonce.InboxFresh {
+	if o.state != engine.StateFresh {
 		return errSeen
 	}
 	if slices.Contains(in.cfg.OnlyNewer, e.Handler) {
@@ -178,9 +178,9 @@ func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
 // settle says what a transaction means for the message.
 func (in *Inbox) settle(ctx context.Context, d delivery, o outcome, err error) (time.Duration, error) {
 	switch {
-	case o.state == sqlonce.InboxProcessed && o.kept:
+	case o.state == engine.StateProcessed && o.kept:
 		return in.ended(ctx, d, o, nil)
-	case o.state != 0 && o.state != sqlonce.InboxFresh: // whatever became of the rollback
+	case o.state != 0 && o.state != engine.StateFresh: // whatever became of the rollback
 		return in.seen(ctx, d, o)
 	}
 	switch {
@@ -203,14 +203,14 @@ func (in *Inbox) settle(ctx context.Context, d delivery, o outcome, err error) (
 // seen says what a row that was there means for the message.
 func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration, error) {
 	in.pauses.reset()
-	if o.state == sqlonce.InboxProcessed {
+	if o.state == engine.StateProcessed {
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(o.attempt, nil))
 		return 0, nil
 	}
-	if o.state == sqlonce.InboxParked {
+	if o.state == engine.StateDead {
 		// It was parked before and is here again: nobody has taken it away.
-		return in.pauses.parked(), in.parked(d.told(o.attempt, in.why(ctx, d.info.Event.InboxKey)))
+		return in.pauses.parked(), in.parked(d.told(o.attempt, in.why(ctx, d.info.Event.Key)))
 	}
 	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
 	return in.pauses.longest(), ErrInProgress
@@ -230,7 +230,7 @@ func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) 
 // why is the error for an event that was parked before. What it failed with is in the table.
 func (in *Inbox) why(ctx context.Context, k Key) error {
 	const release = "Release lets it be processed again"
-	list, err := in.cfg.Store.ListParked(ctx, sqlonce.InboxQuery{
+	list, err := in.cfg.Store.ListDead(ctx, engine.DeadQuery{
 		Consumer: k.Consumer, Handler: k.Handler,
 		Tenant: k.Tenant, EventID: k.EventID, Limit: 1,
 	})
@@ -282,7 +282,7 @@ func (in *Inbox) cached(ctx context.Context, d delivery) bool {
 	if in.cfg.Cache == nil {
 		return false
 	}
-	hit, err := in.cfg.Cache.Seen(ctx, cacheKey(d.info.Event.InboxKey))
+	hit, err := in.cfg.Cache.Seen(ctx, cacheKey(d.info.Event.Key))
 	hit = hit && err == nil
 	in.obs.Cached(d.told(0, err), hit)
 	return hit
@@ -291,7 +291,7 @@ func (in *Inbox) cached(ctx context.Context, d delivery) bool {
 // remember is called after a commit only.
 func (in *Inbox) remember(ctx context.Context, d delivery) {
 	if in.cfg.Cache != nil {
-		_ = in.cfg.Cache.Remember(ctx, cacheKey(d.info.Event.InboxKey)) // the table knows
+		_ = in.cfg.Cache.Remember(ctx, cacheKey(d.info.Event.Key)) // the table knows
 	}
 }
 

@@ -231,7 +231,7 @@ func TestATransactionInTheContextIsRefused(t *testing.T) {
 
 func TestProcessWithoutWatermill(t *testing.T) {
 	w := newWorld(t)
-	e := inbox.Event{InboxKey: inbox.Key{Handler: "indexer", EventID: "e"}}
+	e := inbox.Event{Key: inbox.Key{Handler: "indexer", EventID: "e"}}
 	for range 2 {
 		if err := w.in.Process(t.Context(), e,
 			func(ctx context.Context, tx core.Tx) error { return w.apply(ctx, "e") }); err != nil {

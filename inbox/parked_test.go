@@ -59,7 +59,7 @@ func TestEventsAreParked(t *testing.T) {
 		t.Errorf("listed %+v", p)
 	}
 	n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{
-		Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada",
+		Keys: []inbox.Key{list[0].Key}, Actor: "ada",
 		Reason: "fixed",
 	})
 	if n != 1 || err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -146,7 +147,7 @@ func (o *options) chain(name string, d Deduplicator) message.HandlerMiddleware {
 }
 
 // CreateTables creates the tables of the inbox, or brings them up to date, before the first message
-// is processed: what Store.Migrate of package sqlonce does. Without it they must be there.
+// is processed: what Migrate of a sqlinbox.Store does. Without it they must be there.
 func CreateTables() Option { return func(o *options) { o.createTables = true } }
 
 // Poison sends what can never be processed (Final) to a topic, with its payload and the metadata of
@@ -200,7 +201,7 @@ type lazyInbox struct {
 	create bool
 
 	mu    sync.Mutex
-	store *sqlonce.Inbox
+	store *sqlinbox.Store
 }
 
 var _ Store = (*lazyInbox)(nil)
@@ -208,7 +209,7 @@ var _ Store = (*lazyInbox)(nil)
 var errProbe = errors.New("inbox: nothing to commit")
 
 // ready returns the store. One caller at a time makes it; what failed is tried again by the next.
-func (l *lazyInbox) ready(ctx context.Context) (*sqlonce.Inbox, error) {
+func (l *lazyInbox) ready(ctx context.Context) (*sqlinbox.Store, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.store != nil {
@@ -222,7 +223,7 @@ func (l *lazyInbox) ready(ctx context.Context) (*sqlonce.Inbox, error) {
 	if err != nil && !errors.Is(err, errProbe) {
 		return nil, err
 	}
-	store, err := sqlonce.InboxOn(l.t, sqlonce.Config{Dialect: d})
+	store, err := sqlinbox.On(l.t, sqlinbox.Config{Dialect: d})
 	if err != nil {
 		return nil, err
 	}
@@ -244,12 +245,12 @@ func (l *lazyInbox) RunInTx(ctx context.Context, fn func(context.Context, core.T
 }
 
 // Begin implements Store. RunInTx has made the store ready.
-func (l *lazyInbox) Begin(ctx context.Context, tx core.Tx, e Event) (sqlonce.InboxState, int, error) {
+func (l *lazyInbox) Begin(ctx context.Context, tx core.Tx, e Event) (engine.State, int, error) {
 	return l.made().Begin(ctx, tx, e)
 }
 
 // BeginBatch implements Store.
-func (l *lazyInbox) BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]sqlonce.InboxState, error) {
+func (l *lazyInbox) BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]engine.State, error) {
 	return l.made().BeginBatch(ctx, tx, events)
 }
 
@@ -259,26 +260,26 @@ func (l *lazyInbox) Advance(ctx context.Context, tx core.Tx, e Event) (newer boo
 }
 
 // Fail implements Store.
-func (l *lazyInbox) Fail(ctx context.Context, f sqlonce.InboxFailure) (sqlonce.InboxState, int, error) {
+func (l *lazyInbox) Fail(ctx context.Context, f engine.Failure) (engine.State, int, error) {
 	return l.made().Fail(ctx, f)
 }
 
-// ListParked implements Store.
-func (l *lazyInbox) ListParked(ctx context.Context, q sqlonce.InboxQuery) ([]Parked, error) {
+// ListDead implements Store.
+func (l *lazyInbox) ListDead(ctx context.Context, q engine.DeadQuery) ([]Parked, error) {
 	s, err := l.ready(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.ListParked(ctx, q)
+	return s.ListDead(ctx, q)
 }
 
-// Release implements Store.
-func (l *lazyInbox) Release(ctx context.Context, keys []Key, actor, reason string) (int, error) {
+// Redrive implements Store.
+func (l *lazyInbox) Redrive(ctx context.Context, keys []Key, actor, reason string) (int, error) {
 	s, err := l.ready(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return s.Release(ctx, keys, actor, reason)
+	return s.Redrive(ctx, keys, actor, reason)
 }
 
 // Cleanup implements Store.
@@ -300,7 +301,7 @@ func (l *lazyInbox) CleanupKeys(ctx context.Context, consumer string, keep time.
 }
 
 // made returns the store, which is there in and after a transaction of RunInTx.
-func (l *lazyInbox) made() *sqlonce.Inbox {
+func (l *lazyInbox) made() *sqlinbox.Store {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.store

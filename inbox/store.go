@@ -2,38 +2,21 @@ package inbox
 
 import (
 	"context"
-	"time"
 
-	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// Store is the table. sqlonce.Inbox implements it, and package inboxtest has one in memory for
-// tests.
-type Store interface {
-	// Begin, BeginBatch and Advance work in the transaction of the handler's effects, the others in
-	// their own.
-	Begin(ctx context.Context, tx core.Tx, e Event) (state sqlonce.InboxState, attempt int, err error)
-	BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]sqlonce.InboxState, error)
-	Advance(ctx context.Context, tx core.Tx, e Event) (newer bool, err error)
-
-	Fail(ctx context.Context, f sqlonce.InboxFailure) (state sqlonce.InboxState, attempts int, err error)
-	ListParked(ctx context.Context, q sqlonce.InboxQuery) ([]Parked, error)
-	Release(ctx context.Context, keys []Key, actor, reason string) (changed int, err error)
-	Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
-	CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
-}
-
-var _ Store = (*sqlonce.Inbox)(nil)
-
-// Names of the table's types that users of this package need.
+// Names of package core/inbox that users of this package need.
 type (
+	// Store is the table. Package sqlinbox has it in SQL, and package inboxtest in memory for
+	// tests.
+	Store = engine.Store
 	// Key names one event for one handler of one consumer.
-	Key = sqlonce.InboxKey
+	Key = engine.Key
 	// Event is an event and where it came from.
-	Event = sqlonce.InboxEvent
+	Event = engine.Event
 	// Parked is an event that waits for a person.
-	Parked = sqlonce.InboxParkedEvent
+	Parked = engine.DeadEvent
 )
 
 // Cache is a faster memory of processed events in front of the table, such as Redis. It may say

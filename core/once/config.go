@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
 // Config says how a Runner works. Its zero value, with a store, is documented defaults.
@@ -91,7 +93,7 @@ func (c Config) Validate() error {
 	if c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease {
 		bad("StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)
 	}
-	if p := textProblem(c.Node, 128, false); p != "" {
+	if p := textcheck.Problem(c.Node, 128, false); p != "" {
 		bad("Node %s", p)
 	}
 	if c.CleanupInterval < 0 {

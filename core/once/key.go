@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
 // Limits of the parts of a Key, in bytes.
@@ -54,7 +55,7 @@ func (k Key) Validate() error {
 		limit      int
 		required   bool
 	}{{"scope", k.Scope, MaxScope, true}, {"tenant", k.Tenant, MaxTenant, false}, {"id", k.ID, MaxID, true}} {
-		if p := textProblem(part.text, part.limit, part.required); p != "" {
+		if p := textcheck.Problem(part.text, part.limit, part.required); p != "" {
 			problems = append(problems, fmt.Errorf("%s %s", part.name, p))
 		}
 	}
@@ -62,21 +63,6 @@ func (k Key) Validate() error {
 		return fmt.Errorf("%w: %w", ErrInvalidKey, errors.Join(problems...))
 	}
 	return nil
-}
-
-// textProblem says what is wrong with s, or nothing.
-func textProblem(s string, limit int, required bool) string {
-	switch {
-	case s == "" && required:
-		return "is empty"
-	case len(s) > limit:
-		return fmt.Sprintf("has %d bytes, more than %d", len(s), limit)
-	case !utf8.ValidString(s):
-		return "is not valid UTF-8"
-	case strings.IndexFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) >= 0:
-		return "has a control character"
-	}
-	return ""
 }
 
 // String is the one text form of k: scope|tenant|id, with "|" and "%" inside a part written as

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
 // MaxMeta is how many bytes Result.Meta may have.
@@ -37,7 +39,7 @@ func (r Result) Validate(maxData int) error {
 	if !utf8.ValidString(r.Meta) || strings.ContainsRune(r.Meta, 0) {
 		return fmt.Errorf("%w: meta is not valid UTF-8 without NUL", ErrInvalidResult)
 	}
-	if p := textProblem(r.ContentType, 127, false); p != "" {
+	if p := textcheck.Problem(r.ContentType, 127, false); p != "" {
 		return fmt.Errorf("%w: content type %s", ErrInvalidResult, p)
 	}
 	return nil

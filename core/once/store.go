@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
 // Store keeps keys in the lease form: the holder works outside of any transaction of the store, so
@@ -106,7 +107,7 @@ func (r Request) Validate() error {
 // ValidateTx is Validate for the transaction form, which has no lease.
 func (r Request) ValidateTx() error {
 	var owner error
-	if p := textProblem(r.Owner, MaxOwner, true); p != "" {
+	if p := textcheck.Problem(r.Owner, MaxOwner, true); p != "" {
 		owner = fmt.Errorf("%w: owner %s", ErrInvalidRequest, p)
 	}
 	return errors.Join(r.Key.Validate(), owner, checkDuration("time to live", r.TTL, MaxTTL))

@@ -24,7 +24,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -69,7 +69,7 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	store, err := sqlonce.New(pool, sqlonce.Config{Dialect: core.SQLite})
+	store, err := sqlinbox.New(pool, sqlinbox.Config{Dialect: core.SQLite})
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	// In production apply what sqlonce.Migrations and sqloutbox.Migrations return.
+	// In production apply what sqlinbox.Migrations and sqloutbox.Migrations return.
 	if err := errors.Join(store.Migrate(ctx), repo.Migrate(ctx)); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 		return err
 	}
 	in, err := inbox.New(inbox.Config{
-		Consumer: "bank", Transactor: b.Transactor(), Store: store.Inbox(),
+		Consumer: "bank", Transactor: b.Transactor(), Store: store,
 		Publisher: produced,
 	})
 	if err != nil {

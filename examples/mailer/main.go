@@ -33,7 +33,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -112,18 +112,18 @@ func serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	store, err := sqlonce.New(pool, sqlonce.Config{})
+	store, err := sqlcommand.New(pool, sqlcommand.Config{})
 	if err != nil {
 		return err
 	}
-	if err := store.Migrate(ctx); err != nil { // the tables of inbox and effects
+	if err := store.Migrate(ctx); err != nil { // the table of effects
 		return err
 	}
 
 	// The worker executes effects: the relay of this process hands them over, after their
 	// transaction has committed.
 	worker, err := command.NewWorker(command.WorkerConfig{
-		Store: store.Commands(), Handlers: map[string]command.Handler{"mail": sendMail},
+		Store: store, Handlers: map[string]command.Handler{"mail": sendMail},
 	})
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func serve(ctx context.Context) (err error) {
 	if err := db.Use(outbox); err != nil {
 		return err
 	}
-	mails, err := command.NewQueue(command.QueueConfig{Store: store.Commands(), Outbox: outbox.Outbox()})
+	mails, err := command.NewQueue(command.QueueConfig{Store: store, Outbox: outbox.Outbox()})
 	if err != nil {
 		return err
 	}

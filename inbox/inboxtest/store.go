@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
@@ -127,7 +127,7 @@ func join(tx core.Tx) error {
 }
 
 // Begin implements inbox.Store.
-func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (sqlonce.InboxState, int, error) {
+func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (engine.State, int, error) {
 	if err := e.Validate(); err != nil {
 		return 0, 0, err
 	}
@@ -136,34 +136,34 @@ func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (sqlonce.I
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.hold(ctx, tx, e.InboxKey); err != nil {
+	if err := s.hold(ctx, tx, e.Key); err != nil {
 		return 0, 0, err
 	}
-	old, existed := s.rows[e.InboxKey]
+	old, existed := s.rows[e.Key]
 	switch {
 	case existed && old.status == processed:
-		return sqlonce.InboxProcessed, old.Attempts, nil
+		return engine.StateProcessed, old.Attempts, nil
 	case existed && old.status == parked:
-		return sqlonce.InboxParked, old.Attempts, nil
+		return engine.StateDead, old.Attempts, nil
 	}
 	r := old
 	if !existed {
-		r.InboxEvent, r.ReceivedAt = e, s.now()
+		r.Event, r.ReceivedAt = e, s.now()
 	}
 	r.status, r.changed, r.Attempts, r.Code, r.Text = processed, s.now(), old.Attempts+1, "", ""
-	s.rows[e.InboxKey] = r
-	s.locks[e.InboxKey].undo = func() {
+	s.rows[e.Key] = r
+	s.locks[e.Key].undo = func() {
 		if existed {
-			s.rows[e.InboxKey] = old
+			s.rows[e.Key] = old
 		} else {
-			delete(s.rows, e.InboxKey)
+			delete(s.rows, e.Key)
 		}
 	}
-	return sqlonce.InboxFresh, r.Attempts, nil
+	return engine.StateFresh, r.Attempts, nil
 }
 
 // BeginBatch implements inbox.Store.
-func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]sqlonce.InboxState, error) {
+func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]engine.State, error) {
 	order := make([]int, len(events))
 	for n := range order {
 		order[n] = n
@@ -172,7 +172,7 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant),
 			cmp.Compare(events[a].EventID, events[b].EventID))
 	})
-	states := make([]sqlonce.InboxState, len(events))
+	states := make([]engine.State, len(events))
 	for _, n := range order {
 		if events[n].Consumer != events[0].Consumer || events[n].Handler != events[0].Handler {
 			return nil, errors.New("inboxtest: a batch is for one consumer and handler")
@@ -211,36 +211,36 @@ func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer b
 }
 
 // Fail implements inbox.Store.
-func (s *Store) Fail(ctx context.Context, f sqlonce.InboxFailure) (sqlonce.InboxState, int, error) {
+func (s *Store) Fail(ctx context.Context, f engine.Failure) (engine.State, int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, existed := s.rows[f.Event.InboxKey]
+	r, existed := s.rows[f.Event.Key]
 	if !existed {
-		r.InboxEvent, r.ReceivedAt = f.Event, s.now()
+		r.Event, r.ReceivedAt = f.Event, s.now()
 	}
 	if r.status == processed {
-		return sqlonce.InboxProcessed, r.Attempts, nil
+		return engine.StateProcessed, r.Attempts, nil
 	}
 	if !f.Free {
 		r.Attempts++
 	}
-	state := sqlonce.InboxState(0)
-	if f.Park || r.status == parked ||
+	state := engine.State(0)
+	if f.Dead || r.status == parked ||
 		!f.Free && f.MaxAttempts > 0 && r.Attempts >= f.MaxAttempts && s.now().Sub(r.ReceivedAt) >= f.MinAge {
-		r.status, state = parked, sqlonce.InboxParked
+		r.status, state = parked, engine.StateDead
 	} else {
 		r.status = failed
 	}
 	r.Code, r.Text, r.FailedAt, r.changed = f.Code, f.Text, s.now(), s.now()
-	s.rows[f.Event.InboxKey] = r
+	s.rows[f.Event.Key] = r
 	return state, r.Attempts, nil
 }
 
-// ListParked implements inbox.Store.
-func (s *Store) ListParked(_ context.Context, q sqlonce.InboxQuery) ([]inbox.Parked, error) {
+// ListDead implements inbox.Store.
+func (s *Store) ListDead(_ context.Context, q engine.DeadQuery) ([]inbox.Parked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []inbox.Parked
@@ -264,8 +264,8 @@ func order(a, b inbox.Parked) int {
 		cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.EventID, b.EventID))
 }
 
-// Release implements inbox.Store.
-func (s *Store) Release(_ context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
+// Redrive implements inbox.Store.
+func (s *Store) Redrive(_ context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
 	if len(keys) == 0 || actor == "" || reason == "" {
 		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)
 	}

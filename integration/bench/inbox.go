@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -57,7 +58,7 @@ func runInbox(ctx context.Context, e *env, s *Section) error {
 		"INSERT ... ON CONFLICT DO NOTHING into a " +
 		"table of consumer and event id; a second copy would be seen by its row count.")
 	s.note("Batches: only the inbox, without an effect, by one goroutine.")
-	store, err := sqlonce.New(e.db, sqlonce.Config{Dialect: core.Postgres, Prefix: "bench_"})
+	store, err := sqlinbox.New(e.db, sqlinbox.Config{Dialect: core.Postgres, Prefix: "bench_"})
 	if err != nil {
 		return err
 	}
@@ -67,12 +68,11 @@ func runInbox(ctx context.Context, e *env, s *Section) error {
 	if err := e.exec(ctx, "TRUNCATE bench_order", handInboxSchema); err != nil {
 		return err
 	}
-	in := store.Inbox()
-	if err := e.checkInbox(ctx, in); err != nil {
+	if err := e.checkInbox(ctx, store); err != nil {
 		return err
 	}
 
-	consumers := e.consumers(in)
+	consumers := e.consumers(store)
 	for _, c := range inboxLoads {
 		t := s.table(fmt.Sprintf("%d at once", c), inboxColumns...)
 		if err := e.measureConsumers(ctx, t, consumers[:3], c); err != nil {
@@ -94,12 +94,12 @@ func runInbox(ctx context.Context, e *env, s *Section) error {
 }
 
 // consumers are the competitors; those from the fourth on have no effect.
-func (e *env) consumers(in *sqlonce.Inbox) []consumer {
+func (e *env) consumers(in *sqlinbox.Store) []consumer {
 	var next atomic.Int64
-	event := func() sqlonce.InboxEvent {
-		return sqlonce.InboxEvent{
-			InboxKey: sqlonce.InboxKey{Consumer: "billing", Handler: "invoice", EventID: core.NewEventID()},
-			Type:     benchType, Topic: benchTopic, Located: true, Partition: 1, Offset: next.Add(1),
+	event := func() engine.Event {
+		return engine.Event{
+			Key:  engine.Key{Consumer: "billing", Handler: "invoice", EventID: core.NewEventID()},
+			Type: benchType, Topic: benchTopic, Located: true, Partition: 1, Offset: next.Add(1),
 		}
 	}
 	begin := func(ctx context.Context, tx core.Tx) error {
@@ -133,7 +133,7 @@ func (e *env) consumers(in *sqlonce.Inbox) []consumer {
 		{inboxOnesName, 1, func(ctx context.Context) error { return e.inTx(ctx, begin) }, inbox},
 		{inboxBatchName, inboxBatch, func(ctx context.Context) error {
 			return e.inTx(ctx, func(ctx context.Context, tx core.Tx) error {
-				events := make([]sqlonce.InboxEvent, inboxBatch)
+				events := make([]engine.Event, inboxBatch)
 				for i := range events {
 					events[i] = event()
 				}
@@ -145,9 +145,9 @@ func (e *env) consumers(in *sqlonce.Inbox) []consumer {
 }
 
 // fresh returns an error unless all events are new.
-func fresh(err error, states ...sqlonce.InboxState) error {
+func fresh(err error, states ...engine.State) error {
 	for _, s := range states {
-		if err == nil && s != sqlonce.InboxFresh {
+		if err == nil && s != engine.StateFresh {
 			err = fmt.Errorf("a new event is %s", s)
 		}
 	}
@@ -155,12 +155,12 @@ func fresh(err error, states ...sqlonce.InboxState) error {
 }
 
 // checkInbox requires that a second copy is seen, so that what is measured is an inbox that works.
-func (e *env) checkInbox(ctx context.Context, in *sqlonce.Inbox) error {
-	ev := sqlonce.InboxEvent{InboxKey: sqlonce.InboxKey{
+func (e *env) checkInbox(ctx context.Context, in *sqlinbox.Store) error {
+	ev := engine.Event{Key: engine.Key{
 		Consumer: "billing", Handler: "invoice",
 		EventID: core.NewEventID(),
 	}}
-	for _, want := range []sqlonce.InboxState{sqlonce.InboxFresh, sqlonce.InboxProcessed} {
+	for _, want := range []engine.State{engine.StateFresh, engine.StateProcessed} {
 		err := e.inTx(ctx, func(ctx context.Context, tx core.Tx) error {
 			state, _, err := in.Begin(ctx, tx, ev)
 			if err == nil && state != want {

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -37,7 +36,7 @@ func (s effectChildSpec) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := sqlonce.New(pool, sqlonce.Config{Dialect: s.Dialect})
+	store, err := sqlcommand.New(pool, sqlcommand.Config{Dialect: s.Dialect})
 	if err != nil {
 		return err
 	}
@@ -46,7 +45,7 @@ func (s effectChildSpec) run(ctx context.Context) error {
 		return err
 	}
 	worker, err := command.NewWorker(command.WorkerConfig{
-		Store: store.Commands(), Lease: time.Second,
+		Store: store, Lease: time.Second,
 		Handlers: map[string]command.Handler{"mail": func(_ context.Context, e command.Effect) (string, error) {
 			fmt.Println("called", e.IdempotencyKey())
 			select {}
@@ -81,11 +80,11 @@ func TestEffectKilledBetweenCallAndMark(t *testing.T) {
 		w.mustEnqueue(mail("1"))
 		key := killAtCall(t, w.db)
 		if rec, err := w.queue.Find(t.Context(), "acme", "mail", "1"); err != nil ||
-			rec.Status != once.EffectProcessing {
+			rec.Status != command.StatusProcessing {
 			t.Errorf("after the kill: %+v, %v", rec, err)
 		}
 		w.relay(w.worker(sent))
-		rec := w.await(mail("1"), once.EffectCompleted)
+		rec := w.await(mail("1"), command.StatusCompleted)
 		calls := w.called()
 		if len(calls) != 1 || calls[0].IdempotencyKey() != key || rec.LostLeases != 1 || rec.ExternalRef != "ref-1" {
 			t.Errorf("%d calls, first %s, now %s, %+v", len(calls), key, mail("1").IdempotencyKey(), rec)

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
@@ -52,7 +51,7 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 						stops++
 					},
 				}})
-				queue, err := command.NewQueue(command.QueueConfig{Store: w.store.Commands(), Outbox: ob})
+				queue, err := command.NewQueue(command.QueueConfig{Store: w.store, Outbox: ob})
 				fixture.NoError(t, err)
 				enqueue := func(ctx context.Context, tenant string, key int) error {
 					_, _, err := queue.Enqueue(ctx, nil,
@@ -112,7 +111,7 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 					t.Errorf("%d effects were called %d times, %d of which could not be recorded", len(got), calls,
 						lost)
 				}
-				if list, err := queue.List(t.Context(), command.Query{Status: once.EffectParked}); err != nil ||
+				if list, err := queue.List(t.Context(), command.Query{Status: command.StatusDead}); err != nil ||
 					len(list) != 0 {
 					t.Errorf("parked: %+v, %v", list, err)
 				}

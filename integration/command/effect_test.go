@@ -38,14 +38,14 @@ func TestEffectEnqueue(t *testing.T) {
 			t.Error(err)
 		}
 		rows(0)
-		if _, err := w.queue.Find(t.Context(), "acme", "mail", "1"); !errors.Is(err, once.ErrNoEffect) {
+		if _, err := w.queue.Find(t.Context(), "acme", "mail", "1"); !errors.Is(err, command.ErrNoEffect) {
 			t.Errorf("after the rollback: %v", err)
 		}
 
 		first := w.mustEnqueue(mail("1"))
 		for range 2 {
 			if rec, added, err := w.enqueue(mail("1")); err != nil || added || rec.ID != first.ID ||
-				rec.Status != once.EffectPending {
+				rec.Status != command.StatusPending {
 				t.Errorf("again: %+v, %t, %v", rec, added, err)
 			}
 		}
@@ -77,7 +77,7 @@ func TestEffectEnqueue(t *testing.T) {
 		}
 
 		w.relay(w.worker(sent))
-		rec := w.await(mail("1"), once.EffectCompleted)
+		rec := w.await(mail("1"), command.StatusCompleted)
 		want := mail("1")
 		if rec.ExternalRef != "ref-1" || rec.DoneAt.IsZero() || string(rec.Payload) != string(want.Payload) ||
 			rec.Headers["Subject"] != want.Headers["Subject"] ||
@@ -86,7 +86,7 @@ func TestEffectEnqueue(t *testing.T) {
 			t.Errorf("%+v", rec)
 		}
 		if rec, added, err := w.enqueue(mail("1")); err != nil || added || rec.ExternalRef != "ref-1" ||
-			rec.Status != once.EffectCompleted {
+			rec.Status != command.StatusCompleted {
 			t.Errorf("enqueued after the end: %+v, %t, %v", rec, added, err)
 		}
 	})
@@ -171,22 +171,22 @@ func TestEffectRetryParkRelease(t *testing.T) {
 		}, func(c *command.WorkerConfig) { c.MaxAttempts = 3 }))
 
 		w.mustEnqueue(mail("outage"))
-		if rec := w.await(mail("outage"), once.EffectCompleted); rec.Attempts != 0 || outage.Load() != 5 {
+		if rec := w.await(mail("outage"), command.StatusCompleted); rec.Attempts != 0 || outage.Load() != 5 {
 			t.Errorf("an outage spends attempts: %+v after %d calls", rec, outage.Load())
 		}
 		w.mustEnqueue(mail("bad"))
-		bad := w.await(mail("bad"), once.EffectParked)
+		bad := w.await(mail("bad"), command.StatusDead)
 		if bad.Attempts != 1 || bad.ErrorCode != "permanent" || strings.Contains(bad.Error, "pass") ||
 			strings.Contains(bad.Error, "abc") {
 			t.Errorf("%+v", bad)
 		}
 		w.mustEnqueue(mail("slow"))
-		if rec := w.await(mail("slow"), once.EffectParked); rec.Attempts != 3 || rec.ErrorCode != "transient" ||
+		if rec := w.await(mail("slow"), command.StatusDead); rec.Attempts != 3 || rec.ErrorCode != "transient" ||
 			rec.Error != "greylisted" {
 			t.Errorf("%+v", rec)
 		}
 		w.mustEnqueue(mail("panic"))
-		if rec := w.await(mail("panic"), once.EffectParked); rec.Attempts != 3 || rec.ErrorCode != "panic" {
+		if rec := w.await(mail("panic"), command.StatusDead); rec.Attempts != 3 || rec.ErrorCode != "panic" {
 			t.Errorf("%+v", rec)
 		}
 		keys := map[string]bool{}
@@ -202,7 +202,7 @@ func TestEffectRetryParkRelease(t *testing.T) {
 			t.Fatalf("%+v, %v", parked, err)
 		}
 		page, err := w.queue.List(t.Context(), command.Query{
-			Status: once.EffectParked, Tenant: "acme",
+			Status: command.StatusDead, Tenant: "acme",
 			After: parked[0].ID, Limit: 1,
 		})
 		if err != nil || len(page) != 1 || page[0].ID != parked[1].ID {
@@ -228,7 +228,7 @@ func TestEffectRetryParkRelease(t *testing.T) {
 			}
 		}
 		for _, p := range parked {
-			w.await(p.Effect, once.EffectCompleted)
+			w.await(p.Effect, command.StatusCompleted)
 		}
 		err = w.inTx(func(ctx context.Context, tx core.Tx) error {
 			released, err := w.queue.Release(ctx, tx, bad.ID, "ada", "again")
@@ -247,9 +247,9 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		rec := w.mustEnqueue(mail("1"))
-		store := w.store.Commands()
+		store := w.store
 		// The process that dies had claimed the effect and made the call.
-		dead := once.EffectClaim{ID: rec.ID, Owner: "dead"}
+		dead := command.Claim{ID: rec.ID, Owner: "dead"}
 		got, err := store.Claim(t.Context(), rec.ID, dead.Owner, time.Minute)
 		if err != nil || !got.Fresh || got.Fence != 1 {
 			t.Fatalf("%+v, %v", got, err)
@@ -264,7 +264,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		}
 		fixture.NoError(t, store.Extend(t.Context(), dead, time.Millisecond))
 		w.relay(worker)
-		done := w.await(mail("1"), once.EffectCompleted)
+		done := w.await(mail("1"), command.StatusCompleted)
 		if done.ExternalRef != "ref-1" || done.LostLeases != 1 {
 			t.Errorf("%+v", done)
 		}
@@ -273,7 +273,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		}
 		for name, err := range map[string]error{
 			"complete": store.Complete(t.Context(), dead, "of the dead"),
-			"fail":     store.Fail(t.Context(), dead, once.EffectFailure{Park: true}),
+			"fail":     store.Fail(t.Context(), dead, command.Failure{Dead: true}),
 		} {
 			if !errors.Is(err, once.ErrAlreadyDone) {
 				t.Errorf("%s: %v", name, err)
@@ -282,7 +282,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		if err := store.Extend(t.Context(), dead, time.Minute); !errors.Is(err, once.ErrLeaseLost) {
 			t.Errorf("extend: %v", err)
 		}
-		if rec := w.await(mail("1"), once.EffectCompleted); rec.ExternalRef != "ref-1" {
+		if rec := w.await(mail("1"), command.StatusCompleted); rec.ExternalRef != "ref-1" {
 			t.Errorf("%+v", rec)
 		}
 
@@ -293,7 +293,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		rec = w.mustEnqueue(other)
 		first, err := store.Claim(t.Context(), rec.ID, "first", time.Millisecond)
 		fixture.NoError(t, err)
-		var second once.EffectClaimed
+		var second command.Claimed
 		for deadline := time.Now().Add(10 * time.Second); !second.Fresh && time.Now().Before(deadline); {
 			second, err = store.Claim(t.Context(), rec.ID, "second", time.Minute)
 			fixture.NoError(t, err)
@@ -301,13 +301,13 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		if second.Fence <= first.Fence {
 			t.Errorf("fences %d, %d", first.Fence, second.Fence)
 		}
-		if err := store.Complete(t.Context(), once.EffectClaim{ID: rec.ID, Owner: "first", Fence: first.Fence},
+		if err := store.Complete(t.Context(), command.Claim{ID: rec.ID, Owner: "first", Fence: first.Fence},
 			"late"); !errors.Is(err, once.ErrLeaseLost) {
 			t.Errorf("the first: %v", err)
 		}
 		for range 2 {
 			fixture.NoError(t, store.Complete(t.Context(),
-				once.EffectClaim{ID: rec.ID, Owner: "second", Fence: second.Fence}, refs(2)))
+				command.Claim{ID: rec.ID, Owner: "second", Fence: second.Fence}, refs(2)))
 		}
 	})
 }
@@ -324,12 +324,12 @@ func TestEffectPoisonAndMissing(t *testing.T) {
 			receipt != "parked" {
 			t.Errorf("%q, %v", receipt, err)
 		}
-		if got := w.await(mail("1"), once.EffectParked); got.ErrorCode != "lost" || len(w.called()) != 0 {
+		if got := w.await(mail("1"), command.StatusDead); got.ErrorCode != "lost" || len(w.called()) != 0 {
 			t.Errorf("%+v", got)
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command")
 		err := worker.Publish(t.Context(), w.delivery(rec, 1))
-		if class, _ := core.ClassOf(err); !errors.Is(err, once.ErrNoEffect) || class != core.ClassPermanent {
+		if class, _ := core.ClassOf(err); !errors.Is(err, command.ErrNoEffect) || class != core.ClassPermanent {
 			t.Errorf("missing: %v", err)
 		}
 		d := w.delivery(rec, 1)
@@ -346,7 +346,7 @@ func TestEffectPoisonAndMissing(t *testing.T) {
 func TestEffectLease(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
-		store := w.store.Commands()
+		store := w.store
 		long, lost := w.mustEnqueue(mail("long")), w.mustEnqueue(mail("lost"))
 		worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
 			if e.Key == "long" {
@@ -373,7 +373,7 @@ func TestEffectLease(t *testing.T) {
 		if err := worker.Publish(t.Context(), w.delivery(lost, 1)); !errors.Is(err, once.ErrLeaseLost) {
 			t.Errorf("lost: %v", err)
 		}
-		if rec := w.await(mail("lost"), once.EffectProcessing); rec.Attempts != 0 {
+		if rec := w.await(mail("lost"), command.StatusProcessing); rec.Attempts != 0 {
 			t.Errorf("%+v", rec)
 		}
 	})
@@ -391,7 +391,7 @@ func TestEffectCleanup(t *testing.T) {
 			t.Errorf("too early: %d, %v", n, err)
 		}
 		for _, want := range []int{2, 1, 0} {
-			if n, err := w.store.Commands().Cleanup(t.Context(), 0, 2); err != nil || n != want {
+			if n, err := w.store.Cleanup(t.Context(), 0, 2); err != nil || n != want {
 				t.Errorf("%d, %v, want %d", n, err, want)
 			}
 		}

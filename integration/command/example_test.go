@@ -11,7 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
@@ -32,14 +32,14 @@ func Example_command() {
 	defer pool.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	repo, err1 := sqloutbox.New(pool, sqloutbox.Config{})
-	store, err2 := sqlonce.New(pool, sqlonce.Config{})
+	store, err2 := sqlcommand.New(pool, sqlcommand.Config{})
 	if err := errors.Join(err1, err2, repo.Migrate(ctx), store.Migrate(ctx)); err != nil {
 		panic(err)
 	}
 
 	called := make(chan string, 2)
 	worker, err1 := command.NewWorker(command.WorkerConfig{
-		Store: store.Commands(),
+		Store: store,
 		Handlers: map[string]command.Handler{"webhook": func(ctx context.Context, e command.Effect) (string, error) {
 			called <- fmt.Sprintf("POST %s, Idempotency-Key of %d digits", e.Payload, len(e.IdempotencyKey()))
 			return "wh_1", nil
@@ -48,7 +48,7 @@ func Example_command() {
 	router := core.NewRouter()
 	worker.AddTo(router)
 	outbox, err2 := core.New(core.Config{Repository: repo, Publisher: router})
-	queue, err3 := command.NewQueue(command.QueueConfig{Store: store.Commands(), Outbox: outbox})
+	queue, err3 := command.NewQueue(command.QueueConfig{Store: store, Outbox: outbox})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		panic(err)
 	}

@@ -20,7 +20,7 @@ func TestCommandOnDatabases(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders_made (name VARCHAR(64))")
-		commands, err := command.New(command.Config{Keys: once.Config{Store: w.store, Wait: 30 * time.Second}})
+		commands, err := command.New(command.Config{Keys: once.Config{Store: w.keys(), Wait: 30 * time.Second}})
 		fixture.NoError(t, err)
 		transactor := sqltx.NewTransactor(w.pool, w.db.Dialect)
 		var runs atomic.Int64
@@ -100,7 +100,7 @@ func TestCommandAndEffectInOneTransaction(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders_made (name VARCHAR(64))")
-		commands, err := command.New(command.Config{Keys: once.Config{Store: w.store}})
+		commands, err := command.New(command.Config{Keys: once.Config{Store: w.keys()}})
 		fixture.NoError(t, err)
 		deliver := func(fail error) error {
 			return w.inTx(func(ctx context.Context, tx core.Tx) error {
@@ -132,7 +132,7 @@ func TestCommandAndEffectInOneTransaction(t *testing.T) {
 			}
 		}
 		w.relay(w.worker(sent))
-		w.await(mail("confirm"), once.EffectCompleted)
+		w.await(mail("confirm"), command.StatusCompleted)
 		if n := len(w.called()); n != 1 {
 			t.Errorf("%d calls", n)
 		}

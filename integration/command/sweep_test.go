@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -57,7 +57,7 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 		ofWorker.Publisher = router
 		w.runRelay(ofWorker)
 		// The process with the bridge writes them: its own relay is told of each commit.
-		queue, err := command.NewQueue(command.QueueConfig{Store: w.store.Commands(), Outbox: plain})
+		queue, err := command.NewQueue(command.QueueConfig{Store: w.store, Outbox: plain})
 		fixture.NoError(t, err)
 		for i := range mails {
 			fixture.NoError(t, w.inTx(func(ctx context.Context, tx core.Tx) error {
@@ -67,7 +67,7 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 			}))
 		}
 		for i := range mails {
-			w.await(mail(fmt.Sprint(i)), once.EffectCompleted)
+			w.await(mail(fmt.Sprint(i)), command.StatusCompleted)
 		}
 		w.eventually("the bridge has every other event", func() bool { return bridged.Load() >= mails })
 		w.eventually("nothing is pending", func() bool {
@@ -121,7 +121,7 @@ func TestEffectsWithoutEventsAreFound(t *testing.T) {
 			})
 		}
 		for i := range mails {
-			if rec := w.await(mail(fmt.Sprint(i)), once.EffectCompleted); rec.ExternalRef != refs(i) {
+			if rec := w.await(mail(fmt.Sprint(i)), command.StatusCompleted); rec.ExternalRef != refs(i) {
 				t.Errorf("%+v", rec)
 			}
 		}
@@ -141,7 +141,7 @@ func TestEffectsWithoutEventsAreFound(t *testing.T) {
 func TestEffectOverdueAndBacklog(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
-		store := w.store.Commands()
+		store := w.store
 		later := mail("later")
 		later.Delay = time.Hour
 		fax := mail("fax")
@@ -149,19 +149,19 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 		for _, e := range []command.Effect{mail("pending"), mail("older"), mail("new"), later, fax} {
 			w.mustEnqueue(e)
 		}
-		claim := func(key string) once.EffectClaim {
+		claim := func(key string) command.Claim {
 			rec := w.mustEnqueue(mail(key))
 			got, err := store.Claim(t.Context(), rec.ID, "o-"+key, time.Hour)
 			if err != nil || !got.Fresh {
 				t.Fatal(got, err)
 			}
-			return once.EffectClaim{ID: rec.ID, Owner: "o-" + key, Fence: got.Fence}
+			return command.Claim{ID: rec.ID, Owner: "o-" + key, Fence: got.Fence}
 		}
 		claim("held")
 		claim("abandoned")
 		claim("just abandoned")
-		fixture.NoError(t, store.Fail(t.Context(), claim("failed"), once.EffectFailure{Code: "transient"}))
-		fixture.NoError(t, store.Fail(t.Context(), claim("parked"), once.EffectFailure{Park: true}))
+		fixture.NoError(t, store.Fail(t.Context(), claim("failed"), command.Failure{Code: "transient"}))
+		fixture.NoError(t, store.Fail(t.Context(), claim("parked"), command.Failure{Dead: true}))
 		fixture.NoError(t, store.Complete(t.Context(), claim("completed"), "ref"))
 		w.ago("available_at", 20*time.Minute, "pending", "held", "abandoned", "just abandoned", "parked", "completed",
 			"failed", "fax")
@@ -240,7 +240,7 @@ func TestEffectPlans(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
-		store := fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect}).Commands()
+		store := fixture.NewEffectStore(t, pool, sqlcommand.Config{Dialect: db.Dialect})
 		fillEffects(t, db.Dialect, pool)
 		for _, statistics := range []string{"no", "new"} {
 			if statistics == "new" {

@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -27,7 +28,7 @@ type effectWorld struct {
 	db     testdb.DB
 	pool   *sql.DB
 	repo   *sqloutbox.Repository
-	store  *sqlonce.Store
+	store  *sqlcommand.Store
 	outbox *core.Outbox // writes, and relays nothing
 	queue  *command.Queue
 
@@ -44,13 +45,19 @@ func eachEffectWorld(t *testing.T, fn func(t *testing.T, w *effectWorld)) {
 		w.repo, err = sqloutbox.New(w.pool, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
 		fixture.NoError(t, w.repo.Migrate(t.Context()))
-		w.store = fixture.NewOnceStore(t, w.pool, sqlonce.Config{Dialect: db.Dialect})
+		w.store = fixture.NewEffectStore(t, w.pool, sqlcommand.Config{Dialect: db.Dialect})
 		w.outbox, err = core.New(core.Config{Repository: w.repo})
 		fixture.NoError(t, err)
-		w.queue, err = command.NewQueue(command.QueueConfig{Store: w.store.Commands(), Outbox: w.outbox})
+		w.queue, err = command.NewQueue(command.QueueConfig{Store: w.store, Outbox: w.outbox})
 		fixture.NoError(t, err)
 		fn(t, w)
 	})
+}
+
+// keys makes a store of keys in the same database.
+func (w *effectWorld) keys() *sqlonce.Store {
+	w.t.Helper()
+	return fixture.NewOnceStore(w.t, w.pool, sqlonce.Config{Dialect: w.db.Dialect})
 }
 
 func (w *effectWorld) inTx(fn func(ctx context.Context, tx core.Tx) error) error {
@@ -79,7 +86,7 @@ func (w *effectWorld) mustEnqueue(e command.Effect) command.Record {
 func (w *effectWorld) worker(handler command.Handler, set ...func(*command.WorkerConfig)) *command.Worker {
 	w.t.Helper()
 	cfg := command.WorkerConfig{
-		Store: w.store.Commands(),
+		Store: w.store,
 		Handlers: map[string]command.Handler{"mail": func(ctx context.Context, e command.Effect) (string, error) {
 			w.mu.Lock()
 			w.calls = append(w.calls, e)
@@ -156,7 +163,7 @@ func (w *effectWorld) delivery(rec command.Record, attempt int) core.Delivery {
 }
 
 // await waits until the effect has the status.
-func (w *effectWorld) await(e command.Effect, want once.EffectStatus) command.Record {
+func (w *effectWorld) await(e command.Effect, want command.Status) command.Record {
 	w.t.Helper()
 	var rec command.Record
 	fixture.Await(w.t, fmt.Sprintf("effect %s/%s is %s", e.Channel, e.Key, want), func() bool {

@@ -42,7 +42,8 @@ var packages = func() map[string]string {
 		byName[filepath.Base(path)] = path
 	}
 	for _, path := range []string{
-		"core", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce", "core/outboxtest",
+		"core", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce",
+		"core/once/command/sqlcommand", "core/inbox/sqlinbox", "core/outboxtest",
 		"core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox", "entoutbox/entschema", "bunoutbox", "inbox",
 		"inbox/redisonce", "watermillbridge", "watermillbridge/amqpbridge",
 		"watermillbridge/httpbridge", "watermillbridge/kafkabridge", "watermillbridge/natsbridge",

@@ -10,6 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -21,16 +22,16 @@ import (
 func TestCommandInInbox(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: w.db.Dialect})
-		fixture.NoError(t, err)
+		keys := fixture.NewOnceStore(t, w.pool, sqlonce.Config{Dialect: w.db.Dialect})
+		effects := fixture.NewEffectStore(t, w.pool, sqlcommand.Config{Dialect: w.db.Dialect})
 		repo, err := sqloutbox.New(w.pool, sqloutbox.Config{Dialect: w.db.Dialect})
 		fixture.NoError(t, err)
 		fixture.NoError(t, repo.Migrate(t.Context()))
 		outbox, err := core.New(core.Config{Repository: repo})
 		fixture.NoError(t, err)
-		commands, err := command.New(command.Config{Keys: once.Config{Store: store}})
+		commands, err := command.New(command.Config{Keys: once.Config{Store: keys}})
 		fixture.NoError(t, err)
-		queue, err := command.NewQueue(command.QueueConfig{Store: store.Commands(), Outbox: outbox})
+		queue, err := command.NewQueue(command.QueueConfig{Store: effects, Outbox: outbox})
 		fixture.NoError(t, err)
 
 		var results []string

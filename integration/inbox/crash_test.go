@@ -20,7 +20,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -87,7 +87,7 @@ func (c inboxChild) run() error {
 	if err != nil {
 		return err
 	}
-	store, err := sqlonce.New(pool, sqlonce.Config{Dialect: c.Dialect})
+	store, err := sqlinbox.New(pool, sqlinbox.Config{Dialect: c.Dialect})
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (c inboxChild) run() error {
 	}
 	transactor := sqltx.NewTransactor(pool, c.Dialect)
 	in, err := inbox.New(inbox.Config{
-		Consumer: "billing", Transactor: transactor, Store: store.Inbox(),
+		Consumer: "billing", Transactor: transactor, Store: store,
 		Publisher: outbox,
 	})
 	if err != nil {

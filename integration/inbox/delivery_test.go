@@ -115,7 +115,7 @@ func TestInvalidSchemaIsParkedAndDeadLettered(t *testing.T) {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{
-			Keys: []inbox.Key{list[0].InboxKey}, Actor: "ada",
+			Keys: []inbox.Key{list[0].Key}, Actor: "ada",
 			Reason: "the schema is registered",
 		})
 		if n != 1 || err != nil {

@@ -12,7 +12,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
@@ -23,7 +23,7 @@ func orPanic(errs ...error) {
 	}
 }
 
-// An inbox in the tables of sqlonce. With another library only Transactor and FromContext differ.
+// An inbox in the tables of sqlinbox. With another library only Transactor and FromContext differ.
 func Example_inbox() {
 	dir, err := os.MkdirTemp("", "inbox-example-")
 	orPanic(err)
@@ -35,7 +35,7 @@ func Example_inbox() {
 	defer pool.Close()
 	ctx := context.Background()
 
-	store, err := sqlonce.New(pool, sqlonce.Config{Dialect: core.SQLite})
+	store, err := sqlinbox.New(pool, sqlinbox.Config{Dialect: core.SQLite})
 	orPanic(err, store.Migrate(ctx))
 	_, err = pool.ExecContext(ctx, "CREATE TABLE account (cents INTEGER); INSERT INTO account VALUES (0)")
 	orPanic(err)
@@ -43,7 +43,7 @@ func Example_inbox() {
 	in, err := inbox.New(inbox.Config{
 		Consumer:   "bank",
 		Transactor: sqltx.NewTransactor(pool, core.SQLite),
-		Store:      store.Inbox(),
+		Store:      store,
 		Handler:    func(*message.Message) string { return "credit" }, // a Router names its handlers
 	})
 	orPanic(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
@@ -104,7 +104,7 @@ func TestInboxMiddleware(t *testing.T) {
 					t.Errorf("events in the outbox: %v, %v", ids, err)
 				}
 				// the tables are those of Migrate
-				store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: db.Dialect})
+				store, err := sqlinbox.New(w.pool, sqlinbox.Config{Dialect: db.Dialect})
 				fixture.NoError(t, err)
 				fixture.NoError(t, store.Check(t.Context()))
 				fixture.NoError(t, store.Migrate(t.Context()))
@@ -125,10 +125,10 @@ func TestInboxMiddlewareWithoutTables(t *testing.T) {
 		fixture.MustExec(t, w.pool, inboxTables)
 		h := inbox.SQL(w.pool, "billing", inbox.Configure(quick), inbox.Configure(named))(w.handler)
 		if _, err := h(inboxMessage("e")); err == nil ||
-			!strings.Contains(err.Error(), "with Migrate of the sqlonce.Store") || inbox.Final(err) {
+			!strings.Contains(err.Error(), "with Migrate of the sqlinbox.Store") || inbox.Final(err) {
 			t.Errorf("without tables: %v", err)
 		}
-		store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: db.Dialect})
+		store, err := sqlinbox.New(w.pool, sqlinbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
 		fixture.NoError(t, store.Migrate(t.Context()))
 		for range 2 {

@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
@@ -26,9 +26,9 @@ func TestInboxPlans(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
-		s := fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})
+		s := fixture.NewInboxStore(t, pool, sqlinbox.Config{Dialect: db.Dialect})
 		in, err := inbox.New(inbox.Config{
-			Consumer: "billing", Transactor: inboxSQL(pool, db.Dialect).transactor, Store: s.Inbox(),
+			Consumer: "billing", Transactor: inboxSQL(pool, db.Dialect).transactor, Store: s,
 			Handler:   func(*message.Message) string { return "h" },
 			Retention: time.Hour, BrokerRetention: time.Minute,
 		})
@@ -68,7 +68,7 @@ func TestInboxPlans(t *testing.T) {
 					return err
 				},
 				"cleanup": func(ctx context.Context) error {
-					_, err := s.Inbox().Cleanup(ctx, "billing", time.Hour, 100)
+					_, err := s.Cleanup(ctx, "billing", time.Hour, 100)
 					return err
 				},
 			} {

@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
@@ -309,14 +309,14 @@ func TestInboxCleanup(t *testing.T) {
 func TestInboxBeginInADeadTransaction(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: w.db.Dialect})
+		store, err := sqlinbox.New(w.pool, sqlinbox.Config{Dialect: w.db.Dialect})
 		fixture.NoError(t, err)
-		e := inbox.Event{InboxKey: inbox.Key{Consumer: "c", Handler: "h", EventID: "e"}}
+		e := inbox.Event{Key: inbox.Key{Consumer: "c", Handler: "h", EventID: "e"}}
 		err = w.orm.transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			if _, err := tx.Exec(ctx, "ROLLBACK"); err != nil {
 				return err
 			}
-			_, _, err := store.Inbox().Begin(ctx, tx, e)
+			_, _, err := store.Begin(ctx, tx, e)
 			return err
 		})
 		if !errors.Is(err, core.ErrTxAborted) {

@@ -20,7 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -75,7 +75,7 @@ func newInboxWorld(t *testing.T, db testdb.DB, orm inboxORM, set ...func(*inbox.
 	t.Helper()
 	w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: orm, heard: map[string]int{}}
 	fixture.MustExec(t, w.pool, inboxTables)
-	fixture.NewOnceStore(t, w.pool, sqlonce.Config{Dialect: db.Dialect})
+	fixture.NewInboxStore(t, w.pool, sqlinbox.Config{Dialect: db.Dialect})
 	w.in = w.another(set...)
 	return w
 }
@@ -83,7 +83,7 @@ func newInboxWorld(t *testing.T, db testdb.DB, orm inboxORM, set ...func(*inbox.
 // another makes an inbox of the same consumer, as a second process has it.
 func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
 	w.t.Helper()
-	store, err := sqlonce.New(w.pool, sqlonce.Config{Dialect: w.db.Dialect})
+	store, err := sqlinbox.New(w.pool, sqlinbox.Config{Dialect: w.db.Dialect})
 	fixture.NoError(w.t, err)
 	hear := func(name string) func(inbox.Info) {
 		return func(inbox.Info) {
@@ -93,7 +93,7 @@ func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
 		}
 	}
 	cfg := inbox.Config{
-		Consumer: "billing", Transactor: w.orm.transactor, Store: store.Inbox(), MinAge: -1,
+		Consumer: "billing", Transactor: w.orm.transactor, Store: store, MinAge: -1,
 		RetryPause: time.Millisecond, MaxRetryPause: time.Millisecond,
 		Observer: &inbox.Observer{
 			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), Failed: hear("failed"),

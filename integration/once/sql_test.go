@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,10 +12,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -25,105 +26,6 @@ import (
 
 func onceRequest(id string) once.Request {
 	return once.Request{Key: once.Key{Scope: "test", ID: id}, Owner: "owner", Lease: time.Minute, TTL: time.Hour}
-}
-
-// Many processes may start at once, next to an outbox in the same database.
-func TestOnceMigrateConcurrently(t *testing.T) {
-	t.Parallel()
-	testdb.Every(t, func(t *testing.T, db testdb.DB) {
-		var wg sync.WaitGroup
-		for range 8 {
-			pool := db.Open(t)
-			wg.Go(func() {
-				s, err := sqlonce.New(pool, sqlonce.Config{})
-				if err == nil {
-					err = errors.Join(s.Migrate(t.Context()), s.Check(t.Context()))
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		pool := db.Open(t)
-		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM once_migration"); n != 1 {
-			t.Errorf("%d versions are recorded, want 1", n)
-		}
-		repo, err := sqloutbox.New(pool, sqloutbox.Config{})
-		if err == nil {
-			err = errors.Join(repo.Migrate(t.Context()), repo.Check(t.Context()))
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// The printed files do what Migrate does, may be repeated, and are undone by theirs. Check names
-// what differs.
-func TestOnceMigrationFiles(t *testing.T) {
-	t.Parallel()
-	testdb.Every(t, func(t *testing.T, db testdb.DB) {
-		pool := db.Open(t)
-		cfg := sqlonce.Config{Dialect: db.Dialect, Prefix: strings.Repeat("p", 37)}
-		s, err := sqlonce.New(pool, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Keys, inbox and effects say how to create what is missing.
-		_, acquireErr := s.Acquire(t.Context(), onceRequest("k"))
-		_, listErr := s.Inbox().ListParked(t.Context(), sqlonce.InboxQuery{Consumer: "billing"})
-		_, overdueErr := s.Commands().Overdue(t.Context(), "mail", 0, 1)
-		for _, err := range []error{acquireErr, listErr, overdueErr, s.Check(t.Context())} {
-			if err == nil || !strings.Contains(err.Error(), "Migrate of the sqlonce.Store") ||
-				!strings.Contains(err.Error(), "inbox.CreateTables") {
-				t.Errorf("without tables: %v", err)
-			}
-		}
-		files, err := sqlonce.Migrations(cfg)
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
-		run := func(file string) {
-			t.Helper()
-			for stmt := range strings.SplitSeq(file, ";\n") {
-				if strings.TrimSpace(stmt) != "" {
-					fixture.MustExec(t, pool, stmt)
-				}
-			}
-		}
-		for range 2 {
-			for _, f := range files {
-				run(f.Up)
-			}
-		}
-		if err := errors.Join(s.Check(t.Context()), s.Migrate(t.Context()), s.Check(t.Context())); err != nil {
-			t.Error(err)
-		}
-		table, index := cfg.Prefix+"idempotency_key", cfg.Prefix+"idempotency_key_expires"
-		if db.Dialect == core.MySQL {
-			fixture.MustExec(t, pool, "DROP INDEX "+index+" ON "+table)
-			fixture.MustExec(t, pool, "ALTER TABLE "+table+" MODIFY scope VARCHAR(255) NOT NULL")
-		} else {
-			fixture.MustExec(t, pool, "DROP INDEX "+index)
-			fixture.MustExec(t, pool, "ALTER TABLE "+table+" DROP COLUMN result_meta")
-		}
-		err = s.Check(t.Context())
-		for _, want := range []string{index, map[bool]string{
-			true:  "scope",
-			false: "result_meta",
-		}[db.Dialect == core.MySQL]} {
-			if !errors.Is(err, sqlonce.ErrDrift) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v does not name %s", err, want)
-			}
-		}
-		for _, f := range slices.Backward(files) {
-			run(f.Down)
-		}
-		if err := s.Check(t.Context()); err == nil || strings.Count(err.Error(), "is missing") < 4 {
-			t.Errorf("after the way down: %v", err)
-		}
-	})
 }
 
 // A duplicate that waited, or whose snapshot is older, never takes the key for new: MariaDB reads
@@ -178,27 +80,29 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 // deadlock, and the caller did not care.
 func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 	t.Parallel()
-	event := func(id string) sqlonce.InboxEvent {
-		return sqlonce.InboxEvent{InboxKey: sqlonce.InboxKey{Consumer: "billing", Handler: "h", EventID: id}}
+	event := func(id string) inbox.Event {
+		return inbox.Event{Key: inbox.Key{Consumer: "billing", Handler: "h", EventID: id}}
 	}
 	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+		in := fixture.NewInboxStore(t, pool, sqlinbox.Config{})
+		effects := fixture.NewEffectStore(t, pool, sqlcommand.Config{})
 		for name, call := range map[string]func(tx core.Tx) error{
 			"key": func(tx core.Tx) error {
 				_, err := s.AcquireTx(t.Context(), tx, onceRequest("k"))
 				return err
 			},
 			"event": func(tx core.Tx) error {
-				_, _, err := s.Inbox().Begin(t.Context(), tx, event("e"))
+				_, _, err := in.Begin(t.Context(), tx, event("e"))
 				return err
 			},
 			"batch of events": func(tx core.Tx) error {
-				_, err := s.Inbox().BeginBatch(t.Context(), tx, []sqlonce.InboxEvent{event("e"), event("f")})
+				_, err := in.BeginBatch(t.Context(), tx, []inbox.Event{event("e"), event("f")})
 				return err
 			},
 			"effect": func(tx core.Tx) error {
-				_, _, err := s.Commands().EnqueueTx(t.Context(), tx, once.Effect{ID: "1", Channel: "mail", Key: "k"})
+				_, _, err := effects.EnqueueTx(t.Context(), tx, command.Effect{ID: "1", Channel: "mail", Key: "k"})
 				return err
 			},
 		} {

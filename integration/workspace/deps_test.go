@@ -32,11 +32,16 @@ var rooms = map[string]room{
 	"core/internal":     {ours: []string{"core"}},
 	"core/sqltx":        {ours: []string{"core", "core/internal/..."}},
 	"core/sqloutbox":    {ours: []string{"core", "core/sqltx", "core/internal/..."}},
-	"core/once":         {ours: []string{"core"}},
+	"core/once":         {ours: []string{"core", "core/internal/textcheck"}},
 	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
 	"core/once/httpkey": {ours: []string{"core", "core/once"}},
-	"core/once/command": {ours: []string{"core", "core/once"}},
-	"core/outboxtest":   {ours: []string{"core", "core/once", "core/sqltx", "core/outboxtest/internal/..."}},
+	"core/once/command": {ours: []string{"core", "core/once", "core/internal/textcheck"}},
+	"core/once/command/sqlcommand": {ours: []string{
+		"core", "core/once", "core/once/command", "core/internal/...",
+	}},
+	"core/inbox":          {ours: []string{"core", "core/once", "core/internal/textcheck"}},
+	"core/inbox/sqlinbox": {ours: []string{"core", "core/inbox", "core/internal/..."}},
+	"core/outboxtest":     {ours: []string{"core", "core/once", "core/sqltx", "core/outboxtest/internal/..."}},
 	"core/outboxtest/suite": {ours: []string{
 		"core", "core/once", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
 	}},
@@ -50,7 +55,7 @@ var rooms = map[string]room{
 		others: []string{"github.com/uptrace/bun"},
 	},
 	"inbox": {
-		ours:   []string{"core", "core/once", "core/once/sqlonce", "core/sqltx"},
+		ours:   []string{"core", "core/inbox", "core/inbox/sqlinbox", "core/once", "core/sqltx"},
 		others: []string{watermillModule},
 	},
 	"inbox/redisonce": {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
@@ -110,7 +109,7 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 				for _, r := range w.store.rows {
 					if r.Tenant == "dead" {
 						spent += r.Attempts
-						if r.Status != once.EffectCompleted && r.Status != once.EffectParked {
+						if r.Status != command.StatusCompleted && r.Status != command.StatusDead {
 							waiting++
 						}
 					}
@@ -129,7 +128,7 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 				time.Sleep(25 * time.Second)
 				w.store.mu.Lock()
 				for _, r := range w.store.rows {
-					if r.Status != once.EffectCompleted {
+					if r.Status != command.StatusCompleted {
 						t.Errorf("after 25s with all back: %s of %s is %s", r.Key, r.Tenant, r.Status)
 						break
 					}
@@ -173,7 +172,7 @@ func TestEffectOfADestinationIsParked(t *testing.T) {
 			t.Error(err)
 		}
 		rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
-		if rec.Status != once.EffectParked || rec.Attempts != 4 || calls != 4 {
+		if rec.Status != command.StatusDead || rec.Attempts != 4 || calls != 4 {
 			t.Errorf("%d calls, %+v", calls, rec)
 		}
 	})
@@ -205,7 +204,7 @@ func TestEffectRefusedAloneIsNotParked(t *testing.T) {
 		go func() { done <- outbox.Run(ctx) }()
 		time.Sleep(10 * time.Minute)
 		rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
-		if rec.Status != once.EffectFailed || rec.Attempts != 3 || calls.Load() > 25 {
+		if rec.Status != command.StatusFailed || rec.Attempts != 3 || calls.Load() > 25 {
 			t.Errorf("after an outage of 10 minutes: %d calls, %+v", calls.Load(), rec)
 		}
 		w.inTx(func(ctx context.Context) error {
@@ -213,7 +212,7 @@ func TestEffectRefusedAloneIsNotParked(t *testing.T) {
 			return err
 		})
 		time.Sleep(90 * time.Second)
-		if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectParked {
+		if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != command.StatusDead {
 			t.Errorf("the destination takes others: %+v", rec)
 		}
 		stop()
@@ -229,19 +228,19 @@ func TestHandlerOfADestinationSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		says   func(ctx context.Context) error
 		calls  int // within a minute
-		status once.EffectStatus
+		status command.Status
 	}{
 		"put off": {
 			func(context.Context) error { return core.PutOff(errors.New("429"), 50*time.Second) }, 2,
-			once.EffectFailed,
+			command.StatusFailed,
 		},
 		"never": {
 			func(context.Context) error { return core.Permanent(errors.New("410")) }, 1,
-			once.EffectParked,
+			command.StatusDead,
 		},
 		"never, at last": {
 			func(ctx context.Context) error { <-ctx.Done(); return core.Permanent(errors.New("410")) },
-			1, once.EffectParked,
+			1, command.StatusDead,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,13 +14,13 @@
 // up a Worker after the commit. The relay retries, backs off and stops for outages; the row holds
 // the state, the id that the other side gave, and who works on it:
 //
-//	queue, err := command.NewQueue(command.QueueConfig{Store: store.Commands(), Outbox: outbox})
+//	queue, err := command.NewQueue(command.QueueConfig{Store: effects, Outbox: outbox})
 //	rec, added, err := queue.Enqueue(ctx, tx, command.Effect{
 //		Channel: "webhook", Tenant: tenant, Key: key, Payload: body,
 //	})
 //
 //	worker, err := command.NewWorker(command.WorkerConfig{
-//		Store: store.Commands(), Handlers: map[string]command.Handler{"webhook": post},
+//		Store: effects, Handlers: map[string]command.Handler{"webhook": post},
 //	})
 //	worker.AddTo(router) // the core.Router that the relay publishes to
 //	go worker.Run(ctx)   // executes effects that no event wakes up

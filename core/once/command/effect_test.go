@@ -20,7 +20,7 @@ import (
 )
 
 // memory is a table of effects without a database; fail, when set, decides what each call returns
-// instead. The contract is tested with sqlonce.
+// instead. The contract is tested with sqlcommand.
 type memory struct {
 	mu    sync.Mutex
 	rows  map[string]*memoryRow
@@ -29,7 +29,7 @@ type memory struct {
 }
 
 type memoryRow struct {
-	once.EffectRecord
+	command.Record
 	owner string
 	fence int64
 	until time.Time
@@ -50,80 +50,80 @@ func (m *memory) enter(call string) (func(), error) {
 	return m.mu.Unlock, nil
 }
 
-func (m *memory) EnqueueTx(_ context.Context, tx core.Tx, e once.Effect) (once.EffectRecord, bool, error) {
+func (m *memory) EnqueueTx(_ context.Context, tx core.Tx, e command.Effect) (command.Record, bool, error) {
 	leave, err := m.enter("enqueue")
 	if err != nil {
-		return once.EffectRecord{}, false, err
+		return command.Record{}, false, err
 	}
 	defer leave()
 	for _, r := range m.rows {
 		if r.Tenant == e.Tenant && r.Channel == e.Channel && r.Key == e.Key {
 			if r.Fingerprint() != e.Fingerprint() {
-				return once.EffectRecord{}, false, once.ErrFingerprintMismatch
+				return command.Record{}, false, once.ErrFingerprintMismatch
 			}
-			return r.EffectRecord, false, nil
+			return r.Record, false, nil
 		}
 	}
-	m.rows[e.ID] = &memoryRow{EffectRecord: once.EffectRecord{Effect: e}, due: time.Now().Add(e.Delay)}
+	m.rows[e.ID] = &memoryRow{Record: command.Record{Effect: e}, due: time.Now().Add(e.Delay)}
 	tx.OnOutcome(func(out core.Outcome) {
 		if out == core.RolledBack {
 			delete(m.rows, e.ID)
 		}
 	})
-	return once.EffectRecord{Effect: e}, true, nil
+	return command.Record{Effect: e}, true, nil
 }
 
-func (m *memory) Claim(_ context.Context, id, owner string, lease time.Duration) (once.EffectClaimed, error) {
+func (m *memory) Claim(_ context.Context, id, owner string, lease time.Duration) (command.Claimed, error) {
 	leave, err := m.enter("claim")
 	if err != nil {
-		return once.EffectClaimed{}, err
+		return command.Claimed{}, err
 	}
 	defer leave()
 	r := m.rows[id]
 	if r == nil {
-		return once.EffectClaimed{}, once.ErrNoEffect
+		return command.Claimed{}, command.ErrNoEffect
 	}
-	stale := r.Status == once.EffectProcessing && !time.Now().Before(r.until)
-	if r.Status != once.EffectPending && r.Status != once.EffectFailed && !stale {
-		return once.EffectClaimed{EffectRecord: r.EffectRecord, RetryAfter: time.Until(r.until)}, nil
+	stale := r.Status == command.StatusProcessing && !time.Now().Before(r.until)
+	if r.Status != command.StatusPending && r.Status != command.StatusFailed && !stale {
+		return command.Claimed{Record: r.Record, RetryAfter: time.Until(r.until)}, nil
 	}
 	if stale {
 		r.LostLeases++
 	}
-	r.Status, r.owner, r.until = once.EffectProcessing, owner, time.Now().Add(lease)
+	r.Status, r.owner, r.until = command.StatusProcessing, owner, time.Now().Add(lease)
 	r.fence++
 	r.UpdatedAt = time.Now()
-	return once.EffectClaimed{EffectRecord: r.EffectRecord, Fresh: true, Fence: r.fence}, nil
+	return command.Claimed{Record: r.Record, Fresh: true, Fence: r.fence}, nil
 }
 
 // end does something with the row while the claim is its latest.
-func (m *memory) end(call string, c once.EffectClaim, do func(r *memoryRow)) error {
+func (m *memory) end(call string, c command.Claim, do func(r *memoryRow)) error {
 	leave, err := m.enter(call)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	r := m.rows[c.ID]
-	if r == nil || r.owner != c.Owner || r.fence != c.Fence || r.Status != once.EffectProcessing {
+	if r == nil || r.owner != c.Owner || r.fence != c.Fence || r.Status != command.StatusProcessing {
 		return once.ErrLeaseLost
 	}
 	do(r)
 	return nil
 }
 
-func (m *memory) Extend(_ context.Context, c once.EffectClaim, lease time.Duration) error {
+func (m *memory) Extend(_ context.Context, c command.Claim, lease time.Duration) error {
 	return m.end("extend", c, func(r *memoryRow) { r.until = time.Now().Add(lease) })
 }
 
-func (m *memory) Complete(_ context.Context, c once.EffectClaim, ref string) error {
-	return m.end("complete", c, func(r *memoryRow) { r.Status, r.ExternalRef = once.EffectCompleted, ref })
+func (m *memory) Complete(_ context.Context, c command.Claim, ref string) error {
+	return m.end("complete", c, func(r *memoryRow) { r.Status, r.ExternalRef = command.StatusCompleted, ref })
 }
 
-func (m *memory) Fail(_ context.Context, c once.EffectClaim, f once.EffectFailure) error {
+func (m *memory) Fail(_ context.Context, c command.Claim, f command.Failure) error {
 	return m.end("fail", c, func(r *memoryRow) {
-		r.Status, r.ErrorCode, r.Error, r.due = once.EffectFailed, f.Code, f.Text, time.Now()
-		if f.Park {
-			r.Status = once.EffectParked
+		r.Status, r.ErrorCode, r.Error, r.due = command.StatusFailed, f.Code, f.Text, time.Now()
+		if f.Dead {
+			r.Status = command.StatusDead
 		}
 		if !f.Free {
 			r.Attempts++
@@ -131,33 +131,33 @@ func (m *memory) Fail(_ context.Context, c once.EffectClaim, f once.EffectFailur
 	})
 }
 
-func (m *memory) ReleaseTx(_ context.Context, _ core.Tx, id, note string) (once.EffectRecord, bool, error) {
+func (m *memory) ReleaseTx(_ context.Context, _ core.Tx, id, note string) (command.Record, bool, error) {
 	r := m.rows[id]
 	if r == nil {
-		return once.EffectRecord{}, false, once.ErrNoEffect
+		return command.Record{}, false, command.ErrNoEffect
 	}
-	if r.Status != once.EffectParked {
-		return r.EffectRecord, false, nil
+	if r.Status != command.StatusDead {
+		return r.Record, false, nil
 	}
-	r.Status, r.Attempts, r.Error = once.EffectPending, 0, note
-	return r.EffectRecord, true, nil
+	r.Status, r.Attempts, r.Error = command.StatusPending, 0, note
+	return r.Record, true, nil
 }
 
-func (m *memory) Find(_ context.Context, tenant, channel, key string) (once.EffectRecord, error) {
+func (m *memory) Find(_ context.Context, tenant, channel, key string) (command.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.rows {
 		if r.Tenant == tenant && r.Channel == channel && r.Key == key {
-			return r.EffectRecord, nil
+			return r.Record, nil
 		}
 	}
-	return once.EffectRecord{}, once.ErrNoEffect
+	return command.Record{}, command.ErrNoEffect
 }
 
-func (m *memory) List(_ context.Context, q once.EffectQuery) (list []once.EffectRecord, err error) {
+func (m *memory) List(_ context.Context, q command.Query) (list []command.Record, err error) {
 	for _, r := range m.rows {
 		if r.Status == q.Status {
-			list = append(list, r.EffectRecord)
+			list = append(list, r.Record)
 		}
 	}
 	return list, nil
@@ -165,7 +165,7 @@ func (m *memory) List(_ context.Context, q once.EffectQuery) (list []once.Effect
 
 func (m *memory) Overdue(_ context.Context, channel string, grace time.Duration,
 	limit int,
-) (list []once.EffectRecord, err error) {
+) (list []command.Record, err error) {
 	leave, err := m.enter("overdue")
 	if err != nil {
 		return nil, err
@@ -173,23 +173,23 @@ func (m *memory) Overdue(_ context.Context, channel string, grace time.Duration,
 	defer leave()
 	over := func(t time.Time) bool { return time.Since(t) > grace }
 	for _, r := range m.rows {
-		open := r.Status == once.EffectPending || r.Status == once.EffectFailed ||
-			r.Status == once.EffectProcessing && over(r.until)
+		open := r.Status == command.StatusPending || r.Status == command.StatusFailed ||
+			r.Status == command.StatusProcessing && over(r.until)
 		if r.Channel == channel && open && over(r.due) {
-			list = append(list, r.EffectRecord)
+			list = append(list, r.Record)
 		}
 	}
-	slices.SortFunc(list, func(a, b once.EffectRecord) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b command.Record) int { return strings.Compare(a.ID, b.ID) })
 	return list[:min(limit, len(list))], nil
 }
 
-func (m *memory) Backlog(_ context.Context, limit int) ([]once.EffectBacklog, error) {
+func (m *memory) Backlog(_ context.Context, limit int) ([]command.Backlog, error) {
 	leave, err := m.enter("backlog")
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return []once.EffectBacklog{{Channel: "mail", Pending: int64(len(m.rows)), Limit: int64(limit)}}, nil
+	return []command.Backlog{{Channel: "mail", Pending: int64(len(m.rows)), Limit: int64(limit)}}, nil
 }
 
 func (m *memory) Cleanup(context.Context, time.Duration, int) (int, error) {
@@ -262,34 +262,34 @@ func TestWorkerOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
 		attempt int
-		status  once.EffectStatus
+		status  command.Status
 		spent   int
 		told    bool // the relay sees an error
 		class   core.Class
 		outcome command.ExecOutcome
 	}{
-		"done":         {nil, 1, once.EffectCompleted, 0, false, 0, command.Executed},
-		"unmarked":     {odd, 1, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
-		"transient":    {core.Transient(odd), 9, once.EffectFailed, 1, true, core.ClassTransient, command.Retried},
-		"last attempt": {odd, 10, once.EffectParked, 1, false, 0, command.Parked},
-		"permanent":    {core.Permanent(odd), 1, once.EffectParked, 1, false, 0, command.Parked},
+		"done":         {nil, 1, command.StatusCompleted, 0, false, 0, command.Executed},
+		"unmarked":     {odd, 1, command.StatusFailed, 1, true, core.ClassTransient, command.Retried},
+		"transient":    {core.Transient(odd), 9, command.StatusFailed, 1, true, core.ClassTransient, command.Retried},
+		"last attempt": {odd, 10, command.StatusDead, 1, false, 0, command.Parked},
+		"permanent":    {core.Permanent(odd), 1, command.StatusDead, 1, false, 0, command.Parked},
 		"outage": {
-			core.Unavailable(odd), 99, once.EffectFailed, 0, true, core.ClassUnavailable,
+			core.Unavailable(odd), 99, command.StatusFailed, 0, true, core.ClassUnavailable,
 			command.Retried,
 		},
 		"outage of a part": {
-			core.UnavailableForKey(odd), 99, once.EffectFailed, 0, true, core.ClassKeyUnavailable,
+			core.UnavailableForKey(odd), 99, command.StatusFailed, 0, true, core.ClassKeyUnavailable,
 			command.Retried,
 		},
 		"network error": {
-			fmt.Errorf("call: %w", syscall.ECONNREFUSED), 99, once.EffectFailed, 0, true,
+			fmt.Errorf("call: %w", syscall.ECONNREFUSED), 99, command.StatusFailed, 0, true,
 			core.ClassUnavailable, command.Retried,
 		},
 		"its own deadline": {
-			context.DeadlineExceeded, 1, once.EffectFailed, 1, true, core.ClassTransient,
+			context.DeadlineExceeded, 1, command.StatusFailed, 1, true, core.ClassTransient,
 			command.Retried,
 		},
-		"deadline, at last": {context.DeadlineExceeded, 10, once.EffectParked, 1, false, 0, command.Parked},
+		"deadline, at last": {context.DeadlineExceeded, 10, command.StatusDead, 1, false, 0, command.Parked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newEffects(t)
@@ -307,7 +307,7 @@ func TestWorkerOutcomes(t *testing.T) {
 			}
 			rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
 			if rec.Status != c.status || rec.Attempts != c.spent ||
-				(c.status == once.EffectCompleted) != (receipt == "ref") {
+				(c.status == command.StatusCompleted) != (receipt == "ref") {
 				t.Errorf("%q, %+v", receipt, rec)
 			}
 			if info.Outcome != c.outcome || info.Channel != "mail" || info.Key != "1" || info.ID != w.rec.ID ||
@@ -375,7 +375,7 @@ func TestWorkerStopAndPanic(t *testing.T) {
 		return "", ctx.Err()
 	}).Publish(ctx, w.delivery(10))
 	rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
-	if !errors.Is(err, context.Canceled) || rec.Status != once.EffectFailed || rec.Attempts != 0 {
+	if !errors.Is(err, context.Canceled) || rec.Status != command.StatusFailed || rec.Attempts != 0 {
 		t.Errorf("stopped: %v, %+v", err, rec)
 	}
 	func() {
@@ -387,7 +387,8 @@ func TestWorkerStopAndPanic(t *testing.T) {
 		_ = w.worker(func(context.Context, command.Effect) (string, error) { panic("oh no") }).Publish(t.Context(),
 			w.delivery(1))
 	}()
-	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectFailed || rec.Attempts != 1 ||
+	if rec, _ = w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != command.StatusFailed ||
+		rec.Attempts != 1 ||
 		rec.ErrorCode != "panic" ||
 		!strings.Contains(rec.Error, "panic: oh no") {
 		t.Errorf("panic: %+v", rec)
@@ -456,7 +457,7 @@ func TestQueueReleaseAndEvents(t *testing.T) {
 		if _, err := w.queue.Release(ctx, nil, w.rec.ID, " ", "why not"); !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("nobody: %v", err)
 		}
-		if _, err := w.queue.Release(ctx, nil, "nothing", "ada", "why not"); !errors.Is(err, once.ErrNoEffect) {
+		if _, err := w.queue.Release(ctx, nil, "nothing", "ada", "why not"); !errors.Is(err, command.ErrNoEffect) {
 			t.Errorf("nothing: %v", err)
 		}
 		return nil

@@ -14,7 +14,7 @@ import (
 // An event asks for an order. It is delivered twice, and there is one order: the command, the order
 // and its result commit together.
 func ExampleRunTx() {
-	// in an application: the tables of package sqlonce and the transactions of an adapter
+	// in an application: the table of package sqlonce and the transactions of an adapter
 	repo := outboxtest.NewRepository()
 	commands, err := command.New(command.Config{Keys: once.Config{Store: repo.OnceStore()}})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // keepAlive extends the lease every third of it until stop is called, and ends the handler's
 // context with once.ErrLeaseLost when the lease is gone, or may be because the store has not
 // answered since held. stop waits for the end of what it began, and may be called again.
-func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c once.EffectClaim,
+func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c Claim,
 	held time.Time,
 ) (stop func()) {
 	// The end of the handler's time does not end the lease: it may need a while to stop.
@@ -32,7 +32,7 @@ func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c 
 }
 
 // beat returns nil when ctx ends and an error wrapping once.ErrLeaseLost when the lease does.
-func (w *Worker) beat(ctx context.Context, c once.EffectClaim, held time.Time) error {
+func (w *Worker) beat(ctx context.Context, c Claim, held time.Time) error {
 	every := w.cfg.Lease / 3
 	next := held.Add(every)
 	last := errors.New("this process was held up") // or why the latest attempt failed

@@ -11,19 +11,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-type (
-	// Effect is one call to the world outside: what Enqueue takes and a Handler gets.
-	Effect = once.Effect
-	// Record is an effect as it is stored.
-	Record = once.EffectRecord
-	// Backlog says how the effects of one channel stand.
-	Backlog = once.EffectBacklog
-	// Query selects effects.
-	Query = once.EffectQuery
-	// Store keeps effects: sqlonce.Store.Commands returns one.
-	Store = once.EffectStore
-)
-
 // Outbox is where a Queue puts the events that wake up a Worker: a core.Outbox, or that of an
 // adapter.
 type Outbox interface {
@@ -38,7 +25,7 @@ func Topic(channel string) string { return topicPrefix + channel }
 
 // QueueConfig says where effects are written.
 type QueueConfig struct {
-	// Store of the effects: sqlonce.Store.Commands. Required.
+	// Store of the effects: sqlcommand.New. Required.
 	Store Store
 	// Outbox in the same database. Required.
 	Outbox Outbox
@@ -155,12 +142,12 @@ func (q *Queue) wake(ctx context.Context, tx core.Tx, e Effect) error {
 	return nil
 }
 
-// Find returns the effect of a tenant, channel and key, or an error wrapping once.ErrNoEffect.
+// Find returns the effect of a tenant, channel and key, or an error wrapping ErrNoEffect.
 func (q *Queue) Find(ctx context.Context, tenant, channel, key string) (Record, error) {
 	return q.cfg.Store.Find(ctx, tenant, channel, key)
 }
 
-// List returns effects of one status, oldest first: once.EffectParked for those that wait for a
+// List returns effects of one status, oldest first: StatusDead for those that wait for a
 // person.
 func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
 	return q.cfg.Store.List(ctx, query)
@@ -169,7 +156,7 @@ func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
 // Parked returns the effects of a channel that wait for a person, oldest first; of all channels for
 // "". At most 1000: use List to page.
 func (q *Queue) Parked(ctx context.Context, channel string) ([]Record, error) {
-	return q.cfg.Store.List(ctx, Query{Status: once.EffectParked, Channel: channel, Limit: 1000})
+	return q.cfg.Store.List(ctx, Query{Status: StatusDead, Channel: channel, Limit: 1000})
 }
 
 // backlogLimit is where the counts of Backlog stop.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
 // sweepBatch is how many overdue effects of a channel are read at once.
@@ -80,7 +79,7 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 			switch {
 			case outcome == Executed:
 				executed++
-			case errors.Is(err, once.ErrNoEffect): // deleted meanwhile
+			case errors.Is(err, ErrNoEffect): // deleted meanwhile
 			case outcome == "" || outcome == Lost:
 				return executed, err
 			case class == core.ClassUnavailable || class == core.ClassUnroutable:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
@@ -21,28 +20,28 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 		handle  func(ctx context.Context) (string, error)
 		after   time.Duration // in which the handler is called so often
 		calls   int
-		status  once.EffectStatus
+		status  command.Status
 		spent   int
 		outcome command.ExecOutcome // the last one
 	}{
 		"not overdue": {
 			func(context.Context) (string, error) { return "ref", nil }, 5 * time.Minute, 0,
-			once.EffectPending, 0, "",
+			command.StatusPending, 0, "",
 		},
 		"done": {
-			func(context.Context) (string, error) { return "ref", nil }, time.Hour, 1, once.EffectCompleted, 0,
+			func(context.Context) (string, error) { return "ref", nil }, time.Hour, 1, command.StatusCompleted, 0,
 			command.Executed,
 		},
 		"fails": {
-			func(context.Context) (string, error) { return "", odd }, 3 * time.Hour, 10, once.EffectParked, 10,
+			func(context.Context) (string, error) { return "", odd }, 3 * time.Hour, 10, command.StatusDead, 10,
 			command.Parked,
 		},
 		"for good": {
 			func(context.Context) (string, error) { return "", core.Permanent(odd) }, time.Hour, 1,
-			once.EffectParked, 1, command.Parked,
+			command.StatusDead, 1, command.Parked,
 		},
 		"panics": {
-			func(context.Context) (string, error) { panic("oh no") }, 3 * time.Hour, 10, once.EffectParked, 10,
+			func(context.Context) (string, error) { panic("oh no") }, 3 * time.Hour, 10, command.StatusDead, 10,
 			command.Retried,
 		},
 	} {
@@ -124,7 +123,7 @@ func TestSweepStopsForOutages(t *testing.T) {
 					t.Errorf("%d executed, %d calls, %v after %s", n, calls, err, time.Since(start))
 				}
 				if rec, _ := w.queue.Find(t.Context(), called.Tenant, "mail",
-					called.Key); rec.Status != once.EffectFailed || rec.Attempts != 0 {
+					called.Key); rec.Status != command.StatusFailed || rec.Attempts != 0 {
 					t.Errorf("%+v", rec)
 				}
 				back = true
@@ -165,7 +164,7 @@ func TestSweepWithoutStore(t *testing.T) {
 				if err := worker.Run(ctx); err != nil {
 					t.Error(err)
 				}
-				if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != once.EffectCompleted {
+				if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != command.StatusCompleted {
 					t.Errorf("%+v", rec)
 				}
 			})

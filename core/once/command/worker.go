@@ -32,7 +32,7 @@ type Handler func(ctx context.Context, e Effect) (externalRef string, err error)
 
 // WorkerConfig says how effects are executed.
 type WorkerConfig struct {
-	// Store of the effects: sqlonce.Store.Commands. Required.
+	// Store of the effects: sqlcommand.New. Required.
 	Store Store
 	// Handlers of the channels. At least one.
 	Handlers map[string]Handler
@@ -265,10 +265,10 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	handler Handler,
 ) (receipt string, outcome ExecOutcome, err error) {
 	start := time.Now()
-	claim := once.EffectClaim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
+	claim := Claim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
 	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
 	switch {
-	case errors.Is(err, once.ErrNoEffect): // DEAD and visible: a worker with the wrong table must not lose effects
+	case errors.Is(err, ErrNoEffect): // DEAD and visible: a worker with the wrong table must not lose effects
 		return "", "", core.Permanent(fmt.Errorf("command: effect %s: %w", claim.ID, err))
 	case err != nil: // of our own store, not of the other side
 		return "", "", core.UnavailableForKey(fmt.Errorf("command: claim: %w", err))
@@ -278,18 +278,18 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 		info.Outcome = Skipped
 		w.cfg.Observer(info)
 		switch got.Status {
-		case once.EffectCompleted:
+		case StatusCompleted:
 			return got.ExternalRef, Skipped, nil
-		case once.EffectParked:
+		case StatusDead:
 			return "parked", Skipped, nil
-		case once.EffectPending, once.EffectProcessing, once.EffectFailed:
+		case StatusPending, StatusProcessing, StatusFailed:
 		}
 		return "", Skipped, core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress,
 			claim.ID, got.RetryAfter))
 	}
 	if got.LostLeases >= w.cfg.MaxAttempts {
 		err = fmt.Errorf("command: %d processes disappeared while they executed it", got.LostLeases)
-		ref, outcome, end := w.park(ctx, claim, once.EffectFailure{Free: true, Code: "lost", Text: err.Error()})
+		ref, outcome, end := w.park(ctx, claim, Failure{Free: true, Code: "lost", Text: err.Error()})
 		info.Outcome, info.Err = outcome, errors.Join(err, end)
 		w.cfg.Observer(info)
 		return ref, outcome, end
@@ -304,7 +304,7 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 		var wait time.Duration
 		if run.visit, wait = w.away.enter(at, claim.ID); run.visit == nil {
 			info.Outcome, info.Err = PutOff, stoppedError(at)
-			f := once.EffectFailure{Free: true, Code: "put_off", Text: errorText(info.Err)}
+			f := Failure{Free: true, Code: "put_off", Text: errorText(info.Err)}
 			if err := w.record(ctx,
 				func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, claim, f) }); err != nil {
 				info.Err = errors.Join(info.Err, err) // the lease will end
@@ -321,7 +321,7 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 
 // execution is one execution of an effect, under a claim that was asked for at the instant held.
 type execution struct {
-	claim   once.EffectClaim
+	claim   Claim
 	effect  Effect
 	attempt int
 	held    time.Time
@@ -329,8 +329,8 @@ type execution struct {
 	visit   *visit // of its destination; nil without WorkerConfig.Destination
 }
 
-func (w *Worker) park(ctx context.Context, c once.EffectClaim, f once.EffectFailure) (string, ExecOutcome, error) {
-	f.Park = true
+func (w *Worker) park(ctx context.Context, c Claim, f Failure) (string, ExecOutcome, error) {
+	f.Dead = true
 	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
 		return "", Lost, core.UnavailableForKey(fmt.Errorf("command: park: %w", err))
 	}
@@ -354,7 +354,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 		}
 		v := recover() // nil: runtime.Goexit, which goes on too
 		w.leave(run, visitRefused)
-		f := once.EffectFailure{Park: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: errorText(didNotReturn(v))}
+		f := Failure{Dead: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: errorText(didNotReturn(v))}
 		if v == nil {
 			f.Code = "goexit"
 		}
@@ -391,7 +391,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 	}
 	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
 	class, pause := w.judge(run, class, marked, late, stopping)
-	f := once.EffectFailure{Code: class.String(), Text: errorText(failure), Free: stopping ||
+	f := Failure{Code: class.String(), Text: errorText(failure), Free: stopping ||
 		class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
 		class == core.ClassUnroutable}
 	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && run.attempt >= w.cfg.MaxAttempts) {

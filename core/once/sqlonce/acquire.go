@@ -2,12 +2,12 @@ package sqlonce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -25,24 +25,24 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 		return once.Acquired{}, err
 	}
 	const what = "acquire"
-	lease, expires := micros(req.Lease), micros(req.Lease+req.TTL)
+	lease, expires := sqlstore.Micros(req.Lease), sqlstore.Micros(req.Lease+req.TTL)
 	var got once.Acquired
-	for range vanished {
+	for range sqlstore.Vanished {
 		for _, step := range []func() error{
 			func() error {
-				return s.single(ctx, what, func(q sqlkit.Querier) (err error) {
+				return s.db.Single(ctx, what, func(q sqlkit.Querier) (err error) {
 					got, err = s.insert(ctx, q, "insert", req, lease, expires)
 					return err
 				})
 			},
 			func() error {
-				return s.single(ctx, what, func(q sqlkit.Querier) (err error) {
+				return s.db.Single(ctx, what, func(q sqlkit.Querier) (err error) {
 					got, err = s.look(ctx, q, req)
 					return err
 				})
 			},
 			func() error {
-				return s.inTx(ctx, what, func(q sqlkit.Querier) (err error) {
+				return s.db.InTx(ctx, what, func(q sqlkit.Querier) (err error) {
 					got, err = s.see(ctx, q, "take", req, lease, expires)
 					return err
 				})
@@ -56,14 +56,8 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			}
 		}
 	}
-	return once.Acquired{}, wrap(what, errVanished)
+	return once.Acquired{}, s.db.Wrap(what, sqlstore.ErrVanished)
 }
-
-// vanished is how often a key may be deleted between two statements.
-const vanished = 3
-
-var errVanished = errors.New("the key comes and goes: it is being deleted while it is in use; is its time to live " +
-	"very short?")
 
 // AcquireTx implements once.TxStore. A new key costs one statement.
 func (s *Store) AcquireTx(ctx context.Context, tx core.Tx, req once.Request) (once.Acquired, error) {
@@ -71,31 +65,31 @@ func (s *Store) AcquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 	if err := req.ValidateTx(); err != nil {
 		return once.Acquired{}, err
 	}
-	if err := s.join(tx); err != nil {
-		return once.Acquired{}, wrap(what, err)
+	if err := s.db.Join(tx); err != nil {
+		return once.Acquired{}, s.db.Wrap(what, err)
 	}
 	got, err := s.acquireTx(ctx, tx, req)
-	return got, wrap(what, txError(err))
+	return got, s.db.Wrap(what, sqlstore.TxError(err))
 }
 
 func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (once.Acquired, error) {
 	insert := "insert_tx"
-	if mariadb, err := s.guarded(ctx, tx); err != nil {
+	if mariadb, err := s.db.Guarded(ctx, tx); err != nil {
 		return once.Acquired{}, err
 	} else if mariadb {
 		insert = "insert_tx_mariadb"
 	}
-	for range vanished {
-		got, err := s.insert(ctx, tx, insert, req, micros(req.TTL))
+	for range sqlstore.Vanished {
+		got, err := s.insert(ctx, tx, insert, req, sqlstore.Micros(req.TTL))
 		if err != nil || got.State != 0 {
 			return got, err
 		}
-		got, err = s.see(ctx, tx, "take_tx", req, micros(req.TTL))
+		got, err = s.see(ctx, tx, "take_tx", req, sqlstore.Micros(req.TTL))
 		if err != nil || got.State != 0 {
 			return got, err
 		}
 	}
-	return once.Acquired{}, fmt.Errorf("%w: %w", core.ErrTxAborted, errVanished)
+	return once.Acquired{}, fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
 }
 
 // insert writes a new key. It leaves the State zero when there is one already.
@@ -109,7 +103,7 @@ func (s *Store) insert(ctx context.Context, q sqlkit.Querier, name string, req o
 		return once.Acquired{}, err
 	case n == 1:
 		return once.Acquired{State: once.Fresh, Fence: 1, Attempt: 1}, nil
-	case n == 0 && s.dialect == core.MySQL:
+	case n == 0 && s.db.Dialect() == core.MySQL:
 		return once.Acquired{}, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
 	}
 	return once.Acquired{}, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -15,9 +16,9 @@ func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) e
 	if err := once.CheckLease(lease); err != nil {
 		return err
 	}
-	return s.single(ctx, "extend", func(q sqlkit.Querier) error {
-		for range vanished {
-			n, err := q.Exec(ctx, s.sql["extend"], claimArgs(c, micros(lease), micros(lease))...)
+	return s.db.Single(ctx, "extend", func(q sqlkit.Querier) error {
+		for range sqlstore.Vanished {
+			n, err := q.Exec(ctx, s.sql["extend"], claimArgs(c, sqlstore.Micros(lease), sqlstore.Micros(lease))...)
 			if err != nil || n > 0 {
 				return err
 			}
@@ -26,13 +27,13 @@ func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) e
 			} else if found {
 				return once.ErrLeaseLost
 			}
-			n, err = q.Exec(ctx, s.sql["hold"], append(keyArgs(c.Key), c.Owner, c.Fence, micros(lease),
-				micros(lease+once.ForgottenTTL))...)
+			n, err = q.Exec(ctx, s.sql["hold"], append(keyArgs(c.Key), c.Owner, c.Fence, sqlstore.Micros(lease),
+				sqlstore.Micros(lease+once.ForgottenTTL))...)
 			if err != nil || n == 1 {
 				return err
 			}
 		}
-		return errVanished
+		return sqlstore.ErrVanished
 	})
 }
 
@@ -41,9 +42,9 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 	if err := once.CheckTTL(ttl); err != nil {
 		return err
 	}
-	args := append(resultArgs(res), micros(ttl))
-	return s.single(ctx, "complete", func(q sqlkit.Querier) error {
-		for range vanished {
+	args := append(resultArgs(res), sqlstore.Micros(ttl))
+	return s.db.Single(ctx, "complete", func(q sqlkit.Querier) error {
+		for range sqlstore.Vanished {
 			found, err := s.change(ctx, q, "complete", statusDone, c, args...)
 			if err != nil || found {
 				return err
@@ -54,7 +55,7 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 				return err
 			}
 		}
-		return errVanished
+		return sqlstore.ErrVanished
 	})
 }
 
@@ -69,7 +70,7 @@ func (s *Store) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int)
 }
 
 func (s *Store) release(ctx context.Context, name string, c once.Claim, args ...any) error {
-	return s.single(ctx, "release", func(q sqlkit.Querier) error {
+	return s.db.Single(ctx, "release", func(q sqlkit.Querier) error {
 		found, err := s.change(ctx, q, name, statusFree, c, args...)
 		if err == nil && !found {
 			err = once.ErrLeaseLost
@@ -121,14 +122,14 @@ func (s *Store) ReleaseTx(ctx context.Context, tx core.Tx, c once.Claim) error {
 
 func (s *Store) changeTx(ctx context.Context, tx core.Tx, what, name string, c once.Claim, args ...any) error {
 	what += " in transaction"
-	if err := s.join(tx); err != nil {
-		return wrap(what, err)
+	if err := s.db.Join(tx); err != nil {
+		return s.db.Wrap(what, err)
 	}
 	n, err := tx.Exec(ctx, s.sql[name], claimArgs(c, args...)...)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: the transaction holds no such key; was a savepoint rolled back?", once.ErrLeaseLost)
 	}
-	return wrap(what, txError(err))
+	return s.db.Wrap(what, sqlstore.TxError(err))
 }
 
 // claimArgs returns args followed by those of claimIs.
@@ -141,5 +142,5 @@ func resultArgs(r once.Result) []any {
 	if len(r.Data) > 0 {
 		data = r.Data
 	}
-	return []any{data, orNil(r.ContentType), orNil(r.Meta)}
+	return []any{data, sqlstore.OrNil(r.ContentType), sqlstore.OrNil(r.Meta)}
 }

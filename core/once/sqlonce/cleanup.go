@@ -6,6 +6,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
 // Cleanup implements once.Store. A held key expires no earlier than its lease, so the lease does
@@ -14,10 +15,10 @@ func (s *Store) Cleanup(ctx context.Context, limit int) (deleted int, err error)
 	if limit <= 0 {
 		return 0, nil
 	}
-	if s.dialect == core.MySQL {
+	if s.db.Dialect() == core.MySQL {
 		return s.cleanupMySQL(ctx, limit)
 	}
-	err = s.single(ctx, "cleanup", func(q sqlkit.Querier) error {
+	err = s.db.Single(ctx, "cleanup", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, s.sql["cleanup"], int64(limit))
 		deleted = int(n)
 		return err
@@ -25,27 +26,23 @@ func (s *Store) Cleanup(ctx context.Context, limit int) (deleted int, err error)
 	return deleted, err
 }
 
-// deleteChunk is how many keys one DELETE names: far below what makes an optimizer give up and walk
-// through the table.
-const deleteChunk = 100
-
 // cleanupMySQL locks what nobody else has locked and deletes it by its key, so that it never waits
 // for anybody.
 func (s *Store) cleanupMySQL(ctx context.Context, limit int) (deleted int, err error) {
-	err = s.inTx(ctx, "cleanup", func(q sqlkit.Querier) error {
+	err = s.db.InTx(ctx, "cleanup", func(q sqlkit.Querier) error {
 		deleted = 0
 		keys, err := s.lockExpired(ctx, q, limit)
 		if err != nil {
 			return err
 		}
-		for start := 0; start < len(keys); start += deleteChunk {
-			chunk := keys[start:min(start+deleteChunk, len(keys))]
+		for start := 0; start < len(keys); start += sqlstore.DeleteChunk {
+			chunk := keys[start:min(start+sqlstore.DeleteChunk, len(keys))]
 			args := make([]any, 0, 3*len(chunk))
 			for _, k := range chunk {
 				args = append(args, k[0], k[1], k[2])
 			}
 			text := "DELETE FROM {key} WHERE " + strings.Repeat("("+keyIs+") OR ", len(chunk)-1) + "(" + keyIs + ")"
-			n, err := q.Exec(ctx, s.names.statement(text), args...)
+			n, err := q.Exec(ctx, s.db.Statement(text), args...)
 			if err != nil {
 				return err
 			}

@@ -1,13 +1,12 @@
-// Package sqlonce keeps the keys of package once, and the tables of the inbox and of commands, in
-// PostgreSQL, MariaDB, MySQL 8 or SQLite.
+// Package sqlonce keeps the keys of package once in PostgreSQL, MariaDB, MySQL 8 or SQLite.
 //
 //	store, err := sqlonce.New(pool, sqlonce.Config{})
 //	err = store.Migrate(ctx) // or apply what Migrations returns with your own tool
 //	err = store.Check(ctx)   // at start: name what differs
 //	runner, err := once.New(once.Config{Store: store})
 //
-// The transaction form takes any core.Tx of the same database: of package sqloutbox or of the
-// adapter of an ORM. At READ COMMITTED and at the REPEATABLE READ of MySQL and MariaDB, a duplicate
-// that had to wait sees what the first one committed; at REPEATABLE READ and SERIALIZABLE of
-// PostgreSQL it gets a serialization failure, for which its transaction is run again.
+// The transaction form takes any core.Tx of the same database: of package sqltx or of the adapter
+// of an ORM. At READ COMMITTED and at the REPEATABLE READ of MySQL and MariaDB, a duplicate that
+// had to wait sees what the first one committed; at REPEATABLE READ and SERIALIZABLE of PostgreSQL
+// it gets a serialization failure, for which its transaction is run again.
 package sqlonce

@@ -1,10 +1,14 @@
 package sqlonce
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+)
 
 // Texts returns every statement of a configuration by its name, for the golden files.
 func Texts(cfg Config) (map[string]string, error) {
-	n, err := cfg.names()
+	n, err := tables.Names(sqlstore.Config(cfg))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,9 @@
 package sqlonce
 
-import "github.com/ormoutbox/ormoutbox/core"
+import (
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+)
 
 const (
 	keyIs   = "scope = ? AND tenant = ? AND id = ?"
@@ -26,7 +29,7 @@ const (
 		"{now}, "
 )
 
-// keyTexts are the statements about {key}, in the words of names.expand.
+// keyTexts are the statements about {key}, in the words of Names.Expand.
 var keyTexts = map[string]string{
 	"look":    readKey,
 	"see":     readKey + "{lock}",
@@ -84,11 +87,11 @@ var keyDialects = map[core.Dialect]map[string]string{
 }
 
 // keyStatements returns the statements about keys of a configuration, ready to be sent.
-func keyStatements(n names) map[string]string {
+func keyStatements(n sqlstore.Names) map[string]string {
 	all := make(map[string]string, len(keyTexts)+3)
-	for _, texts := range []map[string]string{keyTexts, keyDialects[n.dialect]} {
+	for _, texts := range []map[string]string{keyTexts, keyDialects[n.Dialect()]} {
 		for name, text := range texts {
-			all[name] = n.statement(text)
+			all[name] = n.Statement(text)
 		}
 	}
 	return all

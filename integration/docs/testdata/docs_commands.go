@@ -7,6 +7,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
@@ -19,6 +20,7 @@ var (
 	ctx                                    context.Context
 	db                                     *sql.DB
 	store                                  *sqlonce.Store
+	effects                                *sqlcommand.Store
 	outbox                                 *core.Outbox
 	queue                                  *command.Queue
 	tx                                     core.Tx

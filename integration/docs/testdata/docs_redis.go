@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
 var (
@@ -17,7 +17,7 @@ var (
 	router     *message.Router
 	publisher  message.Publisher
 	runner     *once.Runner
-	table      *sqlonce.Store
+	table      *sqlinbox.Store
 	transactor core.Transactor
 )
 

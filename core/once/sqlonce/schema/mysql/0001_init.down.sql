@@ -1,4 +1,1 @@
-DROP TABLE IF EXISTS {{command}};
-DROP TABLE IF EXISTS {{inbox_key}};
-DROP TABLE IF EXISTS {{inbox}};
 DROP TABLE IF EXISTS {{key}};

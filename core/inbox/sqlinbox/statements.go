@@ -1,14 +1,15 @@
-package sqlonce
+package sqlinbox
 
 import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
 const (
 	inboxIs      = "consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?"
-	inboxColumns = 13 // that InboxEvent.args fills
+	inboxColumns = 13 // that eventArgs returns
 
 	inboxHead = "INSERT INTO {inbox} (consumer, handler, tenant_id, event_id, event_type, event_version, " +
 		"aggregate_type, aggregate_id, partition_key, key_seq, " +
@@ -26,7 +27,7 @@ const (
 		"updated_at = excluded.updated_at WHERE k.last_seq < excluded.last_seq"
 )
 
-// inboxTexts are the statements about {inbox} and {inbox_key}, in the words of names.expand.
+// inboxTexts are the statements about {inbox} and {inbox_key}, in the words of Names.Expand.
 var inboxTexts = map[string]string{
 	"see":        "SELECT status, attempts, {left:updated_at} FROM {inbox} WHERE " + inboxIs + "{lock}",
 	"see_failed": "SELECT status, attempts, {left:received_at} FROM {inbox} WHERE " + inboxIs + "{lock}",
@@ -106,14 +107,14 @@ var inboxDialects = map[core.Dialect]map[string]string{
 var raw = map[string]bool{"parked": true, "see_rows": true}
 
 // inboxStatements returns the statements about the inbox of a configuration.
-func inboxStatements(n names) map[string]string {
+func inboxStatements(n sqlstore.Names) map[string]string {
 	all := make(map[string]string, len(inboxTexts)+8)
-	for _, texts := range []map[string]string{inboxTexts, inboxDialects[n.dialect]} {
+	for _, texts := range []map[string]string{inboxTexts, inboxDialects[n.Dialect()]} {
 		for name, text := range texts {
 			if raw[name] {
-				all[name] = n.expand(text)
+				all[name] = n.Expand(text)
 			} else {
-				all[name] = n.statement(text)
+				all[name] = n.Statement(text)
 			}
 		}
 	}

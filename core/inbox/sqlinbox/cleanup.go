@@ -1,4 +1,4 @@
-package sqlonce
+package sqlinbox
 
 import (
 	"context"
@@ -6,20 +6,22 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
 // Cleanup deletes at most limit events that the consumer processed longer than keep ago. It returns
 // how many. What failed or is parked stays.
-func (i *Inbox) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
+func (s *Store) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil
 	}
-	if i.s.dialect == core.MySQL {
-		return i.cleanupMySQL(ctx, consumer, keep, limit)
+	if s.db.Dialect() == core.MySQL {
+		return s.cleanupMySQL(ctx, consumer, keep, limit)
 	}
-	err = i.s.single(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, i.sql["cleanup"], consumer, micros(keep), int64(limit))
+	err = s.db.Single(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
+		n, err := q.Exec(ctx, s.sql["cleanup"], consumer, sqlstore.Micros(keep), int64(limit))
 		deleted = int(n)
 		return err
 	})
@@ -27,15 +29,15 @@ func (i *Inbox) Cleanup(ctx context.Context, consumer string, keep time.Duration
 }
 
 // cleanupMySQL works as Store.cleanupMySQL does.
-func (i *Inbox) cleanupMySQL(ctx context.Context, consumer string, keep time.Duration,
+func (s *Store) cleanupMySQL(ctx context.Context, consumer string, keep time.Duration,
 	limit int,
 ) (deleted int, err error) {
-	err = i.s.inTx(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
+	err = s.db.InTx(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
 		deleted = 0
-		var keys []InboxKey
-		err := sqlkit.EachRow(ctx, q, i.sql["old"], []any{consumer, micros(keep), int64(limit)},
+		var keys []inbox.Key
+		err := sqlkit.EachRow(ctx, q, s.sql["old"], []any{consumer, sqlstore.Micros(keep), int64(limit)},
 			func(rows core.Rows) error {
-				k := InboxKey{Consumer: consumer}
+				k := inbox.Key{Consumer: consumer}
 				err := rows.Scan(&k.Handler, &k.Tenant, &k.EventID)
 				keys = append(keys, k)
 				return err
@@ -43,15 +45,15 @@ func (i *Inbox) cleanupMySQL(ctx context.Context, consumer string, keep time.Dur
 		if err != nil {
 			return err
 		}
-		for start := 0; start < len(keys); start += deleteChunk {
-			chunk := keys[start:min(start+deleteChunk, len(keys))]
+		for start := 0; start < len(keys); start += sqlstore.DeleteChunk {
+			chunk := keys[start:min(start+sqlstore.DeleteChunk, len(keys))]
 			args := make([]any, 0, 4*len(chunk))
 			for _, k := range chunk {
-				args = append(args, k.args()...)
+				args = append(args, keyArgs(k)...)
 			}
 			text := "DELETE FROM {inbox} WHERE " + strings.Repeat("("+inboxIs+") OR ", len(chunk)-1) + "(" + inboxIs +
 				")"
-			n, err := q.Exec(ctx, i.s.names.statement(text), args...)
+			n, err := q.Exec(ctx, s.db.Statement(text), args...)
 			if err != nil {
 				return err
 			}
@@ -65,14 +67,14 @@ func (i *Inbox) cleanupMySQL(ctx context.Context, consumer string, keep time.Dur
 // CleanupKeys deletes at most limit keys of which the consumer processed the newest event longer
 // than keep ago. It returns how many. It walks through all keys of the consumer, which are not
 // indexed by time.
-func (i *Inbox) CleanupKeys(ctx context.Context, consumer string, keep time.Duration,
+func (s *Store) CleanupKeys(ctx context.Context, consumer string, keep time.Duration,
 	limit int,
 ) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil
 	}
-	err = i.s.inTx(ctx, "inbox key cleanup", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, i.sql["cleanup_keys"], consumer, micros(keep), int64(limit))
+	err = s.db.InTx(ctx, "inbox key cleanup", func(q sqlkit.Querier) error {
+		n, err := q.Exec(ctx, s.sql["cleanup_keys"], consumer, sqlstore.Micros(keep), int64(limit))
 		deleted = int(n)
 		return err
 	})

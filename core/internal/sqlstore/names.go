@@ -1,4 +1,6 @@
-package sqlonce
+// Package sqlstore is what the tables of keys, of the inbox and of effects have in common: names
+// and words of the databases, short transactions of their own, joining a caller's, migrations.
+package sqlstore
 
 import (
 	"errors"
@@ -9,49 +11,57 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// names are the checked identifiers of a configuration, ready for use in SQL.
-type names struct {
+// Config says where tables are, as the Config of each store does.
+type Config struct {
+	Dialect core.Dialect
+	Schema  string
+	Prefix  string
+}
+
+// Names are the checked identifiers of a configuration, ready for use in SQL.
+type Names struct {
 	dialect        core.Dialect
 	schema, prefix string
+	tables         map[string]string
 }
 
-// tables are the words for the tables in texts.
-var tables = map[string]string{
-	"key": "idempotency_key", "inbox": "inbox_event", "inbox_key": "inbox_key", "command": "side_effect_command",
-}
-
-// longest is the longest name that a prefix is put in front of.
+// longest is the longest name that a prefix is put in front of. It limits the prefix of every
+// store, so that one that is good for one of them is good for all.
 const longest = "side_effect_command_parked"
 
-func (c Config) names() (names, error) {
+// Names checks a configuration.
+func (t *Tables) Names(c Config) (Names, error) {
 	switch c.Dialect {
 	case core.Postgres, core.MySQL, core.SQLite:
 	default:
-		return names{}, fmt.Errorf("sqlonce: Config.Dialect %q is not one of postgres, mysql, sqlite", c.Dialect)
+		return Names{}, fmt.Errorf("%s: Config.Dialect %q is not one of postgres, mysql, sqlite", t.Package, c.Dialect)
 	}
 	var problems []error
 	if c.Prefix != "" {
-		problems = append(problems, sqlkit.CheckIdent(c.Dialect, "sqlonce: Config.Prefix", c.Prefix))
+		problems = append(problems, sqlkit.CheckIdent(c.Dialect, t.Package+": Config.Prefix", c.Prefix))
 	}
 	if limit := sqlkit.MaxIdent(c.Dialect) - len(longest); len(c.Prefix) > limit {
-		problems = append(problems, fmt.Errorf("sqlonce: Config.Prefix has %d bytes, more than %d", len(c.Prefix),
-			limit))
+		problems = append(problems, fmt.Errorf("%s: Config.Prefix has %d bytes, more than %d",
+			t.Package, len(c.Prefix), limit))
 	}
 	switch {
 	case c.Schema == "":
 	case c.Dialect == core.SQLite:
-		problems = append(problems, errors.New("sqlonce: Config.Schema: SQLite has no schemas"))
+		problems = append(problems, errors.New(t.Package+": Config.Schema: SQLite has no schemas"))
 	default:
-		problems = append(problems, sqlkit.CheckIdent(c.Dialect, "sqlonce: Config.Schema", c.Schema))
+		problems = append(problems, sqlkit.CheckIdent(c.Dialect, t.Package+": Config.Schema", c.Schema))
 	}
 	if err := errors.Join(problems...); err != nil {
-		return names{}, err
+		return Names{}, err
 	}
-	return names{dialect: c.Dialect, schema: c.Schema, prefix: c.Prefix}, nil
+	return Names{dialect: c.Dialect, schema: c.Schema, prefix: c.Prefix, tables: t.Words}, nil
 }
 
+// Dialect returns the dialect of the texts.
+func (n Names) Dialect() core.Dialect { return n.dialect }
+
 // table quotes the name of a table.
-func (n names) table(name string) string {
+func (n Names) table(name string) string {
 	t := n.name(name)
 	if n.schema != "" {
 		t = sqlkit.Quote(n.dialect, n.schema) + "." + t
@@ -60,18 +70,18 @@ func (n names) table(name string) string {
 }
 
 // name quotes a name that must not have a schema: of an index or a constraint.
-func (n names) name(name string) string { return sqlkit.Quote(n.dialect, n.prefix+name) }
+func (n Names) name(name string) string { return sqlkit.Quote(n.dialect, n.prefix+name) }
 
 var placeholder = regexp.MustCompile(`\{\{?([a-z_]+)(?::([a-z_.]+))?\}?\}`)
 
-// expand fills a text: {key}, {inbox}, {inbox_key} and {command} are the tables, {name:x} another
-// name, and the words of the dialect say what each database says differently. Files of the schema
-// double the braces. Parameters are ? in every text.
-func (n names) expand(text string) string {
+// Expand fills a text: the words of Tables are the tables, {name:x} is another name, and the words
+// of the dialect say what each database says differently. Files of the schema double the braces.
+// Parameters are ? in every text.
+func (n Names) Expand(text string) string {
 	words := vocabulary[n.dialect]
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		sub := placeholder.FindStringSubmatch(m)
-		if t, ok := tables[sub[1]]; ok {
+		if t, ok := n.tables[sub[1]]; ok {
 			return n.table(t)
 		}
 		if sub[1] == "name" {
@@ -84,8 +94,8 @@ func (n names) expand(text string) string {
 	})
 }
 
-// statement is expand for a text with parameters.
-func (n names) statement(text string) string { return sqlkit.Rebind(n.dialect, n.expand(text)) }
+// Statement is Expand for a text with parameters.
+func (n Names) Statement(text string) string { return sqlkit.Rebind(n.dialect, n.Expand(text)) }
 
 // word is a piece of SQL that the dialects write differently; arg is what follows the colon in the
 // text.

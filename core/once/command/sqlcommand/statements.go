@@ -1,6 +1,9 @@
-package sqlonce
+package sqlcommand
 
-import "github.com/ormoutbox/ormoutbox/core"
+import (
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+)
 
 const (
 	commandHead = "INSERT INTO {command} (id, tenant_id, channel, idempotency_key, fingerprint, payload, " +
@@ -33,7 +36,7 @@ const (
 	commandPendingEnd = " ORDER BY available_at, id LIMIT ?) open_commands"
 )
 
-// commandTexts are the statements about {command}, in the words of names.expand. MySQL sets columns
+// commandTexts are the statements about {command}, in the words of Names.Expand. MySQL sets columns
 // from left to right: status comes last where others depend on it.
 var commandTexts = map[string]string{
 	"look":   commandRead + commandKeyIs,
@@ -92,14 +95,14 @@ var commandDialects = map[core.Dialect]map[string]string{
 
 // commandStatements returns the statements about commands of a configuration. The one named list is
 // finished when it is used.
-func commandStatements(n names) map[string]string {
+func commandStatements(n sqlstore.Names) map[string]string {
 	all := make(map[string]string, len(commandTexts)+2)
-	for _, texts := range []map[string]string{commandTexts, commandDialects[n.dialect]} {
+	for _, texts := range []map[string]string{commandTexts, commandDialects[n.Dialect()]} {
 		for name, text := range texts {
 			if name == "list" {
-				all[name] = n.expand(text)
+				all[name] = n.Expand(text)
 			} else {
-				all[name] = n.statement(text)
+				all[name] = n.Statement(text)
 			}
 		}
 	}

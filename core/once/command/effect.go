@@ -1,4 +1,4 @@
-package once
+package command
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
+	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
 // Limits of an Effect, in bytes. Headers are limited together.
 const (
-	MaxChannel       = 128
-	MaxEffectHeaders = 16 << 10
+	MaxChannel = 128
+	MaxHeaders = 16 << 10
 )
 
 // Effect is one call to the world outside that a transaction decides on: a webhook, a mail, a
@@ -22,13 +24,13 @@ type Effect struct {
 	ID string
 	// Tenant, Channel and Key name the effect: it is enqueued once. Channel chooses the handler,
 	// "webhook" say; Key says which one, "order-placed:018f:ada@example.org" say. Channel and Key
-	// are required; at most MaxTenant, MaxChannel and MaxID bytes.
+	// are required; at most once.MaxTenant, MaxChannel and once.MaxID bytes.
 	Tenant, Channel, Key string
 	// Payload is what the handler needs, in whatever form it likes. It is stored as it is.
 	Payload []byte
 	// ContentType describes Payload. At most 127 bytes; may be empty.
 	ContentType string
-	// Headers are for the handler: at most MaxEffectHeaders bytes together.
+	// Headers are for the handler: at most MaxHeaders bytes together.
 	Headers map[string]string
 	// EventID, CorrelationID and BusinessKey connect the effect to its cause and to a process in a
 	// workflow engine. They decide nothing. At most 255 bytes each; may be empty.
@@ -37,7 +39,7 @@ type Effect struct {
 	Delay time.Duration
 }
 
-// Validate names every problem of e at once. The error wraps ErrInvalidRequest.
+// Validate names every problem of e at once. The error wraps once.ErrInvalidRequest.
 func (e Effect) Validate() error {
 	var problems []error
 	for _, part := range []struct {
@@ -45,36 +47,36 @@ func (e Effect) Validate() error {
 		limit      int
 		required   bool
 	}{
-		{"tenant", e.Tenant, MaxTenant, false},
+		{"tenant", e.Tenant, once.MaxTenant, false},
 		{"channel", e.Channel, MaxChannel, true},
-		{"key", e.Key, MaxID, true},
+		{"key", e.Key, once.MaxID, true},
 		{"content type", e.ContentType, 127, false},
 		{"event id", e.EventID, 255, false},
 		{"correlation id", e.CorrelationID, 255, false},
 		{"business key", e.BusinessKey, 255, false},
 	} {
-		if p := textProblem(part.text, part.limit, part.required); p != "" {
+		if p := textcheck.Problem(part.text, part.limit, part.required); p != "" {
 			problems = append(problems, fmt.Errorf("%s %s", part.name, p))
 		}
 	}
 	size := 0
 	for k, v := range e.Headers {
 		size += len(k) + len(v)
-		if p := textProblem(k, MaxEffectHeaders, true); p != "" {
+		if p := textcheck.Problem(k, MaxHeaders, true); p != "" {
 			problems = append(problems, fmt.Errorf("name of a header %s", p))
 		}
-		if p := textProblem(v, MaxEffectHeaders, false); p != "" {
+		if p := textcheck.Problem(v, MaxHeaders, false); p != "" {
 			problems = append(problems, fmt.Errorf("header %.64q %s", k, p))
 		}
 	}
-	if size > MaxEffectHeaders {
-		problems = append(problems, fmt.Errorf("headers have %d bytes together, more than %d", size, MaxEffectHeaders))
+	if size > MaxHeaders {
+		problems = append(problems, fmt.Errorf("headers have %d bytes together, more than %d", size, MaxHeaders))
 	}
-	if e.Delay < 0 || e.Delay > MaxTTL {
-		problems = append(problems, fmt.Errorf("delay %s is not between 0 and %s", e.Delay, MaxTTL))
+	if e.Delay < 0 || e.Delay > once.MaxTTL {
+		problems = append(problems, fmt.Errorf("delay %s is not between 0 and %s", e.Delay, once.MaxTTL))
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("%w: effect: %w", ErrInvalidRequest, errors.Join(problems...))
+		return fmt.Errorf("%w: effect: %w", once.ErrInvalidRequest, errors.Join(problems...))
 	}
 	return nil
 }
@@ -82,45 +84,47 @@ func (e Effect) Validate() error {
 // IdempotencyKey is what to give to the other side: 64 hexadecimal digits, the same for every
 // attempt, different for any other tenant, channel or key.
 func (e Effect) IdempotencyKey() string {
-	return FingerprintOf([]byte(e.Tenant), []byte(e.Channel), []byte(e.Key)).String()
+	return once.FingerprintOf([]byte(e.Tenant), []byte(e.Channel), []byte(e.Key)).String()
 }
 
 // Fingerprint tells whether two effects of one key are the same: their payload and content type.
-func (e Effect) Fingerprint() Fingerprint { return FingerprintOf([]byte(e.ContentType), e.Payload) }
+func (e Effect) Fingerprint() once.Fingerprint {
+	return once.FingerprintOf([]byte(e.ContentType), e.Payload)
+}
 
-// EffectStatus says how far an effect is.
-type EffectStatus uint8
+// Status says how far an effect is.
+type Status uint8
 
 // Status of an effect, as it is stored.
 const (
-	EffectPending    EffectStatus = 0 // not tried yet, or released
-	EffectProcessing EffectStatus = 1 // a worker holds it, or died with it
-	EffectCompleted  EffectStatus = 2
-	EffectFailed     EffectStatus = 3 // will be tried again
-	EffectParked     EffectStatus = 4 // waits for a person
+	StatusPending    Status = 0 // not tried yet, or released
+	StatusProcessing Status = 1 // a worker holds it, or died with it
+	StatusCompleted  Status = 2
+	StatusFailed     Status = 3 // will be tried again
+	StatusDead       Status = 4 // waits for a person
 )
 
 // String returns the name used in logs and metrics.
-func (s EffectStatus) String() string {
+func (s Status) String() string {
 	switch s {
-	case EffectPending:
+	case StatusPending:
 		return "pending"
-	case EffectProcessing:
+	case StatusProcessing:
 		return "processing"
-	case EffectCompleted:
+	case StatusCompleted:
 		return "completed"
-	case EffectFailed:
+	case StatusFailed:
 		return "failed"
-	case EffectParked:
+	case StatusDead:
 		return "parked"
 	}
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// EffectRecord is an effect as it is stored.
-type EffectRecord struct {
+// Record is an effect as it is stored.
+type Record struct {
 	Effect
-	Status EffectStatus
+	Status Status
 	// ExternalRef is what the handler returned: the id that the other side gave to the effect.
 	ExternalRef string
 	// Attempts counts the times that the handler failed, LostLeases those that a worker disappeared
@@ -133,40 +137,40 @@ type EffectRecord struct {
 	CreatedAt, UpdatedAt, DoneAt time.Time
 }
 
-// EffectClaim is the right to execute one effect.
-type EffectClaim struct {
+// Claim is the right to execute one effect.
+type Claim struct {
 	ID, Owner string
 	Fence     int64
 }
 
-// EffectClaimed is the answer to a claim. Unless Fresh, the Status of the record says why the
+// Claimed is the answer to a claim. Unless Fresh, the Status of the record says why the
 // effect is not to be executed.
-type EffectClaimed struct {
-	EffectRecord
+type Claimed struct {
+	Record
 	Fresh      bool
 	Fence      int64         // Fresh only
-	RetryAfter time.Duration // until the present lease ends; EffectProcessing only
+	RetryAfter time.Duration // until the present lease ends; StatusProcessing only
 }
 
-// EffectFailure says how an execution failed.
-type EffectFailure struct {
-	Park bool // it waits for a person
+// Failure says how an execution failed.
+type Failure struct {
+	Dead bool // it waits for a person
 	Free bool // it spends no attempt
 	Code string
 	Text string
 }
 
-// EffectQuery selects effects.
-type EffectQuery struct {
-	Status          EffectStatus // the zero value selects pending ones
-	Channel, Tenant string       // empty: all
-	After           string       // the ID of the last one of the page before
-	Limit           int          // default 100, at most 1000
+// Query selects effects.
+type Query struct {
+	Status          Status // the zero value selects pending ones
+	Channel, Tenant string // empty: all
+	After           string // the ID of the last one of the page before
+	Limit           int    // default 100, at most 1000
 }
 
-// EffectBacklog says how the effects of one channel stand. Counts stop at the limit that was asked
+// Backlog says how the effects of one channel stand. Counts stop at the limit that was asked
 // for.
-type EffectBacklog struct {
+type Backlog struct {
 	Channel string
 	Pending int64 // pending, failed or being executed; also those whose delay is not over
 	Parked  int64 // wait for a person
@@ -178,41 +182,41 @@ type EffectBacklog struct {
 }
 
 // ErrNoEffect: there is no such effect. Was it deleted, or is it in another table?
-var ErrNoEffect = errors.New("once: no such effect")
+var ErrNoEffect = errors.New("command: no such effect")
 
-// EffectStore keeps effects. The type Commands of package sqlonce implements it. Every instant is
+// Store keeps effects. Package sqlcommand implements it in SQL. Every instant is
 // read from the clock of the store. A claim counts only while it is the latest of its effect.
-type EffectStore interface {
+type Store interface {
 	// EnqueueTx writes e in the caller's transaction, or returns what is there under its tenant,
-	// channel and key, with added false. ErrFingerprintMismatch: that has another payload. After
-	// any error the caller rolls back.
-	EnqueueTx(ctx context.Context, tx core.Tx, e Effect) (rec EffectRecord, added bool, err error)
+	// channel and key, with added false. once.ErrFingerprintMismatch: that has another payload.
+	// After any error the caller rolls back.
+	EnqueueTx(ctx context.Context, tx core.Tx, e Effect) (rec Record, added bool, err error)
 	// Claim leases an effect that is pending or failed, or whose lease has ended, to owner, a name
 	// that nobody else has.
-	Claim(ctx context.Context, id, owner string, lease time.Duration) (EffectClaimed, error)
-	// Extend makes the lease end after lease from now. ErrLeaseLost: the claim is no longer the
-	// latest.
-	Extend(ctx context.Context, c EffectClaim, lease time.Duration) error
+	Claim(ctx context.Context, id, owner string, lease time.Duration) (Claimed, error)
+	// Extend makes the lease end after lease from now. once.ErrLeaseLost: the claim is no longer
+	// the latest.
+	Extend(ctx context.Context, c Claim, lease time.Duration) error
 	// Complete and Fail end the claim. Repeated by the same claim they change nothing and return
-	// nil. ErrAlreadyDone: another claim completed it. ErrLeaseLost: the claim is no longer the
-	// latest.
-	Complete(ctx context.Context, c EffectClaim, externalRef string) error
-	Fail(ctx context.Context, c EffectClaim, f EffectFailure) error
+	// nil. once.ErrAlreadyDone: another claim completed it. once.ErrLeaseLost: the claim is no
+	// longer the latest.
+	Complete(ctx context.Context, c Claim, externalRef string) error
+	Fail(ctx context.Context, c Claim, f Failure) error
 	// ReleaseTx makes an effect pending again that is parked, failed or abandoned, in the caller's
 	// transaction, and keeps note with it. It reports whether it did.
-	ReleaseTx(ctx context.Context, tx core.Tx, id, note string) (rec EffectRecord, released bool, err error)
+	ReleaseTx(ctx context.Context, tx core.Tx, id, note string) (rec Record, released bool, err error)
 	// Find returns the effect of a tenant, channel and key, or ErrNoEffect.
-	Find(ctx context.Context, tenant, channel, key string) (EffectRecord, error)
+	Find(ctx context.Context, tenant, channel, key string) (Record, error)
 	// List returns effects by their age.
-	List(ctx context.Context, q EffectQuery) ([]EffectRecord, error)
+	List(ctx context.Context, q Query) ([]Record, error)
 	// Overdue returns at most limit effects of the channel that have been due for longer than grace
 	// and are neither completed, parked nor held; of those that a holder lost, the lease ended
 	// longer than grace ago. Those that have been due for longest come first.
-	Overdue(ctx context.Context, channel string, grace time.Duration, limit int) ([]EffectRecord, error)
+	Overdue(ctx context.Context, channel string, grace time.Duration, limit int) ([]Record, error)
 	// Backlog says how each channel stands that has effects that are not completed, by the name of
 	// the channel. Every count stops at limit, the parked ones of all channels together; at most
 	// 1000 channels are looked at.
-	Backlog(ctx context.Context, limit int) ([]EffectBacklog, error)
+	Backlog(ctx context.Context, limit int) ([]Backlog, error)
 	// Cleanup deletes at most limit effects that were completed longer than keep ago. It returns
 	// how many.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)

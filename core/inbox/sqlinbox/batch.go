@@ -1,4 +1,4 @@
-package sqlonce
+package sqlinbox
 
 import (
 	"cmp"
@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
 // inboxChunk is how many events one statement inserts: far below what any database takes as
@@ -24,10 +26,10 @@ const (
 // BeginBatch does for many events of one consumer and handler what Begin does for one, with one
 // statement for up to 500 of them (40 on SQLite). It goes by their keys in ascending order, so that
 // two batches wait for each other and do not deadlock. A second copy of an event in the batch is
-// InboxProcessed.
-func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent) ([]InboxState, error) {
+// inbox.StateProcessed.
+func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]inbox.State, error) {
 	const what = "inbox batch"
-	states := make([]InboxState, len(events))
+	states := make([]inbox.State, len(events))
 	order := make([]int, 0, len(events))
 	for n, e := range events {
 		if err := e.Validate(); err != nil {
@@ -42,78 +44,78 @@ func (i *Inbox) BeginBatch(ctx context.Context, tx core.Tx, events []InboxEvent)
 		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant),
 			cmp.Compare(events[a].EventID, events[b].EventID))
 	})
-	first := make(map[InboxKey]bool, len(order))
+	first := make(map[inbox.Key]bool, len(order))
 	order = slices.DeleteFunc(order, func(n int) bool {
-		again := first[events[n].InboxKey]
-		if first[events[n].InboxKey] = true; again {
-			states[n] = InboxProcessed
+		again := first[events[n].Key]
+		if first[events[n].Key] = true; again {
+			states[n] = inbox.StateProcessed
 		}
 		return again
 	})
-	if err := i.s.join(tx); err != nil {
-		return nil, wrap(what, err)
+	if err := s.db.Join(tx); err != nil {
+		return nil, s.db.Wrap(what, err)
 	}
-	if i.s.dialect == core.MySQL {
+	if s.db.Dialect() == core.MySQL {
 		if err := sqlkit.StillOpen(ctx, tx); err != nil {
-			return nil, wrap(what, txError(err))
+			return nil, s.db.Wrap(what, sqlstore.TxError(err))
 		}
 	}
 	size := inboxChunk
-	if i.s.dialect == core.SQLite {
+	if s.db.Dialect() == core.SQLite {
 		size = inboxChunkSQLite
 	}
 	for chunk := range slices.Chunk(order, size) {
-		if err := i.beginChunk(ctx, tx, events, chunk, states); err != nil {
-			return nil, wrap(what, txError(err))
+		if err := s.beginChunk(ctx, tx, events, chunk, states); err != nil {
+			return nil, s.db.Wrap(what, sqlstore.TxError(err))
 		}
 	}
 	return states, nil
 }
 
 // beginChunk fills in the states of a chunk, whose events are different.
-func (i *Inbox) beginChunk(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int,
-	states []InboxState,
+func (s *Store) beginChunk(ctx context.Context, tx core.Tx, events []inbox.Event, chunk []int,
+	states []inbox.State,
 ) error {
-	at := make(map[InboxKey]int, len(chunk))
+	at := make(map[inbox.Key]int, len(chunk))
 	for _, n := range chunk {
-		at[events[n].InboxKey] = n
+		at[events[n].Key] = n
 	}
 	var err error
-	if i.s.dialect == core.MySQL {
-		err = i.insertRowsMySQL(ctx, tx, events, chunk, states)
+	if s.db.Dialect() == core.MySQL {
+		err = s.insertRowsMySQL(ctx, tx, events, chunk, states)
 	} else {
-		err = i.insertRows(ctx, tx, events, chunk, func(k InboxKey) { states[at[k]] = InboxFresh })
+		err = s.insertRows(ctx, tx, events, chunk, func(k inbox.Key) { states[at[k]] = inbox.StateFresh })
 	}
 	if err != nil {
 		return err
 	}
-	var rest []InboxKey
+	var rest []inbox.Key
 	for _, n := range chunk {
 		if states[n] == 0 {
-			rest = append(rest, events[n].InboxKey)
+			rest = append(rest, events[n].Key)
 		}
 	}
-	return i.seeRows(ctx, tx, rest, func(k InboxKey, r inboxRow, _ int64) error {
-		state, _, err := i.decide(ctx, tx, k, r)
+	return s.seeRows(ctx, tx, rest, func(k inbox.Key, r inboxRow, _ int64) error {
+		state, _, err := s.decide(ctx, tx, k, r)
 		states[at[k]] = state
 		return err
 	})
 }
 
 // insertRows inserts what is new and reports it.
-func (i *Inbox) insertRows(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int,
-	fresh func(InboxKey),
+func (s *Store) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, chunk []int,
+	fresh func(inbox.Key),
 ) error {
-	first := events[chunk[0]].InboxKey
-	text, args := i.sql["insert_rows"], []any{first.Consumer, first.Handler}
-	if i.s.dialect == core.Postgres {
+	first := events[chunk[0]].Key
+	text, args := s.sql["insert_rows"], []any{first.Consumer, first.Handler}
+	if s.db.Dialect() == core.Postgres {
 		args = append(args, arrays(events, chunk)...)
 	} else {
-		text = i.s.names.statement(inboxInsertRows(len(chunk)) + " ON CONFLICT (consumer, handler, tenant_id, " +
+		text = s.db.Statement(inboxInsertRows(len(chunk)) + " ON CONFLICT (consumer, handler, tenant_id, " +
 			"event_id) DO NOTHING RETURNING tenant_id, event_id")
 		args = nil
 		for _, n := range chunk {
-			args = append(args, events[n].args()...)
+			args = append(args, eventArgs(events[n])...)
 		}
 	}
 	return sqlkit.EachRow(ctx, tx, text, args, func(rows core.Rows) error {
@@ -126,30 +128,30 @@ func (i *Inbox) insertRows(ctx context.Context, tx core.Tx, events []InboxEvent,
 
 // insertRowsMySQL inserts what is new and counts up seen of what was there: what has a 0 there
 // afterwards was inserted by us.
-func (i *Inbox) insertRowsMySQL(ctx context.Context, tx core.Tx, events []InboxEvent, chunk []int,
-	states []InboxState,
+func (s *Store) insertRowsMySQL(ctx context.Context, tx core.Tx, events []inbox.Event, chunk []int,
+	states []inbox.State,
 ) error {
 	var args []any
-	keys := make([]InboxKey, len(chunk))
-	at := make(map[InboxKey]int, len(chunk))
+	keys := make([]inbox.Key, len(chunk))
+	at := make(map[inbox.Key]int, len(chunk))
 	for p, n := range chunk {
-		args = append(args, events[n].args()...)
-		keys[p], at[events[n].InboxKey] = events[n].InboxKey, n
+		args = append(args, eventArgs(events[n])...)
+		keys[p], at[events[n].Key] = events[n].Key, n
 	}
-	affected, err := tx.Exec(ctx, i.s.names.statement(inboxInsertRows(len(chunk))+
+	affected, err := tx.Exec(ctx, s.db.Statement(inboxInsertRows(len(chunk))+
 		" ON DUPLICATE KEY UPDATE seen = seen + 1"), args...)
 	if err != nil {
 		return err
 	}
 	if affected == int64(len(chunk)) { // 1 for each insert, 2 for each that was there
 		for _, n := range chunk {
-			states[n] = InboxFresh
+			states[n] = inbox.StateFresh
 		}
 		return nil
 	}
-	return i.seeRows(ctx, tx, keys, func(k InboxKey, _ inboxRow, seen int64) error {
+	return s.seeRows(ctx, tx, keys, func(k inbox.Key, _ inboxRow, seen int64) error {
 		if seen == 0 {
-			states[at[k]] = InboxFresh
+			states[at[k]] = inbox.StateFresh
 		}
 		return nil
 	})
@@ -157,16 +159,16 @@ func (i *Inbox) insertRowsMySQL(ctx context.Context, tx core.Tx, events []InboxE
 
 // seeRows locks the rows of the keys and then shows each. A key whose row is gone makes it fail:
 // the transaction is to be run again.
-func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey,
-	show func(InboxKey, inboxRow, int64) error,
+func (s *Store) seeRows(ctx context.Context, tx core.Tx, keys []inbox.Key,
+	show func(inbox.Key, inboxRow, int64) error,
 ) error {
 	type seenRow struct {
-		key  InboxKey
+		key  inbox.Key
 		row  inboxRow
 		seen int64
 	}
-	for chunk := range slices.Chunk(keys, deleteChunk) {
-		text, args := i.seeRowsText(chunk)
+	for chunk := range slices.Chunk(keys, sqlstore.DeleteChunk) {
+		text, args := s.seeRowsText(chunk)
 		found := make([]seenRow, 0, len(chunk))
 		err := sqlkit.EachRow(ctx, tx, text, args, func(rows core.Rows) error {
 			r := seenRow{key: chunk[0]}
@@ -178,7 +180,7 @@ func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey,
 			return err
 		}
 		if len(found) != len(chunk) {
-			return fmt.Errorf("%w: %w", core.ErrTxAborted, errVanished)
+			return fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
 		}
 		for _, r := range found {
 			if err := show(r.key, r.row, r.seen); err != nil {
@@ -191,23 +193,23 @@ func (i *Inbox) seeRows(ctx context.Context, tx core.Tx, keys []InboxKey,
 
 // seeRowsText returns the statement that locks the rows of keys, each of which it names in full, so
 // that no planner walks through all events of a handler.
-func (i *Inbox) seeRowsText(keys []InboxKey) (text string, args []any) {
-	if i.s.dialect == core.Postgres {
+func (s *Store) seeRowsText(keys []inbox.Key) (text string, args []any) {
+	if s.db.Dialect() == core.Postgres {
 		columns := arraysOf(len(keys), 2, func(n int) []any { return []any{keys[n].Tenant, keys[n].EventID} })
-		return i.s.names.statement(i.sql["see_rows"]), append(columns, keys[0].Consumer, keys[0].Handler)
+		return s.db.Statement(s.sql["see_rows"]), append(columns, keys[0].Consumer, keys[0].Handler)
 	}
 	for _, k := range keys {
-		args = append(args, k.args()...)
+		args = append(args, keyArgs(k)...)
 	}
-	text = i.sql["see_rows"] + strings.Repeat("("+inboxIs+") OR ", len(keys)-1) + "(" + inboxIs + "){lock}"
-	return i.s.names.statement(text), args
+	text = s.sql["see_rows"] + strings.Repeat("("+inboxIs+") OR ", len(keys)-1) + "(" + inboxIs + "){lock}"
+	return s.db.Statement(text), args
 }
 
 // arrays returns the columns of the events, without consumer and handler, which are the same for
 // all.
-func arrays(events []InboxEvent, chunk []int) []any {
+func arrays(events []inbox.Event, chunk []int) []any {
 	const keys = 2
-	return arraysOf(len(chunk), inboxColumns-keys, func(n int) []any { return events[chunk[n]].args()[keys:] })
+	return arraysOf(len(chunk), inboxColumns-keys, func(n int) []any { return eventArgs(events[chunk[n]])[keys:] })
 }
 
 // arraysOf turns rows into columns, each a literal of text[], which every driver can send.

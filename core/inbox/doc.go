@@ -1,0 +1,2 @@
+// Package inbox remembers which events a consumer has processed.
+package inbox

@@ -1,0 +1,126 @@
+package sqlinbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+)
+
+// Fail records a failure, after the transaction of the handler was rolled back: it counts the
+// attempt and writes FAILED or PARKED, unless the event has been processed meanwhile, by another
+// copy. It returns what the row says then: inbox.StateProcessed, inbox.StateDead, or 0 for FAILED.
+func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, attempts int, err error) {
+	if err := f.Event.Validate(); err != nil {
+		return 0, 0, err
+	}
+	key := keyArgs(f.Event.Key)
+	err = s.db.InTx(ctx, "inbox failure", func(q sqlkit.Querier) error {
+		if _, err := q.Exec(ctx, s.sql["open"], eventArgs(f.Event)...); err != nil {
+			return err
+		}
+		var r inboxRow
+		var opened int64
+		found, err := sqlkit.FirstRow(ctx, q, s.sql["see_failed"], key, &r.status, &r.attempts, &opened)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
+		}
+		state, attempts = 0, r.attempts
+		if r.status == inboxProcessed {
+			state = inbox.StateProcessed
+			return nil
+		}
+		if !f.Free {
+			attempts++
+		}
+		to := inboxFailed
+		if f.Dead || r.status == inboxParked ||
+			!f.Free && f.MaxAttempts > 0 && attempts >= f.MaxAttempts &&
+				time.Duration(-opened)*time.Microsecond >= f.MinAge {
+			to, state = inboxParked, inbox.StateDead
+		}
+		_, err = q.Exec(ctx, s.sql["fail"], append([]any{
+			to, attempts, sqlstore.Column(f.Code, 64),
+			sqlstore.OrNil(errtext.Redact(f.Text)),
+		}, key...)...)
+		return err
+	})
+	return state, attempts, err
+}
+
+// ListDead returns parked events, those first that were received first.
+func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.DeadEvent, err error) {
+	if q.Consumer == "" {
+		return nil, fmt.Errorf("%w: consumer is empty", core.ErrInvalidRequest)
+	}
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	text, args := s.sql["parked"], []any{q.Consumer}
+	if q.Handler != "" {
+		text += s.db.Expand(" AND handler = ?")
+		args = append(args, q.Handler)
+	}
+	if q.EventID != "" {
+		text += s.db.Expand(" AND tenant_id = ? AND event_id = ?")
+		args = append(args, q.Tenant, q.EventID)
+	}
+	if a := q.After; a != nil {
+		text += s.db.Expand(" AND ({us:received_at}, handler, tenant_id, event_id) > (?, ?, ?, ?)")
+		args = append(args, a.ReceivedAt.UnixMicro(), a.Handler, a.Tenant, a.EventID)
+	}
+	text = s.db.Statement(text + " ORDER BY received_at, handler, tenant_id, event_id LIMIT ?")
+	args = append(args, min(limit, 1000))
+	err = s.db.Single(ctx, "inbox list", func(qr sqlkit.Querier) error {
+		list = nil
+		return sqlkit.EachRow(ctx, qr, text, args, func(rows core.Rows) error {
+			var e inbox.DeadEvent
+			var received, failed int64
+			err := rows.Scan(&e.Consumer, &e.Handler, &e.Tenant, &e.EventID, &e.Type, &e.Version, &e.AggregateType,
+				&e.AggregateID, &e.PartitionKey,
+				&e.KeySeq, &e.Topic, &e.Partition, &e.Offset, &e.Located, &e.Attempts, &e.Code, &e.Text, &received,
+				&failed)
+			e.ReceivedAt, e.FailedAt = time.UnixMicro(received).UTC(), time.UnixMicro(failed).UTC()
+			list = append(list, e)
+			return err
+		})
+	})
+	return list, err
+}
+
+// Redrive lets parked events be processed again when they are delivered again, with fresh attempts.
+// Who did so and why stays in the row until then. It returns how many changed: the others are not
+// parked.
+func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
+	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
+		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)
+	}
+	for _, k := range keys {
+		if err := k.Validate(); err != nil {
+			return 0, err
+		}
+	}
+	err = s.db.InTx(ctx, "inbox release", func(q sqlkit.Querier) error {
+		changed = 0
+		for _, k := range keys {
+			n, err := q.Exec(ctx, s.sql["release"],
+				append([]any{sqlstore.Column(actor+": "+reason, 2048)}, keyArgs(k)...)...)
+			if err != nil {
+				return err
+			}
+			changed += int(n)
+		}
+		return nil
+	})
+	return changed, err
+}

@@ -1,0 +1,2 @@
+DROP TABLE IF EXISTS {{inbox_key}};
+DROP TABLE IF EXISTS {{inbox}};

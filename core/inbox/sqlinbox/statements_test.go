@@ -1,0 +1,80 @@
+package sqlinbox_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var goldenCases = map[string]sqlinbox.Config{
+	"postgres": {Dialect: core.Postgres, Schema: "app"},
+	"mysql":    {Dialect: core.MySQL, Prefix: "my_"},
+	"sqlite":   {Dialect: core.SQLite},
+}
+
+// Every statement as it is sent, so that a change of one is seen in a review.
+func TestStatementTexts(t *testing.T) {
+	for name, cfg := range goldenCases {
+		t.Run(name, func(t *testing.T) {
+			texts, err := sqlinbox.Texts(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			for _, name := range slices.Sorted(maps.Keys(texts)) {
+				fmt.Fprintf(&b, "-- %s\n%s\n\n", name, texts[name])
+			}
+			golden(t, name+".statements.sql", b.String())
+		})
+	}
+}
+
+func TestMigrationTexts(t *testing.T) {
+	for name, cfg := range goldenCases {
+		t.Run(name, func(t *testing.T) {
+			migrations, err := sqlinbox.Migrations(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			for i, m := range migrations {
+				if m.Version != i+1 || m.Name == "" || m.Up == "" || m.Down == "" {
+					t.Errorf("migration %d is %d %q", i, m.Version, m.Name)
+				}
+				fmt.Fprintf(&b, "-- %04d_%s\n%s\n-- down\n%s\n", m.Version, m.Name, m.Up, m.Down)
+			}
+			golden(t, name+".migrations.sql", b.String())
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if m := regexp.MustCompile(`[{}]`).FindString(got); m != "" {
+		t.Errorf("%s is left in the text", m)
+	}
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs: look at the difference after `go test ./core/inbox/sqlinbox -run Texts -update`", path)
+	}
+}

@@ -1,0 +1,215 @@
+package sqlinbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
+)
+
+// Config says where the tables are.
+type Config struct {
+	// Dialect of the database. Empty: New asks the database.
+	Dialect core.Dialect
+	// Schema that holds the tables: a schema of PostgreSQL, a database of MySQL. Empty: what the
+	// connection finds by itself. SQLite has none.
+	Schema string
+	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
+	// inbox_event, inbox_key and inbox_migration.
+	Prefix string
+}
+
+// Store is the inbox in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or SQLite 3.35 or
+// newer. It implements inbox.Store; create it with New or On. It is safe for use by several
+// goroutines.
+type Store struct {
+	db  *sqlstore.Store
+	sql map[string]string
+}
+
+var _ inbox.Store = (*Store)(nil)
+
+// New returns the Store for the tables in db. It asks the database for its dialect if cfg does not
+// name it, within ten seconds, and is otherwise silent: call Migrate to create the tables, or Check
+// to compare them.
+func New(db *sql.DB, cfg Config) (*Store, error) {
+	s, err := sqlstore.New(db, tables, sqlstore.Config(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: s, sql: inboxStatements(s.Names)}, nil
+}
+
+// On returns the Store for the tables in the database of t, where there is a Transactor of an ORM
+// and no pool. Its own short transactions are those of t, with their isolation. cfg.Dialect is
+// required: it is what core.Tx.Dialect says.
+func On(t core.Transactor, cfg Config) (*Store, error) {
+	s, err := sqlstore.On(t, tables, sqlstore.Config(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: s, sql: inboxStatements(s.Names)}, nil
+}
+
+// Dialect returns which SQL the Store speaks.
+func (s *Store) Dialect() core.Dialect { return s.db.Dialect() }
+
+// Status of a row of the inbox.
+const (
+	inboxReceived   = 0
+	inboxProcessing = 1
+	inboxProcessed  = 2
+	inboxFailed     = 3
+	inboxParked     = 4
+)
+
+// processingStale is when a row that says PROCESSING is no longer believed.
+const processingStale = 15 * time.Minute
+
+// Begin writes the event as processed in tx, and says inbox.StateFresh and which attempt this is;
+// or it says what was there. While another transaction works on the same event it waits for the end
+// of that. A new event costs one statement.
+func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (state inbox.State, attempt int, err error) {
+	const what = "inbox"
+	if err := e.Validate(); err != nil {
+		return 0, 0, err
+	}
+	if err := s.db.Join(tx); err != nil {
+		return 0, 0, s.db.Wrap(what, err)
+	}
+	state, attempt, err = s.begin(ctx, tx, e)
+	return state, attempt, s.db.Wrap(what, sqlstore.TxError(err))
+}
+
+func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.State, int, error) {
+	insert := "insert"
+	if mariadb, err := s.db.Guarded(ctx, tx); err != nil {
+		return 0, 0, err
+	} else if mariadb {
+		insert = "insert_mariadb"
+	}
+	for range sqlstore.Vanished {
+		switch n, err := tx.Exec(ctx, s.sql[insert], eventArgs(e)...); {
+		case err != nil:
+			return 0, 0, err
+		case n == 1:
+			return inbox.StateFresh, 1, nil
+		case n == 0 && s.db.Dialect() == core.MySQL:
+			return 0, 0, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
+		}
+		state, attempt, err := s.see(ctx, tx, e.Key)
+		if err != nil || state != 0 {
+			return state, attempt, err
+		}
+	}
+	return 0, 0, fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
+}
+
+// see locks the row of a key, decides, and takes it where that is possible. It returns 0 when there
+// is no row.
+func (s *Store) see(ctx context.Context, q sqlkit.Querier, k inbox.Key) (inbox.State, int, error) {
+	var r inboxRow
+	found, err := sqlkit.FirstRow(ctx, q, s.sql["see"], keyArgs(k), &r.status, &r.attempts, &r.left)
+	if err != nil || !found {
+		return 0, 0, err
+	}
+	return s.decide(ctx, q, k, r)
+}
+
+// inboxRow is what decides about an event.
+type inboxRow struct {
+	status, attempts int
+	left             int64 // microseconds from now to its last change: negative
+}
+
+func (s *Store) decide(ctx context.Context, q sqlkit.Querier, k inbox.Key, r inboxRow) (inbox.State, int, error) {
+	switch {
+	case r.status == inboxProcessed:
+		return inbox.StateProcessed, r.attempts, nil
+	case r.status == inboxParked:
+		return inbox.StateDead, r.attempts, nil
+	case r.status == inboxProcessing && time.Duration(-r.left)*time.Microsecond < processingStale:
+		return inbox.StateInProgress, r.attempts, nil
+	}
+	n, err := q.Exec(ctx, s.sql["take"], keyArgs(k)...)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%w: the row of the event was not there any more", core.ErrTxAborted)
+	}
+	return inbox.StateFresh, r.attempts + 1, err
+}
+
+// MaxTopic and MaxPartitionKey are how many bytes the table keeps for Advance. Of a
+// longer text, or one that is not plain, it keeps the SHA-256.
+const (
+	MaxTopic        = 249
+	MaxPartitionKey = 255
+)
+
+// Advance moves the newest event that the handler has processed of the event's tenant, topic and
+// key up to this one, in tx, and reports whether it was newer. It waits for other transactions that
+// do so. An event without a key or a KeySeq is always newer.
+func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer bool, err error) {
+	const what = "inbox key"
+	if e.KeySeq == 0 || e.PartitionKey == "" {
+		return true, nil
+	}
+	if err := e.Validate(); err != nil {
+		return false, err
+	}
+	if err := s.db.Join(tx); err != nil {
+		return false, s.db.Wrap(what, err)
+	}
+	key := []any{
+		e.Consumer, e.Handler, e.Tenant, laneText(e.Topic, MaxTopic),
+		laneText(e.PartitionKey, MaxPartitionKey),
+	}
+	if s.db.Dialect() != core.MySQL {
+		n, err := tx.Exec(ctx, s.sql["advance"], append(key, e.KeySeq)...)
+		return n == 1, s.db.Wrap(what, sqlstore.TxError(err))
+	}
+	// MySQL does not tell apart what its upsert did. The first statement makes sure that there is a
+	// row, an older one, and locks it. An UPDATE that finds no row would lock the gap, and two of
+	// them deadlock.
+	if _, err := tx.Exec(ctx, s.sql["key"], append(key, e.KeySeq-1)...); err != nil {
+		return false, s.db.Wrap(what, sqlstore.TxError(err))
+	}
+	n, err := tx.Exec(ctx, s.sql["advance"], append([]any{e.KeySeq}, append(key, e.KeySeq)...)...)
+	return n == 1, s.db.Wrap(what, sqlstore.TxError(err))
+}
+
+// laneText makes a part of a lane, which anybody may have written, fit for its column, so that
+// different texts stay different: no plain text begins like its hash.
+func laneText(s string, limit int) string {
+	if textcheck.Problem(s, limit, false) == "" {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "\x1fsha256:" + hex.EncodeToString(sum[:])
+}
+
+func keyArgs(k inbox.Key) []any { return []any{k.Consumer, k.Handler, k.Tenant, k.EventID} }
+
+// args are the parameters of an insert.
+func eventArgs(e inbox.Event) []any {
+	args := append(keyArgs(e.Key), sqlstore.Column(e.Type, 128), e.Version, sqlstore.Column(e.AggregateType, 64),
+		sqlstore.Column(e.AggregateID, 128),
+		sqlstore.Column(e.PartitionKey, 255))
+	if e.KeySeq == 0 {
+		args = append(args, nil)
+	} else {
+		args = append(args, e.KeySeq)
+	}
+	args = append(args, sqlstore.Column(e.Topic, 249))
+	if !e.Located {
+		return append(args, nil, nil)
+	}
+	return append(args, e.Partition, e.Offset)
+}

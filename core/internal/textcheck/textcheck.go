@@ -1,0 +1,24 @@
+// Package textcheck judges short texts that name things: keys, consumers, channels, headers.
+package textcheck
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Problem says what is wrong with a text of at most limit bytes, as the end of a sentence that
+// begins with its name; "" if nothing is.
+func Problem(s string, limit int, required bool) string {
+	switch {
+	case s == "" && required:
+		return "is empty"
+	case len(s) > limit:
+		return fmt.Sprintf("has %d bytes, more than %d", len(s), limit)
+	case !utf8.ValidString(s):
+		return "is not valid UTF-8"
+	case strings.IndexFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) >= 0:
+		return "has a control character"
+	}
+	return ""
+}

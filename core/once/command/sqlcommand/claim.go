@@ -1,0 +1,103 @@
+package sqlcommand
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+)
+
+// Claim implements command.Store, in two statements without a transaction: the second tells by
+// the owner, whose name is unique, whether the first took the row, also when it was repeated
+// because its answer was lost.
+func (s *Store) Claim(ctx context.Context, id, owner string, lease time.Duration) (command.Claimed, error) {
+	const what = "claim command"
+	if err := once.CheckLease(lease); err != nil {
+		return command.Claimed{}, err
+	}
+	if p := textcheck.Problem(owner, once.MaxOwner, true); p != "" {
+		return command.Claimed{}, fmt.Errorf("%w: owner %s", once.ErrInvalidRequest, p)
+	}
+	err := s.db.Single(ctx, what, func(q sqlkit.Querier) error {
+		_, err := q.Exec(ctx, s.sql["claim"], owner, sqlstore.Micros(lease), id, sqlstore.Micros(2*once.MaxLease))
+		return err
+	})
+	if err != nil {
+		return command.Claimed{}, err
+	}
+	r, err := s.get(ctx, what, "get", id)
+	if err != nil {
+		return command.Claimed{}, err
+	}
+	got := command.Claimed{Record: r.Record}
+	if r.Status == command.StatusProcessing {
+		if r.owner == owner {
+			got.Fresh, got.Fence = true, r.fence
+		} else {
+			got.RetryAfter = max(r.left, 0)
+		}
+	}
+	return got, nil
+}
+
+// Extend implements command.Store.
+func (s *Store) Extend(ctx context.Context, claim command.Claim, lease time.Duration) error {
+	if err := once.CheckLease(lease); err != nil {
+		return err
+	}
+	return s.db.Single(ctx, "extend command", func(q sqlkit.Querier) error {
+		n, err := q.Exec(ctx, s.sql["extend"], sqlstore.Micros(lease), claim.ID, claim.Owner, claim.Fence)
+		if err == nil && n == 0 {
+			err = once.ErrLeaseLost
+		}
+		return err
+	})
+}
+
+// Complete implements command.Store. At most 1024 bytes of externalRef are kept.
+func (s *Store) Complete(ctx context.Context, claim command.Claim, externalRef string) error {
+	return s.end(ctx, "complete", claim, command.StatusCompleted, sqlstore.Column(externalRef, 1024))
+}
+
+// Fail implements command.Store. At most 64 bytes of the code and 2 KiB of the text are kept.
+func (s *Store) Fail(ctx context.Context, claim command.Claim, f command.Failure) error {
+	to, attempts := command.StatusFailed, 1
+	if f.Dead {
+		to = command.StatusDead
+	}
+	if f.Free {
+		attempts = 0
+	}
+	return s.end(ctx, "fail", claim, to, int(to), attempts, sqlstore.Column(f.Code, 64), sqlstore.Column(f.Text, 2048))
+}
+
+// end runs the statement of that name, which ends a claim, and says why when it changes nothing.
+func (s *Store) end(ctx context.Context, name string, claim command.Claim, to command.Status,
+	args ...any,
+) error {
+	return s.db.Single(ctx, name+" command", func(q sqlkit.Querier) error {
+		n, err := q.Exec(ctx, s.sql[name], append(args, claim.ID, claim.Owner, claim.Fence)...)
+		if err != nil || n > 0 {
+			return err
+		}
+		var status command.Status
+		var owner string
+		var fence int64
+		found, err := sqlkit.FirstRow(ctx, q, s.sql["who"], []any{claim.ID}, &status, &owner, &fence)
+		switch {
+		case err != nil:
+			return err
+		case found && status == to && owner == claim.Owner && fence == claim.Fence:
+			// the answer of the first time was lost
+			return nil
+		case found && status == command.StatusCompleted:
+			return once.ErrAlreadyDone
+		}
+		return once.ErrLeaseLost
+	})
+}

@@ -1,0 +1,283 @@
+package sqlcommand
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+)
+
+// Config says where the table is.
+type Config struct {
+	// Dialect of the database. Empty: New asks the database.
+	Dialect core.Dialect
+	// Schema that holds the table: a schema of PostgreSQL, a database of MySQL. Empty: what the
+	// connection finds by itself. SQLite has none.
+	Schema string
+	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
+	// side_effect_command and command_migration.
+	Prefix string
+}
+
+// Store keeps effects in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or SQLite 3.35
+// or newer. It implements command.Store; create it with New. It is safe for use by several
+// goroutines.
+type Store struct {
+	db  *sqlstore.Store
+	sql map[string]string
+}
+
+var _ command.Store = (*Store)(nil)
+
+// New returns the Store for the table in db. It asks the database for its dialect if cfg does not
+// name it, within ten seconds, and is otherwise silent: call Migrate to create the table, or Check
+// to compare it.
+func New(db *sql.DB, cfg Config) (*Store, error) {
+	s, err := sqlstore.New(db, tables, sqlstore.Config(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: s, sql: commandStatements(s.Names)}, nil
+}
+
+// Dialect returns which SQL the Store speaks.
+func (s *Store) Dialect() core.Dialect { return s.db.Dialect() }
+
+// EnqueueTx implements command.Store. A new effect costs one statement.
+func (s *Store) EnqueueTx(ctx context.Context, tx core.Tx,
+	e command.Effect,
+) (rec command.Record, added bool, err error) {
+	const what = "command in transaction"
+	problem := e.Validate()
+	if p := textcheck.Problem(e.ID, 36, true); p != "" {
+		problem = errors.Join(problem, fmt.Errorf("%w: id %s", once.ErrInvalidRequest, p))
+	}
+	if problem != nil {
+		return rec, false, problem
+	}
+	if err := s.db.Join(tx); err != nil {
+		return rec, false, s.db.Wrap(what, err)
+	}
+	rec, added, err = s.enqueue(ctx, tx, e)
+	return rec, added, s.db.Wrap(what, sqlstore.TxError(err))
+}
+
+func (s *Store) enqueue(ctx context.Context, tx core.Tx, e command.Effect) (command.Record, bool, error) {
+	insert := "insert"
+	if mariadb, err := s.db.Guarded(ctx, tx); err != nil {
+		return command.Record{}, false, err
+	} else if mariadb {
+		insert = "insert_mariadb"
+	}
+	args, err := effectArgs(e)
+	if err != nil {
+		return command.Record{}, false, err
+	}
+	for range sqlstore.Vanished {
+		switch n, err := tx.Exec(ctx, s.sql[insert], args...); {
+		case err != nil:
+			return command.Record{}, false, err
+		case n == 1:
+			return command.Record{Effect: e}, true, nil
+		case n == 0 && s.db.Dialect() == core.MySQL:
+			return command.Record{}, false, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
+		}
+		r, found, err := s.read(ctx, tx, "see", e.Tenant, e.Channel, e.Key)
+		if err != nil {
+			return command.Record{}, false, err
+		}
+		if found {
+			if fp := e.Fingerprint(); string(r.fingerprint) != string(fp[:]) {
+				return command.Record{}, false,
+					fmt.Errorf("%w: effect %q of channel %q", once.ErrFingerprintMismatch, e.Key, e.Channel)
+			}
+			return r.Record, false, nil
+		}
+	}
+	return command.Record{}, false, fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
+}
+
+func effectArgs(e command.Effect) ([]any, error) {
+	var headers any
+	if len(e.Headers) > 0 {
+		b, err := json.Marshal(e.Headers)
+		if err != nil {
+			return nil, err
+		}
+		headers = string(b)
+	}
+	fp, payload := e.Fingerprint(), e.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	return []any{
+		e.ID, e.Tenant, e.Channel, e.Key, fp[:], payload, sqlstore.OrNil(e.ContentType), headers,
+		sqlstore.OrNil(e.EventID), sqlstore.OrNil(e.CorrelationID), sqlstore.OrNil(e.BusinessKey),
+		sqlstore.Micros(e.Delay),
+	}, nil
+}
+
+// commandRecord is a row of the table.
+type commandRecord struct {
+	command.Record
+	fingerprint []byte
+	fence       int64
+	owner       string
+	left        time.Duration // of the lease
+}
+
+func (r *commandRecord) scan(rows core.Rows) error {
+	var headers []byte
+	var left, created, updated, done int64
+	err := rows.Scan(&r.ID, &r.Tenant, &r.Channel, &r.Key, &r.fingerprint, &r.Payload, &r.ContentType, &headers,
+		&r.EventID, &r.CorrelationID,
+		&r.BusinessKey, &r.ExternalRef, &r.Status, &r.Attempts, &r.LostLeases, &r.fence, &r.owner, &left, &r.ErrorCode,
+		&r.Error, &created, &updated, &done)
+	if err != nil {
+		return err
+	}
+	if len(headers) > 0 {
+		if err := json.Unmarshal(headers, &r.Headers); err != nil {
+			return fmt.Errorf("headers of effect %s: %w", r.ID, err)
+		}
+	}
+	r.left = time.Duration(left) * time.Microsecond
+	r.CreatedAt, r.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
+	if done != 0 {
+		r.DoneAt = time.UnixMicro(done).UTC()
+	}
+	return nil
+}
+
+func (s *Store) read(ctx context.Context, q sqlkit.Querier, name string,
+	args ...any,
+) (r commandRecord, found bool, err error) {
+	err = sqlkit.EachRow(ctx, q, s.sql[name], args, func(rows core.Rows) error {
+		found = true
+		return r.scan(rows)
+	})
+	return r, found, err
+}
+
+// get is read in a transaction of its own. ErrNoEffect: there is no such row.
+func (s *Store) get(ctx context.Context, what, name string, args ...any) (r commandRecord, err error) {
+	err = s.db.Single(ctx, what, func(q sqlkit.Querier) error {
+		var found bool
+		r, found, err = s.read(ctx, q, name, args...)
+		if err == nil && !found {
+			err = command.ErrNoEffect
+		}
+		return err
+	})
+	return r, err
+}
+
+// Find implements command.Store.
+func (s *Store) Find(ctx context.Context, tenant, channel, key string) (command.Record, error) {
+	r, err := s.get(ctx, "find command", "look", tenant, channel, key)
+	return r.Record, err
+}
+
+// List implements command.Store.
+func (s *Store) List(ctx context.Context, q command.Query) (list []command.Record, err error) {
+	if q.Status > command.StatusDead {
+		return nil, fmt.Errorf("%w: unknown %s", once.ErrInvalidRequest, q.Status)
+	}
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	// The status is part of the text, where partial indexes look for it.
+	text, args := s.sql["list"]+strconv.Itoa(int(q.Status)), []any{}
+	for _, part := range []struct{ text, arg string }{
+		{" AND channel = ?", q.Channel},
+		{" AND tenant_id = ?", q.Tenant},
+		{" AND id > ?", q.After},
+	} {
+		if part.arg != "" {
+			text, args = text+part.text, append(args, part.arg)
+		}
+	}
+	text, args = s.db.Statement(text+" ORDER BY id LIMIT ?"), append(args, min(limit, 1000))
+	err = s.db.Single(ctx, "list commands", func(qr sqlkit.Querier) error {
+		list = nil
+		return sqlkit.EachRow(ctx, qr, text, args, func(rows core.Rows) error {
+			var r commandRecord
+			err := r.scan(rows)
+			list = append(list, r.Record)
+			return err
+		})
+	})
+	return list, err
+}
+
+// ReleaseTx implements command.Store.
+func (s *Store) ReleaseTx(ctx context.Context, tx core.Tx, id,
+	note string,
+) (rec command.Record, released bool, err error) {
+	const what = "release command in transaction"
+	if err := s.db.Join(tx); err != nil {
+		return rec, false, s.db.Wrap(what, err)
+	}
+	n, err := tx.Exec(ctx, s.sql["release"], sqlstore.Column(note, 2048), id, sqlstore.Micros(2*once.MaxLease))
+	if err != nil {
+		return rec, false, s.db.Wrap(what, sqlstore.TxError(err))
+	}
+	r, found, err := s.read(ctx, tx, "get_tx", id)
+	if err == nil && !found {
+		err = command.ErrNoEffect
+	}
+	return r.Record, n == 1 && found, s.db.Wrap(what, sqlstore.TxError(err))
+}
+
+// Cleanup implements command.Store.
+func (s *Store) Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
+	const what = "clean up commands"
+	if limit <= 0 {
+		return 0, nil
+	}
+	if s.db.Dialect() != core.MySQL {
+		err = s.db.Single(ctx, what, func(q sqlkit.Querier) error {
+			n, err := q.Exec(ctx, s.sql["cleanup"], sqlstore.Micros(keep), int64(limit))
+			deleted = int(n)
+			return err
+		})
+		return deleted, err
+	}
+	err = s.db.InTx(ctx, what, func(q sqlkit.Querier) error { // as Store.cleanupMySQL works
+		deleted = 0
+		var ids []any
+		err := sqlkit.EachRow(ctx, q, s.sql["old"], []any{sqlstore.Micros(keep), int64(limit)},
+			func(rows core.Rows) error {
+				var id string
+				err := rows.Scan(&id)
+				ids = append(ids, id)
+				return err
+			})
+		if err != nil {
+			return err
+		}
+		for start := 0; start < len(ids); start += sqlstore.DeleteChunk {
+			chunk := ids[start:min(start+sqlstore.DeleteChunk, len(ids))]
+			text := "DELETE FROM {command} WHERE id IN (?" + strings.Repeat(", ?", len(chunk)-1) + ")"
+			n, err := q.Exec(ctx, s.db.Statement(text), chunk...)
+			if err != nil {
+				return err
+			}
+			deleted += int(n)
+		}
+		return nil
+	})
+	return deleted, err
+}

@@ -1,0 +1,203 @@
+package once_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// schemaOwner is what every store of tables does with its schema.
+type schemaOwner interface {
+	Migrate(ctx context.Context) error
+	Check(ctx context.Context) error
+}
+
+// schema is the tables of one store.
+type schema struct {
+	open     func(pool *sql.DB, d core.Dialect, prefix string) (schemaOwner, error)
+	use      func(ctx context.Context, s schemaOwner) error
+	files    func(d core.Dialect, prefix string) ([]sqlonce.Migration, error)
+	versions string // the table of what was applied
+	help     string // in the error of a use without tables
+	drift    error
+	tables   int
+
+	table, index string // to be damaged
+	mysqlIndex   string // where it differs
+	column       string // of another type
+	diagnostic   string // dropped
+}
+
+var schemas = map[string]schema{
+	"keys": {
+		open: func(pool *sql.DB, d core.Dialect, prefix string) (schemaOwner, error) {
+			return sqlonce.New(pool, sqlonce.Config{Dialect: d, Prefix: prefix})
+		},
+		use: func(ctx context.Context, s schemaOwner) error {
+			_, err := s.(*sqlonce.Store).Acquire(ctx, onceRequest("k"))
+			return err
+		},
+		files: func(d core.Dialect, prefix string) ([]sqlonce.Migration, error) {
+			return sqlonce.Migrations(sqlonce.Config{Dialect: d, Prefix: prefix})
+		},
+		versions: "once_migration", help: "Migrate of the sqlonce.Store", drift: sqlonce.ErrDrift, tables: 1,
+		table: "idempotency_key", index: "idempotency_key_expires", column: "scope", diagnostic: "result_meta",
+	},
+	"inbox": {
+		open: func(pool *sql.DB, d core.Dialect, prefix string) (schemaOwner, error) {
+			return sqlinbox.New(pool, sqlinbox.Config{Dialect: d, Prefix: prefix})
+		},
+		use: func(ctx context.Context, s schemaOwner) error {
+			_, err := s.(*sqlinbox.Store).ListDead(ctx, inbox.DeadQuery{Consumer: "billing"})
+			if err != nil && !strings.Contains(err.Error(), "inbox.CreateTables") {
+				return fmt.Errorf("the option is not named: %v", err) //nolint:errorlint // it must not look right
+			}
+			return err
+		},
+		files: func(d core.Dialect, prefix string) (list []sqlonce.Migration, err error) {
+			files, err := sqlinbox.Migrations(sqlinbox.Config{Dialect: d, Prefix: prefix})
+			for _, f := range files {
+				list = append(list, sqlonce.Migration(f))
+			}
+			return list, err
+		},
+		versions: "inbox_migration", help: "Migrate of the sqlinbox.Store", drift: sqlinbox.ErrDrift, tables: 2,
+		table: "inbox_event", index: "inbox_event_open", mysqlIndex: "inbox_event_status_at", column: "handler",
+		diagnostic: "last_error",
+	},
+	"effects": {
+		open: func(pool *sql.DB, d core.Dialect, prefix string) (schemaOwner, error) {
+			return sqlcommand.New(pool, sqlcommand.Config{Dialect: d, Prefix: prefix})
+		},
+		use: func(ctx context.Context, s schemaOwner) error {
+			_, err := s.(*sqlcommand.Store).Overdue(ctx, "mail", 0, 1)
+			return err
+		},
+		files: func(d core.Dialect, prefix string) (list []sqlonce.Migration, err error) {
+			files, err := sqlcommand.Migrations(sqlcommand.Config{Dialect: d, Prefix: prefix})
+			for _, f := range files {
+				list = append(list, sqlonce.Migration(f))
+			}
+			return list, err
+		},
+		versions: "command_migration", help: "Migrate of the sqlcommand.Store", drift: sqlcommand.ErrDrift, tables: 1,
+		table: "side_effect_command", index: "side_effect_command_done", column: "channel", diagnostic: "external_ref",
+	},
+}
+
+// Many processes may start at once, each with every store, next to an outbox in the same database.
+func TestOnceMigrateConcurrently(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		var wg sync.WaitGroup
+		for range 4 {
+			pool := db.Open(t)
+			for _, sc := range schemas {
+				wg.Go(func() {
+					s, err := sc.open(pool, "", "")
+					if err == nil {
+						err = errors.Join(s.Migrate(t.Context()), s.Check(t.Context()))
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		pool := db.Open(t)
+		for _, sc := range schemas {
+			if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM "+sc.versions); n != 1 {
+				t.Errorf("%d versions are recorded in %s, want 1", n, sc.versions)
+			}
+		}
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{})
+		if err == nil {
+			err = errors.Join(repo.Migrate(t.Context()), repo.Check(t.Context()))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The printed files do what Migrate does, may be repeated, and are undone by theirs. Check names
+// what differs.
+func TestOnceMigrationFiles(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		for name, sc := range schemas {
+			t.Run(name, func(t *testing.T) { sc.migrates(t, db) })
+		}
+	})
+}
+
+func (sc schema) migrates(t *testing.T, db testdb.DB) {
+	t.Helper()
+	pool, prefix := db.Open(t), strings.Repeat("p", 37)
+	s, err := sc.open(pool, db.Dialect, prefix)
+	fixture.NoError(t, err)
+	for _, err := range []error{sc.use(t.Context(), s), s.Check(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), sc.help) {
+			t.Errorf("without tables: %v", err)
+		}
+	}
+	files, err := sc.files(db.Dialect, prefix)
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	run := func(file string) {
+		t.Helper()
+		for stmt := range strings.SplitSeq(file, ";\n") {
+			if strings.TrimSpace(stmt) != "" {
+				fixture.MustExec(t, pool, stmt)
+			}
+		}
+	}
+	for range 2 {
+		for _, f := range files {
+			run(f.Up)
+		}
+	}
+	if err := errors.Join(s.Check(t.Context()), s.Migrate(t.Context()), s.Check(t.Context())); err != nil {
+		t.Error(err)
+	}
+	table, index, damaged := prefix+sc.table, prefix+sc.index, sc.diagnostic
+	if db.Dialect == core.MySQL {
+		if sc.mysqlIndex != "" {
+			index = prefix + sc.mysqlIndex
+		}
+		damaged = sc.column
+		fixture.MustExec(t, pool, "DROP INDEX "+index+" ON "+table)
+		fixture.MustExec(t, pool, "ALTER TABLE "+table+" MODIFY "+damaged+" VARCHAR(255) NOT NULL")
+	} else {
+		fixture.MustExec(t, pool, "DROP INDEX "+index)
+		fixture.MustExec(t, pool, "ALTER TABLE "+table+" DROP COLUMN "+damaged)
+	}
+	err = s.Check(t.Context())
+	for _, want := range []string{index, damaged} {
+		if !errors.Is(err, sc.drift) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+	for _, f := range slices.Backward(files) {
+		run(f.Down)
+	}
+	if err := s.Check(t.Context()); err == nil || strings.Count(err.Error(), "is missing") < sc.tables {
+		t.Errorf("after the way down: %v", err)
+	}
+}

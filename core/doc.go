@@ -37,11 +37,49 @@
 // lease that ends by itself. Any process may record that a destination acknowledged an event. Every
 // other report of a process counts only while the process holds the claim.
 //
-// # Where to begin
+// # For services
 //
-// Applications use New, Config, Event, and the table of package sqloutbox. Their transactions come
-// from package sqltx for database/sql, and from the modules gormoutbox, entoutbox and bunoutbox for
-// the ORMs. Publishers come from module watermillbridge or are a PublisherFunc. Router combines
-// several publishers. Repository, Tx and Transactor are for authors of adapters. Package outboxtest
-// has fakes for every test, and the suites that adapters pass.
+// A service needs no other names than these. Tables and transactions come from the packages
+// sqloutbox and sqltx, or from the modules gormoutbox, entoutbox and bunoutbox. Publishers come
+// from module watermillbridge. Package outboxtest has a table in memory and a publisher for tests.
+//
+//   - To set up: [New], [Outbox], [Config] with [RetryPolicy], [BreakerPolicy], [DeadPolicy],
+//     [Retention] and [Codec].
+//   - To say what happened: [Event], [EventTyper], [Recorder] and [Op]; [NewEventID] and
+//     [DeriveEventID] where an id is needed before the event is published.
+//   - Transactions: [Tx] with its [Dialect], [Outcome] and [Rows]; [Transactor], [TxFromContext];
+//     [Retryable] says whether to run a transaction again.
+//   - To write a publisher: [Publisher] or [PublisherFunc], which gets a [Delivery]; [Router], made
+//     by [NewRouter], combines several. [Permanent], [Transient], [Unavailable],
+//     [UnavailableForKey], [Unroutable] and [PutOff] say what an error means. A publisher may also
+//     be a [ReceiptPublisher], [SizeChecker], [TopicLister] or [TopicNamer]. [ClassOf] and
+//     [DefaultClassifier] return the [Class] of an error. [CheckHeader] tells whether an event can
+//     carry a header.
+//   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
+//     [Path], [FallbackReason], [ProbeInfo] and [PanicError].
+//   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest] and [RowID].
+//
+// # For authors of tables
+//
+// A table of the outbox implements [Repository], and may implement [Checker]. Package
+// outboxtest/suite has the tests that it must pass. A service never calls these:
+//
+//   - Writing: [InsertRequest], [NewRow], [Inserted]. Row ids: [NewRowID], [FreshRowID],
+//     [RowIDRange], [ParseRowID].
+//   - Claims: [ClaimRequest], [Claimed], [ClaimRef], [LockedError], [Suspicious],
+//     [ServedTopicPrefix].
+//   - Results: [Done], [Failure] and [FailureKind].
+//   - Order: [KeyID], [NewKeyID], [ReplayKeyID], [KeyIDPrefix].
+//
+// # For authors of adapters
+//
+// An adapter implements [Tx] and [Transactor] for an ORM or a driver; package sqltx does the most
+// of it for database/sql. Package outboxtest/suite has the tests that it must pass. A service never
+// calls these:
+//
+//   - [ContextWithTx] gives the transaction to the code below; [CheckTransactor] refuses one that
+//     can never begin.
+//   - [RecorderOf], [CheckRecorder] and [CheckModel] find what models recorded, and models that
+//     would lose it.
+//   - [NewPanicError] and [DefaultLogger] make components behave as this package does.
 package core

@@ -43,7 +43,7 @@ var packages = func() map[string]string {
 	}
 	for _, path := range []string{
 		"core", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce",
-		"core/once/command/sqlcommand", "core/inbox/sqlinbox", "core/outboxtest",
+		"core/once/command/sqlcommand", "core/inbox/sqlinbox", "core/outboxtest", "core/outboxtest/suite",
 		"core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox", "entoutbox/entschema", "bunoutbox", "inbox",
 		"inbox/redisonce", "watermillbridge", "watermillbridge/amqpbridge",
 		"watermillbridge/httpbridge", "watermillbridge/kafkabridge", "watermillbridge/natsbridge",

@@ -16,15 +16,15 @@ type Config struct {
 	Publisher core.Publisher
 	// Routes names the topics of event types; see core.Config.
 	Routes map[string][]string
-	// Headers adds headers to every event: trace context and the like.
+	// Headers adds headers, such as the trace context, to every event.
 	Headers func(ctx context.Context) map[string]string
 	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors
 	// to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-	// Observer is told what happens, for metrics. Default: none.
+	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *core.Observer
-	// Configure may set anything else of core.Config just before the outbox is made from it, such
-	// as Retention or Workers. The fields above and Repository are filled in.
+	// Configure may set any other field of core.Config, such as Retention or Workers. It is called
+	// just before the outbox is made, with the fields above and Repository set.
 	Configure func(*core.Config)
 
 	// AutoCreate creates or migrates the tables in New. For production, apply the printed

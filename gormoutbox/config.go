@@ -19,15 +19,15 @@ type Config struct {
 	// RejectUntracked refuses events, with ErrUntracked, in a transaction whose commit cannot be
 	// heard. Default: they are inserted, and the poller finds them.
 	RejectUntracked bool
-	// Headers adds headers to every event: trace context and the like.
+	// Headers adds headers, such as the trace context, to every event.
 	Headers func(ctx context.Context) map[string]string
 	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors
 	// to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-	// Observer is told what happens, for metrics. Default: none.
+	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *core.Observer
-	// Configure may set anything else of core.Config just before the outbox is made from it, such
-	// as Retention or Workers. The fields above and Repository are filled in.
+	// Configure may set any other field of core.Config, such as Retention or Workers. It is called
+	// just before the outbox is made, with the fields above and Repository set.
 	Configure func(*core.Config)
 
 	// AutoCreate creates or migrates the tables in db.Use. For production, apply the printed

@@ -52,8 +52,8 @@ const cleanupChunk = 1000
 var errForever = errors.New("inbox: Config.Retention is not set: everything is kept for ever")
 
 // Cleanup deletes the processed events, and the keys of OnlyNewer, of this consumer that are older
-// than Config.Retention, in chunks. It returns how many. What failed or is parked stays. Any number
-// of processes may call it at once.
+// than Config.Retention, in chunks. It returns how many. Rows of failed and dead events stay. Any
+// number of processes may call it at once.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	if in.cfg.Retention == 0 {
 		return 0, errForever

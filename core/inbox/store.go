@@ -35,12 +35,12 @@ type Store interface {
 	Fail(ctx context.Context, f Failure) (state State, attempts int, err error)
 	// ListDead returns dead events, those first that were received first.
 	ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
-	// Redrive lets dead events be processed when they are delivered again, with fresh attempts. Who
-	// did so and why stays in the row until then. It returns how many changed: the others are not
-	// dead.
+	// Redrive lets dead events be processed when they are delivered again, with fresh attempts. The
+	// row keeps the actor and the reason until then. It returns how many changed: the others are
+	// not dead.
 	Redrive(ctx context.Context, keys []Key, actor, reason string) (changed int, err error)
 	// Cleanup deletes at most limit events that the consumer processed longer than keep ago. It
-	// returns how many. What failed or is dead stays.
+	// returns how many. Rows of failed and dead events stay.
 	Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
 	// CleanupKeys deletes at most limit keys of which the consumer processed the newest event
 	// longer than keep ago. It returns how many.

@@ -43,7 +43,7 @@ type Config struct {
 	CleanupInterval time.Duration
 	CleanupBatch    int
 
-	// Observer is told what happens, for metrics. Default: none.
+	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *Observer
 }
 

@@ -12,7 +12,7 @@ import (
 
 const (
 	tries        = 10
-	patience     = 20 * time.Second // a lock wait that times out has taken long already
+	patience     = 20 * time.Second // a lock wait that times out has already taken long
 	firstTxPause = 2 * time.Millisecond
 	maxTxPause   = 200 * time.Millisecond
 )

@@ -14,8 +14,8 @@ import (
 const copiedColumns = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
 	`tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of`
 
-// Backlog implements core.Repository. Up to the limit of rows the oldest age is exact; beyond it,
-// it is that of the rows that were counted and of the first unordered row of each topic.
+// Backlog implements core.Repository. The oldest age is exact up to the limit of rows. Above it, it
+// is the age of the counted rows and of the first unordered row of each topic.
 func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
 	if limit <= 0 {
 		return core.Backlog{}, nil
@@ -34,8 +34,7 @@ func (r *Repository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.Dea
 	return r.database.listDead(ctx, q)
 }
 
-// readDead reads dead events, of a query whose columns are eventColumns and what people want to
-// know beside them.
+// readDead reads dead events of a query with eventColumns and the columns that people want to see.
 func readDead(ctx context.Context, q sqlkit.Querier, text string, args []any) (dead []core.DeadEvent, err error) {
 	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 		var s eventScan
@@ -46,7 +45,7 @@ func readDead(ctx context.Context, q sqlkit.Querier, text string, args []any) (d
 			return err
 		}
 		d.ID, d.KeySeq, d.CreatedAt = core.RowID(s.id), s.keySeq, time.UnixMicro(created).UTC()
-		d.Event, _ = s.event() // what cannot be read of it is the reason why it is dead
+		d.Event, _ = s.event() // the part that cannot be read is the reason why it is dead
 		dead = append(dead, d)
 		return nil
 	})
@@ -112,7 +111,7 @@ func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (change
 	return changed, nil
 }
 
-// deadRow is a dead row that is appended to its lane again.
+// deadRow is a dead row that is appended to its key again.
 type deadRow struct {
 	id, newID core.RowID
 	lane      core.KeyID
@@ -121,8 +120,8 @@ type deadRow struct {
 	topic     string
 }
 
-// appendDead gives dead rows of lanes that went on a new row at the end of their lane and discards
-// the old one. Like every writer of a lane it takes the key rows in ascending order.
+// appendDead gives each dead row of a key that went on a new row at the end of its key, and
+// discards the old row. Like every writer of keys it takes the key rows in ascending order.
 func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
 	req core.AdminRequest,
 ) (int, error) {
@@ -147,7 +146,7 @@ func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []cor
 	return len(rows), nil
 }
 
-// readDeadRows reads what lockDead wants to know.
+// readDeadRows reads the result of lockDead.
 func readDeadRows(ctx context.Context, q sqlkit.Querier, text string, args []any) (rows []deadRow, err error) {
 	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 		var d deadRow

@@ -10,7 +10,7 @@ import (
 
 const (
 	// Every part is ordered as its index, so that a limit ends the scan. The first row of each
-	// topic is looked at because a count that stops at its limit may not reach the oldest.
+	// topic is included, because a count that stops at its limit may not reach the oldest row.
 	postgresBacklog = `WITH RECURSIVE topics AS (
   (SELECT e.topic FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
   UNION ALL
@@ -60,7 +60,7 @@ WHERE e.id = ANY ($1::uuid[]) AND (e.status = 3 OR e.status IN (0,2)
 	postgresDeadForAppend = `SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM {event} e
 WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id FOR UPDATE`
 
-	// The copy of an event that was overtaken tells its first number, or a consumer would take it
+	// The copy of an overtaken event carries its first number. Otherwise a consumer would take it
 	// for the newest.
 	postgresCopied = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
 		`tenant_id, partition_key, ` +

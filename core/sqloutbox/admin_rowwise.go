@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// copiedRow is what goes into copiedColumns. The copy of an event that was overtaken tells its
-// first number, or a consumer would take it for the newest.
+// copiedRow are the values of copiedColumns. The copy of an overtaken event carries its first
+// number. Otherwise a consumer would take it for the newest.
 const copiedRow = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
 	`tenant_id, partition_key, lane, payload, content_type, {first_seq:` + core.HeaderFirstKeySeq +
 	`}, occurred_at, replay_of`
@@ -87,8 +87,8 @@ func (w *rowwise) discard(ctx context.Context, q sqlkit.Querier, ids []core.RowI
 	return w.change(ctx, q, w.sql.discardRows, w.sql.discard, "discard", ids, req, req.Force)
 }
 
-// change finds rows, changes and audits them. The flag is that of find: of redrive that rows of
-// lanes stay as they are, of discard that leased rows go too.
+// change finds rows, changes them and writes the audit. The flag is that of find: for redrive, rows
+// of keys stay unchanged; for discard, leased rows are discarded too.
 func (w *rowwise) change(ctx context.Context, q sqlkit.Querier, find, change listed, action string, ids []core.RowID,
 	req core.AdminRequest, flag bool,
 ) (int, error) {

@@ -10,18 +10,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// ErrDrift is wrapped by the error of Check when the tables in the database are not those of this
+// ErrDrift is wrapped by the error of Check if the tables in the database differ from those of this
 // version.
 var ErrDrift = errors.New("sqloutbox: schema drift")
 
-// ErrReadOnly is wrapped by the error of Check when the database accepts no writes: a standby, or a
+// ErrReadOnly is wrapped by the error of Check if the database accepts no writes: a standby, or a
 // server set read_only.
 var ErrReadOnly = errors.New("sqloutbox: database is read-only")
 
-// Check compares the tables in the database with what this version needs and names everything that
-// is missing or different: tables, columns and their types, indexes, the engine and the collations
-// on MySQL. What is there beyond that is not its business. It also refuses a read-only database.
-// Run calls it; call it yourself in a process that only inserts. It implements core.Checker.
+// Check compares the tables in the database with those of this version and names everything that is
+// missing or different: tables, columns and their types, indexes, and on MySQL the engine and the
+// collations. It ignores additional tables, columns and indexes. It also refuses a read-only
+// database. Run calls it; call it yourself in a process that only inserts. It implements
+// core.Checker.
 func (r *Repository) Check(ctx context.Context) error {
 	readOnly, err := sqlkit.ReadOnly(ctx, r.db, r.dialect)
 	if err != nil {
@@ -48,7 +49,7 @@ func (r *Repository) Check(ctx context.Context) error {
 	return fmt.Errorf("%w: %w (%s):\n%w", ErrDrift, how, howToCreate, errors.Join(drift...))
 }
 
-// diagnosticColumns are columns of text that is only read by people.
+// diagnosticColumns are text columns that only people read.
 var diagnosticColumns = map[string]bool{
 	"last_error": true, "last_error_code": true, "receipt": true, "headers": true,
 	"action": true, "actor": true, "reason": true,

@@ -12,11 +12,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// filter says which topics a claim may take: only is nil for all, else the topics without the
-// stopped ones; except is empty when only is set.
+// filter says which topics a claim may take. only is nil for all topics, else the topics without
+// the stopped ones. except is empty if only is set.
 type filter struct {
 	only, except []string
-	served       []string // of core.ServedTopicPrefix; the others of it are not wanted when only is nil
+	// topics of core.ServedTopicPrefix that are wanted; no others of that prefix are wanted if only
+	// is nil
+	served []string
 }
 
 func newFilter(req core.ClaimRequest) filter {
@@ -70,8 +72,8 @@ func checkClaim(req core.ClaimRequest) error {
 	return nil
 }
 
-// ClaimUnordered implements core.Repository. Every topic gets an equal part of the limit first;
-// what is left goes to the topics that have more.
+// ClaimUnordered implements core.Repository. First every topic gets an equal part of the limit.
+// Topics with more rows share the rest.
 func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
 	if err := checkClaim(req); err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 	for req.Limit > 0 && !f.nothing() {
 		rows, topics, err := r.database.claimTopics(ctx, req, f, len(all) == 0)
 		if err != nil {
-			if len(all) > 0 { // what was claimed is claimed: return it
+			if len(all) > 0 { // these rows are claimed already: return them
 				return all, nil
 			}
 			return nil, err
@@ -115,8 +117,8 @@ func quota(limit, parts int) int {
 	return (limit + parts - 1) / parts
 }
 
-// ClaimHeads implements core.Repository. When there are more lanes than the limit allows whole
-// runs, each lane gets a shorter one: lanes are what can be published at once.
+// ClaimHeads implements core.Repository. If there are more keys than the limit allows whole runs,
+// each key gets a shorter run, because different keys can be published at once.
 func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 	after core.KeyID,
 ) (rows []core.Claimed, next core.KeyID, err error) {
@@ -153,7 +155,7 @@ func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest,
 }
 
 // NextDue implements core.Repository. It looks at the first 1,000 unordered rows of each topic and
-// at the heads of the first req.Keys lanes.
+// at the heads of the first req.Keys keys.
 func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.Duration, bool, error) {
 	f := newFilter(req)
 	if f.nothing() {

@@ -10,15 +10,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// The time that is compared is statement_timestamp(), which an index condition may use; what is
-// stored is clock_timestamp().
+// Comparisons use statement_timestamp(), which an index condition may use. Stored times come from
+// clock_timestamp().
 const (
 	postgresFree = "(e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR " +
 		"e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')"
 	postgresDue = "e.available_at <= statement_timestamp()"
 
-	// postgresTake leases the rows of the list "take": an array, because a join might read the
-	// table to build a hash of it. Parameters: $1 node, $2 lease, $4 the longest lease.
+	// postgresTake leases the rows of the list "take". The list is an array, because a join might
+	// read the whole table to build a hash of it. Parameters: $1 node, $2 lease, $4 the longest
+	// lease.
 	postgresTake = `UPDATE {event} e SET claim_no = e.claim_no + 1,
   lost_claims = abs(e.lost_claims) +
     CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < ` + suspicious +
@@ -28,19 +29,17 @@ WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND ` + post
 RETURNING ` + eventColumns + claimColumns
 )
 
-// postgresNoRow ends the answer of a claim: it carries what is to be said about the claim as a
-// whole.
+// postgresNoRow ends the answer of a claim with a row of facts about the whole claim.
 const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', ` +
 	`NULL::bytea, 0::bigint, ` +
 	`''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint`
 
-// postgresServed leaves out the topics that are served in some process, unless they are named: by
-// $6, or by $14.
+// postgresServed leaves out the topics that are served in a process, unless $6 or $14 names them.
 const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix +
 	`%' OR e.topic = ANY ($14::text[]))`
 
-// postgresTopics lists the wanted topics: those of $6, or all that have open rows, found by jumping
-// from one to the next, without those of $7.
+// postgresTopics lists the wanted topics without those of $7: those of $6, or all that have open
+// rows, found by jumping from one to the next.
 const postgresTopics = `WITH RECURSIVE all_topics AS (
   (SELECT e.topic FROM {event} e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
     e.topic LIMIT 1)
@@ -52,10 +51,10 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
   UNION ALL SELECT unnest($6::text[]) COLLATE "C"
 )`
 
-// postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more. The rows are
-// locked in the order of the index, so that claims at the same time share the table instead of
-// wanting the same rows. They are returned oldest due first, topics in turns: what is tried again
-// comes after what waits longer, whatever its id.
+// postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more bytes. Rows
+// are locked in the order of the index, so that simultaneous claims share the table and do not want
+// the same rows. They are returned oldest due first, with topics in turns. So a retried row comes
+// after rows that wait longer, whatever its id.
 var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
   FROM topics t CROSS JOIN LATERAL (
@@ -72,14 +71,14 @@ var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
 SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`,
 	1, 2, 3, 4, 5, 6, 7, 8, 14)
 
-// postgresShort is how long runs at least are while there are more lanes than the limit allows
-// whole runs: a claim then takes rows of some 64 lanes, which are as many as are published at once,
-// and looks up fewer lanes than one row of each of 500 would need.
+// postgresShort is the shortest run of a claim if there are more keys than the limit allows whole
+// runs. A claim then takes rows of some 64 keys, about as many as are published at once. One row of
+// each of 500 keys would need more look-ups.
 const postgresShort = `greatest(1, least($8::bigint, $3::bigint / 64))`
 
-// postgresRun turns the list "heads" of claimable lanes (with the first dead number of each) into
-// "take": the heads with the rows that follow them. A row that another transaction holds ends the
-// run of its lane there. $8 is the longest run.
+// postgresRun turns the list "heads" of claimable keys (with the first dead number of each) into
+// "take": the heads and the rows that follow them. A row that another transaction holds ends the
+// run of its key. $8 is the longest run.
 const postgresRun = `, cand AS MATERIALIZED (
   SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane, dead FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
@@ -101,13 +100,13 @@ const postgresRun = `, cand AS MATERIALIZED (
     FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
 )`
 
-// postgresLanes jumps from the head of one lane to that of the next: $9 the lane to start after,
-// $10 how many. $11 and $12 are the lane prefixes of the wanted and the stopped topics, which are
-// jumped as a whole.
+// postgresLanes jumps from the head of one lane to that of the next. $9 is the lane to start after,
+// $10 the number of lanes. $11 and $12 are the prefixes of the wanted and the stopped topics; a
+// stopped topic is jumped over as a whole.
 var postgresLanes = postgresScan("0::bigint", "")
 
-// postgresClaimLanes is the same, and stops when the heads that are due and free have $3 rows
-// behind them, of each lane so many as a short run has.
+// postgresClaimLanes does the same, and stops when the due and free heads have $3 rows behind them,
+// counting at most a short run for each lane.
 var postgresClaimLanes = postgresScan(`CASE WHEN `+postgresDue+` AND `+postgresFree+` THEN (SELECT count(*) FROM (
     SELECT FROM {event} r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT `+postgresShort+
 	`) r) ELSE 0 END`,
@@ -160,8 +159,8 @@ var postgresClaimKey = renumber(`WITH lanes AS (
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
 `+postgresTake+`, NULL::bytea, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14)
 
-// postgresNextDue: the least time at which a row that is open now may be claimed, in microseconds
-// from now.
+// postgresNextDue returns the earliest time, in microseconds from now, at which an open row may be
+// claimed.
 var postgresNextDue = renumber(postgresTopics+`, unordered AS (
   SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
     SELECT e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END AS until
@@ -180,8 +179,8 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
-// renumber makes the parameters of a text, taken from the pieces it shares with others, $1, $2 and
-// so on.
+// renumber numbers the parameters of a text $1, $2 and so on. The text is made of pieces that other
+// texts share.
 func renumber(text string, used ...int) string {
 	return parameter.ReplaceAllStringFunc(text, func(p string) string {
 		for i, n := range used {

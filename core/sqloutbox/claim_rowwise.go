@@ -96,7 +96,7 @@ func (w *rowwise) topicRows(ctx context.Context, q sqlkit.Querier, req core.Clai
 	return all, nil
 }
 
-// cut keeps what fits into the limits of the claim; with oversize at least one row.
+// cut keeps the candidates that fit into the limits of the claim; with oversize at least one row.
 func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 	total := int64(0)
 	for i := range all {
@@ -152,9 +152,9 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 // headPage is how many lanes are looked at before their runs are read.
 const headPage = 128
 
-// shortRun is how long runs at least are while there are more lanes than the limit allows whole
-// runs: a claim then takes rows of some 64 lanes, which are as many as are published at once, and
-// looks up fewer lanes than one row of each of 500 would need.
+// shortRun is the shortest run of a claim if there are more keys than the limit allows whole runs.
+// A claim then takes rows of some 64 keys, about as many as are published at once. One row of each
+// of 500 keys would need more look-ups.
 func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/64)) }
 
 // claimLane claims the head of one lane with its run.
@@ -186,13 +186,13 @@ func (w *rowwise) claimLane(ctx context.Context, req core.ClaimRequest, f filter
 // head is the first row of a lane that is not dead.
 type head struct {
 	candidate
-	dead  int64         // first dead number of the lane; the largest number when there is none
+	dead  int64         // first dead number of the lane; the largest number if there is none
 	until time.Duration // how long until it is due and free
 }
 
 const noDead = int64(^uint64(0) >> 1)
 
-// headsOf looks at heads: whether they are of a wanted topic, due, free, and not behind a dead row.
+// headsOf reads heads: whether they are of a wanted topic, due, free, and not behind a dead row.
 func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
 	first []candidate,
 ) ([]head, error) {
@@ -241,8 +241,9 @@ func (w *rowwise) claimableHeads(ctx context.Context, q sqlkit.Querier, req core
 	return slices.DeleteFunc(heads, func(h head) bool { return !h.ok }), err
 }
 
-// runs returns the heads with the rows that follow them and are due and free too, and whether lanes
-// were left out for the limits. With oversize the first row may have more bytes than the limit.
+// runs returns the heads with the rows that follow them and are due and free too. It also reports
+// whether lanes were left out because of the limits. With oversize the first row may have more
+// bytes than the limit.
 func (w *rowwise) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, heads []head, oversize bool,
 ) (all []candidate, short bool, err error) {
 	if len(heads) == 0 {
@@ -305,8 +306,8 @@ func byLane(a, b candidate) int {
 	return bytes.Compare(a.id[:], b.id[:])
 }
 
-// claimCandidates reads candidates without locks and leases those it can lock. When others took all
-// of them in the meantime, it looks again.
+// claimCandidates reads candidates without locks and leases those that it can lock. If other claims
+// took all of them in the meantime, it reads again.
 func (w *rowwise) claimCandidates(ctx context.Context, what string, req core.ClaimRequest,
 	find func(q sqlkit.Querier) ([]candidate, error),
 ) (rows []core.Claimed, err error) {
@@ -342,10 +343,10 @@ type lockedRow struct {
 }
 
 // follows reports whether the row comes next in its lane after the row with that number, or first
-// if there is none. The candidates were read in several statements, and what is seen in two of them
-// may never have been true at once: a head that died in between would be passed over. That no open
-// and no dead row is before this one, in one view of the lane, stays true: rows that have ended
-// stay ended.
+// if there is none. The candidates were read by several statements, and rows seen by two of them
+// may never have existed at the same time: a head that died in between would be passed over.
+// follows checks, in one view of the lane, that no open and no dead row is before this one. That
+// stays true, because ended rows stay ended.
 func (l *lockedRow) follows(last *int64, skipDead bool) bool {
 	if l.dead != nil && !skipDead {
 		return false
@@ -353,8 +354,8 @@ func (l *lockedRow) follows(last *int64, skipDead bool) bool {
 	return l.before == nil && last == nil || l.before != nil && last != nil && *l.before == *last
 }
 
-// lease locks the wanted rows by their ids with the condition repeated and leases them. A row that
-// cannot be had, or no longer follows the one before, ends the run of its lane.
+// lease locks the wanted rows by their ids with the condition repeated, and leases them. A row that
+// cannot be locked, or no longer follows the previous one, ends the run of its lane.
 func (w *rowwise) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
 	wanted []candidate,
 ) ([]core.Claimed, error) {
@@ -387,8 +388,8 @@ func (w *rowwise) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimReq
 	return rows, nil
 }
 
-// lock locks those of the wanted rows that are still due and free. They are all of lanes, or all
-// unordered.
+// lock locks those of the wanted rows that are still due and free. Either all of them have a key,
+// or all are unordered.
 func (w *rowwise) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
 	wanted []candidate,
 ) (map[core.RowID]*lockedRow, error) {

@@ -9,16 +9,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// database is what the databases do differently. It has two implementations. postgres does most
-// calls in one statement. rowwise does them in several, for MariaDB, MySQL and SQLite, whose few
-// differences are fields of a variant.
+// database has the operations that differ between databases. It has two implementations. postgres
+// does most calls in one statement. rowwise does them in several, for MariaDB, MySQL and SQLite,
+// whose few differences are fields of a variant.
 //
-// The statements of an implementation are fields of a struct, which is made once, by New.
+// The statements of an implementation are fields of a struct, which New makes once.
 type database interface {
 	// insert writes a batch in a caller's transaction and fills in its places.
 	insert(ctx context.Context, tx core.Tx, b *batch) error
 
-	// claimTopics gives every topic an equal part of the limit and says how many topics there are.
+	// claimTopics gives every topic an equal part of the limit and returns the number of topics.
 	// With oversize the first row may have more bytes than the limit.
 	claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 	) (rows []core.Claimed, topics int, err error)
@@ -27,8 +27,9 @@ type database interface {
 	claimLane(ctx context.Context, req core.ClaimRequest, f filter, lane core.KeyID) ([]core.Claimed, error)
 	nextDue(ctx context.Context, req core.ClaimRequest, f filter) (d time.Duration, ok bool, err error)
 
-	// The marks get at most markChunk rows, in ascending order of their ids and each once. They say
-	// which rows they changed. A *core.LockedError names the rows that other transactions hold.
+	// Mark methods get at most markChunk rows, each once, in ascending order of their ids. They
+	// return the rows that they changed. A *core.LockedError names the rows that other transactions
+	// hold.
 	markDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error)
 	markFailed(ctx context.Context, node string, failures []core.Failure) (map[core.RowID]bool, error)
 	beginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error)
@@ -37,27 +38,27 @@ type database interface {
 
 	backlog(ctx context.Context, limit int64) (core.Backlog, error)
 	listDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error)
-	// redrive and discard change and audit what they may of the rows with these ids.
+	// redrive and discard change and audit the rows with these ids, as far as their status allows.
 	redrive(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (changed int, err error)
 	discard(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (changed int, err error)
-	// lockDead locks those of the rows that are dead and of a lane. appendDead gives such a row a
-	// copy at the end of its lane, and discards it.
+	// lockDead locks those of the rows that are dead and have a key. appendDead gives such a row a
+	// copy at the end of its key, and discards it.
 	lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]deadRow, error)
 	appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error
 
 	cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
-	// lockIdleKeys returns the idle lanes of the next part of the key rows, locked, and the last
-	// lane and the size of that part.
+	// lockIdleKeys locks the idle keys in the next part of the key rows. It returns them, the last
+	// key and the size of that part.
 	lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,
 	) (locked []core.KeyID, last core.KeyID, seen int, err error)
 	deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked []core.KeyID) (deleted int, err error)
 	resetKeys(ctx context.Context, q sqlkit.Querier) (changed int64, err error)
 }
 
-// dialect is what the name of a dialect stands for.
+// dialect has the parts of a dialect.
 type dialect struct {
 	name  core.Dialect
-	words map[string]word // of its SQL; see names.expand
+	words map[string]word // pieces of its SQL; see names.expand
 	open  func(p pool, n names) database
 }
 

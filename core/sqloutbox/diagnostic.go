@@ -9,19 +9,19 @@ import (
 
 const maxPlain = 200
 
-// A diagnostic (error text, error code, receipt) never stands in the way of an outcome: where the
-// database refuses a text, because the character set of the connection or the width of the column
-// cannot take it, the outcome is written with less of it.
+// diagnostic says how much of the texts for people (error text, error code, receipt) is written.
+// They never prevent a mark. If the database refuses a text, because the character set of the
+// connection or the width of the column does not allow it, the mark is written with less text.
 type diagnostic uint8
 
 const (
-	diagnosticWhole diagnostic = iota // as it is
+	diagnosticWhole diagnostic = iota // unchanged
 	diagnosticPlain                   // a short text in ASCII
 	diagnosticCode                    // only the code
 	diagnosticNone
 )
 
-// text is what of a text for people is stored, in at most n bytes.
+// text returns the part of a text for people that is stored, at most n bytes.
 func (d diagnostic) text(s string, n int) string {
 	switch d {
 	case diagnosticWhole:
@@ -33,7 +33,7 @@ func (d diagnostic) text(s string, n int) string {
 	return ""
 }
 
-// code is what of an error code is stored.
+// code returns the part of an error code that is stored.
 func (d diagnostic) code(s string) string {
 	switch d {
 	case diagnosticWhole:
@@ -45,7 +45,7 @@ func (d diagnostic) code(s string) string {
 	return ""
 }
 
-// diagnosed calls write with less and less of the diagnostics until the database takes them.
+// diagnosed calls write with less and less diagnostics until the database accepts them.
 func diagnosed(write func(d diagnostic) error) (err error) {
 	for d := diagnosticWhole; d <= diagnosticNone; d++ {
 		if err = write(d); !sqlerr.RefusedValue(err) {
@@ -55,7 +55,7 @@ func diagnosed(write func(d diagnostic) error) (err error) {
 	return err
 }
 
-// plain keeps of a text what every character set has.
+// plain keeps the characters that every character set has.
 func plain(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -1,18 +1,18 @@
 // Package sqloutbox keeps the outbox in tables of PostgreSQL, MariaDB, MySQL 8 or SQLite.
 //
-// Everything in one call, a pool whose transactions are tracked, its outbox, and the tables where
-// that is asked for:
+// One call opens a pool whose transactions are tracked, and makes its outbox. It creates the tables
+// if AutoCreate is set:
 //
 //	db, ob, err := sqloutbox.Open(ctx, "pgx", dsn, sqloutbox.OpenConfig{Publisher: publisher, AutoCreate: true})
 //
-// Or by hand:
+// The same in single steps:
 //
 //	repo, err := sqloutbox.New(pool, sqloutbox.Config{})
 //	err = repo.Migrate(ctx) // creates or upgrades the tables; or your own tool applies Migrations
 //	err = repo.Check(ctx)   // at start: names the differences
 //	ob, err := core.New(core.Config{Repository: repo, Publisher: publisher})
 //
-// The transactions that Publish takes come from package sqltx, or from the adapter of an ORM.
+// The transactions for Publish come from package sqltx, or from the adapter of an ORM.
 //
 // SQLite: open the database with a busy timeout and write-ahead logging (modernc.org/sqlite:
 // "file:app.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate"), because

@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	chunkRows  = 1000    // rows of one INSERT: 18 parameters each stay below every database's limit
+	// rows of one INSERT: 18 parameters for each stay below every database's limit
+	chunkRows  = 1000
 	chunkLanes = 1000    // lanes of one upsert
 	chunkBytes = 4 << 20 // payload of one INSERT, below the smallest default of max_allowed_packet
 )
 
-// Insert implements core.Repository. Statements run in tx once, whatever happens: after a deadlock
-// MariaDB has rolled back the whole transaction, and a repeated INSERT would commit by itself.
+// Insert implements core.Repository. Statements run in tx once and are never repeated: after a
+// deadlock MariaDB has rolled back the whole transaction, and a repeated INSERT would commit by
+// itself.
 //
-// Limits of a database that apply: MySQL and MariaDB refuse a payload larger than
+// The limits of the database apply: MySQL and MariaDB refuse a payload larger than
 // max_allowed_packet.
 func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
 	if len(req.Rows) == 0 {
@@ -60,16 +62,17 @@ func insertError(err error) error {
 	return fmt.Errorf("sqloutbox: insert: %w", err)
 }
 
-// batch is one call of Insert on its way to the table.
+// batch is one call of Insert.
 type batch struct {
 	req    core.InsertRequest
 	places []core.Inserted
-	lanes  []laneUse // ascending: two calls never wait for each other in a circle
-	order  []int     // rows as they are written: by lane, in the order of the call within a lane
-	header []any     // encoded headers
+	lanes  []laneUse // ascending, so that two calls never wait for each other in a circle
+	// rows in the order of writing: by lane, and within a lane in the order of the call
+	order  []int
+	header []any // encoded headers
 }
 
-// laneUse is what a call wants of one key row, and what it got.
+// laneUse is the request of a call for one key row, and its result.
 type laneUse struct {
 	lane   core.KeyID
 	rows   []int // in the order of the call
@@ -122,7 +125,7 @@ func (b *batch) use(lane core.KeyID) *laneUse {
 	return &b.lanes[i]
 }
 
-// number gives the rows of a lane their places once its key row was read back.
+// number gives the rows of a lane their places once its key row is read back.
 func (b *batch) number(use *laneUse, firstSeq int64) {
 	start := use.lastSeq - int64(len(use.rows)) + 1
 	use.opened = start == firstSeq
@@ -149,10 +152,10 @@ func (b *batch) chunks(fn func(rows []int) error) error {
 	return fn(b.order[start:])
 }
 
-// occurredText is read the same by every database, whatever the time zone of the session is.
+// occurredText writes a time that every database reads the same in any time zone of the session.
 func occurredText(t time.Time, layout string) string { return t.UTC().Format(layout) }
 
-// bytesOf is the slice of an id; nil for the zero id, which is stored as NULL.
+// bytesOf returns the bytes of an id. It is nil for the zero id, which is stored as NULL.
 func bytesOf[T core.RowID | core.KeyID | id16](v T) any {
 	a := [16]byte(v)
 	if a == [16]byte{} {

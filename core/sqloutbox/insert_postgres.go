@@ -27,8 +27,8 @@ func (p *postgres) insert(ctx context.Context, tx core.Tx, b *batch) error {
 	})
 }
 
-// insertOne is insert for the one event that most transactions have: a statement without joins is a
-// little cheaper for the server.
+// insertOne is insert for a single event, which most transactions have: a statement without joins
+// is a little cheaper for the server.
 func (p *postgres) insertOne(ctx context.Context, tx core.Tx, b *batch, i int) error {
 	row := &b.req.Rows[i]
 	e := &row.Event
@@ -47,7 +47,7 @@ func (p *postgres) insertOne(ctx context.Context, tx core.Tx, b *batch, i int) e
 		func(res core.Rows) error { return b.scanLane(res, lanes) })
 }
 
-// scanLane reads what the key row of a lane became.
+// scanLane reads the new values of the key row of a lane.
 func (b *batch) scanLane(res core.Rows, lanes []laneUse) error {
 	var lane, prev id16
 	var last, first int64
@@ -136,7 +136,7 @@ var postgresTypes = [postgresRow]string{
 }
 
 // postgresInsert returns the statement for n rows and m lanes. Its snapshot may be older than the
-// key row that it waited for, so it judges nothing but the key row itself.
+// key row that it waited for, so it decides only by the key row itself.
 func postgresInsert(n, m int) string {
 	var s strings.Builder
 	p := 0

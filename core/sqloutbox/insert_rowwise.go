@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// insert writes the key rows and then the events. A refused statement leaves the earlier ones
-// standing, so they are undone under the locks that the transaction holds.
+// insert writes the key rows and then the events. After a refused statement the earlier ones stay,
+// so they are undone under the locks that the transaction holds.
 func (w *rowwise) insert(ctx context.Context, tx core.Tx, b *batch) error {
 	statements, err := w.joined(ctx, tx)
 	if err != nil {
@@ -92,8 +92,8 @@ func (w *rowwise) rowArgs(b *batch, rows []int) []any {
 	return args
 }
 
-// undo takes back what the call wrote before the statement that was refused: the key rows are as
-// they were, because nobody else can have touched them.
+// undo removes the rows that the call wrote before the refused statement. The key rows are
+// unchanged, because the transaction holds their locks.
 func (w *rowwise) undo(ctx context.Context, tx core.Tx, b *batch, written int) error {
 	for start := 0; start < written; start += chunkRows {
 		rows := b.order[start:min(start+chunkRows, written)]

@@ -12,13 +12,13 @@ import (
 type inserts struct {
 	events *sized // writes n events
 	keys   *sized // the upsert of n key rows
-	// keyRead reads n key rows back. It is nil where the upsert returns them.
+	// keyRead reads n key rows back. It is nil if the upsert returns them.
 	keyRead *sized
 }
 
 const (
 	keyHead      = "INSERT INTO {key} (lane, last_seq, first_seq, last_id, used_at) "
-	keyRow       = "(?, {clock}+?, {clock}, ?, {now})" // a fresh row starts at the clock
+	keyRow       = "(?, {clock}+?, {clock}, ?, {now})" // a new row starts at the clock
 	keyReturning = " RETURNING lane, last_seq, first_seq, prev_id"
 
 	eventRow = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {in}, {in}, ?, {now}"
@@ -35,8 +35,8 @@ func valuesInsert(n int) string {
 
 func repeat(row string, n int) string { return strings.Repeat(row+", ", n-1) + row }
 
-// upsert writes n key rows and shows what became of each. args are three of each row: its lane, how
-// many numbers it gives away less one, and the id of the last event.
+// upsert writes n key rows and calls show with each of them. args are three for each row: its lane,
+// how many numbers it gives away less one, and the id of the last event.
 func (s *inserts) upsert(ctx context.Context, q sqlkit.Querier, n int, args []any, show func(core.Rows) error) error {
 	if s.keyRead == nil {
 		return sqlkit.EachRow(ctx, q, s.keys.text(n), args, show)

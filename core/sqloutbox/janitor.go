@@ -16,8 +16,8 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 	return r.database.cleanup(ctx, keep, limit)
 }
 
-// CollectKeys implements core.Repository. Whether a lane is empty is asked in a statement that
-// begins after the locks were granted: the snapshot of an earlier one may be older than an event
+// CollectKeys implements core.Repository. It checks that a key is empty in a statement that begins
+// after the locks were granted: the snapshot of an earlier statement may be older than an event
 // that was inserted in the meantime.
 func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.KeyID,
 	limit int,

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// The rows of c are locked and final: with the status repeated in the DELETE, a planner without
-	// statistics walks all of them.
+	// The rows of c are locked and final. With the status repeated in the DELETE, a planner without
+	// statistics would walk all of them.
 	postgresCleanup = `WITH c AS MATERIALIZED (
   SELECT e.id FROM {event} e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint *
     interval '1 microsecond'

@@ -10,12 +10,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// smallPage is so short that reading it costs about as much as asking for it.
+// smallPage is a page so short that reading it costs about as much as the query itself.
 const smallPage = 128
 
-// laneScan visits lanes in ascending order. It reads pages of the index; when a page ends inside a
-// lane, the next one begins behind that lane, so followers are not read one by one however many
-// there are.
+// laneScan visits lanes in ascending order. It reads pages of the index. If a page ends inside a
+// lane, the next page begins behind that lane, so followers are not read one by one.
 type laneScan struct {
 	tables *rowwise
 	filter filter
@@ -44,7 +43,7 @@ func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
 			}
 			read++
 			l := core.KeyID(lane)
-			if full || bytes.Compare(l[:], current[:]) <= 0 { // a follower, or jumped
+			if full || bytes.Compare(l[:], current[:]) <= 0 { // a follower, or jumped over
 				return nil
 			}
 			visited++

@@ -12,7 +12,7 @@ import (
 // locked collects the rows that other transactions hold over the chunks of one mark.
 type locked struct{ rows []core.RowID }
 
-// add takes what a chunk says of locked rows; any other error is returned.
+// add collects the locked rows of a chunk's error. It returns any other error.
 func (l *locked) add(err error) error {
 	var e *core.LockedError
 	if !errors.As(err, &e) {

@@ -35,8 +35,8 @@ func (r *Repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 	return changed, held.err("mark done")
 }
 
-// MarkFailed implements core.Repository. Code and Message are cut to 64 and 2,048 bytes; what the
-// database cannot store of them is replaced or left out.
+// MarkFailed implements core.Repository. Code and Message are cut to 64 and 2,048 bytes. Characters
+// that the database cannot store are replaced or left out.
 func (r *Repository) MarkFailed(ctx context.Context, node string, failures []core.Failure) ([]bool, error) {
 	for _, f := range failures {
 		if f.Kind < core.FailRetry || f.Kind > core.FailUnavailable {
@@ -52,10 +52,10 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	})
 }
 
-// BeginSuspect implements core.Repository. While it counts, lost_claims is negative: a claim makes
-// it positive again.
+// BeginSuspect implements core.Repository. During the publish lost_claims is negative. A claim
+// makes it positive again.
 func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
-	return guess("begin lone", claims, func(order []int) (map[core.RowID]bool, error) {
+	return guess("begin suspect", claims, func(order []int) (map[core.RowID]bool, error) {
 		return r.database.beginSuspect(ctx, node, choose(claims, order))
 	})
 }
@@ -80,8 +80,8 @@ func (r *Repository) Release(ctx context.Context, node string, claims []core.Cla
 	return changed, err
 }
 
-// guess calls mark for chunks of the claims, in ascending order of row ids and each row once, and
-// says which it changed.
+// guess calls mark for chunks of the claims, in ascending order of row ids and each row once. It
+// returns which claims changed a row.
 func guess(what string, claims []core.ClaimRef, mark func(order []int) (map[core.RowID]bool, error)) ([]bool, error) {
 	changed := make([]bool, len(claims))
 	order := make([]int, len(claims))
@@ -92,7 +92,7 @@ func guess(what string, claims []core.ClaimRef, mark func(order []int) (map[core
 		if c := bytes.Compare(claims[a].ID[:], claims[b].ID[:]); c != 0 {
 			return c
 		}
-		// the latest claim is the only one that can hold
+		// only the latest claim can hold the row
 		return int(min(1, max(-1, claims[b].ClaimNo-claims[a].ClaimNo)))
 	})
 	order = slices.CompactFunc(order, func(a, b int) bool { return claims[a].ID == claims[b].ID })

@@ -13,13 +13,12 @@ import (
 )
 
 const (
-	// fence is the condition of every guess. A claim that was released or settled has no lease any
-	// more: repeating a guess whose answer was lost changes nothing.
+	// fence is the condition of every guess. A claim that was released or marked has no lease any
+	// more, so repeating a guess whose answer was lost changes nothing.
 	fence = "e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL"
 
 	// soon bounds how long a mark waits for the lock of another transaction. It is evaluated before
-	// the first row is looked at and holds until the end of the statement, so that it costs no
-	// round trip.
+	// the first row and holds until the end of the statement, so it costs no round trip.
 	soon = "(SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL"
 )
 
@@ -99,8 +98,8 @@ func (p *postgres) markDone(ctx context.Context, done []core.Done, deleteRows bo
 	return changed, err
 }
 
-// errRowsLocked says that a statement would have waited for other transactions. It is no reason to
-// repeat it as it is.
+// errRowsLocked says that a statement would have waited for other transactions. The same statement
+// must not be repeated for it.
 var errRowsLocked = errors.New("rows are locked")
 
 func notWaiting(err error) error {
@@ -110,7 +109,7 @@ func notWaiting(err error) error {
 	return err
 }
 
-// unlocked locks the rows that can be had at once and returns them, and the rest.
+// unlocked locks the rows that are free at once. It returns them, and the others.
 func unlocked[T any](ctx context.Context, p *postgres, q sqlkit.Querier, items []T,
 	id func(*T) core.RowID,
 ) (free, rest []T, err error) {
@@ -150,7 +149,7 @@ func (p *postgres) markFailed(ctx context.Context, node string,
 }
 
 func (p *postgres) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
-	return p.fenced(ctx, "begin lone", p.sql.beginSuspect, node, claims)
+	return p.fenced(ctx, "begin suspect", p.sql.beginSuspect, node, claims)
 }
 
 func (p *postgres) renew(ctx context.Context, node string, claims []core.ClaimRef,
@@ -173,8 +172,8 @@ func (p *postgres) fenced(ctx context.Context, what, text, node string, claims [
 		})
 }
 
-// guessed runs a fenced statement that returns the ids of the rows it changed: on all rows, and
-// where others hold some of them for long, on those that they do not hold.
+// guessed runs a fenced statement that returns the ids of the changed rows. It runs on all rows. If
+// other transactions hold some of them for long, it runs on the others.
 func guessed[T any](ctx context.Context, p *postgres, what, node string, items []T, ref func(*T) core.ClaimRef,
 	mark func(q sqlkit.Querier, items []T) ([]core.RowID, error),
 ) (changed map[core.RowID]bool, err error) {

@@ -48,8 +48,8 @@ func (w *rowwise) markDone(ctx context.Context, done []core.Done, deleteRows boo
 }
 
 // receiptArgs returns the ids of those of mine that have a receipt, each followed by its receipt.
-// Receipts go with the mark in one statement: one for each row made the relay on these databases a
-// fifth as fast as without receipts.
+// Receipts are written with the mark in one statement: one statement for each row made the relay on
+// these databases five times slower.
 func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
 	var args []any
 	for i := range done { // both are in ascending order of ids
@@ -64,7 +64,7 @@ func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
 }
 
 // markable locks, on MySQL and MariaDB, those of the rows that can be marked and that no other
-// transaction holds. An UPDATE by primary key would wait there also for the transaction that has
+// transaction holds. There, an UPDATE by primary key would also wait for a transaction that has
 // just inserted the row.
 func (w *rowwise) markable(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]core.RowID, error) {
 	if !w.locks {
@@ -73,8 +73,8 @@ func (w *rowwise) markable(ctx context.Context, q sqlkit.Querier, ids []core.Row
 	return queryIDs(ctx, q, w.sql.markableLock.text(len(ids)), idArgs(ids)...)
 }
 
-// lockedRows returns which of the rows that were not to be had another transaction holds: a reader
-// sees them as they were.
+// lockedRows returns those of the missing rows that another transaction holds: a plain read still
+// shows them.
 func (w *rowwise) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []core.RowID) ([]core.RowID, error) {
 	if !w.locks || len(mine) == len(ids) {
 		return nil, nil
@@ -83,8 +83,8 @@ func (w *rowwise) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []
 	return queryIDs(ctx, q, w.sql.markable.text(len(rest)), idArgs(rest)...)
 }
 
-// heldRows locks the rows whose claims the node holds and has neither released nor settled, and
-// returns which of them others have locked.
+// heldRows locks the rows whose claims the node holds and has neither released nor marked. It
+// returns which of them other transactions have locked.
 func (w *rowwise) heldRows(ctx context.Context, q sqlkit.Querier, node string,
 	claims []core.ClaimRef,
 ) (mine, others []core.RowID, err error) {
@@ -160,7 +160,7 @@ func (w *rowwise) markFailed(ctx context.Context, node string,
 }
 
 func (w *rowwise) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
-	return w.fenced(ctx, "begin lone", w.sql.beginSuspect, node, claims)
+	return w.fenced(ctx, "begin suspect", w.sql.beginSuspect, node, claims)
 }
 
 func (w *rowwise) renew(ctx context.Context, node string, claims []core.ClaimRef,

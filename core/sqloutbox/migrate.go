@@ -21,8 +21,8 @@ type Migration struct {
 	Down    string // undoes Up, with all data
 }
 
-// Migrations returns the migrations of the schema in ascending order of versions, with the names
-// that cfg gives to the tables. cfg.Dialect is required. All statements may be repeated.
+// Migrations returns the migrations of the schema in ascending order of versions, with the table
+// names of cfg. cfg.Dialect is required. All statements may be repeated.
 func Migrations(cfg Config) ([]Migration, error) {
 	n, err := cfg.names()
 	if err != nil {
@@ -44,8 +44,8 @@ func load(d core.Dialect, expand func(string) string) ([]Migration, error) {
 	return all, nil
 }
 
-// howToCreate is what errors about missing tables say: every way there is, because a Repository
-// does not know who uses it.
+// howToCreate is the advice in errors about missing tables. It lists every way, because a
+// Repository does not know its caller.
 const howToCreate = "create or upgrade the tables with AutoCreate of gormoutbox.Config, bunoutbox.Config, " +
 	"entoutbox.Config or sqloutbox.OpenConfig, with Migrate of the " +
 	"sqloutbox.Repository, with the files that sqloutbox.Migrations returns, or in Ent's migration with package " +
@@ -53,8 +53,8 @@ const howToCreate = "create or upgrade the tables with AutoCreate of gormoutbox.
 
 // Migrate creates the tables or brings them up to date: it applies the migrations that the table
 // <prefix>migration does not name yet. Any number of processes may call it at once. It needs the
-// right to create tables; where an application must not have it, apply what Migrations returns with
-// the tool of your choice.
+// right to create tables. If an application must not have that right, apply the SQL of Migrations
+// with the tool of your choice.
 func (r *Repository) Migrate(ctx context.Context) error {
 	plan, err := r.plan()
 	if err != nil {

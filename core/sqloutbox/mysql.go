@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// newMySQL returns the tables in MariaDB or MySQL. Which of the two it is, the first transaction
-// that inserts finds out.
+// newMySQL returns the tables in MariaDB or MySQL. The first transaction that inserts finds out
+// which of the two it is.
 func newMySQL(p pool, n names) database {
 	return newRowwise(p, n, variant{
 		locks:    true,
@@ -28,8 +28,8 @@ const mysqlUpdate = " ON DUPLICATE KEY UPDATE prev_id = last_id, last_id = VALUE
 
 func mysqlKeys(n int) string { return keyHead + "VALUES " + repeat(keyRow, n) + mysqlUpdate }
 
-// mariadbKeys writes nothing outside a transaction: a deadlock whose error was ignored has ended
-// the caller's.
+// mariadbKeys writes nothing outside a transaction: a deadlock whose error was ignored may have
+// ended the caller's transaction.
 func mariadbKeys(n int) string {
 	values := "SELECT ? AS c1, {clock}+? AS c2, {clock} AS c3, ? AS c4, {now} AS c5 FROM DUAL WHERE " +
 		"@@in_transaction = 1"
@@ -48,7 +48,7 @@ func mariadbInsert(n int) string {
 	if n == 1 {
 		return head + "SELECT " + eventRow + " FROM DUAL WHERE @@in_transaction = 1"
 	}
-	// The driver sends texts and bytes alike as CHAR, and a union would take the blanks off their
+	// The driver sends texts and bytes alike as CHAR, and a union would remove the blanks at their
 	// ends.
 	const bytes, text = "CAST(? AS BINARY)", "CAST(? AS CHAR)"
 	columns := strings.Join([]string{

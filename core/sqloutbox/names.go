@@ -13,7 +13,7 @@ type names struct {
 	event, key, audit string // quoted, with schema
 }
 
-// longest is the longest name that is made of the prefix.
+// longest is the longest name with the prefix.
 const longest = "event_blocked"
 
 func (c Config) names() (names, error) {
@@ -43,8 +43,7 @@ func (n names) name(name string) string { return sqlkit.Quote(n.dialect.name, n.
 var placeholder = regexp.MustCompile(`\{\{?([a-z_0-9]+)(?::([a-z_.]+))?\}?\}`)
 
 // expand fills a text: {event}, {key} and {audit} are the tables, {name:x} another name, and the
-// words of the dialect say what each database says differently. Files of the schema double the
-// braces.
+// other words are pieces of SQL of the dialect. Files of the schema double the braces.
 func (n names) expand(text string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		sub := placeholder.FindStringSubmatch(m)
@@ -65,9 +64,9 @@ func (n names) expand(text string) string {
 	})
 }
 
-// word is a piece of SQL that the databases write differently; arg is what follows the colon in the
-// text. Every database has these: now is the time of the statement by the database's clock, clock
-// the time now and us:x the time x in microseconds since 1970. Those of rowwise are listed there.
+// word is a piece of SQL that differs between databases; arg is the text after the colon. Every
+// database has these: now is the time of the statement by the database's clock, clock the time now,
+// and us:x the time x in microseconds since 1970. Those of rowwise are listed there.
 type word func(n names, arg string) string
 
 func fixed(s string) word { return func(names, string) string { return s } }

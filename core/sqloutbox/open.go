@@ -19,40 +19,39 @@ type OpenConfig struct {
 	Publisher core.Publisher
 	// Routes names the topics of event types; see core.Config.
 	Routes map[string][]string
-	// Headers adds headers to every event: trace context and the like.
+	// Headers adds headers, such as the trace context, to every event.
 	Headers func(ctx context.Context) map[string]string
 	// Logger of the outbox; see core.Config.
 	Logger *slog.Logger
-	// Observer is told what happens, for metrics. Default: none.
+	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *core.Observer
-	// Configure may set anything else of core.Config just before the outbox is made from it, such
-	// as Retention or Workers. The fields above and Repository are filled in.
+	// Configure may set any other field of core.Config, such as Retention or Workers. It is called
+	// just before the outbox is made, with the fields above and Repository set.
 	Configure func(*core.Config)
 
-	// AutoCreate creates or migrates the tables. For production, apply what Migrations returns with
-	// a tool of your choice.
+	// AutoCreate creates or migrates the tables. For production, apply the SQL of Migrations with a
+	// tool of your choice.
 	AutoCreate bool
 	// Schema and Prefix say where the tables are; see Config. Default: the connection's schema,
 	// DefaultPrefix.
 	Schema, Prefix string
-	// Dialect of the database. Empty: told by the driver, as sqltx.Connector does it.
+	// Dialect of the database. Empty: the driver tells it, as for sqltx.Connector.
 	Dialect core.Dialect
 }
 
-// Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its
-// database. Every transaction of the pool is tracked, whoever begins it: database/sql, sqlx, sqlc.
-// sqltx.TxOf makes of a *sql.Tx what Publish of the outbox takes; sqltx.NewTransactor makes
-// transactions that are in the context.
+// Open opens a pool with the named driver, as sql.Open does, and makes the outbox of its database.
+// Every transaction of the pool is tracked, whichever library begins it: database/sql, sqlx, sqlc.
+// sqltx.TxOf makes the argument of Publish from a *sql.Tx. sqltx.NewTransactor puts transactions
+// into the context.
 //
 //	db, ob, err := sqloutbox.Open(ctx, "pgx", dsn, sqloutbox.OpenConfig{Publisher: publisher, AutoCreate: true})
 //	if err != nil { ... }
 //	defer db.Close()
 //	go ob.Run(ctx)
 //
-// It is short for sqltx.Open, New, Repository.Migrate and core.New. Only AutoCreate needs the
-// database to be there: Open waits for it until ctx ends, at most a minute. A wrong configuration,
-// a driver whose dialect cannot be told, and a failed migration are errors, and nothing is left
-// open then.
+// Open is short for sqltx.Open, New, Repository.Migrate and core.New. Only AutoCreate needs the
+// database: Open waits for it until ctx ends, at most a minute. Open returns an error for a wrong
+// configuration, an unknown driver, and a failed migration. It leaves nothing open then.
 func Open(ctx context.Context, driverName, dsn string, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
 	pool, err := sqltx.Open(driverName, dsn, cfg.Dialect)
 	if err != nil {
@@ -73,7 +72,7 @@ func OpenConnector(ctx context.Context, c driver.Connector, cfg OpenConfig) (*sq
 
 const migrateTimeout = time.Minute
 
-// open makes the outbox of a pool opened with sqltx, and closes the pool when that fails.
+// open makes the outbox of a pool opened with sqltx. If that fails, it closes the pool.
 func (c OpenConfig) open(ctx context.Context, pool *sql.DB) (*sql.DB, *core.Outbox, error) {
 	ob, err := c.outbox(ctx, pool)
 	if err != nil {

@@ -16,7 +16,8 @@ type pool struct {
 	dialect core.Dialect
 }
 
-// single runs one statement as a transaction of its own, repeated where others made it fail.
+// single runs one statement as a transaction of its own, and repeats it if other transactions made
+// it fail.
 func (p pool) single(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	return wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: p.db}) }))
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // postgres implements database: most calls are one statement. Parameters are cast, so that every
-// driver may send them as text; lists travel as the text of an array.
+// driver may send them as text. Lists are sent as the text of an array.
 type postgres struct {
 	pool
 	sql *postgresStatements
@@ -80,7 +80,7 @@ func newPostgresStatements(n names) *postgresStatements {
 	return s
 }
 
-// insertText returns the INSERT of rows of so many lanes.
+// insertText returns the INSERT for the given numbers of rows and lanes.
 func (s *postgresStatements) insertText(rows, lanes int) string {
 	if lanes > cachedRows {
 		return s.names.expand(postgresInsert(rows, lanes))
@@ -94,10 +94,10 @@ var postgresWords = map[string]word{
 	"clock": fixed("(extract(epoch from clock_timestamp())*1000000)::bigint"),
 }
 
-// scan runs statements that jump through an index. PostgreSQL's planner cannot know how short the
-// jumps are: by its estimates it would compile the statement first, which takes a second, or read
-// and sort all open rows. And it would plan the long statements anew for each call, which takes
-// longer than many a claim. Elsewhere the statements name their index.
+// scan runs statements that jump through an index, with a fixed plan. PostgreSQL's planner cannot
+// know how short the jumps are. By its estimates it would compile the statement first, which takes
+// a second, or read and sort all open rows. It would also plan the long statements again for each
+// call, which takes longer than many a claim. On other databases the statements name their index.
 func (p *postgres) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	return p.inTx(ctx, what, func(q sqlkit.Querier) error {
 		if _, err := q.Exec(ctx, postgresPlanner); err != nil {

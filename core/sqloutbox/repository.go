@@ -19,8 +19,8 @@ const DefaultPrefix = "outbox_"
 type Config struct {
 	// Dialect of the database. Empty: New asks the database.
 	Dialect core.Dialect
-	// Schema that holds the tables: a schema of PostgreSQL, a database of MySQL. Empty: what the
-	// connection finds by itself. SQLite has none.
+	// Schema of the tables: a schema of PostgreSQL, a database of MySQL. Empty: the default of the
+	// connection. SQLite has none.
 	Schema string
 	// Prefix of the names of tables, indexes and constraints. Default: DefaultPrefix.
 	Prefix string
@@ -37,9 +37,9 @@ type Repository struct {
 
 var _ core.Repository = (*Repository)(nil)
 
-// New returns the Repository for the tables in db. It asks the database for its dialect if cfg does
-// not name it, within ten seconds, and is otherwise silent: call Migrate to create the tables, or
-// Check to compare them.
+// New returns the Repository for the tables in db. If cfg does not name the dialect, New asks the
+// database for it, for at most ten seconds. It sends no other statement: call Migrate to create the
+// tables, or Check to compare them.
 func New(db *sql.DB, cfg Config) (*Repository, error) {
 	if db == nil {
 		return nil, errors.New("sqloutbox: db is nil")
@@ -61,5 +61,5 @@ func New(db *sql.DB, cfg Config) (*Repository, error) {
 	return &Repository{pool: p, names: n, database: n.dialect.open(p, n)}, nil
 }
 
-// Dialect returns which SQL the Repository speaks.
+// Dialect returns the SQL dialect of the Repository.
 func (r *Repository) Dialect() core.Dialect { return r.dialect }

@@ -50,7 +50,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// What is wrong with a call is said before any SQL: the pool of these repositories leads nowhere.
+// Mistakes in a call are reported before any SQL: the pool of these repositories leads nowhere.
 func TestBadCalls(t *testing.T) {
 	for _, d := range []core.Dialect{core.Postgres, core.MySQL, core.SQLite} {
 		repo, err := sqloutbox.New(&sql.DB{}, sqloutbox.Config{Dialect: d})

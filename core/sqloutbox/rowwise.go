@@ -18,15 +18,16 @@ type rowwise struct {
 	flavor sqlkit.Flavor
 }
 
-// variant is what the databases of rowwise do differently from each other.
+// variant has the differences between the databases of rowwise.
 type variant struct {
-	// locks says that a row can be locked, so that another transaction may hold it. SQLite has one
-	// writer at a time.
+	// locks says that another transaction may hold the lock of a row. SQLite has one writer at a
+	// time.
 	locks bool
-	// occurred is how the time of an event travels.
+	// occurred returns the parameter for the time of an event.
 	occurred func(t time.Time) any
-	// plain are the statements that insert. guarded are those of MariaDB, which write nothing when
-	// the caller's transaction has ended; they are nil where nothing but the caller ends it.
+	// plain are the statements that insert. guarded are those of MariaDB, which write nothing if
+	// the caller's transaction has ended. guarded is nil for databases on which only the caller
+	// ends a transaction.
 	plain, guarded *inserts
 }
 
@@ -49,7 +50,7 @@ func (w *rowwise) joined(ctx context.Context, tx core.Tx) (*inserts, error) {
 }
 
 const (
-	// rowFree has one parameter: the longest lease there can be.
+	// rowFree has one parameter: the longest possible lease.
 	rowFree = "(e.lease_until IS NULL OR e.lease_until <= {now} OR e.lease_until > {in})"
 	rowDue  = "e.available_at <= {now}"
 	rowOpen = "e.status IN (0,2) AND " + rowDue + " AND " + rowFree
@@ -87,11 +88,12 @@ type rowStatements struct {
 	resetKeys                                string
 }
 
-// newRowStatements makes the statements. Their words, beside those of every database: in and ago
-// are now plus and minus a parameter in microseconds. first_seq:x is the headers with the key_seq
-// of the row under the name x, unless it is there. lock is the row lock of a SELECT that passes
-// over what others have locked, wait the one that waits. use:x names the index to read. ready and
-// open are the conditions of the two indexes over open rows, topic and lane their first columns.
+// newRowStatements makes the statements. Their words, in addition to those of every database: in
+// and ago are now plus and minus a parameter in microseconds. first_seq:x is the headers with the
+// key_seq of the row under the name x, unless that header exists. lock is the row lock of a SELECT
+// that skips locked rows, and wait the one that waits. use:x names the index to read. ready and
+// open are the conditions of the two indexes over open rows, and topic and lane their first
+// columns.
 func newRowStatements(n names) *rowStatements {
 	text := n.expand
 	list := func(s string) listed { return newListed(text(s)) }
@@ -123,8 +125,8 @@ FROM {event} e{use:event_open} WHERE {live}{lane} = ? ORDER BY e.key_seq LIMIT ?
 			`<> ? AND ` +
 			`e.lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e.id{lock}`),
-		// The row before and the first dead row are read again here, in one view of the lane: what
-		// the statements before saw may be mixed.
+		// The previous row and the first dead row are read again here, in one view of the lane,
+		// because the statements before had different views.
 		lockLanes: list(`SELECT ` + eventColumns + claimColumns +
 			`, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ` +
 			`? AND e.lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END,

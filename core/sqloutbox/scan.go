@@ -74,8 +74,8 @@ const eventColumns = `e.id, e.event_id, e.event_type, e.schema_version, e.topic,
 	`e.payload, ` +
 	`COALESCE(e.content_type,''), e.headers, {us:e.occurred_at}`
 
-// event returns what was read. The error says what of it cannot be: such an event cannot be
-// published, and is returned without it.
+// event returns the event. The error names the part that cannot be read: such an event cannot be
+// published, and is returned without that part.
 func (s *eventScan) event() (core.Event, error) {
 	e := s.e
 	err := s.damage
@@ -91,7 +91,7 @@ func (s *eventScan) event() (core.Event, error) {
 }
 
 // headersOf reads headers as other producers may have written them: numbers and booleans become
-// text, null an empty one.
+// text, and null becomes an empty text.
 func headersOf(text []byte) (map[string]string, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
@@ -117,14 +117,14 @@ func headersOf(text []byte) (map[string]string, error) {
 	return headers, nil
 }
 
-// suspicious is core.Suspicious: from there on a lost claim counts only when its lone publish had
-// begun, which makes lost_claims negative.
+// suspicious is core.Suspicious. From there on a lost claim counts only if the publish of the
+// suspect had begun, which makes lost_claims negative.
 const suspicious = "3"
 
 var _ = [1]struct{}{}[core.Suspicious-3] // they are the same
 
-// scanRow reads a row into dest. When a column has something that does not belong there, the others
-// are read all the same and damage says which one it was; the columns in required must be readable.
+// scanRow reads a row into dest. If a column has a wrong value, the others are read all the same,
+// and damage names the column. The columns in required must be readable.
 func scanRow(res core.Rows, dest []any, required ...int) (damage, err error) {
 	if err := res.Scan(dest...); err == nil {
 		return nil, nil
@@ -163,8 +163,7 @@ func (s *claimScan) claimDest() []any {
 // claimNoAt is the place of the claim number among claimDest.
 const claimNoAt = 18
 
-// scan reads a row. Only its id and its claim number have to be readable, and what follows
-// claimDest.
+// scan reads a row. Only its id, its claim number and the columns after claimDest must be readable.
 func (s *claimScan) scan(res core.Rows, more ...any) (err error) {
 	dest := append(s.claimDest(), more...)
 	required := []int{0, claimNoAt}
@@ -193,5 +192,5 @@ func orNil(s string) any {
 	return s
 }
 
-// micros is how durations travel to the database.
+// micros converts a duration for the database.
 func micros(d time.Duration) int64 { return d.Microseconds() }

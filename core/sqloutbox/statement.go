@@ -11,7 +11,7 @@ import (
 // listed is a statement with a list of parameters.
 type listed struct{ before, after string }
 
-// newListed makes one of a text that has {ids} where the list belongs.
+// newListed makes a listed of a text that has {ids} in place of the list.
 func newListed(text string) listed {
 	before, after, _ := strings.Cut(text, "{ids}")
 	return listed{before, after}
@@ -51,10 +51,11 @@ type sized struct {
 	kept  [cachedRows + 1]atomic.Pointer[string]
 }
 
-// cachedRows is up to how many rows a text is kept: a longer one costs little next to its rows.
+// cachedRows is the largest number of rows for which a text is kept: a longer text costs little
+// next to its rows.
 const cachedRows = 16
 
-// newSized makes one of a function that builds its text, whose words are expanded.
+// newSized makes a sized of a function that builds its text, and expands its words.
 func newSized(n names, build func(n int) string) *sized {
 	return &sized{build: func(rows int) string { return n.expand(build(rows)) }}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Cleanup deletes at most limit events that the consumer processed longer than keep ago. It returns
-// how many. What failed or is parked stays.
+// how many. Rows of failed and dead events stay.
 func (s *Store) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil

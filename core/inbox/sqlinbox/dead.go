@@ -99,8 +99,8 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 }
 
 // Redrive lets parked events be processed again when they are delivered again, with fresh attempts.
-// Who did so and why stays in the row until then. It returns how many changed: the others are not
-// parked.
+// The row keeps the actor and the reason until then. It returns how many changed: the others are
+// not parked.
 func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
 	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)

@@ -19,8 +19,8 @@ import (
 type Config struct {
 	// Dialect of the database. Empty: New asks the database.
 	Dialect core.Dialect
-	// Schema that holds the tables: a schema of PostgreSQL, a database of MySQL. Empty: what the
-	// connection finds by itself. SQLite has none.
+	// Schema of the tables: a schema of PostgreSQL, a database of MySQL. Empty: the default of the
+	// connection. SQLite has none.
 	Schema string
 	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
 	// inbox_event, inbox_key and inbox_migration.

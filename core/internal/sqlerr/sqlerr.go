@@ -1,5 +1,5 @@
-// Package sqlerr reads error codes out of database errors without importing a driver: by the
-// methods and the field names that the well-known drivers have.
+// Package sqlerr reads error codes from database errors without importing a driver: by the methods
+// and the field names of the well-known drivers.
 package sqlerr
 
 import (
@@ -133,8 +133,8 @@ func SQLiteConstraint(err error) bool {
 	return c&0xff == 19 && c != 1811 // SQLITE_CONSTRAINT, SQLITE_CONSTRAINT_TRIGGER
 }
 
-// Retryable reports whether a transaction failed only because of others and may be run again as a
-// whole.
+// Retryable reports whether a transaction failed only because of other transactions, and may be run
+// again as a whole.
 func Retryable(err error) bool {
 	switch State(err) {
 	case "40001", "40P01", "55P03":
@@ -151,8 +151,8 @@ func Retryable(err error) bool {
 	return false
 }
 
-// mysqlOutage: errors of a MySQL or MariaDB server that serves nobody at the moment, or not this
-// client.
+// mysqlOutage: errors of a MySQL or MariaDB server that is not available at the moment, or not for
+// this client.
 var mysqlOutage = map[int]bool{
 	// too many connections, host blocked or not allowed, limit of a user
 	1040: true, 1129: true, 1130: true, 1203: true, 1226: true,
@@ -164,9 +164,9 @@ var mysqlOutage = map[int]bool{
 	1047: true, 1290: true, 1792: true, 1836: true, // not prepared (Galera), read-only
 }
 
-// Unavailable reports whether err says that a database cannot be used by anybody, or not by this
-// client, for the time being: it cannot be reached, is starting, ending, full or read-only, has too
-// many connections, refuses the password, or has ended the connection.
+// Unavailable reports whether a database cannot be used for the time being, by any client or by
+// this one. It cannot be reached, is starting, ending, full or read-only, has too many connections,
+// refuses the password, or has ended the connection.
 func Unavailable(err error) bool {
 	if err == nil {
 		return false
@@ -195,7 +195,7 @@ func Unavailable(err error) bool {
 	return lostConnection(err)
 }
 
-// lostConnection recognises drivers that only say in words that the connection is gone.
+// lostConnection recognises drivers that report a lost connection only in a text.
 func lostConnection(err error) bool {
 	return walk(err, func(e error) int {
 		switch e.Error() {
@@ -207,9 +207,8 @@ func lostConnection(err error) bool {
 	}) != 0
 }
 
-// CommitRefused reports whether the error that COMMIT returned proves that nothing was committed:
-// the server itself answered with a refusal. A lost connection, a timeout or a closing server
-// proves nothing.
+// CommitRefused reports whether the error of COMMIT proves that nothing was committed: the server
+// itself refused. A lost connection, a timeout or a closing server proves nothing.
 func CommitRefused(err error) bool {
 	if err == nil || errors.Is(err, driver.ErrBadConn) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) {
@@ -260,8 +259,8 @@ func MissingTable(err error) bool {
 		SQLite(err) == 1 && strings.Contains(err.Error(), "no such table")
 }
 
-// mysqlValue: errors that say that a value does not fit its column or its connection's character
-// set.
+// mysqlValue: errors for a value that does not fit its column or the character set of its
+// connection.
 var mysqlValue = map[int]bool{
 	// range, truncation, character string, incorrect value, length
 	1264: true, 1265: true, 1300: true, 1366: true, 1406: true,
@@ -291,8 +290,8 @@ var mysqlAway = map[int]bool{
 	2003: true, 2006: true, 2013: true,
 }
 
-// Away reports whether an error is about the database as a whole, which cannot be reached, goes
-// down, is full or takes no writes, and not about a statement.
+// Away reports whether an error concerns the database as a whole: it cannot be reached, goes down,
+// is full or takes no writes. The statement is not at fault.
 func Away(err error) bool {
 	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
 		return true

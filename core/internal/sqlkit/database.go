@@ -7,15 +7,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// database is what the databases do differently of what this package does.
+// database has the parts of this package that differ between databases.
 type database interface {
 	maxIdent() int
 	quote(ident string) string
 	// rebind turns ? into the placeholders of the database.
 	rebind(query string) string
-	// schemas says whether tables can be in one.
+	// schemas reports whether tables can be in a schema.
 	schemas() bool
-	// readOnly is a query for a number that is not 0 where nothing can be written.
+	// readOnly is a query for a number that is not 0 if the database is read-only.
 	readOnly() string
 	// tableOptions ends a CREATE TABLE.
 	tableOptions() string
@@ -28,7 +28,7 @@ type database interface {
 	migrateTx(ctx context.Context, t core.Transactor, p Plan) error
 }
 
-// of is the only place that tells the dialects apart. Callers have refused all others before.
+// of is the only place that tells the dialects apart. Callers have refused other dialects before.
 func of(d core.Dialect) database {
 	switch d {
 	case core.Postgres:

@@ -18,13 +18,13 @@ func ReadOnly(ctx context.Context, db Conn, d core.Dialect) (bool, error) {
 	return len(is) > 0 && is[0] != 0, err
 }
 
-// ErrMissing is wrapped by what Drift says of tables and columns that are not there.
+// ErrMissing is wrapped by errors of Drift about missing tables and columns.
 var ErrMissing = errors.New("is missing")
 
-// Drift compares the tables in the database with those that the steps of p create, and names
-// everything that is missing or different: tables, columns and their types, indexes, the engine and
-// the collations on MySQL. Collations of diagnostic columns, texts that only people read, do not
-// matter.
+// Drift compares the tables in the database with those that the steps of p create. It names
+// everything that is missing or different: tables, columns and their types, indexes, and on MySQL
+// the engine and the collations. Collations of diagnostic columns do not matter: only people read
+// their texts.
 func Drift(ctx context.Context, db Conn, p Plan, diagnostic map[string]bool) (drift []error, err error) {
 	for _, t := range wantedTables(p.Steps) {
 		got, err := foundTable(ctx, db, p, t.name)
@@ -36,7 +36,7 @@ func Drift(ctx context.Context, db Conn, p Plan, diagnostic map[string]bool) (dr
 	return drift, nil
 }
 
-// tableShape is what matters about a table.
+// tableShape has the properties of a table that are compared.
 type tableShape struct {
 	name    string
 	columns map[string]string // name -> type
@@ -110,18 +110,18 @@ func wantedTables(steps []Step) []*tableShape {
 	return all
 }
 
-// plain takes quotes and schema off a name.
+// plain removes quotes and schema from a name.
 func plain(quoted string) string {
 	return strings.Trim(quoted[strings.LastIndexByte(quoted, '.')+1:], "`\"")
 }
 
-// typeName brings the spellings of a type together.
+// typeName makes the spellings of a type equal.
 func typeName(t string) string {
 	t = strings.ToLower(t)
 	switch base, _, _ := strings.Cut(t, "("); base {
 	case "int", "bigint", "tinyint", "smallint": // the display width means nothing
 		return base
-	case "json": // what MariaDB makes of it
+	case "json": // MariaDB's type for it
 		return "longtext"
 	case "timestamp with time zone":
 		return "timestamptz"
@@ -129,13 +129,13 @@ func typeName(t string) string {
 	return t
 }
 
-// catalog is what asks a database for the shape of a table. All queries have the same parameters.
+// catalog has the queries for the shape of a table. All queries have the same parameters.
 type catalog struct {
 	columns string // their names and types
 	indexes string // their names
 	// collations says that columns also tells whether a column compares texts byte by byte.
 	collations bool
-	engine     string // empty where there is but one
+	engine     string // empty if the database has only one
 	args       []any
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// File is one versioned change of a schema as it lies in the folder schema/<dialect>:
-// 0001_init.up.sql and 0001_init.down.sql.
+// File is one versioned change of a schema, from the folder schema/<dialect>: 0001_init.up.sql and
+// 0001_init.down.sql.
 type File struct {
 	Version  int
 	Name     string

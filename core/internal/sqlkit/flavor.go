@@ -10,7 +10,7 @@ import (
 // goroutines.
 type Flavor struct{ mariadb atomic.Pointer[bool] }
 
-// MariaDB asks the server, once, through a connection that is at hand: the pool may have no other.
+// MariaDB asks the server, once, through the given connection: the pool may have no other.
 func (f *Flavor) MariaDB(ctx context.Context, q Querier) (bool, error) {
 	if known := f.mariadb.Load(); known != nil {
 		return *known, nil

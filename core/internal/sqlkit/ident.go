@@ -1,5 +1,5 @@
-// Package sqlkit is what the SQL packages of this project share: dialects, identifiers,
-// placeholders, transactions of their own, and migrations. It imports no driver.
+// Package sqlkit is shared by the SQL packages of this project: dialects, identifiers,
+// placeholders, transactions, and migrations. It imports no driver.
 package sqlkit
 
 import (
@@ -16,7 +16,7 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // MaxIdent returns how many bytes an identifier may have.
 func MaxIdent(d core.Dialect) int { return of(d).maxIdent() }
 
-// CheckIdent refuses everything that is not a plain identifier of at most the dialect's length.
+// CheckIdent refuses a text that is not a plain identifier of at most the dialect's length.
 func CheckIdent(d core.Dialect, what, s string) error {
 	if !identifier.MatchString(s) {
 		return fmt.Errorf("%s %.80q is not an identifier: letters, digits and underscores, not starting with a digit",
@@ -29,8 +29,7 @@ func CheckIdent(d core.Dialect, what, s string) error {
 }
 
 // CheckNames refuses identifiers of a configuration that cannot be used, and names every problem.
-// room is the package of the Config. longest is the longest name that the prefix is put in front
-// of.
+// room is the package of the Config. longest is the longest name that follows the prefix.
 func CheckNames(room string, d core.Dialect, schema, prefix, longest string) error {
 	var problems []error
 	if prefix != "" {

@@ -20,7 +20,7 @@ type Step struct {
 	Up      string
 }
 
-// Plan says what Migrate does and where it keeps the record.
+// Plan says which steps Migrate applies and where it records them.
 type Plan struct {
 	Dialect core.Dialect
 	Schema  string // checked; empty: the connection's default
@@ -30,14 +30,14 @@ type Plan struct {
 
 func (p Plan) table() string { return Qualify(p.Dialect, p.Schema, p.Table) }
 
-// Migrate applies the steps that are missing. Any number of processes may call it at once: one
-// works, the others wait and find nothing left to do.
+// Migrate applies the missing steps. Any number of processes may call it at once: one applies them,
+// and the others wait and find nothing left to do.
 func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 	return of(p.Dialect).migrate(ctx, db, p)
 }
 
-// lock returns the number of the advisory lock: the same for all processes that migrate the same
-// tables.
+// lock returns the number of the advisory lock. It is the same for all processes that migrate the
+// same tables.
 func (p Plan) lock() int64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "ormoutbox migrate %s.%s", p.Schema, p.Table)

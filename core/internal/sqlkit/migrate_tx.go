@@ -7,7 +7,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// session is where the statements of a migration run.
+// session runs the statements of a migration.
 type session interface {
 	exec(ctx context.Context, query string, args ...any) error
 	ints(ctx context.Context, query string, args ...any) ([]int, error)
@@ -23,7 +23,7 @@ func (c onConn) ints(ctx context.Context, query string, args ...any) ([]int, err
 	return ints(ctx, c.Conn, query, args...)
 }
 
-// MigrateTx does what Migrate does with nothing but the transactions of t, for who has no pool. p
+// MigrateTx does what Migrate does, with only the transactions of t, for callers without a pool. p
 // must not name a schema that does not exist.
 func MigrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return Retry(ctx, func() error { return of(p.Dialect).migrateTx(ctx, t, p) })

@@ -14,7 +14,7 @@ import (
 // mysql is MariaDB and MySQL; see Flavor.
 type mysql struct{ readCommitted }
 
-// maxIdent: longer ones are refused.
+// maxIdent returns 64: longer names are refused.
 func (mysql) maxIdent() int { return 64 }
 
 func (mysql) quote(ident string) string { return "`" + ident + "`" }
@@ -78,12 +78,13 @@ func (t onTransactor) exec(ctx context.Context, query string, args ...any) error
 		if err := (onTx{tx}).exec(ctx, query, args...); err != nil {
 			return err
 		}
-		if change { // it has ended the transaction, in which there was nothing else
+		if change { // it has ended the transaction, which had no other change
 			return errApplied
 		}
 		return nil
 	})
-	if change && errors.Is(err, errApplied) || !change && sqlerr.UniqueViolation(err) { // or another process was faster
+	// another process was faster
+	if change && errors.Is(err, errApplied) || !change && sqlerr.UniqueViolation(err) {
 		return nil
 	}
 	return err

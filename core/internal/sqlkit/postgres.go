@@ -11,7 +11,7 @@ import (
 
 type postgres struct{ readCommitted }
 
-// maxIdent: PostgreSQL cuts longer ones silently.
+// maxIdent returns 63: PostgreSQL cuts longer names silently.
 func (postgres) maxIdent() int { return 63 }
 
 func (postgres) quote(ident string) string { return `"` + ident + `"` }
@@ -50,7 +50,8 @@ WHERE i.indrelid = to_regclass($1::text) AND i.indisvalid`,
 	}
 }
 
-// migrate takes a lock of the transaction, which also works behind a pooler.
+// migrate takes a lock that belongs to the transaction, because such a lock also works behind a
+// pooler.
 func (d postgres) migrate(ctx context.Context, db *sql.DB, p Plan) error {
 	return InTx(ctx, db, p.Dialect, func(c Conn) error {
 		if err := exec(ctx, c, migrateLock, p.lock()); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Conn is what *sql.DB, *sql.Tx and *sql.Conn have in common.
+// Conn has the common methods of *sql.DB, *sql.Tx and *sql.Conn.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

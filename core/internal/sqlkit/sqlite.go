@@ -22,7 +22,8 @@ func (sqlite) readOnly() string { return "SELECT 0" }
 
 func (sqlite) tableOptions() string { return "" }
 
-// catalog: SQLite's functions show generated columns only under another name; there are none.
+// catalog returns the queries for SQLite. Its functions show generated columns only under another
+// name; the tables have none.
 func (sqlite) catalog(_ Plan, table string) catalog {
 	return catalog{
 		columns: `SELECT name, type FROM pragma_table_info(?)`,
@@ -39,7 +40,7 @@ func (sqlite) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error { return p.apply(ctx, onTx{tx}) })
 }
 
-// inTx begins with BEGIN IMMEDIATE, which database/sql cannot ask for.
+// inTx begins with BEGIN IMMEDIATE, which database/sql does not support.
 func (sqlite) inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -54,8 +55,8 @@ func (sqlite) inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err 
 		if committed {
 			return
 		}
-		// The context may be over; the connection must not go back to the pool with its transaction
-		// open.
+		// The context may have ended. The connection must not go back to the pool with its
+		// transaction open.
 		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}

@@ -14,12 +14,12 @@ const (
 	tries     = 10
 	firstWait = 2 * time.Millisecond
 	maxWait   = 200 * time.Millisecond
-	patience  = 20 * time.Second // a lock wait that times out has taken long already
+	patience  = 20 * time.Second // a lock wait that times out has already taken long
 )
 
-// Retry runs fn, which must be a transaction of its own, again after a deadlock or a serialization
-// failure: at most ten times and for twenty seconds, after a random pause that grows. Never use it
-// inside a transaction: on MariaDB a deadlock has rolled everything back.
+// Retry runs fn, and runs it again after a deadlock or a serialization failure: at most ten times
+// and for twenty seconds, after a random pause that grows. fn must be a transaction of its own.
+// Never use Retry inside a transaction: on MariaDB a deadlock has rolled everything back.
 func Retry(ctx context.Context, fn func() error) error {
 	wait, start := firstWait, time.Now()
 	for try := 1; ; try++ {
@@ -36,9 +36,9 @@ func Retry(ctx context.Context, fn func() error) error {
 	}
 }
 
-// InTx runs fn in a transaction of its own and repeats it as Retry does. It is READ COMMITTED; on
-// SQLite it is BEGIN IMMEDIATE, which database/sql cannot ask for: a transaction that begins by
-// reading fails at its first write when another one wrote.
+// InTx runs fn in a transaction of its own and repeats it as Retry does. The transaction is READ
+// COMMITTED. On SQLite it is BEGIN IMMEDIATE: a transaction that begins by reading would fail at
+// its first write if another transaction had written meanwhile.
 func InTx(ctx context.Context, db *sql.DB, d core.Dialect, fn func(c Conn) error) error {
 	in := of(d)
 	return Retry(ctx, func() error { return in.inTx(ctx, db, fn) })

@@ -2,8 +2,9 @@ package sqltext
 
 import "strings"
 
-// blank returns how many bytes of whitespace, or of one comment, s begins with. Of a comment that
-// MySQL or MariaDB may execute, that is its opening. ok is false when a comment does not end.
+// blank returns how many bytes of white space, or of one comment, s begins with. For a comment that
+// MySQL or MariaDB may execute, it returns the length of the opening. ok is false if a comment does
+// not end.
 func blank(d Dialect, s string) (n int, conditional, ok bool) {
 	for n < len(s) && space(s[n]) {
 		n++
@@ -21,14 +22,15 @@ func blank(d Dialect, s string) (n int, conditional, ok bool) {
 	case '/':
 		return blockComment(d, s)
 	case 0xEF:
-		if d == SQLite && strings.HasPrefix(s, "\uFEFF") { // passed like a blank, at any place
+		// SQLite skips it like a blank, at any place
+		if d == SQLite && strings.HasPrefix(s, "\uFEFF") {
 			return 3, false, true
 		}
 	}
 	return 0, false, true
 }
 
-// space has what is whitespace to any of the databases. To those to which it is none it is an
+// space reports whether c is white space in any of the databases. In the other databases it is an
 // error.
 func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
@@ -80,12 +82,12 @@ func blockComment(d Dialect, s string) (n int, conditional, ok bool) {
 			i++
 		}
 	}
-	return len(s), false, d == SQLite // where the end of the text ends it
+	return len(s), false, d == SQLite // the end of the text ends the comment
 }
 
-// statementEnd returns where the statement that s begins with ends: at its semicolon, or at the end
-// of s. terminated is false when a literal or comment of it does not end. Escapes says that a
-// backslash hides the next character of a literal.
+// statementEnd returns where the first statement of s ends: at its semicolon, or at the end of s.
+// terminated is false if a literal or comment of it does not end. escapes says that a backslash
+// hides the next character of a literal.
 func statementEnd(d Dialect, s string, escapes bool) (end int, terminated bool) {
 	for i := 0; i < len(s); {
 		switch c := s[i]; {
@@ -132,8 +134,8 @@ func hides(d Dialect, s string, i int, escapes bool) bool {
 	return false
 }
 
-// quoted returns the length of the literal or name that s begins with, or -1 when it does not end.
-// A doubled quote ends one and begins another, which comes to the same.
+// quoted returns the length of the literal or name that s begins with, or -1 if it does not end. A
+// doubled quote ends one literal and begins another, which gives the same result.
 func quoted(s string, escapes bool) int {
 	q := s[0]
 	if q == '[' {
@@ -150,8 +152,8 @@ func quoted(s string, escapes bool) int {
 	return -1
 }
 
-// dollarQuoted returns the length of the literal between dollars that s begins with, 1 when it is
-// none, or -1 when it does not end.
+// dollarQuoted returns the length of the literal between dollars that s begins with, 1 if there is
+// none, or -1 if it does not end.
 func dollarQuoted(s string) int {
 	n := 1
 	for n < len(s) && s[n] != '$' {

@@ -1,11 +1,11 @@
-// Package sqltext tells from the text of a statement what it can do to the transaction it runs in.
-// It lets pass what is known to be harmless: what it does not know, or could be read in two ways,
-// is never Harmless.
+// Package sqltext reads from the text of a statement what it can do to its transaction. Only a text
+// that is known to be harmless is Harmless. A text that the package does not know, or that has two
+// readings, is not.
 package sqltext
 
 import "strings"
 
-// Dialect says whose SQL a text is.
+// Dialect is the SQL dialect of a text.
 type Dialect uint8
 
 // Dialects. Other is any other database.
@@ -16,12 +16,12 @@ const (
 	SQLite
 )
 
-// Kind is what a text can do to its transaction.
+// Kind says what a text can do to its transaction.
 type Kind uint8
 
 // Kinds of texts.
 const (
-	// Harmless texts can neither end the transaction nor touch its savepoints, except by failing.
+	// Harmless texts neither end the transaction nor touch its savepoints, except by failing.
 	Harmless Kind = iota
 	// Empty texts are whitespace and comments.
 	Empty
@@ -29,20 +29,22 @@ const (
 	Savepoint
 	Release
 	RollbackTo
-	// End is one statement that ends the transaction, or commits it on the way.
+	// End is one statement that ends the transaction, or commits it before it runs.
 	End
-	// Opaque texts may do anything, without naming it: CALL on MySQL, and whatever this package
-	// does not know.
+	// Opaque texts may do anything: CALL on MySQL, and every statement that this package does not
+	// know.
 	Opaque
 	// Hidden texts are several statements, with transaction control among them. Drivers differ in
 	// how many of them they run.
 	Hidden
 )
 
-// Name is the name of a savepoint. Whether two spellings are the same name differs between
-// databases; the same spelling always is.
+// Name is the name of a savepoint. The same spelling is the same name on every database. Two
+// spellings may be the same name on one database and not on another.
 type Name struct {
-	Folded  string // as coarse as the coarsest database: lower case, without quotes, of limited length
+	// lower case, without quotes, of limited length, as in the database with the fewest
+	// distinctions
+	Folded  string
 	Spelled string // as it was written
 }
 
@@ -62,8 +64,8 @@ func Read(d Dialect, text string) (Kind, Name) {
 	}
 }
 
-// single reports whether no statement can begin in what is left of a text, whatever of it is a
-// literal.
+// single reports whether no other statement can begin in the rest of a text, for any reading of its
+// literals.
 func single(rest string) bool {
 	i := strings.IndexByte(rest, ';')
 	if i < 0 {
@@ -92,7 +94,7 @@ func several(d Dialect, text string) Kind {
 	return k
 }
 
-// split judges statement by statement.
+// split judges each statement of the text.
 func split(d Dialect, text string, escapes bool) Kind {
 	found, total, control := 0, Empty, false
 	for rest := text; rest != ""; {
@@ -115,7 +117,7 @@ func split(d Dialect, text string, escapes bool) Kind {
 	return total
 }
 
-// worse returns which of two kinds to go by when both are possible.
+// worse returns the less harmless of two kinds.
 func worse(a, b Kind) Kind {
 	switch {
 	case a == Empty:
@@ -131,15 +133,15 @@ type lexer struct {
 	d     Dialect
 	text  string
 	pos   int
-	doubt bool // went into a comment that some servers execute
+	doubt bool // the lexer went into a comment that some servers execute
 	open  int  // where the first of them opens
-	wrong bool // met something that it cannot read
+	wrong bool // the lexer met a text that it cannot read
 }
 
-// conditional judges a text with a comment that is executed by some servers: harmless only when it
-// is, executed or not.
+// conditional judges a text with a comment that some servers execute. It is harmless only if both
+// readings are.
 func (l *lexer) conditional() Kind {
-	const most = 4 // each is read in two ways
+	const most = 4 // each comment is read in two ways
 	if strings.Count(l.text, "/*!")+strings.Count(l.text, "/*M!") > most {
 		return Hidden
 	}
@@ -192,8 +194,8 @@ func (l *lexer) gap() {
 	}
 }
 
-// keyword is a word in upper case; it is empty when there is none, or one that is longer than any
-// keyword.
+// keyword is a word in upper case. It is empty if there is no word, or a word that is longer than
+// any keyword.
 type keyword struct {
 	b [16]byte
 	n int
@@ -201,7 +203,7 @@ type keyword struct {
 
 func (k *keyword) is(s string) bool { return string(k.b[:k.n]) == s }
 
-// word reads a word, and nothing when what follows is none.
+// word reads a word. It reads nothing if no word follows.
 func (l *lexer) word() (k keyword) {
 	l.gap()
 	from := l.pos

@@ -2,7 +2,7 @@ package sqltext
 
 import "strings"
 
-// statement reads one statement as far as it must be read.
+// statement reads one statement as far as necessary.
 func (l *lexer) statement() (Kind, Name) {
 	l.skip()
 	switch {
@@ -64,8 +64,8 @@ func known(harmless bool) Kind {
 	return Opaque
 }
 
-// postgres: within a transaction that was begun, procedures and DO blocks cannot end it (2D000,
-// invalid transaction termination), nor can functions, and PREPARE takes queries alone.
+// postgres judges statements of PostgreSQL. In an open transaction, procedures, DO blocks and
+// functions cannot end it (2D000, invalid transaction termination), and PREPARE takes only queries.
 func postgres(verb *keyword) Kind {
 	switch string(verb.b[:verb.n]) {
 	case "MERGE", "TABLE", "COPY", "SET", "RESET", "SHOW", "LOCK", "CALL", "DO", "EXECUTE", "DEALLOCATE", "DECLARE",
@@ -140,7 +140,7 @@ func (l *lexer) mysqlSet() Kind {
 	return Harmless
 }
 
-// contains looks for a word in lower case, whatever case the text has.
+// contains looks for a word in lower case. The text may have any case.
 func contains(s, word string) bool {
 	for i := 0; i+len(word) <= len(s); i++ {
 		if strings.EqualFold(s[i:i+len(word)], word) {
@@ -157,7 +157,7 @@ func (l *lexer) pass(optional string) {
 	}
 }
 
-// rollback reads what follows ROLLBACK or ABORT.
+// rollback reads the rest of a ROLLBACK or ABORT.
 func (l *lexer) rollback() (Kind, Name) {
 	next := l.word()
 	if next.is("WORK") || next.is("TRANSACTION") || next.is("TRAN") {
@@ -214,7 +214,7 @@ func (l *lexer) named(k Kind) (Kind, Name) {
 	if name.Folded == "" || strings.IndexByte(name.Folded, '\\') >= 0 {
 		return Hidden, Name{}
 	}
-	for i := range len(name.Folded) { // other alphabets are compared in ways of their own
+	for i := range len(name.Folded) { // other alphabets have comparison rules of their own
 		if name.Folded[i] >= 0x80 {
 			return Hidden, Name{}
 		}

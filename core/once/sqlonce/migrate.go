@@ -12,11 +12,11 @@ import (
 var schema embed.FS
 
 var (
-	// ErrDrift is wrapped by the error of Check when the tables in the database are not those of
+	// ErrDrift is wrapped by the error of Check if the tables in the database differ from those of
 	// this version.
 	ErrDrift = errors.New("sqlonce: schema drift")
-	// ErrReadOnly is wrapped by the error of Check when the database accepts no writes: a standby,
-	// or a server set read_only.
+	// ErrReadOnly is wrapped by the error of Check if the database accepts no writes: a standby, or
+	// a server set read_only.
 	ErrReadOnly = errors.New("sqlonce: database is read-only")
 )
 
@@ -41,8 +41,8 @@ type Migration struct {
 	Down    string // undoes Up, with all data
 }
 
-// Migrations returns the migrations of the schema in ascending order of versions, with the names
-// that cfg gives to the tables. cfg.Dialect is required. All statements may be repeated.
+// Migrations returns the migrations of the schema in ascending order of versions, with the table
+// names of cfg. cfg.Dialect is required. All statements may be repeated.
 func Migrations(cfg Config) ([]Migration, error) {
 	list, err := tables.Migrations(sqlstore.Config(cfg))
 	if err != nil {

@@ -69,7 +69,7 @@ func TestLongestNames(t *testing.T) {
 	}
 }
 
-// What is wrong with a call is said before any SQL: the pool of these stores leads nowhere.
+// Mistakes in a call are reported before any SQL: the pool of these stores leads nowhere.
 func TestBadCalls(t *testing.T) {
 	for _, d := range dialects {
 		s, err := sqlonce.New(&sql.DB{}, sqlonce.Config{Dialect: d})

@@ -44,7 +44,7 @@ CREATE INDEX IF NOT EXISTS "outbox_event_blocked" ON "app"."outbox_event" (lane,
 CREATE INDEX IF NOT EXISTS "outbox_event_dead" ON "app"."outbox_event" (id) WHERE status = 3;
 CREATE INDEX IF NOT EXISTS "outbox_event_done" ON "app"."outbox_event" (done_at) WHERE status IN (1, 4);
 
--- One row for each lane in use: it gives out dense numbers in commit order. No column but the key is indexed, so that its
+-- One row for each key in use: it gives out dense numbers in commit order. No column but the key is indexed, so that its
 -- updates stay on the page.
 CREATE TABLE IF NOT EXISTS "app"."outbox_key" (
     lane      bytea       NOT NULL PRIMARY KEY,

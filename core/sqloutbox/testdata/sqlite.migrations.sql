@@ -42,7 +42,7 @@ CREATE INDEX IF NOT EXISTS "outbox_event_blocked" ON "outbox_event" (lane, key_s
 CREATE INDEX IF NOT EXISTS "outbox_event_dead" ON "outbox_event" (id) WHERE status = 3;
 CREATE INDEX IF NOT EXISTS "outbox_event_done" ON "outbox_event" (done_at) WHERE status IN (1, 4);
 
--- One row for each lane in use: it gives out dense numbers in commit order.
+-- One row for each key in use: it gives out dense numbers in commit order.
 CREATE TABLE IF NOT EXISTS "outbox_key" (
     lane      BLOB    NOT NULL PRIMARY KEY CHECK (length(lane) = 16),
     last_seq  INTEGER NOT NULL,

@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS {{event}} (
     CONSTRAINT {{name:event_lane}} CHECK ((lane IS NULL) = (key_seq IS NULL))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
--- One row for each lane in use: it gives out dense numbers in commit order.
+-- One row for each key in use: it gives out dense numbers in commit order.
 CREATE TABLE IF NOT EXISTS {{key}} (
     lane      BINARY(16)  NOT NULL,
     last_seq  BIGINT      NOT NULL,

@@ -43,7 +43,7 @@ CREATE INDEX IF NOT EXISTS {{name:event_blocked}} ON {{event}} (lane, key_seq) W
 CREATE INDEX IF NOT EXISTS {{name:event_dead}} ON {{event}} (id) WHERE status = 3;
 CREATE INDEX IF NOT EXISTS {{name:event_done}} ON {{event}} (done_at) WHERE status IN (1, 4);
 
--- One row for each lane in use: it gives out dense numbers in commit order. No column but the key is indexed, so that its
+-- One row for each key in use: it gives out dense numbers in commit order. No column but the key is indexed, so that its
 -- updates stay on the page.
 CREATE TABLE IF NOT EXISTS {{key}} (
     lane      bytea       NOT NULL PRIMARY KEY,

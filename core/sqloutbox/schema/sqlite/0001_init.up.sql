@@ -41,7 +41,7 @@ CREATE INDEX IF NOT EXISTS {{name:event_blocked}} ON {{event}} (lane, key_seq) W
 CREATE INDEX IF NOT EXISTS {{name:event_dead}} ON {{event}} (id) WHERE status = 3;
 CREATE INDEX IF NOT EXISTS {{name:event_done}} ON {{event}} (done_at) WHERE status IN (1, 4);
 
--- One row for each lane in use: it gives out dense numbers in commit order.
+-- One row for each key in use: it gives out dense numbers in commit order.
 CREATE TABLE IF NOT EXISTS {{key}} (
     lane      BLOB    NOT NULL PRIMARY KEY CHECK (length(lane) = 16),
     last_seq  INTEGER NOT NULL,

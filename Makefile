@@ -49,8 +49,9 @@ demo: ## run the demonstration (ORDERS=, KILLS=)
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashThroughBrokers|TestInboxCrash
 LONG := $(LONG)|TestPlans|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged
+# What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
+WHOLE := TestSimulation|TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestRepositorySuitePostgresModes|TestDeadWebhookSubscriber
 LONG_PACKAGES := $(addprefix ./integration/,brokers bun command crash ent gorm inbox once repository sql)
-PROGRAMS := ^TestAdapterSuite/.*/.*/(Random|programs|texts)
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
 NEWER_PACKAGES := $(addprefix ./integration/,bun command crash ent gorm inbox once repository sql)
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
@@ -69,7 +70,7 @@ test: services-up gotestsum ## the tests of every module against real servers, w
 test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, plans on big tables
 	@echo 'make test-long: about 8 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -run '^($(LONG)|TestSimulation)$$|$(PROGRAMS)' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
+	scripts/gotest $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
 	exit $$status
 
 .PHONY: test-newer

@@ -36,7 +36,7 @@ func TestSimulation(t *testing.T) {
 	}
 	count := *simCount
 	if testing.Short() {
-		count = min(count, 1000)
+		count = min(count, 300)
 	}
 	var next, done, steps atomic.Uint64
 	var failed atomic.Bool

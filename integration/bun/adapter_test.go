@@ -11,24 +11,28 @@ import (
 )
 
 // eachBun runs fn on each database, PostgreSQL over both drivers, each in the ways that only lets
-// pass. A nil one lets all pass.
+// pass. A nil one lets all pass. With -short a second way runs on one database only.
 func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, db testdb.DB, way adapters.BunWay)) {
 	t.Helper()
-	for name, way := range map[string]adapters.BunWay{
-		"plain": {}, "connector": {Connector: true}, "pgdriver": {PGDriver: true},
-		"pgdriver and connector": {PGDriver: true, Connector: true},
+	passes := func(way adapters.BunWay) bool { return only == nil || only(way) }
+	var ways []testdb.Way[adapters.BunWay]
+	for _, way := range []testdb.Way[adapters.BunWay]{
+		{Name: "plain"}, {Name: "connector", Of: adapters.BunWay{Connector: true}},
 	} {
-		if only != nil && !only(way) {
-			continue
+		if passes(way.Of) {
+			ways = append(ways, way)
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if way.PGDriver {
+	}
+	testdb.EachWay(t, ways, fn)
+	for name, way := range map[string]adapters.BunWay{
+		"pgdriver": {PGDriver: true}, "pgdriver and connector": {PGDriver: true, Connector: true},
+	} {
+		if passes(way) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				fn(t, testdb.Postgres(t), way)
-				return
-			}
-			testdb.Each(t, func(t *testing.T, db testdb.DB) { fn(t, db, way) })
-		})
+			})
+		}
 	}
 }
 

@@ -18,26 +18,25 @@ import (
 // opened with Connector and with a Debug driver, and without the feature sql/execquery.
 func TestAdapterSuiteEnt(t *testing.T) {
 	t.Parallel()
-	for name, way := range map[string]struct{ connector, debug, plain bool }{
-		"execquery": {}, "connector": {connector: true}, "debug": {debug: true}, "without execquery": {plain: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
-					pool := db.Open(t)
-					if way.connector {
-						pool = fixture.TrackedPool(t, db)
-					}
-					var drv dialect.Driver = entsql.OpenDB(adapters.EntDialect(db), pool)
-					if way.debug {
-						drv = dialect.Debug(drv, func(...any) {})
-					}
-					return adapters.Ent(t, db, drv, way.plain, cfg)
-				})
-				h.Programs = cmp.Or(h.Programs, 170)
-				suite.TestAdapter(t, h)
-			})
+	type way struct{ connector, debug, plain bool }
+	testdb.EachWay(t, []testdb.Way[way]{
+		{Name: "execquery"},
+		{Name: "connector", Of: way{connector: true}},
+		{Name: "debug", Of: way{debug: true}},
+		{Name: "without execquery", Of: way{plain: true}},
+	}, func(t *testing.T, db testdb.DB, way way) {
+		h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
+			pool := db.Open(t)
+			if way.connector {
+				pool = fixture.TrackedPool(t, db)
+			}
+			var drv dialect.Driver = entsql.OpenDB(adapters.EntDialect(db), pool)
+			if way.debug {
+				drv = dialect.Debug(drv, func(...any) {})
+			}
+			return adapters.Ent(t, db, drv, way.plain, cfg)
 		})
-	}
+		h.Programs = cmp.Or(h.Programs, 170)
+		suite.TestAdapter(t, h)
+	})
 }

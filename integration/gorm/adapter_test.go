@@ -14,19 +14,17 @@ import (
 // opened with Connector, and of the Transactor alone.
 func TestAdapterSuiteGORM(t *testing.T) {
 	t.Parallel()
-	for name, way := range map[string]adapters.GORMWay{
-		"plain": {}, "prepared": {Prepare: true}, "prepared and connector": {Prepare: true, Connector: true},
-		"no plugin": {NoPlugin: true}, "no plugin and prepared": {NoPlugin: true, Prepare: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
-					return adapters.GORM(t, db, way, cfg)
-				})
-				h.Programs = cmp.Or(h.Programs, 225)
-				suite.TestAdapter(t, h)
-			})
+	testdb.EachWay(t, []testdb.Way[adapters.GORMWay]{
+		{Name: "plain"},
+		{Name: "prepared", Of: adapters.GORMWay{Prepare: true}},
+		{Name: "prepared and connector", Of: adapters.GORMWay{Prepare: true, Connector: true}},
+		{Name: "no plugin", Of: adapters.GORMWay{NoPlugin: true}},
+		{Name: "no plugin and prepared", Of: adapters.GORMWay{NoPlugin: true, Prepare: true}},
+	}, func(t *testing.T, db testdb.DB, way adapters.GORMWay) {
+		h := adapters.Harness(db, func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
+			return adapters.GORM(t, db, way, cfg)
 		})
-	}
+		h.Programs = cmp.Or(h.Programs, 225)
+		suite.TestAdapter(t, h)
+	})
 }

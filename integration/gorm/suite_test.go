@@ -19,22 +19,19 @@ import (
 
 // The capture suite over GORM, with and without prepared statements.
 func TestCaptureSuiteGORM(t *testing.T) {
-	for name, prepare := range map[string]bool{"plain": false, "prepared": true} {
-		t.Run(name, func(t *testing.T) {
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				refused := gormRefuses
-				if db.Dialect == core.MySQL {
-					refused += gormRefusesOnMariaDB
-				}
-				suite.TestCapture(t, adapters.CaptureHarness(db, refused,
-					func(
-						t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o suite.CaptureOptions,
-					) suite.CaptureORM {
-						return gormCapture(t, db, tables, prepare, o)
-					}))
-			})
+	testdb.EachWay(t, []testdb.Way[bool]{{Name: "plain"}, {Name: "prepared", Of: true}},
+		func(t *testing.T, db testdb.DB, prepare bool) {
+			refused := gormRefuses
+			if db.Dialect == core.MySQL {
+				refused += gormRefusesOnMariaDB
+			}
+			suite.TestCapture(t, adapters.CaptureHarness(db, refused,
+				func(
+					t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o suite.CaptureOptions,
+				) suite.CaptureORM {
+					return gormCapture(t, db, tables, prepare, o)
+				}))
 		})
-	}
 }
 
 const gormRefuses = `

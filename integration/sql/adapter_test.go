@@ -18,31 +18,27 @@ import (
 // opened with Connector, and plain *sql.Tx of such a pool, found by TxOf.
 func TestAdapterSuiteSQL(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T, testdb.DB) (*sql.DB, core.Transactor){
-		"transactor": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+	type opener func(*testing.T, testdb.DB) (*sql.DB, core.Transactor)
+	testdb.EachWay(t, []testdb.Way[opener]{
+		{Name: "transactor", Of: func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
 			pool := db.Open(t)
 			return pool, sqltx.NewTransactor(pool, db.Dialect)
-		},
-		"transactor and connector": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+		}},
+		{Name: "transactor and connector", Of: func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
 			pool := fixture.TrackedPool(t, db)
 			return pool, sqltx.NewTransactor(pool, db.Dialect)
-		},
-		"sql.Tx and connector": func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
+		}},
+		{Name: "sql.Tx and connector", Of: func(t *testing.T, db testdb.DB) (*sql.DB, core.Transactor) {
 			pool := fixture.TrackedPool(t, db)
 			return pool, plainTransactor{pool}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				suite.TestAdapter(t, adapters.Harness(db,
-					func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
-						pool, transactor := open(t, db)
-						return adapters.SQL(t, db, pool, transactor, cfg)
-					}))
-			})
-		})
-	}
+		}},
+	}, func(t *testing.T, db testdb.DB, open opener) {
+		suite.TestAdapter(t, adapters.Harness(db,
+			func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
+				pool, transactor := open(t, db)
+				return adapters.SQL(t, db, pool, transactor, cfg)
+			}))
+	})
 }
 
 // plainTransactor uses *sql.Tx alone, as an application does that knows nothing of the outbox but

@@ -37,14 +37,37 @@ type DB struct {
 // them: "mysql postgres18".
 func Each(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
-	each(t, []string{"postgres", "mariadb", "sqlite"}, fn)
+	each(t, among("postgres", "mariadb", "sqlite"), fn)
+}
+
+// Way is one of several ways to run the same tests. Of says in what they differ.
+type Way[W any] struct {
+	Name string
+	Of   W
+}
+
+// EachWay is Each in several ways at the same time, of which the first is the usual one. With -short
+// each further way runs on one of the databases only.
+func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
+	t.Helper()
+	all := among("postgres", "mariadb", "sqlite")
+	for n, way := range ways {
+		names := all
+		if n > 0 && testing.Short() {
+			names = all[n%len(all):][:1]
+		}
+		t.Run(way.Name, func(t *testing.T) {
+			t.Parallel()
+			each(t, names, func(t *testing.T, db DB) { fn(t, db, way.Of) })
+		})
+	}
 }
 
 // Every is Each with MySQL and PostgreSQL 18 too. It is for what has to do with how a database
 // works, and costs little.
 func Every(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
-	each(t, []string{"postgres", "postgres18", "mariadb", "mysql", "sqlite"}, fn)
+	each(t, among("postgres", "postgres18", "mariadb", "mysql", "sqlite"), fn)
 }
 
 // MariaDBAndMySQL runs fn as a subtest on both.
@@ -62,11 +85,16 @@ var openers = map[string]func(*testing.T) DB{
 	"postgres": Postgres, "postgres18": Postgres18, "mariadb": MariaDB, "mysql": MySQL, "sqlite": SQLite,
 }
 
+// among returns the names, or those of OUTBOX_TEST_DATABASES.
+func among(names ...string) []string {
+	if only := strings.Fields(os.Getenv("OUTBOX_TEST_DATABASES")); len(only) > 0 {
+		return only
+	}
+	return names
+}
+
 func each(t *testing.T, names []string, fn func(t *testing.T, db DB)) {
 	t.Helper()
-	if only := strings.Fields(os.Getenv("OUTBOX_TEST_DATABASES")); len(only) > 0 {
-		names = only
-	}
 	for _, name := range names {
 		open := openers[name]
 		if open == nil {

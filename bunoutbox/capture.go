@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun/dialect/feature"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -30,24 +31,25 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 	}
 	c := capture{statement: s, affected: affected, stored: elements(event.Model.Value())}
 	err := c.collect(ctx, event)
-	if err == nil && len(c.events) == 0 {
+	if err == nil && len(c.Events()) == 0 {
 		return
 	}
 	// The end of the statement's context must not hide that its events are missing.
 	verr := s.visit(context.WithoutCancel(ctx), func(tx *sqltx.VisitedTx) error {
 		if err == nil {
-			_, err = s.ob.core.Publish(ctx, tx, c.events...)
+			err = s.ob.own.Publish(ctx, inPool{tx, event.DB.DB}, c.Events()...)
 		}
 		if err != nil {
 			tx.RefuseCommit(err)
 			return err
 		}
-		tx.OnOutcome(c.settleAll)
+		tx.OnOutcome(c.Conclude)
 		return nil
 	})
 	if verr != nil {
-		c.settleAll(core.RolledBack)
-		s.ob.cfg.Logger.ErrorContext(ctx, "outbox: the events of a statement could not be written; its transaction "+
+		c.Conclude(core.RolledBack)
+		s.ob.own.Config().Logger.ErrorContext(ctx, "outbox: the events of a statement could not be written; its "+
+			"transaction "+
 			"will not commit",
 			"component", "outbox", "table", s.table.Name, "op", s.op.String(), "error", verr)
 	}
@@ -59,8 +61,7 @@ type capture struct {
 	affected int64           // rows, negative when the driver did not tell
 	stored   []reflect.Value // as the statement left the models
 	moved    bool            // RETURNING was read over models of other rows
-	events   []core.Event
-	settle   []func(core.Outcome)
+	adapter.Captured
 }
 
 func (c *capture) collect(ctx context.Context, event *bun.QueryEvent) error {
@@ -136,7 +137,7 @@ func (c *capture) changed() ([]row, error) {
 // everyRow reports whether the statement stores each of its models, whatever number of rows is
 // counted: MySQL counts 2 for an update and 0 for what is as it was.
 func (c *capture) everyRow() bool {
-	return c.op == core.OpUpsert && !c.text.rows.skips && c.ob.dialect == core.MySQL && !c.text.returning.any &&
+	return c.op == core.OpUpsert && !c.text.rows.skips && c.ob.own.Dialect() == core.MySQL && !c.text.returning.any &&
 		len(c.stored) == len(c.models)
 }
 
@@ -158,7 +159,7 @@ func (c *capture) changedOne() ([]row, error) {
 }
 
 func (c *capture) doubt(what string) error {
-	return fmt.Errorf("%w: %s of %s %s: use one statement for each model, or call Publish", ErrNoAggregateID, c.op,
+	return fmt.Errorf("%w: %s of %s %s: use one statement for each model, or call Publish", core.ErrNoAggregateID, c.op,
 		c.table.Name, what)
 }
 
@@ -237,7 +238,7 @@ func (c *capture) assignID(event *bun.QueryEvent) error {
 // mapped collects what the On functions make of the rows.
 func (c *capture) mapped(ctx context.Context, rows []row) error {
 	for _, r := range rows {
-		if r.key == "" && len(c.table.PKs) > 0 && c.ob.cfg.AllowKeyless {
+		if r.key == "" && len(c.table.PKs) > 0 && c.ob.own.Config().AllowKeyless {
 			continue
 		}
 		for _, fn := range c.mappers {
@@ -260,7 +261,7 @@ func (c *capture) recorded(rows []row) error {
 		changed[r.key] = true
 	}
 	for i, model := range c.models {
-		r, ok := recorderOf(model)
+		r, ok := adapter.RecorderOf(model)
 		if !ok || len(r.Recorded()) == 0 {
 			continue
 		}
@@ -279,14 +280,10 @@ func (c *capture) recorded(rows []row) error {
 		if c.known != unknown && key != "" && !changed[key] {
 			continue // this one was there already, or is not there any more
 		}
-		events, settle, err := r.HandOver()
+		events, err := c.Take(r)
 		if err != nil {
 			return err
 		}
-		if len(events) == 0 {
-			continue
-		}
-		c.settle = append(c.settle, settle)
 		if err := c.add(events, model, key); err != nil {
 			return err
 		}
@@ -294,26 +291,16 @@ func (c *capture) recorded(rows []row) error {
 	return nil
 }
 
+// add collects events of a row, which need its key unless they name their aggregate or the table
+// has none.
 func (c *capture) add(events []core.Event, model reflect.Value, key string) error {
-	for _, e := range events {
-		if e.AggregateID == "" {
-			if key == "" && len(c.table.PKs) > 0 {
+	if key == "" && len(c.table.PKs) > 0 {
+		for _, e := range events {
+			if e.AggregateID == "" {
 				return c.doubt(fmt.Sprintf("did not tell the key of its row (set AggregateID of event %q)", e.Type))
 			}
-			e.AggregateID = key
 		}
-		if e.AggregateType == "" {
-			if t, ok := reflect.TypeAssert[interface{ AggregateType() string }](model); ok {
-				e.AggregateType = t.AggregateType()
-			}
-		}
-		c.events = append(c.events, e)
 	}
+	c.Add(events, model, key)
 	return nil
-}
-
-func (c *capture) settleAll(o core.Outcome) {
-	for _, settle := range c.settle {
-		settle(o)
-	}
 }

@@ -14,7 +14,7 @@
 //	type Order struct {
 //		ID     string `bun:",pk"`
 //		Status string
-//		bunoutbox.Recorder `bun:"-"`
+//		core.Recorder `bun:"-"`
 //	}
 //	order.Record(OrderPlaced{OrderID: order.ID}) // OrderPlaced has a method EventType() string
 //
@@ -42,12 +42,12 @@
 //     delete must name its rows by the keys of its models: with WherePK, Bulk, or Where("id = ?",
 //     order.ID), whatever further conditions it has; or let RETURNING fill an empty slice:
 //     Model(&changed).Where(...).Returning("*"). Everything else, such as
-//     Model((*Order)(nil)).Where(...), is refused with ErrNoAggregateID before it is executed,
+//     Model((*Order)(nil)).Where(...), is refused with core.ErrNoAggregateID before it is executed,
 //     unless the On functions of the model have ResolveRows. A MERGE, an INSERT from a SELECT, and
 //     statements with comments are refused always; see Config.AllowKeyless.
 //   - A statement with several models that changes only some of them (DO NOTHING, a further
 //     condition) does not commit when RETURNING does not tell which: COMMIT rolls back and returns
-//     an error wrapping ErrNoAggregateID. Returning("*") costs nothing; with the key alone, On
+//     an error wrapping core.ErrNoAggregateID. Returning("*") costs nothing; with the key alone, On
 //     functions are shown what is read back.
 //   - Recorded events are bound by the same rules, unless there is one model and its events have an
 //     AggregateID of their own. A statement whose RETURNING is read over models with recorded
@@ -60,9 +60,10 @@
 //     Publish there.
 //
 // A statement that has to write events needs a transaction that is tracked, and is refused with
-// ErrNoTransaction or ErrUntracked before it is executed. When its events cannot be written after
-// it (an event is not valid, an On function fails), its transaction does not commit: COMMIT rolls
-// back and returns the error. With the model hooks (see AfterInsert) the statement itself fails.
+// core.ErrNoTransaction or core.ErrUntracked before it is executed. When its events cannot be
+// written after it (an event is not valid, an On function fails), its transaction does not commit:
+// COMMIT rolls back and returns the error. With the model hooks (see AfterInsert) the statement
+// itself fails.
 //
 // Other query hooks see one or two queries more for each captured statement, SELECT 1 with a
 // comment: that is how the transaction of the statement is found. A connection that is followed

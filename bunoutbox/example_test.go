@@ -28,7 +28,7 @@ type Order struct {
 	ID     int64 `bun:",pk,autoincrement"`
 	Status string
 	// The model records what happened to it.
-	bunoutbox.Recorder `bun:"-" json:"-"`
+	core.Recorder `bun:"-" json:"-"`
 }
 
 type OrderPlaced struct {
@@ -44,7 +44,7 @@ func (o *Order) Place() {
 
 // The row and the event commit together; then the event leaves.
 func ExampleNew() {
-	publisher := bunoutbox.PublisherFunc(func(ctx context.Context, d bunoutbox.Delivery) error {
+	publisher := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
 		fmt.Println(d.Type, d.AggregateID)
 		return nil
 	})
@@ -69,7 +69,7 @@ func ExampleNew() {
 
 // One call from a driver and a DSN to a database whose events are captured, and its outbox.
 func ExampleOpen() {
-	publisher := bunoutbox.PublisherFunc(func(ctx context.Context, d bunoutbox.Delivery) error {
+	publisher := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
 		fmt.Println(d.Type, d.AggregateID)
 		return nil
 	})
@@ -104,15 +104,15 @@ func ExampleOpenConnector() {
 
 // Events are derived from what was stored: generated keys are filled in.
 func ExampleOn() {
-	bunoutbox.On(ob, func(op bunoutbox.Op, o *Order) []bunoutbox.Event {
-		return []bunoutbox.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
+	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
+		return []core.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
 	})
 }
 
 // Statements that do not say which rows they change are captured too, row by row.
 func ExampleResolveRows() {
-	bunoutbox.On(ob, func(op bunoutbox.Op, o *Order) []bunoutbox.Event {
-		return []bunoutbox.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
+	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
+		return []core.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
 	}, bunoutbox.ResolveRows())
 	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		_, err := tx.NewUpdate().Model((*Order)(nil)).Set("status = 'expired'").Where("status = ?", "placed").Exec(ctx)
@@ -125,7 +125,7 @@ func ExampleResolveRows() {
 
 // A function that needs to read, or can fail, gets the context of the statement.
 func ExampleOnContext() {
-	bunoutbox.OnContext(ob, func(ctx context.Context, op bunoutbox.Op, o *Order) ([]bunoutbox.Event, error) {
+	bunoutbox.OnContext(ob, func(ctx context.Context, op core.Op, o *Order) ([]core.Event, error) {
 		tx, err := bunoutbox.FromContext(ctx)
 		if err != nil {
 			return nil, err
@@ -134,7 +134,7 @@ func ExampleOnContext() {
 		if err != nil {
 			return nil, err
 		}
-		return []bunoutbox.Event{{Type: "order." + op.String(), Data: map[string]any{"order": o, "open": open}}}, nil
+		return []core.Event{{Type: "order." + op.String(), Data: map[string]any{"order": o, "open": open}}}, nil
 	})
 }
 
@@ -145,7 +145,7 @@ func ExampleOutbox_Publish() {
 		if _, err := tx.NewInsert().Model(order).Exec(ctx); err != nil {
 			return err
 		}
-		return ob.Publish(ctx, tx, bunoutbox.Event{
+		return ob.Publish(ctx, tx, core.Event{
 			Type: "order.placed", AggregateType: "order", AggregateID: fmt.Sprint(order.ID), Data: order,
 		})
 	})
@@ -160,7 +160,7 @@ func ExampleOutbox_RunInTx() {
 		if _, err := tx.NewDelete().Model(&Order{ID: 7}).WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		return ob.Publish(ctx, tx, bunoutbox.Event{Type: "order.deleted", AggregateType: "order", AggregateID: "7"})
+		return ob.Publish(ctx, tx, core.Event{Type: "order.deleted", AggregateType: "order", AggregateID: "7"})
 	})
 	if err != nil {
 		panic(err)
@@ -175,7 +175,7 @@ func ExampleTxOf() {
 		if err != nil {
 			return err
 		}
-		_, err = other.Publish(ctx, own, bunoutbox.Event{Type: "order.placed"})
+		_, err = other.Publish(ctx, own, core.Event{Type: "order.placed"})
 		return err
 	})
 	if err != nil {

@@ -3,9 +3,11 @@ package bunoutbox
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/uptrace/bun"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -17,9 +19,9 @@ import (
 //	func (*Order) AfterInsert(ctx context.Context, q *bun.InsertQuery) error  { return bunoutbox.AfterInsert(ctx, q) }
 
 // BeforeInsert is for the BeforeInsert hook of a model whose statements must not pass by the
-// outbox. It returns an error wrapping ErrNoHook when the *bun.DB does not have the hook of an
-// Outbox, and one wrapping ErrNoTransaction outside a transaction that is tracked. Bun does not
-// execute the statement then.
+// outbox. It returns an error wrapping core.ErrNotInstalled when the *bun.DB does not have the hook
+// of an Outbox, and one wrapping core.ErrNoTransaction outside a transaction that is tracked. Bun
+// does not execute the statement then.
 func BeforeInsert(ctx context.Context, q *bun.InsertQuery) error { return beforeModel(ctx, q) }
 
 // BeforeUpdate is BeforeInsert for updates.
@@ -56,10 +58,13 @@ func inModelHook(ctx context.Context, q query, fn func(tx *sqltx.VisitedTx) erro
 	f := &finder{}
 	err := visit(context.WithValue(ctx, finderKey{}, f), q, fn)
 	if len(f.found) == 0 {
-		if err != nil && !errors.Is(err, ErrUntracked) && !errors.Is(err, ErrNoTransaction) {
-			return errors.Join(ErrNoHook, err)
+		if err != nil && !errors.Is(err, core.ErrUntracked) && !errors.Is(err, core.ErrNoTransaction) {
+			return errors.Join(errNoHook, err)
 		}
-		return ErrNoHook
+		return errNoHook
 	}
 	return err
 }
+
+var errNoHook = fmt.Errorf("%w: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of "+
+	"db.WithQueryHook(ob.Hook())", core.ErrNotInstalled)

@@ -73,7 +73,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		"prefix": {open(t, bundialect.PG), bunoutbox.Config{Prefix: "no good"}, []string{"prefix"}},
 		"core": {
 			open(t, bundialect.SQLite),
-			bunoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }},
+			bunoutbox.Config{Workers: -1},
 			[]string{"Workers"},
 		},
 		"no database": {open(t, bundialect.MySQL), bunoutbox.Config{AutoCreate: true}, []string{"nowhere"}},
@@ -106,7 +106,7 @@ func TestOnReportsMistakes(t *testing.T) {
 	ob := newOutbox(t, open(t, bundialect.PG))
 	bunoutbox.On[struct{}](nil, nil)
 	bunoutbox.On[struct{}](ob, nil)
-	bunoutbox.On(ob, func(bunoutbox.Op, *string) []bunoutbox.Event { return nil })
+	bunoutbox.On(ob, func(core.Op, *string) []core.Event { return nil })
 	for name, err := range map[string]error{
 		"Run":     ob.Run(t.Context()),
 		"Drain":   ob.Drain(t.Context()),
@@ -128,17 +128,17 @@ func TestWithoutTransaction(t *testing.T) {
 	db := open(t, bundialect.PG)
 	ob := newOutbox(t, db)
 	for name, err := range map[string]error{
-		"Publish": ob.Publish(t.Context(), nil, bunoutbox.Event{Type: "x"}),
-		"pool":    ob.Publish(t.Context(), db, bunoutbox.Event{Type: "x"}),
+		"Publish": ob.Publish(t.Context(), nil, core.Event{Type: "x"}),
+		"pool":    ob.Publish(t.Context(), db, core.Event{Type: "x"}),
 	} {
-		if !errors.Is(err, bunoutbox.ErrNoTransaction) {
+		if !errors.Is(err, core.ErrNoTransaction) {
 			t.Errorf("%s: %v, want ErrNoTransaction", name, err)
 		}
 	}
-	if _, err := bunoutbox.FromContext(t.Context()); !errors.Is(err, bunoutbox.ErrNoTransaction) {
+	if _, err := bunoutbox.FromContext(t.Context()); !errors.Is(err, core.ErrNoTransaction) {
 		t.Errorf("FromContext: %v, want ErrNoTransaction", err)
 	}
-	if err := ob.Run(t.Context()); !errors.Is(err, bunoutbox.ErrNoPublisher) {
+	if err := ob.Run(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
 		t.Errorf("Run: %v, want ErrNoPublisher", err)
 	}
 }
@@ -177,21 +177,6 @@ func TestHook(t *testing.T) {
 	db = db.WithQueryHook(ob.Hook())
 	if _, err := db.NewInsert().Model(&struct{ ID int }{1}).Exec(t.Context()); !errors.Is(err, errNowhere) {
 		t.Errorf("a statement of no concern: %v", err)
-	}
-}
-
-func TestClassesOfErrors(t *testing.T) {
-	cause := errors.New("cause")
-	for name, err := range map[string]error{
-		"permanent": bunoutbox.Permanent(cause), "transient": bunoutbox.Transient(cause),
-		"unavailable": bunoutbox.Unavailable(cause), "key_unavailable": bunoutbox.UnavailableForKey(cause),
-	} {
-		if class, ok := core.ClassOf(err); !ok || class.String() != name || !errors.Is(err, cause) {
-			t.Errorf("%s is %v", name, class)
-		}
-	}
-	if first := bunoutbox.NewEventID(); first == bunoutbox.NewEventID() {
-		t.Error("two events have one id")
 	}
 }
 

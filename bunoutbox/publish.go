@@ -13,26 +13,37 @@ import (
 // Publish records events in the transaction of tx, in one statement where the database allows it.
 // They leave after the commit. A nil tx stands for the one that ctx carries (see RunInTx). Errors
 // are those of core.Outbox.Publish; outside a transaction, as with a *bun.DB, it is
-// ErrNoTransaction and nothing was written. After an error roll the transaction back.
+// core.ErrNoTransaction and nothing was written. After an error roll the transaction back.
 func (o *Outbox) Publish(ctx context.Context, tx bun.IDB, events ...core.Event) error {
 	if err := o.ready(); err != nil {
 		return err
 	}
-	var own core.Tx
-	if tx != nil {
-		var err error
-		if own, err = TxOf(ctx, tx); err != nil {
-			return err
-		}
+	if tx == nil {
+		return o.own.Publish(ctx, nil, events...)
 	}
-	_, err := o.core.Publish(ctx, own, events...)
-	return err
+	own, err := TxOf(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return o.own.Publish(ctx, own, events...)
+}
+
+// AfterCommit runs fn after the commit of tx, and never when it, or the savepoint around this call,
+// is rolled back or nobody knows; see sqltx.AfterCommit for what fn may do. Outside a transaction
+// the error is core.ErrNoTransaction, in one whose commit cannot be heard core.ErrUntracked; then
+// fn never runs.
+func AfterCommit(ctx context.Context, tx bun.IDB, fn func()) error {
+	t, err := TxOf(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return sqltx.AfterCommit(t, fn)
 }
 
 // TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages.
 // tx is a bun.Tx, also one of a savepoint, or a bun.Conn on whose connection a transaction is open.
-// Without a transaction TxOf returns an error wrapping ErrNoTransaction. A transaction that was
-// begun neither on a pool of sqltx.Connector nor by RunInTx is not tracked, and costs what
+// Without a transaction TxOf returns an error wrapping core.ErrNoTransaction. A transaction that
+// was begun neither on a pool of sqltx.Connector nor by RunInTx is not tracked, and costs what
 // sqltx.TxOf says.
 func TxOf(ctx context.Context, tx bun.IDB) (core.Tx, error) {
 	switch tx := tx.(type) {
@@ -49,7 +60,8 @@ func TxOf(ctx context.Context, tx bun.IDB) (core.Tx, error) {
 			return sqltx.TxOf(ctx, tx.Conn)
 		}
 	case *bun.DB:
-		return nil, fmt.Errorf("%w: a *bun.DB is none; use RunInTx or BeginTx and give the bun.Tx", ErrNoTransaction)
+		return nil, fmt.Errorf("%w: a *bun.DB is none; use RunInTx or BeginTx and give the bun.Tx",
+			core.ErrNoTransaction)
 	}
-	return nil, fmt.Errorf("%w: got %T; give the bun.Tx", ErrNoTransaction, tx)
+	return nil, fmt.Errorf("%w: got %T; give the bun.Tx", core.ErrNoTransaction, tx)
 }

@@ -1,7 +1,6 @@
 package bunoutbox
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -10,14 +9,11 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-const defaultMaxResolvedRows = 1000
-
 // OnOption changes what On and OnContext register.
-type OnOption func(*onOptions)
-
-type onOptions struct{ resolve bool }
+type OnOption = adapter.OnOption
 
 // ResolveRows lets updates and deletes pass that do not say which rows they change, such as
 // NewDelete().Model((*Order)(nil)).Where(...), or a slice and a further condition:
@@ -25,7 +21,7 @@ type onOptions struct{ resolve bool }
 // locked first (SELECT ... FOR UPDATE), and after an update they are read again: the function sees
 // each row as it was stored, or as it was before it was deleted. When the statement then changes
 // another number of rows, because others came to meet its condition, its transaction does not
-// commit: COMMIT returns an error wrapping ErrNoAggregateID, and the transaction can be tried
+// commit: COMMIT returns an error wrapping core.ErrNoAggregateID, and the transaction can be tried
 // again. On MySQL and MariaDB that is also so for rows that are as they shall be, unless
 // clientFoundRows=true is in the DSN.
 //
@@ -34,13 +30,13 @@ type onOptions struct{ resolve bool }
 // do. A condition must select the same rows twice: none with LIMIT, further tables, a WITH, or,
 // except on SQLite, a subquery, whose rows are not locked; these are refused. It holds for all
 // functions of the type.
-func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
+func ResolveRows() OnOption { return adapter.ResolveRows() }
 
 // lockRows reads and locks the rows that an update or a delete is about to change. It leaves known
 // as it is when it cannot.
 func (s *statement) lockRows(ctx context.Context) error {
 	t := s.text
-	subquery := strings.Contains(strings.ToUpper(t.where), "SELECT") && s.ob.dialect != core.SQLite
+	subquery := strings.Contains(strings.ToUpper(t.where), "SELECT") && s.ob.own.Dialect() != core.SQLite
 	if !t.understood || len(s.table.PKs) == 0 || t.others || t.with != "" || t.limited || t.where == "" || subquery {
 		if t.understood {
 			s.why += " in a way that ResolveRows could resolve (no LIMIT, further tables, WITH or subqueries)"
@@ -48,7 +44,7 @@ func (s *statement) lockRows(ctx context.Context) error {
 		return nil
 	}
 	suffix := " FOR UPDATE"
-	if s.ob.dialect == core.SQLite {
+	if s.ob.own.Dialect() == core.SQLite {
 		// A transaction that has read cannot always begin to write. This takes the lock of the one
 		// writer, and changes nothing.
 		if _, err := s.query.NewRaw("?", bun.Safe("DELETE FROM "+t.target+" WHERE 1 = 0")).Exec(ctx); err != nil {
@@ -56,14 +52,13 @@ func (s *statement) lockRows(ctx context.Context) error {
 		}
 		suffix = ""
 	}
-	limit := cmp.Or(s.ob.cfg.MaxResolvedRows, defaultMaxResolvedRows)
+	limit := s.ob.own.MaxRows()
 	rows, err := s.read(ctx, fmt.Sprintf("%s LIMIT %d%s", t.where, limit+1, suffix))
 	if err != nil {
 		return err
 	}
 	if len(rows) > limit {
-		return fmt.Errorf("%w: %s of %s would change more than %d rows (Config.MaxResolvedRows)", ErrTooManyRows, s.op,
-			s.table.Name, limit)
+		return s.ob.own.TooManyRows(s.op, s.table.Name)
 	}
 	s.bound = s.known == byKeys
 	s.known, s.resolved = byRows, rows
@@ -77,11 +72,11 @@ func (c *capture) checkResolved() error {
 		return nil
 	}
 	hint := ""
-	if c.ob.dialect == core.MySQL && c.op == core.OpUpdate {
+	if c.ob.own.Dialect() == core.MySQL && c.op == core.OpUpdate {
 		hint = " (clientFoundRows=true in the DSN counts those that are as they shall be)"
 	}
 	return fmt.Errorf("%w: %s of %s found %d rows before, and %d were changed%s: try the transaction again",
-		ErrNoAggregateID, c.op, c.table.Name, len(c.resolved), n, hint)
+		core.ErrNoAggregateID, c.op, c.table.Name, len(c.resolved), n, hint)
 }
 
 // boundOnMySQL reports whether rows that were not counted can only be such that are as they shall

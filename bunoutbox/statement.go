@@ -2,6 +2,7 @@ package bunoutbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"github.com/uptrace/bun/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -26,10 +28,10 @@ type statement struct {
 	op      core.Op
 	text    parsed
 	slice   bool
-	models  []reflect.Value // as the statement got them
-	keys    []string        // theirs, "" where unknown
-	mappers []mapper        // nil when nobody wants to see it
-	resolve bool            // they have ResolveRows
+	models  []reflect.Value  // as the statement got them
+	keys    []string         // theirs, "" where unknown
+	mappers []adapter.Mapper // nil when nobody wants to see it
+	resolve bool             // they have ResolveRows
 
 	known    knowledge
 	partly   bool            // it names its rows, and has further conditions
@@ -81,11 +83,11 @@ func (o *Outbox) statement(event *bun.QueryEvent) (*statement, error) {
 		return nil, nil
 	}
 	s.table = model.Table()
-	has, err := o.hasRecorder(s.table.Type)
+	has, err := o.own.Recorders.Has(s.table.Type, apart)
 	if err != nil {
 		return nil, err
 	}
-	if s.mappers, s.resolve = o.mappers.of(s.table.Type); s.mappers == nil && !has {
+	if s.mappers, s.resolve = o.own.Mappers.Of(s.table.Type); s.mappers == nil && !has {
 		return nil, nil
 	}
 	s.models, s.slice = elements(model.Value()), isSlice(model.Value())
@@ -94,7 +96,7 @@ func (o *Outbox) statement(event *bun.QueryEvent) (*statement, error) {
 	}
 	s.keys = make([]string, len(s.models))
 	for i, m := range s.models {
-		if r, ok := recorderOf(m); ok {
+		if r, ok := adapter.RecorderOf(m); ok {
 			if err := core.CheckRecorder(r); err != nil {
 				return nil, err
 			}
@@ -108,7 +110,7 @@ func (o *Outbox) statement(event *bun.QueryEvent) (*statement, error) {
 
 func (s *statement) anyRecorded() bool {
 	for _, m := range s.models {
-		if r, ok := recorderOf(m); ok && len(r.Recorded()) > 0 {
+		if r, ok := adapter.RecorderOf(m); ok && len(r.Recorded()) > 0 {
 			return true
 		}
 	}
@@ -117,7 +119,7 @@ func (s *statement) anyRecorded() bool {
 
 // before returns why the statement must not be executed, if it must not.
 func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
-	s.text = parse(event.Query, s.ob.dialect)
+	s.text = parse(event.Query, s.ob.own.Dialect())
 	s.decide(event)
 	resolve := s.resolve && s.op != core.OpCreate && s.op != core.OpUpsert &&
 		(s.known == unknown || s.partly || s.uncounted())
@@ -130,8 +132,8 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 		s.models = nil
 		return nil
 	}
-	err := s.visit(ctx, func(tx *sqltx.VisitedTx) error { return tx.Err() })
-	if errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrUntracked) {
+	err := s.visit(ctx, func(tx *sqltx.VisitedTx) error { return s.ob.own.Check(ctx, inPool{tx, event.DB.DB}) })
+	if errors.Is(err, core.ErrNoTransaction) || errors.Is(err, core.ErrUntracked) {
 		return fmt.Errorf("%w: %s causes events: use the tx that RunInTx gives, of the outbox or of a pool opened "+
 			"with sqltx.Connector", err, s.table.Name)
 	}
@@ -147,8 +149,17 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 // uncounted reports whether MySQL will not say of some rows of a named update whether they are
 // there: it does not count those that are as they shall be.
 func (s *statement) uncounted() bool {
-	return s.slice && s.op == core.OpUpdate && s.ob.dialect == core.MySQL
+	return s.slice && s.op == core.OpUpdate && s.ob.own.Dialect() == core.MySQL
 }
+
+// inPool is the transaction of a statement, whose pool its *bun.DB knows.
+type inPool struct {
+	*sqltx.VisitedTx
+	pool *sql.DB
+}
+
+// Pool is for core.Outbox.CheckTx.
+func (t inPool) Pool() *sql.DB { return t.pool }
 
 // decide finds out how the changed rows will be known.
 func (s *statement) decide(event *bun.QueryEvent) {
@@ -175,7 +186,8 @@ func (s *statement) decide(event *bun.QueryEvent) {
 			return
 		}
 		s.known = byKeys
-		s.partly = s.slice && (!returning.any || !s.returnsKeys()) && len(conjuncts(s.text.where, s.ob.dialect)) > 1
+		s.partly = s.slice && (!returning.any || !s.returnsKeys()) &&
+			len(conjuncts(s.text.where, s.ob.own.Dialect())) > 1
 		s.stale = s.staleColumns(event)
 	case returning.any && !returning.odd && s.returnsKeys() && s.empty():
 		s.known = byReturning
@@ -223,7 +235,8 @@ func (s *statement) refuse(ctx context.Context) error {
 			return nil
 		}
 		for i, m := range s.models {
-			if r, ok := recorderOf(m); ok && len(r.Recorded()) > 0 && !s.selfNamed(r) && !s.hasResolved(s.keys[i]) {
+			if r, ok := adapter.RecorderOf(m); ok && len(r.Recorded()) > 0 && !s.selfNamed(r) &&
+				!s.hasResolved(s.keys[i]) {
 				return s.unknown("does not change a model with recorded events, or does not name it by its key")
 			}
 		}
@@ -233,21 +246,17 @@ func (s *statement) refuse(ctx context.Context) error {
 		return nil
 	}
 	for _, m := range s.models {
-		if r, ok := recorderOf(m); ok && len(r.Recorded()) > 0 && !s.selfNamed(r) {
+		if r, ok := adapter.RecorderOf(m); ok && len(r.Recorded()) > 0 && !s.selfNamed(r) {
 			return s.unknown(s.why)
 		}
 	}
 	if s.mappers == nil {
 		return nil
 	}
-	if !s.ob.cfg.AllowKeyless {
+	if !s.ob.own.AllowsKeyless(ctx, s.table.Type, s.op, s.table.Name) {
 		return s.unknown(s.why)
 	}
 	s.mappers = nil
-	if _, logged := s.ob.warned.LoadOrStore(s.table.Type, true); !logged {
-		s.ob.cfg.Logger.WarnContext(ctx, "outbox: a statement does not say which rows it changes and causes no events",
-			"component", "outbox", "table", s.table.Name, "op", s.op.String())
-	}
 	return nil
 }
 
@@ -255,13 +264,13 @@ const waysOut = "change loaded models with WherePK, register On with bunoutbox.R
 	"Config.AllowKeyless"
 
 func (s *statement) unknown(why string) error {
-	return fmt.Errorf("%w: %s of %s %s: %s", ErrNoAggregateID, s.op, s.table.Name, why, waysOut)
+	return adapter.UnknownRows(s.op, s.table.Name, why, waysOut)
 }
 
 // selfNamed reports whether the events of r can do without the row: they name their aggregate, and
 // there is one model that they are about.
 func (s *statement) selfNamed(r *core.Recorder) bool {
-	return !s.slice && !slices.ContainsFunc(r.Recorded(), func(e core.Event) bool { return e.AggregateID == "" })
+	return !s.slice && adapter.Named(r.Recorded())
 }
 
 func (s *statement) hasResolved(key string) bool {
@@ -289,7 +298,7 @@ func (s *statement) named(event *bun.QueryEvent) bool {
 	}
 	gen := event.DB.QueryGen()
 	holds := map[string]bool{}
-	for _, c := range conjuncts(s.text.where, s.ob.dialect) {
+	for _, c := range conjuncts(s.text.where, s.ob.own.Dialect()) {
 		holds[c] = true
 	}
 	if s.slice {

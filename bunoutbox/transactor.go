@@ -18,7 +18,7 @@ import (
 // FromContext and Publish with a nil transaction find it. Within such a context RunInTx runs fn in
 // a savepoint. RunInTx returns nil only when the transaction was heard to commit: it does not
 // commit one that the database has rolled back behind fn, because fn ignored a deadlock, say, or a
-// violated constraint on PostgreSQL, and returns an error wrapping ErrTxAborted.
+// violated constraint on PostgreSQL, and returns an error wrapping core.ErrTxAborted.
 func (o *Outbox) RunInTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return o.RunInTxOptions(ctx, nil, fn)
 }
@@ -33,7 +33,7 @@ func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions,
 	if fn == nil {
 		return errNilFunction
 	}
-	return runInTx(ctx, o.db, o.dialect, opts,
+	return runInTx(ctx, o.db, o.own.Dialect(), opts,
 		func(ctx context.Context, tx bun.Tx, _ core.Tx) error { return fn(ctx, tx) })
 }
 
@@ -44,13 +44,24 @@ func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions,
 func Transactor(db *bun.DB) core.Transactor { return &transactor{db: db} }
 
 // FromContext returns the transaction that RunInTx put into ctx, else an error wrapping
-// ErrNoTransaction.
+// core.ErrNoTransaction.
 func FromContext(ctx context.Context) (bun.Tx, error) {
 	in, ok := ctx.Value(ctxKey{}).(inTx)
 	if !ok {
-		return bun.Tx{}, fmt.Errorf("%w of Bun in the context", ErrNoTransaction)
+		return bun.Tx{}, fmt.Errorf("%w of Bun in the context", core.ErrNoTransaction)
 	}
 	return in.tx, nil
+}
+
+// Context returns ctx with the transaction of tx in it, for what finds the transaction there: a
+// Watermill bus or publisher on the outbox, a Transactor. The context that RunInTx of the outbox
+// gives has it already. Outside a transaction it is ctx.
+func Context(ctx context.Context, tx bun.IDB) context.Context {
+	t, err := TxOf(ctx, tx)
+	if err != nil {
+		return ctx
+	}
+	return core.ContextWithTx(ctx, t)
 }
 
 type ctxKey struct{}

@@ -83,6 +83,16 @@ var (
 	// Their events are still in the table and will be published again.
 	ErrShutdownTimeout = errors.New("outbox: shutdown timed out")
 
+	// ErrNotInstalled: the outbox is not in use on the handle of the ORM that was given: a *gorm.DB
+	// without the plugin, a *bun.DB without the hook, an Ent client that does not use the driver of
+	// the outbox. Nothing was written. The text says what to do.
+	ErrNotInstalled = errors.New("outbox: not installed")
+
+	// ErrOtherDatabase: the transaction is one of another database than the outbox. Its events
+	// would be in a table that this outbox does not relay. Nothing was written. Publish with the
+	// outbox of that database.
+	ErrOtherDatabase = errors.New("outbox: transaction of another database")
+
 	// ErrInvalidRequest: an administrative request lacks something (ids, actor, reason).
 	ErrInvalidRequest = errors.New("outbox: invalid request")
 )

@@ -81,23 +81,15 @@ func (o *Outbox) Repository() Repository { return o.cfg.Repository }
 // ids of the events in their order. Nothing is sent before the commit. After it, this process
 // publishes the events at once if Run is active. Otherwise the process that relays publishes them.
 //
-// ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrInvalidEvent and ErrNoRoute are returned before
-// anything is written. ErrDuplicateEvent means that an event id exists already for its topic. After
-// any error, roll the transaction back: its state and its events belong together.
+// ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrOtherDatabase, ErrInvalidEvent and ErrNoRoute
+// are returned before anything is written. ErrDuplicateEvent means that an event id exists already
+// for its topic. After any error, roll the transaction back: its state and its events belong
+// together.
 func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []string, err error) {
-	if tx == nil {
-		var ok bool
-		if tx, ok = TxFromContext(ctx); !ok {
-			return nil, ErrNoTransaction
-		}
-	}
-	if err := tx.Err(); err != nil {
+	if tx, err = o.txOf(ctx, tx); err != nil {
 		return nil, err
 	}
 	tracked := tx.Tracked()
-	if !tracked && o.cfg.RejectUntracked {
-		return nil, ErrUntracked
-	}
 	if len(events) == 0 {
 		return nil, nil
 	}
@@ -147,6 +139,34 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		})
 	}
 	return ids, nil
+}
+
+// CheckTx returns the error that Publish would return because of tx, whatever the events: one
+// wrapping ErrNoTransaction, ErrTxAborted, ErrUntracked or ErrOtherDatabase, else nil. It is for
+// authors of adapters, before a statement whose events will be published in tx. A nil tx stands for
+// the one that ctx carries.
+func (o *Outbox) CheckTx(ctx context.Context, tx Tx) error {
+	_, err := o.txOf(ctx, tx)
+	return err
+}
+
+func (o *Outbox) txOf(ctx context.Context, tx Tx) (Tx, error) {
+	if tx == nil {
+		var ok bool
+		if tx, ok = TxFromContext(ctx); !ok {
+			return nil, ErrNoTransaction
+		}
+	}
+	if err := tx.Err(); err != nil {
+		return nil, err
+	}
+	if o.cfg.RejectUntracked && !tx.Tracked() {
+		return nil, ErrUntracked
+	}
+	if c, ok := o.cfg.Repository.(TxChecker); ok {
+		return tx, c.CheckTx(ctx, tx)
+	}
+	return tx, nil
 }
 
 // rows prepares the rows of all events, one for each destination, and reports the problems of all

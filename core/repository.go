@@ -264,3 +264,10 @@ type AdminRequest struct {
 	// SkipDead is filled in from Config.DeadPolicy.
 	SkipDead bool
 }
+
+// TxChecker is implemented by a Repository that can tell transactions of another database. It
+// returns an error wrapping ErrOtherDatabase for those, and nil where it cannot tell. Publish asks
+// it before anything is written, so it should cost nothing for a transaction like those before.
+type TxChecker interface {
+	CheckTx(ctx context.Context, tx Tx) error
+}

@@ -6,13 +6,16 @@ import (
 
 	"entgo.io/ent"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 )
 
 // What the hook costs a mutation that causes no events.
 func BenchmarkHook(b *testing.B) {
 	w := newWorld(b)
-	none := entoutbox.On(func(context.Context, *fakeMutation, ent.Value) ([]entoutbox.Event, error) { return nil, nil })
+	none := entoutbox.OnMutation(func(context.Context, *fakeMutation, ent.Value) ([]core.Event, error) {
+		return nil, nil
+	})
 	for name, hooks := range map[string][]ent.Hook{
 		"without": nil, "taken": {w.ob.Hook(none)},
 		"other type": {w.ob.Hook(ofEdges)},

@@ -20,7 +20,8 @@ type call struct {
 	op       core.Op
 	id       string // of the entity, "" when it is not known before the mutation
 	hasID    bool   // the type of the mutation has one
-	wasDone  bool   // the mutation was executed before, by an earlier Save of its builder
+	mappers  []Mapper
+	wasDone  bool // the mutation was executed before, by an earlier Save of its builder
 
 	tx     *tx  // nil for a call that captures nothing
 	byKeys bool // resolve captures it
@@ -39,7 +40,8 @@ func callOf(ctx context.Context) *call {
 }
 
 func newCall(ctx context.Context, h *hook, m ent.Mutation) *call {
-	return &call{hook: h, mutation: m, within: callOf(ctx), op: opOf(m)}
+	within := callOf(ctx)
+	return &call{hook: h, mutation: m, within: within, op: opOf(m), mappers: h.mappersFor(m, within)}
 }
 
 func opOf(m ent.Mutation) core.Op {
@@ -167,8 +169,7 @@ func (c *call) publish(ctx context.Context, events []core.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	_, err := c.hook.ob.core.Publish(ctx, c.tx.core, events...)
-	return err
+	return c.hook.ob.own.Publish(ctx, c.tx.core, events...)
 }
 
 var errContextLost = errors.New("outbox: a hook did not pass its context on")
@@ -192,17 +193,14 @@ func (c *call) changes() (bool, error) {
 
 func (c *call) unknown(why error) error {
 	return fmt.Errorf("%w: %s of %s was executed, and nobody can tell which rows it changed: %w",
-		ErrNoAggregateID, c.mutation.Op(), c.mutation.Type(), why)
+		core.ErrNoAggregateID, c.mutation.Op(), c.mutation.Type(), why)
 }
 
 func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
 	id := c.aggregateID()
 	ctx = core.ContextWithTx(context.WithValue(c.context(ctx), opKey{}, c.op), c.tx.core)
 	var all []core.Event
-	for _, mapper := range c.hook.mappers {
-		if !mapper.takes(c.mutation) {
-			continue
-		}
+	for _, mapper := range c.mappers {
 		events, err := mapper.fn(ctx, c.mutation, v)
 		if err != nil {
 			return nil, err
@@ -212,7 +210,7 @@ func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
 				if e.AggregateID = id; id == "" && c.hasID {
 					return nil, fmt.Errorf("%w: upserts of %s in bulk do not tell the ids on %s: set AggregateID of "+
 						"event %q",
-						ErrNoAggregateID, c.mutation.Type(), c.tx.driver.Dialect(), e.Type)
+						core.ErrNoAggregateID, c.mutation.Type(), c.tx.driver.Dialect(), e.Type)
 				}
 			}
 			all = append(all, e)
@@ -260,7 +258,7 @@ func (c *call) reload(ctx context.Context, v ent.Value) (ent.Value, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the upsert of %s %s cannot be read back: another row may have been changed in "+
 			"its place, or an interceptor hides it: %w",
-			ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
+			core.ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
 	}
 	if !ok {
 		return v, nil

@@ -3,8 +3,8 @@
 //
 //	drv, ob, err := entoutbox.Open(ctx, "pgx", dsn, entoutbox.Config{Publisher: publisher, AutoCreate: true})
 //	client := ent.NewClient(ent.Driver(drv))
-//	client.Use(ob.Hook(entoutbox.On(
-//		func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) { ... })))
+//	client.Use(ob.Hook(entoutbox.OnMutation(
+//		func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]core.Event, error) { ... })))
 //	go ob.Run(ctx)
 //
 // Or, on a driver that entsql.Open or entsql.OpenDB returned, New, and clients on the driver that
@@ -32,7 +32,7 @@
 //   - Everything needs a transaction: client.Tx, client.BeginTx or WithTx. A single
 //     client.Order.Create().Save runs in none, and what Ent begins by itself for an entity with
 //     edges has committed before a hook can write. Mutations that On functions are for are refused
-//     with ErrNoTransaction there, before they are executed.
+//     with core.ErrNoTransaction there, before they are executed.
 //   - An event is written if, and only if, the database said that its row was changed. A hook that
 //     answers in place of a mutation causes the events of what it did itself. When a hook or an On
 //     function fails after the row was stored, the transaction does not commit: COMMIT rolls back
@@ -41,20 +41,20 @@
 //     that did nothing causes no event: Ent returns sql.ErrNoRows for it. On PostgreSQL and SQLite,
 //     Ignore updates the row that was there and reports it.
 //   - CreateBulk causes events in the order of the builders, in one statement. With DoNothing
-//     nobody can tell which rows were there already: it is refused with ErrNoAggregateID; see
+//     nobody can tell which rows were there already: it is refused with core.ErrNoAggregateID; see
 //     Config.AllowKeyless. A bulk with OnConflict that leaves some rows out fails with
-//     ErrNoAggregateID. On MySQL and MariaDB, Ent guesses the generated ids of an upsert in bulk:
-//     On functions have to set AggregateID, and v is the entity as it was given.
+//     core.ErrNoAggregateID. On MySQL and MariaDB, Ent guesses the generated ids of an upsert in
+//     bulk: On functions have to set AggregateID, and v is the entity as it was given.
 //   - Updates and deletes of many (client.Order.Update().Where(...)) do not say which rows they
-//     change: they are refused with ErrNoAggregateID, unless the On functions have the option
+//     change: they are refused with core.ErrNoAggregateID, unless the On functions have the option
 //     ResolveRows. Or change entities one by one, or use Publish.
 //   - An update or a delete of one entity whose condition was given as text with an OR outside of
-//     parentheses is refused with ErrNoAggregateID before it is executed: Ent joins the id to it by
-//     AND, and other rows would be changed.
+//     parentheses is refused with core.ErrNoAggregateID before it is executed: Ent joins the id to
+//     it by AND, and other rows would be changed.
 //   - An update that changed no row causes no event. MySQL and MariaDB do not count a row that is
 //     as it shall be, unless clientFoundRows=true is in the DSN.
 //   - Hooks of the application must pass their context on: the statements of a mutation are known
-//     by it. One that does not makes the mutation fail with ErrNoAggregateID.
+//     by it. One that does not makes the mutation fail with core.ErrNoAggregateID.
 //   - Soft deletes by a hook that turns a delete into an update are seen once, as OpDelete.
 //   - What a hook rolls back to a savepoint causes no event.
 //   - v is what Ent returns: UpdateOne with Select leaves the other fields empty.
@@ -75,7 +75,7 @@
 // after the COMMIT, tx.Commit fails, and the events leave all the same.
 //
 // The Hook of an outbox is for clients on the Driver of the same outbox, or of one on the same
-// *sql.DB; others are refused with ErrNotWrapped.
+// *sql.DB; others are refused with core.ErrNotInstalled.
 //
 // # Tables
 //

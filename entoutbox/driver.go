@@ -69,7 +69,7 @@ func (d *driver) begin(ctx context.Context, begin func(context.Context) (dialect
 		return nil, err
 	}
 	t := &tx{driver: d}
-	followed, err := sqltx.Follow(ctx, d.dialect, func(ctx context.Context) (sqltx.TxConn, error) {
+	followed, err := sqltx.Follow(ctx, d.DB(), d.dialect, func(ctx context.Context) (sqltx.TxConn, error) {
 		below, err := begin(ctx)
 		if err != nil {
 			return nil, err

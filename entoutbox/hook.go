@@ -5,23 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"entgo.io/ent"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// Mapper says which events mutations of one type cause. Make it with On.
+// Mapper says which events mutations of one type cause. Make it with OnMutation, and give it to
+// Hook.
 type Mapper struct {
-	options onOptions
-	takes   func(m ent.Mutation) bool
+	resolve bool                      // ResolveRows
+	takes   func(m ent.Mutation) bool // nil: all that it is asked about
 	fn      func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error)
 	err     error
 }
 
-// On makes a Mapper of fn, whose second parameter decides which mutations it is for:
+// OnMutation makes a Mapper of fn, whose second parameter decides which mutations it is for:
 //
-//	entoutbox.On(func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) { ... })
+//	entoutbox.OnMutation(func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]core.Event, error) { ... })
 //
 // fn runs in the transaction of the mutation, after it was executed: once for each entity of a
 // bulk, and not when nothing was changed. v is what the mutation returned: the stored entity
@@ -32,14 +35,14 @@ type Mapper struct {
 // mutation; roll the transaction back then.
 //
 // With the interface ent.Mutation in place of a type, fn sees the mutations of all types.
-func On[M ent.Mutation](fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error),
-	options ...OnOption,
+func OnMutation[M ent.Mutation](
+	fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error), options ...OnOption,
 ) Mapper {
 	if fn == nil {
-		return Mapper{err: fmt.Errorf("outbox: On[%s] was given a nil function", reflect.TypeFor[M]())}
+		return Mapper{err: fmt.Errorf("outbox: OnMutation[%s] was given a nil function", reflect.TypeFor[M]())}
 	}
 	return Mapper{
-		options: optionsOf(options),
+		resolve: adapter.Resolves(options),
 		takes:   func(m ent.Mutation) bool { _, ok := m.(M); return ok },
 		fn: func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error) {
 			return fn(ctx, m.(M), v)
@@ -56,27 +59,29 @@ func OpOf(ctx context.Context) core.Op {
 
 type opKey struct{}
 
-// Hook returns a hook for client.Use (or client.Order.Use) that records the events that the mappers
-// make of mutations, in the transaction of the mutation. A mutation that a mapper is for and that
-// is in no transaction is refused with ErrNoTransaction before it is executed, and so is, with
-// ErrNoAggregateID, one that does not say which rows it changes (see ResolveRows). Other mutations
-// pass.
+// Hook returns a hook for client.Use (or client.Order.Use) that records the events of mutations, in
+// the transaction of the mutation: those that the functions of On and OnContext make, and those of
+// the mappers. A mutation that one of them is for and that is in no transaction is refused with
+// core.ErrNoTransaction before it is executed, and so is, with core.ErrNoAggregateID, one that does
+// not say which rows it changes (see ResolveRows), and, with core.ErrOtherDatabase, one in another
+// database than the outbox. Other mutations pass.
 //
-// An event without an AggregateID gets the id of its entity. What is wrong with a mapper (a nil
-// function) is reported by every mutation, and by Publish and Run.
+// An event without an AggregateID gets the id of its entity. What is wrong with a function (nil) is
+// reported by every mutation, and by Publish and Run. A client that has several hooks of one outbox
+// calls the functions of On once, and the mappers of each hook.
 func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	h := &hook{ob: o, mappers: mappers}
 	for _, m := range mappers {
 		switch {
 		case m.err != nil:
-			o.fail(m.err)
+			o.own.Mappers.Fail(m.err)
 		case m.fn == nil:
-			o.fail(errors.New("outbox: Hook was given a Mapper that On did not make"))
+			o.own.Mappers.Fail(errors.New("outbox: Hook was given a Mapper that OnMutation did not make"))
 		}
 	}
 	return func(next ent.Mutator) ent.Mutator {
 		return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
-			if err := o.problem(); err != nil {
+			if err := o.ready(); err != nil {
 				return nil, err
 			}
 			return h.mutate(ctx, m, next)
@@ -90,22 +95,23 @@ type hook struct {
 	mappers []Mapper
 }
 
-func (h *hook) takes(m ent.Mutation) bool {
+// mappersFor returns the functions that a mutation is for. Those of On are left to the hook of the
+// same outbox around it, if there is one.
+func (h *hook) mappersFor(m ent.Mutation, within *call) (all []Mapper) {
 	for _, mapper := range h.mappers {
 		if mapper.takes(m) {
-			return true
+			all = append(all, mapper)
 		}
 	}
-	return false
-}
-
-func (h *hook) resolves(m ent.Mutation) bool {
-	for _, mapper := range h.mappers {
-		if mapper.options.resolve && mapper.takes(m) {
-			return true
+	for ; within != nil; within = within.within {
+		if within.hook.ob == h.ob && within.mutation == m {
+			return all
 		}
 	}
-	return false
+	if mapper, ok := h.ob.mapperOf(m); ok {
+		all = append(all, mapper)
+	}
+	return all
 }
 
 func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
@@ -113,11 +119,11 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 		return next.Mutate(ctx, m) // another hook made a mutation of another kind of it, as soft deletes do
 	}
 	c := newCall(ctx, h, m)
-	if !h.takes(m) {
+	if len(c.mappers) == 0 {
 		return next.Mutate(c.context(ctx), m)
 	}
 	if !c.identify() {
-		if h.resolves(m) {
+		if slices.ContainsFunc(c.mappers, func(mapper Mapper) bool { return mapper.resolve }) {
 			return c.resolve(ctx, next)
 		}
 		if err := h.ob.keyless(ctx, m, "does not say which rows it changes"); err != nil {
@@ -127,9 +133,6 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 	}
 	t, err := h.ob.txOfMutation(ctx, m)
 	if err != nil {
-		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, m.Type(), err)
-	}
-	if err := t.core.Err(); err != nil { // what is stored after the end of the transaction would stay without its event
 		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, m.Type(), err)
 	}
 	return c.run(ctx, t, func(ctx context.Context) (ent.Value, error) { return next.Mutate(ctx, m) })
@@ -160,14 +163,9 @@ var errPanicked = errors.New("outbox: a hook of a mutation panicked, after its s
 
 // keyless decides about a mutation that mappers want to see and that does not say what it changes.
 func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error {
-	if !o.cfg.AllowKeyless {
-		return fmt.Errorf("%w: %s of %s %s, and On functions are registered for them: change entities one by one, "+
-			"register On with entoutbox.ResolveRows(), call Publish, or set Config.AllowKeyless",
-			ErrNoAggregateID, m.Op(), m.Type(), why)
+	if o.own.AllowsKeyless(ctx, m.Type(), m.Op(), m.Type()) {
+		return nil
 	}
-	if _, logged := o.warned.LoadOrStore(m.Type(), true); !logged {
-		o.cfg.Logger.WarnContext(ctx, "outbox: a mutation "+why+" and causes no events",
-			"component", "outbox", "type", m.Type(), "op", m.Op().String())
-	}
-	return nil
+	return adapter.UnknownRows(m.Op(), m.Type(), why+", and On functions are registered for them",
+		"change entities one by one, register On with entoutbox.ResolveRows(), call Publish, or set Config.AllowKeyless")
 }

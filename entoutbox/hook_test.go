@@ -170,7 +170,7 @@ func (w *world) bulk(ctx context.Context, hooks []ent.Hook, query string, create
 	return run(0)
 }
 
-var byName = entoutbox.On(func(ctx context.Context, m *fakeMutation, _ ent.Value) ([]core.Event, error) {
+var byName = entoutbox.OnMutation(func(ctx context.Context, m *fakeMutation, _ ent.Value) ([]core.Event, error) {
 	if m.name == "" {
 		return nil, nil
 	}
@@ -180,7 +180,7 @@ var byName = entoutbox.On(func(ctx context.Context, m *fakeMutation, _ ent.Value
 	return []core.Event{{Type: m.name + "." + entoutbox.OpOf(ctx).String()}}, nil
 })
 
-var ofEdges = entoutbox.On(func(context.Context, *keylessMutation, ent.Value) ([]core.Event, error) {
+var ofEdges = entoutbox.OnMutation(func(context.Context, *keylessMutation, ent.Value) ([]core.Event, error) {
 	return []core.Event{{Type: "edge"}}, nil
 })
 
@@ -219,7 +219,7 @@ func TestHookBulkWithDoNothing(t *testing.T) {
 	hooks := []ent.Hook{w.ob.Hook(byName)}
 	hooks = append(hooks, w.ob.Hook(ofEdges))
 	if err := w.bulk(t.Context(), hooks, skip, w.create("a", 1), w.create("b", 2)); !errors.Is(err,
-		entoutbox.ErrNoAggregateID) {
+		core.ErrNoAggregateID) {
 		t.Fatalf("%v, want ErrNoAggregateID", err)
 	}
 	w.check(w.bulk(t.Context(), hooks, skip, w.create("alone", 3)))
@@ -369,14 +369,14 @@ func (*textMutation) ID() (string, bool) { return "", false }
 
 func TestHookTypedIDs(t *testing.T) {
 	w := newWorld(t)
-	hook := w.ob.Hook(entoutbox.On(func(context.Context, ent.Mutation, ent.Value) ([]core.Event, error) {
+	hook := w.ob.Hook(entoutbox.OnMutation(func(context.Context, ent.Mutation, ent.Value) ([]core.Event, error) {
 		return []core.Event{{Type: "any"}}, nil
 	}))
 	known, unknown := &intMutation{*w.create("a", nil)}, &textMutation{*w.create("b", nil)}
 	known.op, unknown.op = ent.OpUpdateOne, ent.OpUpdate
 	w.check(mutate(t.Context(), known, []ent.Hook{hook}, w.statement("UPDATE t SET n = 1")))
 	if err := mutate(t.Context(), unknown, []ent.Hook{hook}, w.statement("UPDATE t SET n = 1")); !errors.Is(err,
-		entoutbox.ErrNoAggregateID) {
+		core.ErrNoAggregateID) {
 		t.Errorf("%v, want ErrNoAggregateID", err)
 	}
 	w.want("any 12")
@@ -391,7 +391,7 @@ func TestHookWithoutID(t *testing.T) {
 	w.want("edge ")
 	m.op = ent.OpDelete
 	if err := mutate(t.Context(), m, []ent.Hook{hook}, w.statement("DELETE FROM t")); !errors.Is(err,
-		entoutbox.ErrNoAggregateID) {
+		core.ErrNoAggregateID) {
 		t.Fatalf("%v, want ErrNoAggregateID", err)
 	}
 }
@@ -421,17 +421,17 @@ func TestHookNeedsTransaction(t *testing.T) {
 		executed = true
 		return 1, nil
 	})
-	if !errors.Is(err, entoutbox.ErrNoTransaction) || executed {
+	if !errors.Is(err, core.ErrNoTransaction) || executed {
 		t.Fatalf("%v, executed %v", err, executed)
 	}
 }
 
 func ExampleOpOf() {
-	mapper := entoutbox.On(func(ctx context.Context, m ent.Mutation, _ ent.Value) ([]entoutbox.Event, error) {
-		if entoutbox.OpOf(ctx) == entoutbox.OpDelete {
+	mapper := entoutbox.OnMutation(func(ctx context.Context, m ent.Mutation, _ ent.Value) ([]core.Event, error) {
+		if entoutbox.OpOf(ctx) == core.OpDelete {
 			return nil, nil // of no interest
 		}
-		return []entoutbox.Event{{Type: fmt.Sprintf("%s.%s", m.Type(), entoutbox.OpOf(ctx))}}, nil // Order.create, ...
+		return []core.Event{{Type: fmt.Sprintf("%s.%s", m.Type(), entoutbox.OpOf(ctx))}}, nil // Order.create, ...
 	})
 	_ = mapper // for Hook
 	fmt.Println(entoutbox.OpOf(context.Background()) == 0)
@@ -439,9 +439,9 @@ func ExampleOpOf() {
 }
 
 func ExampleResolveRows() {
-	mapper := entoutbox.On(func(ctx context.Context, m ent.Mutation, v ent.Value) ([]entoutbox.Event, error) {
+	mapper := entoutbox.OnMutation(func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error) {
 		// once for each entity
-		return []entoutbox.Event{{Type: m.Type() + "." + entoutbox.OpOf(ctx).String(), Data: v}}, nil
+		return []core.Event{{Type: m.Type() + "." + entoutbox.OpOf(ctx).String(), Data: v}}, nil
 	}, entoutbox.ResolveRows())
 	_ = mapper // for Hook; then: tx.Order.Update().Where(order.Status("placed")).SetStatus("expired").Save(ctx)
 }
@@ -449,7 +449,7 @@ func ExampleResolveRows() {
 // One call from a driver and a DSN to the driver that clients are made with, and its outbox.
 func ExampleOpen() {
 	ctx := context.Background()
-	publisher := entoutbox.PublisherFunc(func(_ context.Context, d entoutbox.Delivery) error {
+	publisher := core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 		fmt.Println(d.Type, d.AggregateID)
 		return nil
 	})
@@ -460,7 +460,7 @@ func ExampleOpen() {
 	}
 	defer drv.Close()
 	// client := ent.NewClient(ent.Driver(drv))
-	// client.Use(ob.Hook(entoutbox.On(...)))
+	// client.Use(ob.Hook(entoutbox.OnMutation(...)))
 	go ob.Run(ctx) // in each process that relays
 }
 

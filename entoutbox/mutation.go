@@ -2,9 +2,6 @@ package entoutbox
 
 import (
 	"context"
-	sqldriver "database/sql/driver"
-	"encoding"
-	"encoding/hex"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -12,6 +9,9 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/privacy"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 // idOf returns the id of the entity that a mutation is about as text, "" when it is not known yet.
@@ -112,25 +112,8 @@ func idMethod(t reflect.Type) int {
 }
 
 func idText(v any) string {
-	switch id := v.(type) {
-	case string:
-		return id
-	case []byte:
-		return hex.EncodeToString(id)
-	case encoding.TextMarshaler:
-		if text, err := id.MarshalText(); err == nil {
-			return string(text)
-		}
-	case fmt.Stringer:
-		return id.String()
-	case sqldriver.Valuer:
-		if inner, err := id.Value(); err == nil {
-			return idText(inner)
-		}
-	}
-	r := reflect.ValueOf(v)
-	if r.Kind() == reflect.Array && r.Type().Elem().Kind() == reflect.Uint8 {
-		return fmt.Sprintf("%x", v)
+	if text, err := adapter.KeyText(v); err == nil {
+		return text
 	}
 	return fmt.Sprint(v)
 }
@@ -138,22 +121,32 @@ func idText(v any) string {
 // txOfMutation returns the transaction that a mutation will be executed in.
 func (o *Outbox) txOfMutation(ctx context.Context, m ent.Mutation) (*tx, error) {
 	if conn, ok := m.(Conn); ok {
-		return o.find(ctx, conn)
+		t, err := find(ctx, conn)
+		return o.checked(ctx, t, err)
 	}
 	s := scopeOf(ctx)
 	if s == nil {
 		return nil, fmt.Errorf("%w: use WithTx, or generate the client with the feature sql/execquery",
-			ErrNoTransaction)
+			core.ErrNoTransaction)
 	}
 	in, ok := generatedTx(m)
 	if !ok {
-		return nil, fmt.Errorf("%w: it is not in the one of WithTx: use the tx that WithTx gives", ErrNoTransaction)
+		return nil, fmt.Errorf("%w: it is not in the one of WithTx: use the tx that WithTx gives",
+			core.ErrNoTransaction)
 	}
 	if there, here := driverIn(in), driverIn(reflect.ValueOf(s.user)); there != here && there != 0 && here != 0 {
 		return nil, fmt.Errorf("%w: it is in another one than that of WithTx: use the tx that WithTx gives",
-			ErrNoTransaction)
+			core.ErrNoTransaction)
 	}
-	return s.tx, o.owns(s.tx)
+	return o.checked(ctx, s.tx, nil)
+}
+
+// checked refuses a transaction that the events of this outbox cannot be written in.
+func (o *Outbox) checked(ctx context.Context, t *tx, err error) (*tx, error) {
+	if err == nil {
+		err = o.own.Check(ctx, t.core)
+	}
+	return t, err
 }
 
 // generatedTx asks a generated mutation, whose method Tx returns the generated type.

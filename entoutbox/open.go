@@ -11,7 +11,6 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -22,7 +21,7 @@ import (
 //	if err != nil { ... }
 //	client := ent.NewClient(ent.Driver(drv))
 //	defer client.Close() // closes the pool too
-//	client.Use(ob.Hook(entoutbox.On(...)))
+//	client.Use(ob.Hook(entoutbox.OnMutation(...)))
 //	go ob.Run(ctx)
 //
 // It is short for sqltx.Open, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs the
@@ -55,12 +54,12 @@ func open(ctx context.Context, pool *sql.DB, cfg Config) (dialect.Driver, *Outbo
 }
 
 func openOn(ctx context.Context, pool *sql.DB, cfg Config) (*Outbox, error) {
-	repo, err := sqloutbox.New(pool, sqloutbox.Config{}) // which tells the dialect
+	d, err := sqltx.DialectOf(pool)
 	if err != nil {
 		return nil, err
 	}
 	var name string
-	switch d := repo.Dialect(); d {
+	switch d {
 	case core.Postgres:
 		name = dialect.Postgres
 	case core.MySQL:

@@ -60,7 +60,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		"prefix":      {downDriver(dialect.SQLite), entoutbox.Config{Prefix: "a b"}, []string{"Prefix"}},
 		"core.Config": {
 			downDriver(dialect.MySQL),
-			entoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }},
+			entoutbox.Config{Workers: -1},
 			[]string{"Workers"},
 		},
 		"other tables": {
@@ -112,41 +112,26 @@ func TestWithoutTransaction(t *testing.T) {
 	}
 	var none *fakeMutation
 	for name, err := range map[string]error{
-		"Publish of nil":        ob.Publish(t.Context(), nil, entoutbox.Event{Type: "x"}),
-		"Publish of the driver": ob.Publish(t.Context(), ob.Driver().(entoutbox.Conn), entoutbox.Event{Type: "x"}),
+		"Publish of nil":        ob.Publish(t.Context(), nil, core.Event{Type: "x"}),
+		"Publish of the driver": ob.Publish(t.Context(), ob.Driver().(entoutbox.Conn), core.Event{Type: "x"}),
 		"TxOf a nil pointer":    second(entoutbox.TxOf(t.Context(), none)),
 		"FromContext":           second(entoutbox.FromContext[*sql.Tx](t.Context())),
 	} {
-		if !errors.Is(err, entoutbox.ErrNoTransaction) {
+		if !errors.Is(err, core.ErrNoTransaction) {
 			t.Errorf("%s: %v, want ErrNoTransaction", name, err)
 		}
 	}
 	// What executes the question instead of answering it is not ours.
-	if _, err := entoutbox.TxOf(t.Context(), sql.OpenDB(down{errDown})); !errors.Is(err, entoutbox.ErrNotWrapped) ||
+	if _, err := entoutbox.TxOf(t.Context(), sql.OpenDB(down{errDown})); !errors.Is(err, core.ErrNotInstalled) ||
 		!errors.Is(err, errDown) {
 		t.Errorf("TxOf: %v, want ErrNotWrapped and the reason", err)
 	}
-	if err := ob.Run(t.Context()); !errors.Is(err, entoutbox.ErrNoPublisher) {
+	if err := ob.Run(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
 		t.Errorf("Run: %v, want ErrNoPublisher", err)
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
-
-func TestClassesOfErrors(t *testing.T) {
-	cause := errors.New("cause")
-	for name, err := range map[string]error{
-		"permanent": entoutbox.Permanent(cause), "transient": entoutbox.Transient(cause),
-		"unavailable": entoutbox.Unavailable(cause), "key_unavailable": entoutbox.UnavailableForKey(cause),
-	} {
-		if class, ok := core.ClassOf(err); !ok || class.String() != name || !errors.Is(err, cause) {
-			t.Errorf("%s is %v", name, class)
-		}
-	}
-	if first := entoutbox.NewEventID(); first == entoutbox.NewEventID() {
-		t.Error("two events have one id")
-	}
-}
 
 type entTx struct{}
 

@@ -19,8 +19,8 @@ type Conn interface {
 }
 
 // TxOf returns the transaction that conn is in, for use with core.Outbox.Publish and other
-// packages, without a round trip to the database. The error wraps ErrNoTransaction when conn is in
-// none, and ErrNotWrapped when its client was not made with Driver.
+// packages, without a round trip to the database. The error wraps core.ErrNoTransaction when conn
+// is in none, and core.ErrNotInstalled when its client was not made with Driver.
 //
 // Clients generated without sql/execquery have no method ExecContext: use WithTx, and
 // core.TxFromContext.
@@ -48,31 +48,9 @@ const (
 	probeQuery = "SELECT 1 /* " + probeMark + " */"
 )
 
-// find is the free one, for the transactions of o alone.
-func (o *Outbox) find(ctx context.Context, conn Conn) (*tx, error) {
-	t, err := find(ctx, conn)
-	if err == nil {
-		err = o.owns(t)
-	}
-	return t, err
-}
-
-// owns refuses a transaction of another database, where it can tell: the events would be in the
-// tables there, and be published from here.
-func (o *Outbox) owns(t *tx) error {
-	if t.driver == o.driver {
-		return nil
-	}
-	if here, there := poolOf(o.driver.Driver), poolOf(t.driver.Driver); here == there || here == nil || there == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: it uses that of another one: take the Hook and the Publish of the outbox whose Driver "+
-		"the client has", ErrNotWrapped)
-}
-
 func find(ctx context.Context, conn Conn) (*tx, error) {
 	if isNil(conn) {
-		return nil, fmt.Errorf("%w: nil was given in place of one", ErrNoTransaction)
+		return nil, fmt.Errorf("%w: nil was given in place of one", core.ErrNoTransaction)
 	}
 	var p probe
 	_, err := conn.ExecContext(context.WithValue(ctx, probeKey{}, &p), probeQuery)
@@ -81,13 +59,13 @@ func find(ctx context.Context, conn Conn) (*tx, error) {
 		return p.tx, nil
 	case p.seen:
 		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
-			ErrNoTransaction, conn)
+			core.ErrNoTransaction, conn)
 	case errors.Is(err, sql.ErrTxDone):
-		return nil, fmt.Errorf("%w: %w", ErrNoTransaction, err)
+		return nil, fmt.Errorf("%w: %w", core.ErrNoTransaction, err)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrNotWrapped, err)
+		return nil, fmt.Errorf("%w: %w", errNotWrapped, err)
 	}
-	return nil, ErrNotWrapped
+	return nil, errNotWrapped
 }
 
 // answer recognises a probe, to which drivers in between may have added comments, and tells it the

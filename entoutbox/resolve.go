@@ -1,7 +1,6 @@
 package entoutbox
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -12,21 +11,11 @@ import (
 	"entgo.io/ent/privacy"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// OnOption changes what On makes.
-type OnOption func(*onOptions)
-
-type onOptions struct{ resolve bool }
-
-func optionsOf(options []OnOption) (o onOptions) {
-	for _, set := range options {
-		if set != nil {
-			set(&o)
-		}
-	}
-	return o
-}
+// OnOption changes what On, OnContext and OnMutation register.
+type OnOption = adapter.OnOption
 
 // ResolveRows lets updates and deletes of many pass, such as client.Order.Update().Where(...). The
 // entities that the mutation is about to change are found and locked first (SELECT ... FOR UPDATE,
@@ -41,11 +30,9 @@ func optionsOf(options []OnOption) (o onOptions) {
 //
 // Interceptors see the SELECT of the ids: rows that they hide are not changed either. Conditions
 // that a hook or a policy adds after this hook must not leave out any of the rows that were found;
-// if they do, the mutation fails with ErrNoAggregateID. Only on MySQL and MariaDB, where the
+// if they do, the mutation fails with core.ErrNoAggregateID. Only on MySQL and MariaDB, where the
 // entities are compared, those that are as they were cause no event.
-func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
-
-const defaultMaxResolvedRows = 1000
+func ResolveRows() OnOption { return adapter.ResolveRows() }
 
 // resolve executes an update or delete of many, and captures it entity by entity.
 func (c *call) resolve(ctx context.Context, next ent.Mutator) (ent.Value, error) {
@@ -154,7 +141,7 @@ func (c *call) bind(ctx context.Context) ([]reflect.Value, error) {
 	})
 	if !ok || !method.IsValid() || method.Type().NumIn() != 1 || method.Type().NumOut() != 2 {
 		return nil, fmt.Errorf("%w: %s of %s does not say which rows it changes: the type has no ids",
-			ErrNoAggregateID, c.mutation.Op(), c.mutation.Type())
+			core.ErrNoAggregateID, c.mutation.Op(), c.mutation.Type())
 	}
 	l := &lock{call: c}
 	ctx = context.WithValue(privacy.DecisionContext(ctx, privacy.Allow), lockKey{}, l)
@@ -168,19 +155,16 @@ func (c *call) bind(ctx context.Context) ([]reflect.Value, error) {
 		ids[i] = out[0].Index(i)
 		values[i] = ids[i].Interface()
 	}
-	if limit := c.hook.ob.maxResolved(); len(ids) > limit {
-		return nil, fmt.Errorf("%w: %s of %s would change more than %d (Config.MaxResolvedRows)", ErrTooManyRows,
-			c.mutation.Op(), c.mutation.Type(), limit)
+	if limit := c.hook.ob.own.MaxRows(); len(ids) > limit {
+		return nil, c.hook.ob.own.TooManyRows(c.mutation.Op(), c.mutation.Type())
 	}
 	if l.column == "" {
-		return nil, fmt.Errorf("%w: the ids of %s of %s were not read in its transaction", ErrNoAggregateID,
+		return nil, fmt.Errorf("%w: the ids of %s of %s were not read in its transaction", core.ErrNoAggregateID,
 			c.mutation.Op(), c.mutation.Type())
 	}
 	bindable.WhereP(func(s *entsql.Selector) { s.Where(entsql.In(s.C(l.column), values...)) })
 	return ids, nil
 }
-
-func (o *Outbox) maxResolved() int { return cmp.Or(o.cfg.MaxResolvedRows, defaultMaxResolvedRows) }
 
 func (c *call) load(ctx context.Context, ids []reflect.Value, into []ent.Value) error {
 	for i, id := range ids {
@@ -190,7 +174,7 @@ func (c *call) load(ctx context.Context, ids []reflect.Value, into []ent.Value) 
 		}
 		if err != nil {
 			return fmt.Errorf("%w: read %s %s, which is to be reported: %w",
-				ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
+				core.ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
 		}
 		into[i] = entity
 	}
@@ -218,12 +202,12 @@ func (t *tx) locking(ctx context.Context, query string) (string, error) {
 		if err := t.Exec(context.WithoutCancel(ctx), "DELETE FROM "+table+" WHERE 1 = 0", []any{}, nil); err != nil {
 			return "", fmt.Errorf("lock %s: %w", table, err)
 		}
-		return fmt.Sprintf("%s LIMIT %d", query, l.call.hook.ob.maxResolved()+1), nil
+		return fmt.Sprintf("%s LIMIT %d", query, l.call.hook.ob.own.MaxRows()+1), nil
 	}
 	if strings.Contains(rest, "SELECT ") {
 		return "", fmt.Errorf("%w: the condition of %s of %s looks at other rows, which are not locked: change "+
 			"entities one by one",
-			ErrNoAggregateID, m.Op(), m.Type())
+			core.ErrNoAggregateID, m.Op(), m.Type())
 	}
-	return fmt.Sprintf("%s LIMIT %d FOR UPDATE", query, l.call.hook.ob.maxResolved()+1), nil
+	return fmt.Sprintf("%s LIMIT %d FOR UPDATE", query, l.call.hook.ob.own.MaxRows()+1), nil
 }

@@ -27,8 +27,8 @@ type Tx interface {
 //
 // WithTx returns nil only when the transaction was heard to commit. It does not commit one that the
 // database has rolled back behind fn, because fn ignored a deadlock, say, or a violated constraint
-// on PostgreSQL: it returns an error wrapping ErrTxAborted. A client that was not made with Driver
-// is refused with ErrNotWrapped.
+// on PostgreSQL: it returns an error wrapping core.ErrTxAborted. A client that was not made with
+// Driver is refused with core.ErrNotInstalled.
 func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 	fn func(ctx context.Context, tx T) error,
 ) error {
@@ -52,7 +52,7 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 		}
 	}()
 	if s.tx == nil {
-		err = ErrNotWrapped
+		err = errNotWrapped
 	} else {
 		s.user = tx
 		s.tx.core.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
@@ -99,20 +99,32 @@ func (r transactor[T]) RunInTx(ctx context.Context, fn func(context.Context, cor
 }
 
 // FromContext returns the transaction that WithTx, or RunInTx of a Transactor, put into ctx, else
-// an error wrapping ErrNoTransaction:
+// an error wrapping core.ErrNoTransaction:
 //
 //	tx, err := entoutbox.FromContext[*ent.Tx](ctx)
 func FromContext[T Tx](ctx context.Context) (T, error) {
 	var none T
 	s := scopeOf(ctx)
 	if s == nil {
-		return none, fmt.Errorf("%w of Ent in the context", ErrNoTransaction)
+		return none, fmt.Errorf("%w of Ent in the context", core.ErrNoTransaction)
 	}
 	tx, ok := s.user.(T)
 	if !ok {
-		return none, fmt.Errorf("%w: the one of Ent in the context is a %T, not a %T", ErrNoTransaction, s.user, none)
+		return none, fmt.Errorf("%w: the one of Ent in the context is a %T, not a %T", core.ErrNoTransaction, s.user,
+			none)
 	}
 	return tx, nil
+}
+
+// Context returns ctx with the transaction of conn in it, for what finds the transaction there: a
+// Watermill bus or publisher on the outbox. The context that WithTx gives has it already. Outside a
+// transaction it is ctx.
+func Context(ctx context.Context, conn Conn) context.Context {
+	t, err := TxOf(ctx, conn)
+	if err != nil {
+		return ctx
+	}
+	return core.ContextWithTx(ctx, t)
 }
 
 // scope is a transaction of WithTx: ours, and that of the generated code above it.

@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 type processor interface {
@@ -83,7 +84,7 @@ func (o *Outbox) observe(db *gorm.DB) {
 		return
 	}
 	err := db.Error
-	if errors.Is(err, gorm.ErrRecordNotFound) || o.dialect != core.Postgres && translatedConstraint(err) {
+	if errors.Is(err, gorm.ErrRecordNotFound) || o.own.Dialect() != core.Postgres && translatedConstraint(err) {
 		err = nil
 	}
 	switch dest := db.Statement.Dest.(type) {
@@ -128,7 +129,7 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 	if inTransaction(stmt.ConnPool) {
 		hooks := hooksMayRecord(stmt)
 		if hooks { // hooks publish through what finds the transaction in their context
-			stmt.Context = Context(db)
+			stmt.Context = Context(stmt.Context, db)
 		}
 		if err := o.ended(db, hooks); err != nil {
 			_ = db.AddError(err)
@@ -140,9 +141,9 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 		_ = db.AddError(err)
 		return
 	}
-	if o.mappers.of(stmt.Schema.ModelType) != nil || (has && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
+	if o.maps(stmt) || (has && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
 		_ = db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off",
-			ErrNoTransaction, stmt.Schema.Table))
+			core.ErrNoTransaction, stmt.Schema.Table))
 	}
 }
 
@@ -157,10 +158,16 @@ func (o *Outbox) ended(db *gorm.DB, hooks bool) error {
 		return nil
 	}
 	has, err := o.hasRecorder(stmt.Schema)
-	if err != nil || !has && !hooks && o.mappers.of(stmt.Schema.ModelType) == nil {
+	if err != nil || !has && !hooks && !o.maps(stmt) {
 		return err
 	}
-	return tx.Err()
+	return o.own.Check(stmt.Context, tx)
+}
+
+// maps reports whether there are On functions for the model.
+func (o *Outbox) maps(stmt *gorm.Statement) bool {
+	fns, _ := o.own.Mappers.Of(stmt.Schema.ModelType)
+	return fns != nil
 }
 
 func inTransaction(p gorm.ConnPool) bool {
@@ -179,7 +186,7 @@ func hooksMayRecord(stmt *gorm.Statement) bool {
 func anyRecorded(stmt *gorm.Statement) bool {
 	found := false
 	eachElement(stmt.ReflectValue, func(model reflect.Value) {
-		if r, ok := recorderOf(model); ok && len(r.Recorded()) > 0 {
+		if r, ok := adapter.RecorderOf(model); ok && len(r.Recorded()) > 0 {
 			found = true
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 // capture writes the events of a statement that was executed. It does not matter whether the
@@ -34,7 +35,7 @@ func (o *Outbox) capture(db *gorm.DB) {
 // refuseCommit keeps the transaction from committing rows without their events when the program
 // ignores the error of the statement.
 func (s *statement) refuseCommit(err error) {
-	tx, terr := TxOf(s.db)
+	tx, terr := TxOf(s.db.Statement.Context, s.db)
 	if terr != nil {
 		return
 	}
@@ -46,7 +47,7 @@ func (s *statement) refuseCommit(err error) {
 func (s *statement) capture() (err error) {
 	defer func() {
 		if err != nil {
-			s.settleAll(core.RolledBack)
+			s.Conclude(core.RolledBack)
 		}
 	}()
 	if s.db.RowsAffected == 0 && !s.stored {
@@ -117,10 +118,9 @@ func (s *statement) count() error {
 	}
 	why := s.unknown(fmt.Sprintf("changed %d rows of %d, and does not say which", s.db.RowsAffected, s.expect))
 	if s.mappers != nil {
-		if !s.ob.cfg.AllowKeyless {
+		if !s.giveUp() {
 			return why
 		}
-		s.giveUp()
 	}
 	s.doubt = why // of what is recorded
 	return nil
@@ -132,7 +132,7 @@ func (s *statement) collectReplaced() (err error) {
 	s.elements = nil
 	eachElement(s.db.Statement.ReflectValue, func(model reflect.Value) {
 		e := element{model: model, op: op}
-		e.recorder, _ = recorderOf(model)
+		e.recorder, _ = adapter.RecorderOf(model)
 		s.elements = append(s.elements, e)
 	})
 	return err
@@ -158,7 +158,7 @@ func (s *statement) captureElement(e *element) (string, error) {
 	}
 	if keyed && key == "" && s.doubt == nil && s.rows == nil {
 		s.doubt = s.unknown("left a model without a key")
-		if s.mappers != nil && !s.ob.cfg.AllowKeyless {
+		if s.mappers != nil && !s.ob.own.Config().AllowKeyless {
 			return "", s.doubt
 		}
 	}
@@ -235,11 +235,9 @@ func (s *statement) mapped(op core.Op, model reflect.Value, key string) error {
 	}
 	ctx := contextWith(s.db.Statement.Context, s.session, s.tx)
 	for _, fn := range s.mappers {
-		events, err := fn(ctx, op, model.Interface())
-		if err != nil {
+		if err := s.Map(ctx, fn, op, model, key); err != nil {
 			return err
 		}
-		s.add(events, model, key)
 	}
 	return nil
 }
@@ -249,11 +247,10 @@ func (s *statement) recorded(r *core.Recorder, model reflect.Value, key string) 
 	if r == nil {
 		return nil
 	}
-	events, settle, err := r.HandOver()
+	events, err := s.Take(r)
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	s.settle = append(s.settle, settle)
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -262,30 +259,16 @@ func (s *statement) recorded(r *core.Recorder, model reflect.Value, key string) 
 	}
 	if key == "" && len(s.db.Statement.Schema.PrimaryFields) > 0 && !s.selfNamed(events) {
 		return fmt.Errorf("%w: event %q was recorded on a %s whose primary key is not known: set AggregateID",
-			ErrNoAggregateID, events[0].Type, s.db.Statement.Schema.Table)
+			core.ErrNoAggregateID, events[0].Type, s.db.Statement.Schema.Table)
 	}
-	s.add(events, model, key)
+	s.Add(events, model, key)
 	return nil
-}
-
-func (s *statement) add(events []core.Event, model reflect.Value, key string) {
-	for _, e := range events {
-		if e.AggregateID == "" {
-			e.AggregateID = key
-		}
-		if e.AggregateType == "" {
-			if t, ok := reflect.TypeAssert[interface{ AggregateType() string }](model); ok {
-				e.AggregateType = t.AggregateType()
-			}
-		}
-		s.events = append(s.events, e)
-	}
 }
 
 // begin finds the transaction, once.
 func (s *statement) begin() (err error) {
 	if s.tx == nil {
-		if s.tx, err = TxOf(s.db); err == nil {
+		if s.tx, err = TxOf(s.db.Statement.Context, s.db); err == nil {
 			s.session = s.db.Session(&gorm.Session{NewDB: true, Context: s.db.Statement.Context})
 		}
 	}
@@ -293,23 +276,17 @@ func (s *statement) begin() (err error) {
 }
 
 func (s *statement) publish() error {
-	if len(s.events) == 0 {
-		s.settleAll(core.RolledBack)
+	if len(s.Events()) == 0 {
+		s.Conclude(core.RolledBack)
 		return nil
 	}
-	if err := s.ob.publish(s.db.Statement.Context, s.tx, s.events); err != nil {
+	if err := s.ob.own.Publish(s.db.Statement.Context, s.tx, s.Events()...); err != nil {
 		return err
 	}
 	if s.tx.Tracked() {
-		s.tx.OnOutcome(s.settleAll)
+		s.tx.OnOutcome(s.Conclude)
 	} else {
-		s.settleAll(core.Committed) // nobody will tell, and a second copy would be refused as a duplicate
+		s.Conclude(core.Committed) // nobody will tell, and a second copy would be refused as a duplicate
 	}
 	return nil
-}
-
-func (s *statement) settleAll(o core.Outcome) {
-	for _, settle := range s.settle {
-		settle(o)
-	}
 }

@@ -10,7 +10,7 @@
 //
 //	type Order struct {
 //		ID, Status string
-//		gormoutbox.Recorder `gorm:"-"`
+//		core.Recorder `gorm:"-"`
 //	}
 //	order.Record(OrderPlaced{OrderID: order.ID}) // OrderPlaced has a method EventType() string
 //
@@ -30,10 +30,10 @@
 //
 // A statement reports events only when the database said which rows it changed: their keys came
 // back in RETURNING, or as many rows were affected as there are models. Any other is refused with
-// ErrNoAggregateID, for On functions and for recorded events, before it is executed where that can
-// be known (else the error comes after it, and the transaction must not commit). For On functions
-// there are two ways out: ResolveRows reads the rows that a statement is about to change, and
-// Config.AllowKeyless lets it pass without events. What that means:
+// core.ErrNoAggregateID, for On functions and for recorded events, before it is executed where that
+// can be known (else the error comes after it, and the transaction must not commit). For On
+// functions there are two ways out: ResolveRows reads the rows that a statement is about to change,
+// and Config.AllowKeyless lets it pass without events. What that means:
 //
 //   - Updates and deletes of one model by its key say what they change, with further conditions too
 //     (an optimistic lock). So do those of a slice of models, but not with further conditions.
@@ -65,12 +65,12 @@
 //     Publish there.
 //
 // A Recorder keeps events for the value on which they were recorded: storing a copy while they wait
-// is refused with ErrRecorderCopied (see core.Recorder), and a model with a Recorder in a named
-// field, where it would record into nothing, with ErrHiddenRecorder.
+// is refused with core.ErrRecorderCopied (see core.Recorder), and a model with a Recorder in a
+// named field, where it would record into nothing, with core.ErrHiddenRecorder.
 //
 // Everything needs a transaction. GORM opens one for each single statement by itself, unless
 // SkipDefaultTransaction is set: then a statement that would have to write events is refused with
-// ErrNoTransaction before it is executed.
+// core.ErrNoTransaction before it is executed.
 //
 // # Which transactions are followed
 //

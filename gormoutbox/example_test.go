@@ -19,7 +19,7 @@ type Order struct {
 	ID     int64
 	Status string
 	// The model records what happened to it.
-	gormoutbox.Recorder `gorm:"-" json:"-"`
+	core.Recorder `gorm:"-" json:"-"`
 }
 
 type OrderPlaced struct {
@@ -35,7 +35,7 @@ func (o *Order) Place() {
 
 // The row and the event commit together; then the event leaves.
 func ExamplePlugin() {
-	publisher := gormoutbox.PublisherFunc(func(ctx context.Context, d gormoutbox.Delivery) error {
+	publisher := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
 		fmt.Println(d.Type, d.AggregateID)
 		return nil
 	})
@@ -55,8 +55,8 @@ func ExamplePlugin() {
 // Events are derived from what was stored: generated keys are filled in.
 func ExampleOn() {
 	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
-	gormoutbox.On(ob, func(op gormoutbox.Op, o *Order) []gormoutbox.Event {
-		return []gormoutbox.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
+	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
+		return []core.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
 	})
 	if err := db.Use(ob); err != nil {
 		panic(err)
@@ -66,8 +66,8 @@ func ExampleOn() {
 // Statements that name no row pass too: the rows are read before they are changed.
 func ExampleResolveRows() {
 	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
-	gormoutbox.On(ob, func(op gormoutbox.Op, o *Order) []gormoutbox.Event {
-		return []gormoutbox.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
+	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
+		return []core.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
 	}, gormoutbox.ResolveRows())
 	if err := db.Use(ob); err != nil {
 		panic(err)
@@ -84,7 +84,7 @@ func ExampleResolveRows() {
 // A function that needs to read, or can fail, gets the context of the statement.
 func ExampleOnContext() {
 	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
-	gormoutbox.OnContext(ob, func(ctx context.Context, op gormoutbox.Op, o *Order) ([]gormoutbox.Event, error) {
+	gormoutbox.OnContext(ob, func(ctx context.Context, op core.Op, o *Order) ([]core.Event, error) {
 		tx, err := gormoutbox.FromContext(ctx)
 		if err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func ExampleOnContext() {
 		if err := tx.Model(&Order{}).Where("status = ?", "placed").Count(&open).Error; err != nil {
 			return nil, err
 		}
-		return []gormoutbox.Event{{Type: "order." + op.String(), Data: map[string]any{"order": o, "open": open}}}, nil
+		return []core.Event{{Type: "order." + op.String(), Data: map[string]any{"order": o, "open": open}}}, nil
 	})
 }
 
@@ -104,7 +104,7 @@ func ExamplePublish() {
 		if err := tx.Create(order).Error; err != nil {
 			return err
 		}
-		return gormoutbox.Publish(tx, gormoutbox.Event{
+		return gormoutbox.Publish(tx.Statement.Context, tx, core.Event{
 			Type: "order.placed", AggregateType: "order", AggregateID: fmt.Sprint(order.ID), Data: order,
 		})
 	})
@@ -120,7 +120,7 @@ func ExampleAfterCommit() {
 		if err := tx.Create(&Order{Status: "open"}).Error; err != nil {
 			return err
 		}
-		return gormoutbox.AfterCommit(tx, func() {
+		return gormoutbox.AfterCommit(tx.Statement.Context, tx, func() {
 			select {
 			case wake <- struct{}{}:
 			default:
@@ -136,11 +136,11 @@ func ExampleAfterCommit() {
 func ExampleTxOf() {
 	var ob *core.Outbox // made with core.New
 	err := db.Transaction(func(tx *gorm.DB) error {
-		coreTx, err := gormoutbox.TxOf(tx)
+		coreTx, err := gormoutbox.TxOf(tx.Statement.Context, tx)
 		if err != nil {
 			return err
 		}
-		_, err = ob.Publish(tx.Statement.Context, coreTx, gormoutbox.Event{Type: "order.placed"})
+		_, err = ob.Publish(tx.Statement.Context, coreTx, core.Event{Type: "order.placed"})
 		return err
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func ExampleContext() {
 		if err := tx.Create(order).Error; err != nil {
 			return err
 		}
-		return publish(gormoutbox.Context(tx), OrderPlaced{Order: order})
+		return publish(gormoutbox.Context(tx.Statement.Context, tx), OrderPlaced{Order: order})
 	})
 	fmt.Println(err)
 }

@@ -42,7 +42,7 @@ func (o *Outbox) wrapPools(db *gorm.DB) {
 }
 
 // wrap returns p when it is wrapped already or cannot begin transactions.
-func (o *Outbox) wrap(p gorm.ConnPool) gorm.ConnPool { return wrapPool(p, o.dialect, o) }
+func (o *Outbox) wrap(p gorm.ConnPool) gorm.ConnPool { return wrapPool(p, o.own.Dialect(), o) }
 
 func wrapPool(p gorm.ConnPool, d core.Dialect, o *Outbox) gorm.ConnPool {
 	switch c := p.(type) {
@@ -63,7 +63,8 @@ func wrapPool(p gorm.ConnPool, d core.Dialect, o *Outbox) gorm.ConnPool {
 // BeginTx begins a transaction that is followed.
 func (p *pool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
 	var foreign gorm.ConnPool
-	tx, err := sqltx.Follow(ctx, p.dialect, func(ctx context.Context) (sqltx.TxConn, error) {
+	own, _ := p.GetDBConn() // nil where another plugin hides it
+	tx, err := sqltx.Follow(ctx, own, p.dialect, func(ctx context.Context) (sqltx.TxConn, error) {
 		switch b := p.ConnPool.(type) {
 		case gorm.TxBeginner:
 			tx, err := b.BeginTx(ctx, opts)

@@ -13,61 +13,64 @@ import (
 )
 
 // Publish records events in the transaction of tx, in one statement where the database allows it.
-// They leave after the commit. tx must have this plugin, and only one under any name; with several,
-// call the method of the one you mean. Errors are those of core.Outbox.Publish; outside a
-// transaction it is ErrNoTransaction and nothing was written. After an error roll the transaction
-// back.
-func Publish(tx *gorm.DB, events ...core.Event) error {
+// They leave after the commit. A nil tx stands for the one that ctx carries (see FromContext). tx
+// must have the plugin, and only one under any name; with several, call the method of the one you
+// mean. Errors are those of core.Outbox.Publish; outside a transaction it is core.ErrNoTransaction
+// and nothing was written. After an error roll the transaction back.
+func Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
+	if tx == nil {
+		var err error
+		if tx, err = FromContext(ctx); err != nil {
+			return err
+		}
+	}
 	ob, err := pluginOf(tx)
 	if err != nil {
 		return err
 	}
-	return ob.Publish(tx, events...)
+	return ob.Publish(ctx, tx, events...)
 }
 
 // Publish does what the function Publish does, for this plugin.
-func (o *Outbox) Publish(tx *gorm.DB, events ...core.Event) error {
-	if _, err := o.installed(); err != nil {
+func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
+	if o == nil || o.own == nil {
+		return core.ErrNotInstalled
+	}
+	if _, err := o.own.Core(); err != nil {
 		return err
 	}
-	if tx != nil && tx.Error != nil {
+	if tx == nil {
+		return o.own.Publish(ctx, nil, events...)
+	}
+	if tx.Error != nil {
 		return tx.Error
 	}
-	ctx, err := TxOf(tx)
+	own, err := TxOf(ctx, tx)
 	if err != nil {
 		return err
 	}
-	return o.publish(contextOf(tx), ctx, events)
+	return o.own.Publish(ctx, own, events...)
 }
 
 // AfterCommit runs fn after the commit of tx, and never when it, or the savepoint around this call,
 // is rolled back or nobody knows; see sqltx.AfterCommit for what fn may do. tx may be that of a
-// model's own hook. Outside a transaction the error is ErrNoTransaction, in one whose commit cannot
-// be heard ErrUntracked; then fn never runs. It works without the plugin too where the pool was
-// opened with sqltx.Connector.
-func AfterCommit(tx *gorm.DB, fn func()) error {
+// model's own hook. Outside a transaction the error is core.ErrNoTransaction, in one whose commit
+// cannot be heard core.ErrUntracked; then fn never runs. It works without the plugin too where the
+// pool was opened with sqltx.Connector.
+func AfterCommit(ctx context.Context, tx *gorm.DB, fn func()) error {
 	if tx != nil && tx.Error != nil {
 		return tx.Error
 	}
-	t, err := TxOf(tx)
+	t, err := TxOf(ctx, tx)
 	if err != nil {
 		return err
 	}
 	return sqltx.AfterCommit(t, fn)
 }
 
-func (o *Outbox) publish(ctx context.Context, tx core.Tx, events []core.Event) error {
-	ob, err := o.installed()
-	if err != nil {
-		return err
-	}
-	_, err = ob.Publish(ctx, tx, events...)
-	return err
-}
-
 func pluginOf(db *gorm.DB) (*Outbox, error) {
 	if db == nil || db.Config == nil {
-		return nil, fmt.Errorf("%w: the *gorm.DB is nil", ErrNotInstalled)
+		return nil, fmt.Errorf("%w: the *gorm.DB is nil", core.ErrNotInstalled)
 	}
 	var found *Outbox
 	for _, p := range db.Plugins {
@@ -79,25 +82,26 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 		}
 	}
 	if found == nil {
-		return nil, ErrNotInstalled
+		return nil, fmt.Errorf("%w: this *gorm.DB does not have the plugin: call db.Use with it first",
+			core.ErrNotInstalled)
 	}
 	return found, nil
 }
 
 // TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages.
-// Without one it returns an error wrapping ErrNoTransaction. It works with and without the plugin;
-// a transaction that neither the plugin nor sqltx.Connector has begun is not tracked, and costs
-// what sqltx.TxOf says.
-func TxOf(tx *gorm.DB) (core.Tx, error) {
+// Without one it returns an error wrapping core.ErrNoTransaction. It works with and without the
+// plugin; a transaction that neither the plugin nor sqltx.Connector has begun is not tracked, and
+// costs what sqltx.TxOf says.
+func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
-		return nil, fmt.Errorf("%w: the *gorm.DB is nil", ErrNoTransaction)
+		return nil, fmt.Errorf("%w: the *gorm.DB is nil", core.ErrNoTransaction)
 	}
 	conn, _ := unprepared(tx.Statement.ConnPool) // which would prepare the probe
 	if t, ok := conn.(*txPool); ok && t != nil {
 		return t, nil
 	}
 	if _, ok := conn.(gorm.TxCommitter); !ok || reflect.ValueOf(conn).IsZero() {
-		return nil, fmt.Errorf("%w: use db.Transaction or db.Begin and give what it gives you", ErrNoTransaction)
+		return nil, fmt.Errorf("%w: use db.Transaction or db.Begin and give what it gives you", core.ErrNoTransaction)
 	}
-	return sqltx.TxOf(contextOf(tx), conn)
+	return sqltx.TxOf(ctx, conn)
 }

@@ -9,14 +9,11 @@ import (
 	"gorm.io/gorm/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-const defaultMaxResolvedRows = 1000
-
 // OnOption changes what On and OnContext register.
-type OnOption func(*onOptions)
-
-type onOptions struct{ resolve bool }
+type OnOption = adapter.OnOption
 
 // ResolveRows lets statements pass that do not say which rows they change, as Delete(&Order{}, id),
 // Where(...).Delete(&Order{}), Model(&Order{}).Where(...).Update, Update with gorm.Expr and every
@@ -28,7 +25,7 @@ type onOptions struct{ resolve bool }
 // That costs one SELECT before such a statement and one after an update, and memory for the rows;
 // Config.MaxResolvedRows bounds them. Statements that say what they change cost what they always
 // do. It holds for all functions of the type.
-func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
+func ResolveRows() OnOption { return adapter.ResolveRows() }
 
 // resolvedRows are rows that were read, in the order of reading.
 type resolvedRows struct {
@@ -56,21 +53,20 @@ func (s *statement) resolve() error {
 	if len(keyed) > 0 {
 		conditions = append(conditions, s.keyCondition(keyed))
 	}
-	limit := s.ob.cfg.MaxResolvedRows
+	limit := s.ob.own.MaxRows()
 	rows, err := s.lockRows(clause.And(conditions...), limit+1)
 	if err != nil {
 		return err
 	}
 	if len(rows.models) > limit {
-		return fmt.Errorf("%w: %s of %s would change more than %d rows (Config.MaxResolvedRows)", ErrTooManyRows, s.op,
-			stmt.Schema.Table, limit)
+		return s.ob.own.TooManyRows(s.op, stmt.Schema.Table)
 	}
 	delete(stmt.Clauses, "WHERE")
 	bound := append(conditions, s.keyCondition(rows.models))
 	stmt.AddClause(clause.Where{Exprs: bound})
 	s.rows, s.exists, s.replaced = rows, false, false
 	s.expect = len(rows.models)
-	if s.ob.dialect == core.MySQL && s.op == core.OpUpdate {
+	if s.ob.own.Dialect() == core.MySQL && s.op == core.OpUpdate {
 		s.expect = -1 // rows that had these values are not counted
 	}
 	return nil
@@ -112,7 +108,7 @@ func (s *statement) lockRows(condition clause.Expression, limit int) (*resolvedR
 	}
 	stmt := s.db.Statement
 	query := s.model()
-	if s.ob.dialect == core.SQLite {
+	if s.ob.own.Dialect() == core.SQLite {
 		// A transaction that has read cannot always begin to write. This takes the lock of the one
 		// writer, and changes nothing.
 		if err := s.session.Exec("DELETE FROM ? WHERE 1 = 0", clause.Table{Name: stmt.Table}).Error; err != nil {

@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm/clause"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 // statement is one statement on a captured type, from just before it is executed until its events
@@ -21,7 +22,8 @@ type statement struct {
 	ob       *Outbox
 	db       *gorm.DB
 	op       core.Op
-	mappers  []mapper // of the On functions; nil also when AllowKeyless gave them up
+	mappers  []adapter.Mapper // nil also when AllowKeyless gave them up
+	resolves bool             // they have ResolveRows
 	elements []element
 	dest     *core.Recorder // of the model that holds the changes: db.Model(&stored).Updates(&changed)
 	slice    bool
@@ -39,8 +41,7 @@ type statement struct {
 
 	tx      core.Tx
 	session *gorm.DB // of the transaction
-	events  []core.Event
-	settle  []func(core.Outcome)
+	adapter.Captured
 }
 
 // element is one model of a statement.
@@ -90,11 +91,11 @@ func (o *Outbox) prepare(db *gorm.DB, op core.Op) {
 		_ = db.AddError(err)
 		return
 	}
-	mappers := o.mappers.of(stmt.Schema.ModelType)
+	mappers, resolves := o.own.Mappers.Of(stmt.Schema.ModelType)
 	if mappers == nil && !has {
 		return
 	}
-	s := &statement{ob: o, db: db, op: op, mappers: mappers, expect: -1}
+	s := &statement{ob: o, db: db, op: op, mappers: mappers, resolves: resolves, expect: -1}
 	_, s.association = stmt.Settings.LoadAndDelete(associationKey{o, stmt})
 	if err := s.prepare(); err != nil {
 		_ = db.AddError(err)
@@ -114,7 +115,7 @@ func (s *statement) prepare() error {
 		}
 	default:
 		s.planChange()
-		if s.ob.mappers.resolves(s.db.Statement.Schema.ModelType) && (s.doubt != nil || s.stale != nil) {
+		if s.resolves && (s.doubt != nil || s.stale != nil) {
 			if err := s.resolve(); err != nil {
 				return err
 			}
@@ -135,10 +136,7 @@ func (s *statement) collect() (err error) {
 		if e.key, _, err = keyOf(stmt.Context, stmt.Schema, model); err != nil {
 			return
 		}
-		if r, ok := recorderOf(model); ok {
-			err = core.CheckRecorder(r)
-			e.recorder, e.pending = r, len(r.Recorded()) > 0
-		}
+		e.recorder, e.pending, err = adapter.Pending(model)
 		s.elements = append(s.elements, e)
 	})
 	if err != nil {
@@ -160,10 +158,9 @@ func (s *statement) refuse() error {
 			if why == nil {
 				continue
 			}
-			if !s.ob.cfg.AllowKeyless {
+			if !s.giveUp() {
 				return why
 			}
-			s.giveUp()
 			break
 		}
 	}
@@ -186,18 +183,17 @@ func (s *statement) refuse() error {
 // selfNamed reports whether events can do without the row: they name their aggregate, and there is
 // one model that they are about.
 func (s *statement) selfNamed(events []core.Event) bool {
-	return !s.slice && !slices.ContainsFunc(events, func(e core.Event) bool { return e.AggregateID == "" })
+	return !s.slice && adapter.Named(events)
 }
 
-// giveUp goes on without On functions, as AllowKeyless says.
-func (s *statement) giveUp() {
-	s.mappers = nil
+// giveUp goes on without On functions where Config.AllowKeyless says so.
+func (s *statement) giveUp() bool {
 	stmt := s.db.Statement
-	if _, logged := s.ob.warned.LoadOrStore(stmt.Schema.ModelType, true); !logged {
-		s.ob.cfg.Logger.WarnContext(stmt.Context, "outbox: a statement does not say which rows it changed and "+
-			"causes no events",
-			"component", "outbox", "table", stmt.Schema.Table, "op", s.op.String())
+	if !s.ob.own.AllowsKeyless(stmt.Context, stmt.Schema.ModelType, s.op, stmt.Schema.Table) {
+		return false
 	}
+	s.mappers = nil
+	return true
 }
 
 // unknown makes an error of why nobody knows the rows. ResolveRows cannot help an insert.
@@ -206,8 +202,8 @@ func (s *statement) unknown(why string) error {
 	if s.op == core.OpCreate || s.op == core.OpUpsert {
 		waysOut = "insert models one by one"
 	}
-	return fmt.Errorf("%w: %s of %s %s: %s, call Publish, or set Config.AllowKeyless", ErrNoAggregateID, s.op,
-		s.db.Statement.Schema.Table, why, waysOut)
+	return adapter.UnknownRows(s.op, s.db.Statement.Schema.Table, why,
+		waysOut+", call Publish, or set Config.AllowKeyless")
 }
 
 // planChange decides what an update or a delete will tell.
@@ -243,11 +239,11 @@ func (s *statement) planChange() {
 			"(clause.Returning{} tells which, where the database has it)")
 	case hasOr(stmt):
 		s.doubt = s.unknown("has OR among its conditions, so that it may change other rows")
-	case s.slice && s.ob.dialect == core.MySQL && s.op == core.OpUpdate && s.ob.mappers.resolves(stmt.Schema.ModelType):
+	case s.slice && s.ob.own.Dialect() == core.MySQL && s.op == core.OpUpdate && s.resolves:
 		s.doubt = s.unknown("counts only rows that had other values") // and so it is resolved
 	default:
 		s.expect = s.distinct()
-		s.exists = !s.slice && !conditions && s.ob.dialect == core.MySQL && s.op == core.OpUpdate
+		s.exists = !s.slice && !conditions && s.ob.own.Dialect() == core.MySQL && s.op == core.OpUpdate
 	}
 	if s.op == core.OpUpdate && !s.replaced && s.mappers != nil {
 		s.stale = s.staleModels(full)
@@ -373,7 +369,7 @@ func (s *statement) staleModels(full bool) error {
 		changes, ok = *p, true
 	}
 	if !ok {
-		if s.ob.mappers.resolves(stmt.Schema.ModelType) && s.leavesOut() {
+		if s.resolves && s.leavesOut() {
 			return s.unknown("leaves out columns that the model shows")
 		}
 		if !stmt.ReflectValue.CanAddr() && !reflect.DeepEqual(stmt.Model, stmt.Dest) {

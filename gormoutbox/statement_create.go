@@ -92,7 +92,7 @@ func (s *statement) generated() (n int) {
 func (s *statement) planDoNothing(full bool) error {
 	n := len(s.elements)
 	switch {
-	case s.ob.dialect == core.MySQL:
+	case s.ob.own.Dialect() == core.MySQL:
 		alone, err := s.aloneKey()
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	if slices.Contains(stmt.BuildClauses, "RETURNING") {
 		if !full && s.mappers != nil {
 			s.nameColumns() // the row keeps what the statement does not set
-		} else if !full && (s.ob.dialect == core.MySQL || !s.targetsKey(conflict)) {
+		} else if !full && (s.ob.own.Dialect() == core.MySQL || !s.targetsKey(conflict)) {
 			s.returnKeys()
 		}
 		return nil
@@ -212,7 +212,7 @@ func (s *statement) returnKeys() {
 func (s *statement) planAssociation(conflict clause.OnConflict) error {
 	generated := s.generated()
 	alone := true
-	if s.ob.dialect == core.MySQL {
+	if s.ob.own.Dialect() == core.MySQL {
 		var err error
 		if alone, err = s.aloneKey(); err != nil {
 			return err
@@ -234,7 +234,7 @@ func (s *statement) planAssociation(conflict clause.OnConflict) error {
 	case !alone && generated+missing > 0:
 		s.doubt = s.unknown("along with its parent does not say which rows were there, because the table has other " +
 			"unique keys: save them first")
-	case s.ob.dialect == core.MySQL:
+	case s.ob.own.Dialect() == core.MySQL:
 	case !conflict.DoNothing:
 		s.expect = len(s.elements)
 	case missing > 0 && s.returnsDefaults():
@@ -260,7 +260,7 @@ func (s *statement) compareStored(conflict clause.OnConflict) (missing int, err 
 		return 0, nil
 	}
 	// locking a row that is not there locks the gap, and two inserts into it are a deadlock
-	if s.ob.dialect == core.MySQL {
+	if s.ob.own.Dialect() == core.MySQL {
 		if err := s.begin(); err != nil {
 			return 0, err
 		}

@@ -17,41 +17,37 @@ import (
 //
 // RunInTx returns nil only when the transaction was heard to commit. It does not commit one that
 // the database has rolled back behind the function, because that ignored a deadlock, say, or a
-// violated constraint on PostgreSQL: it returns an error wrapping ErrTxAborted, and no further
+// violated constraint on PostgreSQL: it returns an error wrapping core.ErrTxAborted, and no further
 // statement of the transaction reached the database. For that it follows the transaction, with or
 // without the plugin; without plugin and sqltx.Connector, statements are not prepared in it
 // (PrepareStmt), because they could not be seen. A pool whose transactions cannot be followed is
-// refused with ErrUntracked. A db that is nil, not open, or of an unsupported dialect is reported
-// by what takes the Transactor (core.CheckTransactor), an inbox for example, else by RunInTx.
+// refused with core.ErrUntracked. A db that is nil, not open, or of an unsupported dialect is
+// reported by what takes the Transactor (core.CheckTransactor), an inbox for example, else by
+// RunInTx.
 func Transactor(db *gorm.DB) core.Transactor { return &transactor{db: db} }
 
 // FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx, else
-// an error wrapping ErrNoTransaction. In an OnContext function it is the transaction of the
+// an error wrapping core.ErrNoTransaction. In an OnContext function it is the transaction of the
 // statement.
 func FromContext(ctx context.Context) (*gorm.DB, error) {
 	tx, ok := ctx.Value(ctxKey{}).(*gorm.DB)
 	if !ok {
-		return nil, fmt.Errorf("%w of GORM in the context", ErrNoTransaction)
+		return nil, fmt.Errorf("%w of GORM in the context", core.ErrNoTransaction)
 	}
 	return tx.Session(&gorm.Session{NewDB: true, Context: ctx}), nil
 }
 
-// Context returns the context of tx with its transaction in it, for what finds the transaction
-// there: a Watermill bus or publisher on the outbox, a Transactor. The context of tx in a model's
-// own hooks (tx.Statement.Context) has it already, where the plugin is in use. Outside a
-// transaction it is the plain context of tx, so that a publisher of an outbox answers
-// ErrNoTransaction.
+// Context returns ctx with the transaction of tx in it, for what finds the transaction there: a
+// Watermill bus or publisher on the outbox, a Transactor. The context of tx in a model's own hooks
+// (tx.Statement.Context) has it already, where the plugin is in use. Outside a transaction it is
+// ctx, so that a publisher of an outbox answers core.ErrNoTransaction.
 //
 //	err := db.Transaction(func(tx *gorm.DB) error {
 //		...
-//		return eventBus.Publish(gormoutbox.Context(tx), OrderPlaced{...})
+//		return eventBus.Publish(gormoutbox.Context(ctx, tx), OrderPlaced{...})
 //	})
-func Context(tx *gorm.DB) context.Context {
-	if tx == nil {
-		return context.Background()
-	}
-	ctx := contextOf(tx)
-	t, err := TxOf(tx)
+func Context(ctx context.Context, tx *gorm.DB) context.Context {
+	t, err := TxOf(ctx, tx)
 	if err != nil {
 		return ctx
 	}
@@ -92,13 +88,13 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 	}
 	return db.Transaction(func(gtx *gorm.DB) error {
 		gtx = visible(gtx)
-		tx, err := TxOf(gtx)
+		tx, err := TxOf(ctx, gtx)
 		if err != nil {
 			return err
 		}
 		if !tx.Tracked() {
 			return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
-				ErrUntracked, r.db.ConnPool)
+				core.ErrUntracked, r.db.ConnPool)
 		}
 		tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
 		if err := fn(contextWith(ctx, gtx, tx), tx); err != nil {

@@ -17,6 +17,9 @@ func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequ
 	}
 	t, err := r.txOf(tx)
 	if err != nil {
+		if _, own := tx.(interface{ fake() *Tx }); !own && tx.Tracked() {
+			return r.insertElsewhere(ctx, tx, req)
+		}
 		return nil, err
 	}
 	if err := t.Err(); err != nil {
@@ -25,6 +28,30 @@ func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequ
 	inserted, err := t.insert(ctx, req)
 	t.tracker.Observe("INSERT INTO outbox_event", err)
 	return inserted, err
+}
+
+// insertElsewhere inserts rows that are there when tx, a transaction of an ORM say, has committed.
+// It waits for no locks, because tx is not one of this package.
+func (r *Repository) insertElsewhere(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
+	t, err := r.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	places, err := t.write(req, r.now())
+	r.mu.Unlock()
+	if err != nil {
+		_ = t.Rollback()
+		return nil, err
+	}
+	tx.OnOutcome(func(o core.Outcome) {
+		if o == core.Committed {
+			_ = t.Commit()
+		} else {
+			_ = t.Rollback()
+		}
+	})
+	return places, nil
 }
 
 // insert is one statement: it happens as a whole or not at all.

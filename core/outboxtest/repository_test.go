@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // insert writes one ordered row for the key and returns its place.
@@ -229,7 +230,8 @@ func TestUntrackedTransaction(t *testing.T) {
 
 func TestForeignTransactionsAreRefused(t *testing.T) {
 	r := outboxtest.NewRepository()
-	for _, tx := range []core.Tx{begin(t, outboxtest.NewRepository()), struct{ core.Tx }{}} {
+	unheard := struct{ core.Tx }{begin(t, outboxtest.NewRepository()).Untracked()}
+	for _, tx := range []core.Tx{begin(t, outboxtest.NewRepository()), unheard} {
 		if _, err := insert(t.Context(), r, tx, "k"); err == nil {
 			t.Errorf("inserted in a %T", tx)
 		}
@@ -237,6 +239,56 @@ func TestForeignTransactionsAreRefused(t *testing.T) {
 	type wrapped struct{ *outboxtest.Tx }
 	if _, err := insert(t.Context(), r, wrapped{begin(t, r)}, "k"); err != nil {
 		t.Errorf("a type that embeds *Tx: %v", err)
+	}
+}
+
+// A transaction of an ORM is as good as one of the repository: its rows are there once it has
+// committed.
+func TestTransactionsOfOthers(t *testing.T) {
+	db, err := outboxtest.OpenDB(core.Postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ob := outboxtest.NewOutbox(t, core.Config{})
+	publish := func(tx *sql.Tx, types ...string) {
+		own, err := sqltx.TxOf(t.Context(), tx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, typ := range types {
+			if _, err := ob.Publish(t.Context(), own, core.Event{Type: typ, Key: "k", Topic: "t"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, commit := range []bool{false, true} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish(tx, fmt.Sprint("kept.", commit))
+		if _, err := tx.ExecContext(t.Context(), "SAVEPOINT s"); err != nil {
+			t.Fatal(err)
+		}
+		publish(tx, "dropped")
+		if _, err := tx.ExecContext(t.Context(), "ROLLBACK TO SAVEPOINT s"); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(ob.Repository.Rows()); n != 0 {
+			t.Errorf("%d rows before the commit", n)
+		}
+		end := tx.Rollback
+		if commit {
+			end = tx.Commit
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := ob.Repository.Rows()
+	if len(rows) != 1 || rows[0].Event.Type != "kept.true" {
+		t.Errorf("rows %+v", rows)
 	}
 }
 

@@ -217,9 +217,17 @@ func (r *Repository) txOf(tx core.Tx) (*Tx, error) {
 	}
 	t := f.fake()
 	if t.repo != r {
-		return nil, errors.New("outboxtest: the transaction belongs to another Repository")
+		return nil, fmt.Errorf("%w: the transaction belongs to another Repository", core.ErrOtherDatabase)
 	}
 	return t, nil
+}
+
+// CheckTx implements core.TxChecker: transactions of another Repository are refused.
+func (r *Repository) CheckTx(_ context.Context, tx core.Tx) error {
+	if _, err := r.txOf(tx); errors.Is(err, core.ErrOtherDatabase) {
+		return err
+	}
+	return nil
 }
 
 type noRows struct{}

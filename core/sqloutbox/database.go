@@ -60,17 +60,20 @@ type dialect struct {
 	name  core.Dialect
 	words map[string]word // pieces of its SQL; see names.expand
 	open  func(p pool, n names) database
+	// place is a SELECT of a text that names the database in the same way on every connection to
+	// it, and on PostgreSQL the table that the connection finds.
+	place func(n names) string
 }
 
 // dialectOf is the only place that tells the dialects apart.
 func dialectOf(d core.Dialect) (dialect, error) {
 	switch d {
 	case core.Postgres:
-		return dialect{name: d, words: postgresWords, open: newPostgres}, nil
+		return dialect{name: d, words: postgresWords, open: newPostgres, place: postgresPlace}, nil
 	case core.MySQL:
-		return dialect{name: d, words: mysqlWords, open: newMySQL}, nil
+		return dialect{name: d, words: mysqlWords, open: newMySQL, place: mysqlPlace}, nil
 	case core.SQLite:
-		return dialect{name: d, words: sqliteWords, open: newSQLite}, nil
+		return dialect{name: d, words: sqliteWords, open: newSQLite, place: sqlitePlace}, nil
 	default:
 		return dialect{}, fmt.Errorf("sqloutbox: Config.Dialect %q is not one of postgres, mysql, sqlite", string(d))
 	}

@@ -9,34 +9,71 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/settings"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // OpenConfig configures Open and OpenConnector. The zero value is usable: events are inserted into
 // the existing tables, and another process relays them.
 type OpenConfig struct {
-	// Publisher is where Run of the outbox sends events. Nil: this process only inserts.
-	Publisher core.Publisher
-	// Routes names the topics of event types; see core.Config.
-	Routes map[string][]string
-	// Headers adds headers, such as the trace context, to every event.
-	Headers func(ctx context.Context) map[string]string
-	// Logger of the outbox; see core.Config.
-	Logger *slog.Logger
-	// Observer is called with everything that happens, for metrics. Default: none.
-	Observer *core.Observer
-	// Configure may set any other field of core.Config, such as Retention or Workers. It is called
-	// just before the outbox is made, with the fields above and Repository set.
-	Configure func(*core.Config)
-
-	// AutoCreate creates or migrates the tables. For production, apply the SQL of Migrations with a
-	// tool of your choice.
+	// AutoCreate creates or migrates the tables. For production, apply what Migrations returns with
+	// a tool of your choice.
 	AutoCreate bool
 	// Schema and Prefix say where the tables are; see Config. Default: the connection's schema,
 	// DefaultPrefix.
 	Schema, Prefix string
 	// Dialect of the database. Empty: the driver tells it, as for sqltx.Connector.
 	Dialect core.Dialect
+
+	// Publisher is where Run of the outbox sends events. Nil: this process only inserts.
+	Publisher core.Publisher
+	// Routes names the topics of event types; see core.Config.
+	Routes map[string][]string
+	// Codec encodes Event.Data. Default: core.JSON.
+	Codec core.Codec
+	// Headers adds headers, such as the trace context, to every event. It must not use the
+	// transaction.
+	Headers func(ctx context.Context) map[string]string
+	// MaxPayload is the largest payload in bytes. Default: 1 MiB.
+	MaxPayload int
+	// RejectUntracked refuses events, with core.ErrUntracked, in a transaction whose commit cannot
+	// be heard. Default: they are inserted, and the poller finds them.
+	RejectUntracked bool
+
+	// The fields below are described in core.Config, with their defaults.
+
+	Node            string                 // name of this process in the table
+	Workers         int                    // events that are published at once
+	PublishTimeout  time.Duration          // ends a publish
+	HotEvents       int                    // bounds the fast path
+	HotBytes        int64                  // bounds the fast path
+	ColdEvents      int                    // bounds what the poller holds
+	ColdBytes       int64                  // bounds what the poller holds
+	HotLease        time.Duration          // of a row to the process that wrote it
+	ClaimLease      time.Duration          // of a row to the process that polled it
+	LeaseMargin     time.Duration          // between a publish and the end of its lease
+	MaxLease        time.Duration          // the longest there can be
+	PollInterval    time.Duration          // pause between polls
+	MaxPollInterval time.Duration          // the longest pause
+	ClaimBatch      int                    // rows that one claim takes
+	KeyRun          int                    // rows of one key that one claim takes
+	MarkBatch       int                    // outcomes that one statement writes
+	MarkDelay       time.Duration          // until outcomes are written
+	MaxUnmarked     int                    // outcomes that are not written yet
+	Retry           core.RetryPolicy       // of refused events
+	Breaker         core.BreakerPolicy     // of destinations that are out of order
+	MaxCrashes      int                    // processes that may die of one event
+	DeadPolicy      core.DeadPolicy        // what a dead event means for its key
+	Classifier      func(error) core.Class // of publish errors that do not say what they mean
+	Retention       core.Retention         // of published rows
+	DisableJanitor  bool                   // other processes clean up
+	ShutdownTimeout time.Duration          // of Run, after its context has ended
+
+	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors
+	// to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
+	// Observer is told what happens, for metrics. Default: none.
+	Observer *core.Observer
 }
 
 // Open opens a pool with the named driver, as sql.Open does, and makes the outbox of its database.
@@ -93,13 +130,8 @@ func (c OpenConfig) outbox(ctx context.Context, pool *sql.DB) (*core.Outbox, err
 	if err != nil {
 		return nil, err
 	}
-	cfg := core.Config{
-		Repository: repo, Publisher: c.Publisher, Routes: c.Routes, Headers: c.Headers, Logger: c.Logger,
-		Observer: c.Observer,
-	}
-	if c.Configure != nil {
-		c.Configure(&cfg)
-	}
+	cfg := core.Config{Repository: repo}
+	settings.Copy(&cfg, c)
 	ob, err := core.New(cfg)
 	if err != nil || !c.AutoCreate {
 		return ob, err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -44,17 +45,27 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenConnector(t *testing.T) {
-	var got core.Config
-	db, ob, err := sqloutbox.OpenConnector(t.Context(), silentDriver{}, sqloutbox.OpenConfig{
-		Dialect: core.SQLite, Routes: map[string][]string{"a": {"b"}},
-		Configure: func(c *core.Config) { c.Workers, got = 3, *c },
-	})
+	db, ob, err := sqloutbox.OpenConnector(t.Context(), silentDriver{},
+		sqloutbox.OpenConfig{Dialect: core.SQLite, Node: "here"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if ob == nil || got.Repository == nil || len(got.Routes) != 1 {
-		t.Errorf("Configure was given %+v", got)
+	if !strings.HasPrefix(ob.Node(), "here-") || ob.Repository() == nil {
+		t.Errorf("node %q, repository %v", ob.Node(), ob.Repository())
+	}
+}
+
+// Every setting of the outbox is one of Open.
+func TestOpenConfigHasEverySetting(t *testing.T) {
+	own := reflect.TypeFor[sqloutbox.OpenConfig]()
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[core.Config]()) {
+		if f.Name == "Repository" { // Open makes it
+			continue
+		}
+		if found, ok := own.FieldByName(f.Name); !ok || found.Type != f.Type {
+			t.Errorf("OpenConfig has no field %s of type %s", f.Name, f.Type)
+		}
 	}
 }
 
@@ -78,7 +89,7 @@ func TestOpenReportsMistakes(t *testing.T) {
 		}, "prefix"},
 		"wrong configuration": {func() (*sql.DB, *core.Outbox, error) {
 			return sqloutbox.OpenConnector(t.Context(), silentDriver{}, sqloutbox.OpenConfig{
-				Dialect: core.Postgres, Configure: func(c *core.Config) { c.Workers = -1 },
+				Dialect: core.Postgres, Workers: -1,
 			})
 		}, "Workers"},
 		"failed migration": {func() (*sql.DB, *core.Outbox, error) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -33,6 +34,7 @@ type Repository struct {
 	pool
 	names    names
 	database database
+	known    sync.Map // *sql.DB: other pools on the same database; see CheckTx
 }
 
 var _ core.Repository = (*Repository)(nil)

@@ -73,7 +73,8 @@ func beginOn(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialec
 		_ = tracking.Close()
 		return nil, err
 	}
-	t := &Tx{conn: tx, dialect: p.dialect, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
+	t := &Tx{conn: tx, pool: db, dialect: p.dialect, tracker: p.tracker,
+		ended: func() error { return context.Cause(ctx) }}
 	t.giveBack = sync.OnceFunc(func() { _ = tracking.Close() }) // waits for the end of the transaction
 	t.stop = context.AfterFunc(ctx, t.giveBack)
 	return t, nil
@@ -89,9 +90,12 @@ type TxConn interface {
 }
 
 // Follow is Begin for authors of adapters whose transactions do not come from a *sql.DB. begin must
-// begin a new transaction with the context it is given. If the pool below was opened with
-// Connector, its connection tracks the transaction, else the result does.
-func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (TxConn, error)) (*Tx, error) {
+// begin a new transaction with the context it is given. pool is the pool of the transaction, nil if
+// it is not known. If the pool below was opened with Connector, its connection tracks the
+// transaction, else the result does.
+func Follow(
+	ctx context.Context, pool *sql.DB, d core.Dialect, begin func(context.Context) (TxConn, error),
+) (*Tx, error) {
 	if err := checkDialect(d); err != nil {
 		return nil, err
 	}
@@ -103,7 +107,7 @@ func Follow(ctx context.Context, d core.Dialect, begin func(context.Context) (Tx
 	if isNil(conn) {
 		return nil, errors.New("sqltx: Follow: begin returned no transaction")
 	}
-	t := &Tx{conn: conn, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
+	t := &Tx{conn: conn, pool: pool, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
 	if !p.seen {
 		t.tracker, t.watch = NewTracker(d), true
 		// database/sql rolls back by itself when ctx ends. The tracker has to be told.

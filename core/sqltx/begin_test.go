@@ -132,7 +132,7 @@ func TestBeginRefusesWhatItCannotUse(t *testing.T) {
 	if _, err := sqltx.Begin(t.Context(), d.open(t, d), nil, core.Postgres); err == nil {
 		t.Error("a failed BEGIN was not reported")
 	}
-	if _, err := sqltx.Follow(t.Context(), core.Postgres, func(context.Context) (sqltx.TxConn, error) {
+	if _, err := sqltx.Follow(t.Context(), nil, core.Postgres, func(context.Context) (sqltx.TxConn, error) {
 		return (*sql.Tx)(nil), nil
 	}); err == nil {
 		t.Error("no transaction was accepted")

@@ -2,6 +2,7 @@ package sqltx
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 type trackingConn struct {
 	inner   driver.Conn
 	dialect core.Dialect
+	lender  *sql.DB         // the pool that lent the connection, nil if it is not known
 	tracker *Tracker        // tracker of the open transaction, else nil
 	refused *refusedCommits // the RefuseCommit calls of that transaction
 	state   func() txState  // asks the driver for the state; nil if the driver does not tell

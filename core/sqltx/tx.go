@@ -21,6 +21,7 @@ import (
 // because they would run outside of the transaction.
 type Tx struct {
 	conn    TxConn
+	pool    *sql.DB // nil: not known
 	dialect core.Dialect
 	tracker *Tracker
 	// the connection is not tracked: show the tracker the statements of this Tx
@@ -175,6 +176,9 @@ func (t *Tx) Query(ctx context.Context, query string, args ...any) (core.Rows, e
 
 // Dialect implements core.Tx.
 func (t *Tx) Dialect() core.Dialect { return t.dialect }
+
+// Pool returns the pool that the transaction was begun on, nil when that is not known.
+func (t *Tx) Pool() *sql.DB { return t.pool }
 
 // Tracked implements core.Tx: it is true.
 func (t *Tx) Tracked() bool { return true }

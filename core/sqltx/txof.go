@@ -17,6 +17,7 @@ type probe struct {
 	seen    bool
 	dialect core.Dialect
 	tracker *Tracker
+	pool    *sql.DB // of a connection that was lent to TrackConn
 }
 
 type probeKey struct{}
@@ -44,7 +45,7 @@ func (c *trackingConn) answer(ctx context.Context, query string) bool {
 	if !ok {
 		return false
 	}
-	p.seen, p.dialect, p.tracker = true, c.dialect, c.tracker
+	p.seen, p.dialect, p.tracker, p.pool = true, c.dialect, c.tracker, c.lender
 	return true
 }
 
@@ -79,7 +80,11 @@ func TxOf(ctx context.Context, tx Conn) (core.Tx, error) {
 	}
 	switch {
 	case p.tracker != nil:
-		return WrapTx(tx, p.dialect, p.tracker), nil
+		found := &wrappedTx{conn: tx, pool: p.pool, dialect: p.dialect, tracker: p.tracker}
+		if p.pool == nil {
+			found.pool = poolOf(tx)
+		}
+		return found, nil
 	case p.seen:
 		return nil, fmt.Errorf("%w: the connection of this %T is not in one", core.ErrNoTransaction, tx)
 	}

@@ -116,6 +116,9 @@ func (t *VisitedTx) Query(ctx context.Context, query string, args ...any) (core.
 // Dialect implements core.Tx.
 func (t *VisitedTx) Dialect() core.Dialect { return t.visited.dialect }
 
+// Pool returns the pool whose connection was lent to TrackConn, else nil: it is not known.
+func (t *VisitedTx) Pool() *sql.DB { return t.visited.lender }
+
 // Tracked implements core.Tx: it is true.
 func (t *VisitedTx) Tracked() bool { return true }
 

@@ -19,11 +19,12 @@ type Conn interface {
 // owner of conn must show t the statements; the result does not. A nil t means that the transaction
 // is not tracked.
 func WrapTx(conn Conn, d core.Dialect, t *Tracker) core.Tx {
-	return &wrappedTx{conn: conn, dialect: d, tracker: t}
+	return &wrappedTx{conn: conn, pool: poolOf(conn), dialect: d, tracker: t}
 }
 
 type wrappedTx struct {
 	conn    Conn
+	pool    *sql.DB
 	dialect core.Dialect
 	tracker *Tracker
 }
@@ -37,6 +38,8 @@ func (t *wrappedTx) Query(ctx context.Context, query string, args ...any) (core.
 }
 
 func (t *wrappedTx) Dialect() core.Dialect { return t.dialect }
+
+func (t *wrappedTx) Pool() *sql.DB { return t.pool }
 
 func (t *wrappedTx) Tracked() bool { return t.tracker != nil }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // Order is a row. It records its events, and each statement that saves it writes them in the same
@@ -16,11 +17,11 @@ import (
 type Order struct {
 	bun.BaseModel `bun:"table:example_orders"`
 
-	ID                 string `bun:",pk"`
-	Customer           string
-	Cents              int
-	Status             string
-	bunoutbox.Recorder `bun:"-"`
+	ID            string `bun:",pk"`
+	Customer      string
+	Cents         int
+	Status        string
+	core.Recorder `bun:"-"`
 }
 
 // AggregateType makes "order/order-1" the key of an order's events: they are published in the order
@@ -70,7 +71,7 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 		if paid, err := res.RowsAffected(); err != nil || paid == 0 {
 			return errors.Join(err, fmt.Errorf("%s does not wait for money", id))
 		}
-		return s.outbox.Publish(ctx, tx, bunoutbox.Event{
+		return s.outbox.Publish(ctx, tx, core.Event{
 			Type: "order.paid", AggregateType: "order", AggregateID: id, Data: OrderPaid{OrderID: id},
 		})
 	})

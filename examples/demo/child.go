@@ -65,7 +65,7 @@ type reporter struct{ out io.Writer }
 func (r reporter) say(word string) { io.WriteString(r.out, word+"\n") }
 
 // outboxConfig has short leases, so that the rows of a killed child come back within a second.
-func outboxConfig(c *core.Config) {
+func outboxConfig(c *gormoutbox.Config) {
 	c.PublishTimeout = 400 * time.Millisecond
 	c.LeaseMargin = 50 * time.Millisecond
 	c.HotLease = 900 * time.Millisecond
@@ -106,14 +106,16 @@ func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, ord
 	if err != nil {
 		return err
 	}
-	ob := gormoutbox.Plugin(gormoutbox.Config{
-		Publisher: publisher, AutoCreate: true, Logger: logger, Configure: outboxConfig,
+	cfg := gormoutbox.Config{
+		Publisher: publisher, AutoCreate: true, Logger: logger,
 		Observer: &core.Observer{Published: func(p core.PublishInfo) {
 			if p.Result == core.PublishDone {
 				report.say(string(p.Path))
 			}
 		}},
-	})
+	}
+	outboxConfig(&cfg)
+	ob := gormoutbox.Plugin(cfg)
 	if err := db.Use(ob); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"gorm.io/gorm/logger"
 	_ "modernc.org/sqlite" // driver "sqlite"
 
-	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 const (
@@ -41,7 +41,7 @@ type Order struct {
 	Number   int    `gorm:"uniqueIndex:customer_number"` // 1, 2, 3 ... of the customer
 	Cents    int
 
-	gormoutbox.Recorder `gorm:"-"`
+	core.Recorder `gorm:"-"`
 }
 
 // OrderPlaced is the event.
@@ -56,7 +56,7 @@ type OrderPlaced struct {
 // because that is their aggregate.
 func (o *Order) Place(number int) {
 	o.Number = number
-	o.Record(gormoutbox.Event{
+	o.Record(core.Event{
 		Type: "order.placed", Topic: topic, AggregateType: "customer", AggregateID: o.Customer,
 		AggregateVersion: int64(number), Data: OrderPlaced{
 			OrderID: o.ID, Customer: o.Customer, Number: number,

@@ -80,7 +80,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	// The outbox hears how all transactions of this client end, and its hook writes what happens to
 	// orders.
 	client := ent.NewClient(ent.Driver(outbox.Driver()))
-	client.Use(outbox.Hook(entoutbox.On(placed)))
+	client.Use(outbox.Hook(entoutbox.OnMutation(placed)))
 	if _, err := client.ExecContext(ctx, "DROP TABLE IF EXISTS example_orders"); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/examples/ent/ent"
 	"github.com/ormoutbox/ormoutbox/examples/ent/ent/order"
@@ -29,12 +30,12 @@ type OrderPaid struct {
 // placed says that an order was placed whenever one is created, in the transaction that creates it.
 // The id becomes the event's AggregateID; with AggregateType it is the key of an order's events:
 // they are published in the order of their commits.
-func placed(ctx context.Context, _ *ent.OrderMutation, v ent.Value) ([]entoutbox.Event, error) {
-	if entoutbox.OpOf(ctx) != entoutbox.OpCreate {
+func placed(ctx context.Context, _ *ent.OrderMutation, v ent.Value) ([]core.Event, error) {
+	if entoutbox.OpOf(ctx) != core.OpCreate {
 		return nil, nil
 	}
 	o := v.(*ent.Order)
-	return []entoutbox.Event{{
+	return []core.Event{{
 		AggregateType: "order",
 		Data:          OrderPlaced{OrderID: o.ID, Customer: o.Customer, Cents: o.Cents},
 	}}, nil
@@ -67,7 +68,7 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		return s.outbox.Publish(ctx, tx, entoutbox.Event{
+		return s.outbox.Publish(ctx, tx, core.Event{
 			Type: "order.paid", AggregateType: "order", AggregateID: id, Data: OrderPaid{OrderID: id},
 		})
 	})

@@ -8,17 +8,18 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
 // Order is a row. It records its events, and each statement that saves it writes them in the same
 // transaction.
 type Order struct {
-	ID                  string `gorm:"primaryKey"`
-	Customer            string
-	Cents               int
-	Status              string
-	gormoutbox.Recorder `gorm:"-"`
+	ID            string `gorm:"primaryKey"`
+	Customer      string
+	Cents         int
+	Status        string
+	core.Recorder `gorm:"-"`
 }
 
 // TableName is where GORM finds orders.
@@ -66,7 +67,7 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 		if paid.RowsAffected == 0 {
 			return fmt.Errorf("%s does not wait for money", id)
 		}
-		return gormoutbox.Publish(tx, gormoutbox.Event{
+		return gormoutbox.Publish(tx.Statement.Context, tx, core.Event{
 			Type: "order.paid", AggregateType: "order", AggregateID: id, Data: OrderPaid{OrderID: id},
 		})
 	})

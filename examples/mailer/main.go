@@ -87,7 +87,7 @@ func register(ctx context.Context, email string) (err error) {
 		if err := tx.Create(&customer).Error; err != nil {
 			return err
 		}
-		return gormoutbox.Publish(tx, core.Event{
+		return gormoutbox.Publish(tx.Statement.Context, tx, core.Event{
 			Type: "customer.registered", Topic: topic, AggregateType: "customer", AggregateID: fmt.Sprint(customer.ID),
 			Data: customer,
 		})

@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm"
 	_ "modernc.org/sqlite"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -21,7 +22,7 @@ type Order struct{ ID, Cents uint }
 
 // AfterCreate runs in the transaction that stores the order, and so does Publish.
 func (o *Order) AfterCreate(tx *gorm.DB) error {
-	return gormoutbox.Publish(tx, gormoutbox.Event{
+	return gormoutbox.Publish(tx.Statement.Context, tx, core.Event{
 		Type: "order.placed", AggregateType: "order", AggregateID: fmt.Sprint(o.ID), Data: o,
 	})
 }

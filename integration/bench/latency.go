@@ -131,12 +131,12 @@ func latencyOfOutbox(ctx context.Context, sess *session, w *stopwatch, d time.Du
 			if err := tx.Create(&gormOrder{Customer: "ada", Amount: 4200}).Error; err != nil {
 				return err
 			}
-			otx, err := gormoutbox.TxOf(tx)
+			otx, err := gormoutbox.TxOf(tx.Statement.Context, tx)
 			if err != nil {
 				return err
 			}
 			otx.OnOutcome(func(core.Outcome) { w.committed(n) })
-			return gormoutbox.Publish(tx, ev)
+			return gormoutbox.Publish(tx.Statement.Context, tx, ev)
 		})
 	})
 	if err != nil {

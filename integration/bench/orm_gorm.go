@@ -85,7 +85,7 @@ func (c *gormClient) Publish(ctx context.Context, events ...core.Event) error {
 		if err := tx.Create(&gormOrder{Customer: "ada", Amount: 4200}).Error; err != nil {
 			return err
 		}
-		return gormoutbox.Publish(tx, events...)
+		return gormoutbox.Publish(tx.Statement.Context, tx, events...)
 	})
 }
 

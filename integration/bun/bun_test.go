@@ -71,11 +71,7 @@ func newBunEnv(t *testing.T, db testdb.DB, way adapters.BunWay, options ...func(
 			Inserted:  func(_ string, hot bool) { b.note(func() { b.warm = b.warm || hot }) },
 			Untracked: func(rows int) { b.note(func() { b.untracked += rows }) },
 		},
-		Configure: func(c *core.Config) {
-			c.Workers = 1
-			c.PollInterval, c.MaxPollInterval = time.Hour, time.Hour
-			c.HotLease = time.Minute
-		},
+		Workers: 1, PollInterval: time.Hour, MaxPollInterval: time.Hour, HotLease: time.Minute,
 	}
 	for _, set := range options {
 		set(&config)
@@ -217,7 +213,7 @@ type bOrder struct {
 	Status        string
 	Version       int
 
-	bunoutbox.Recorder `bun:"-" json:"-"`
+	core.Recorder `bun:"-" json:"-"`
 }
 
 // newBOrder returns an order with one recorded event for each name.
@@ -244,7 +240,7 @@ type bCoupon struct {
 	Code          string `bun:"type:varchar(64),pk"`
 	Percent       int
 
-	*bunoutbox.Recorder `bun:"-" json:"-"`
+	*core.Recorder `bun:"-" json:"-"`
 }
 
 func (*bCoupon) AggregateType() string { return "coupon" }

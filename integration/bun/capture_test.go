@@ -60,7 +60,7 @@ func TestBunCaptures(t *testing.T) {
 			}
 		}, nil},
 		"a key of the application's": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
-			c := &bCoupon{Code: "SUMMER", Percent: 10, Recorder: &bunoutbox.Recorder{}}
+			c := &bCoupon{Code: "SUMMER", Percent: 10, Recorder: &core.Recorder{}}
 			c.Record(fixture.Happened{Name: "issued"})
 			b.exec(t, ctx, tx.NewInsert().Model(c))
 		}, []string{"issued SUMMER"}},
@@ -204,7 +204,7 @@ func TestBunRefusesBeforeItExecutes(t *testing.T) {
 				_, err := tx.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
 				return err
 			})
-		}, bunoutbox.ErrNoHook},
+		}, core.ErrNotInstalled},
 		"a strict model outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
 			_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
 			return err
@@ -283,7 +283,7 @@ func TestBunKeyless(t *testing.T) {
 								t.Error("the statement was not executed")
 							}
 						} else {
-							fixture.WantError(t, err, bunoutbox.ErrNoAggregateID)
+							fixture.WantError(t, err, core.ErrNoAggregateID)
 							if untouched != 1 {
 								t.Error("the statement was executed")
 							}
@@ -309,7 +309,7 @@ func TestBunKeyOrSomethingElse(t *testing.T) {
 			_, err := tx.NewUpdate().Model(&bStrict{ID: 1}).Set("name = 'all'").Where("id = ?", 1).WhereOr("name = ?",
 				"y").Exec(ctx)
 			return err
-		}), bunoutbox.ErrNoAggregateID)
+		}), core.ErrNoAggregateID)
 		b.wantRows(t, "strict.create 1", "strict.create 2", "strict.update 1")
 	})
 }

@@ -21,9 +21,9 @@ import (
 type exampleBunOrder struct {
 	bun.BaseModel `bun:"table:orders"`
 
-	ID                 int64 `bun:",pk,autoincrement"`
-	Status             string
-	bunoutbox.Recorder `bun:"-" json:"-"`
+	ID            int64 `bun:",pk,autoincrement"`
+	Status        string
+	core.Recorder `bun:"-" json:"-"`
 }
 
 type exampleBunOrderPlaced struct{ Order *exampleBunOrder }
@@ -59,7 +59,7 @@ func exampleBunDB(models ...any) (*bun.DB, func()) {
 // committed.
 func exampleBunOutbox(db *bun.DB) (ob *bunoutbox.Outbox, drain func()) {
 	ob, err := bunoutbox.New(db, bunoutbox.Config{
-		Publisher: bunoutbox.PublisherFunc(func(_ context.Context, d bunoutbox.Delivery) error {
+		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			fmt.Printf("%s of order %s: %s\n", d.Type, d.AggregateID, d.Payload)
 			return nil
 		}),
@@ -81,7 +81,7 @@ func Example_bun() {
 	defer remove()
 	published := make(chan string, 3)
 	ob, err := bunoutbox.New(db, bunoutbox.Config{
-		Publisher: bunoutbox.PublisherFunc(func(_ context.Context, d bunoutbox.Delivery) error {
+		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			published <- fmt.Sprintf("%s of order %s: %s", d.Type, d.AggregateID, d.Payload)
 			return nil
 		}),
@@ -112,8 +112,8 @@ func Example_bun() {
 	fmt.Println(<-published)
 
 	// 2. A function derives it from what was stored.
-	bunoutbox.On(ob, func(op bunoutbox.Op, o *exampleBunOrder) []bunoutbox.Event {
-		return []bunoutbox.Event{{Type: "order." + op.String(), Data: o}}
+	bunoutbox.On(ob, func(op core.Op, o *exampleBunOrder) []core.Event {
+		return []core.Event{{Type: "order." + op.String(), Data: o}}
 	})
 	order.Status = "paid"
 	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
@@ -127,14 +127,14 @@ func Example_bun() {
 
 	//   3. The code publishes it. An event of a rolled-back transaction is not published.
 	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		if err := ob.Publish(ctx, tx, bunoutbox.Event{Type: "order.lost", AggregateID: "1"}); err != nil {
+		if err := ob.Publish(ctx, tx, core.Event{Type: "order.lost", AggregateID: "1"}); err != nil {
 			return err
 		}
 		return errors.New("no stock")
 	})
 	fmt.Println(err)
 	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		return ob.Publish(ctx, tx, bunoutbox.Event{Type: "order.shipped", AggregateID: "1", Data: []int{1}})
+		return ob.Publish(ctx, tx, core.Event{Type: "order.shipped", AggregateID: "1", Data: []int{1}})
 	})
 	fmt.Println(err)
 	fmt.Println(<-published)
@@ -161,7 +161,7 @@ func Example_bunWithoutTransaction() {
 	order := &exampleBunOrder{}
 	order.place()
 	_, err := db.NewInsert().Model(order).Exec(ctx)
-	fmt.Println(errors.Is(err, bunoutbox.ErrNoTransaction))
+	fmt.Println(errors.Is(err, core.ErrNoTransaction))
 	count, err := db.NewSelect().Model((*exampleBunOrder)(nil)).Count(ctx)
 	fmt.Println(count, err)
 	// Output:
@@ -182,7 +182,7 @@ func Example_bunRunInTx() {
 			return err
 		}
 		err := ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
-			if err := ob.Publish(ctx, tx, bunoutbox.Event{Type: "gift.added", AggregateID: "1"}); err != nil {
+			if err := ob.Publish(ctx, tx, core.Event{Type: "gift.added", AggregateID: "1"}); err != nil {
 				return err
 			}
 			return errors.New("no gifts left")
@@ -203,13 +203,13 @@ func Example_bunOnContext() {
 	db, remove := exampleBunDB((*exampleBunOrder)(nil))
 	defer remove()
 	ob, drain := exampleBunOutbox(db)
-	bunoutbox.OnContext(ob, func(ctx context.Context, op bunoutbox.Op, o *exampleBunOrder) ([]bunoutbox.Event, error) {
+	bunoutbox.OnContext(ob, func(ctx context.Context, op core.Op, o *exampleBunOrder) ([]core.Event, error) {
 		tx, err := bunoutbox.FromContext(ctx)
 		if err != nil {
 			return nil, err
 		}
 		count, err := tx.NewSelect().Model((*exampleBunOrder)(nil)).Count(ctx)
-		return []bunoutbox.Event{{Type: "order." + op.String(), Data: map[string]int64{"orders": count}}}, err
+		return []core.Event{{Type: "order." + op.String(), Data: map[string]int64{"orders": count}}}, err
 	})
 
 	err := ob.RunInTx(context.Background(), func(ctx context.Context, tx bun.Tx) error {
@@ -234,7 +234,7 @@ func Example_bunTxOf() {
 		if err != nil {
 			return err
 		}
-		_, err = ob.Outbox().Publish(ctx, own, bunoutbox.Event{Type: "order.placed", AggregateID: "7", Data: 1})
+		_, err = ob.Outbox().Publish(ctx, own, core.Event{Type: "order.placed", AggregateID: "7", Data: 1})
 		return err
 	})
 	fmt.Println(err)
@@ -287,11 +287,11 @@ func Example_bunModelHooks() {
 	db, remove := exampleBunDB((*exampleBunInvoice)(nil))
 	defer remove()
 	ob, drain := exampleBunOutbox(db)
-	bunoutbox.OnContext(ob, func(_ context.Context, _ bunoutbox.Op, i *exampleBunInvoice) ([]bunoutbox.Event, error) {
+	bunoutbox.OnContext(ob, func(_ context.Context, _ core.Op, i *exampleBunInvoice) ([]core.Event, error) {
 		if i.Cents < 0 {
 			return nil, errors.New("negative invoice")
 		}
-		return []bunoutbox.Event{{Type: "invoice", Data: i.Cents}}, nil
+		return []core.Event{{Type: "invoice", Data: i.Cents}}, nil
 	})
 	insert := func(db *bun.DB, cents int) error {
 		return db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -300,7 +300,7 @@ func Example_bunModelHooks() {
 		})
 	}
 
-	fmt.Println(errors.Is(insert(db, 100), bunoutbox.ErrNoHook)) // it was easy to forget the assignment below
+	fmt.Println(errors.Is(insert(db, 100), core.ErrNotInstalled)) // it was easy to forget the assignment below
 	db = db.WithQueryHook(ob.Hook())
 	fmt.Println(insert(db, -1))
 	fmt.Println(insert(db, 100))

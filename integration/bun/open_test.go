@@ -130,7 +130,7 @@ func Example_bunOpen() {
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"
 	db, ob, err := bunoutbox.Open(ctx, "sqlite", dsn, sqlitedialect.New(), bunoutbox.Config{
 		AutoCreate: true,
-		Publisher: bunoutbox.PublisherFunc(func(_ context.Context, d bunoutbox.Delivery) error {
+		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			fmt.Printf("%s of order %s: %s\n", d.Type, d.AggregateID, d.Payload)
 			return nil
 		}),

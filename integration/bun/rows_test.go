@@ -26,7 +26,7 @@ type bDoc struct {
 	Title         string
 	Stars         int64 `bun:",nullzero,default:7"`
 
-	bunoutbox.Recorder `bun:"-" json:"-"`
+	core.Recorder `bun:"-" json:"-"`
 }
 
 func doc(id string) *bDoc { return &bDoc{ID: id, Slug: "slug of " + id, Title: "title of " + id} }
@@ -58,7 +58,7 @@ func eachDocs(t *testing.T, stored []string, fn func(t *testing.T, b *bunEnv), o
 func (b *bunEnv) unknown(t *testing.T, fn func(ctx context.Context, tx bun.Tx) error) {
 	t.Helper()
 	before := b.docs(t)
-	fixture.WantError(t, b.ob.RunInTx(t.Context(), fn), bunoutbox.ErrNoAggregateID)
+	fixture.WantError(t, b.ob.RunInTx(t.Context(), fn), core.ErrNoAggregateID)
 	fixture.SameSet(t, "documents", b.docs(t), before)
 	b.wantRows(t)
 }
@@ -207,7 +207,7 @@ func TestBunResolveRows(t *testing.T) {
 		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewDelete().Model(recordedDoc("d9")).Where("stars = ?", 7).Exec(ctx)
 			return err
-		}), bunoutbox.ErrNoAggregateID)
+		}), core.ErrNoAggregateID)
 		all := docsOf("d2", "d5")
 		b.exec(t, t.Context(), b.bare.NewInsert().Model(doc("d5")))
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) { // of which one is as it shall be
@@ -221,7 +221,7 @@ func TestBunResolveRows(t *testing.T) {
 		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewDelete().Model((*bDoc)(nil)).Where("stars = ?", 7).Exec(ctx)
 			return err
-		}), bunoutbox.ErrTooManyRows)
+		}), core.ErrTooManyRows)
 		b.wantCount(t, "b_docs", 4)
 		b.wantRows(t, want...)
 	}, bunoutbox.ResolveRows())
@@ -265,7 +265,7 @@ func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 			_, err := tx.NewUpdate().Model((*bDoc)(nil)).Set("stars = 1").Where("stars = 7").Exec(ctx)
 			return err
 		})
-		fixture.WantError(t, err, bunoutbox.ErrNoAggregateID)
+		fixture.WantError(t, err, core.ErrNoAggregateID)
 		b.wantCount(t, "b_docs WHERE stars = 7", 2)
 		b.wantRows(t)
 	}, bunoutbox.ResolveRows())
@@ -295,7 +295,7 @@ func TestBunRowsThatReturningTells(t *testing.T) {
 			})
 		}
 		if !b.HasFeature(feature.Returning) {
-			fixture.WantError(t, update(&[]bDoc{}, "*"), bunoutbox.ErrNoAggregateID)
+			fixture.WantError(t, update(&[]bDoc{}, "*"), core.ErrNoAggregateID)
 			return
 		}
 		fixture.NoError(t, update(&[]bDoc{}, "*"))
@@ -304,14 +304,14 @@ func TestBunRowsThatReturningTells(t *testing.T) {
 		fixture.NoError(t, update(&[]*bDoc{}, "id"))
 		want = append(want, "update title of d1/9 d1", "update title of d3/9 d3")
 		b.wantRows(t, want...)
-		fixture.WantError(t, update(&[]*bDoc{}, "title"), bunoutbox.ErrNoAggregateID)
-		fixture.WantError(t, update(&bDoc{}, "*"), bunoutbox.ErrNoAggregateID) // which holds one of the two
+		fixture.WantError(t, update(&[]*bDoc{}, "title"), core.ErrNoAggregateID)
+		fixture.WantError(t, update(&bDoc{}, "*"), core.ErrNoAggregateID) // which holds one of the two
 		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 			var ids []string // in place of the model
 			_, err := tx.NewUpdate().Model(&[]bDoc{}).Set("stars = stars + 1").Where("title <> ?",
 				"title of d2").Returning("id").Exec(ctx, &ids)
 			return err
-		}), bunoutbox.ErrNoAggregateID)
+		}), core.ErrNoAggregateID)
 		b.wantRows(t, want...)
 	})
 }
@@ -321,8 +321,8 @@ func TestBunHiddenRecorder(t *testing.T) {
 	t.Parallel()
 	type bHidden struct {
 		bun.BaseModel `bun:"table:b_docs"`
-		ID            string             `bun:",pk"`
-		Events        bunoutbox.Recorder `bun:"-"`
+		ID            string        `bun:",pk"`
+		Events        core.Recorder `bun:"-"`
 	}
 	eachDocs(t, nil, func(t *testing.T, b *bunEnv) {
 		err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {

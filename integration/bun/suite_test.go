@@ -83,13 +83,13 @@ type (
 		bun.BaseModel `bun:"table:capture_items,alias:i"`
 		ID            int64 `bun:",pk,autoincrement"`
 		BColumns
-		bunoutbox.Recorder `bun:"-" json:"-"`
+		core.Recorder `bun:"-" json:"-"`
 	}
 	bItemBoth struct {
 		bun.BaseModel `bun:"table:capture_items,alias:i"`
 		ID            int64 `bun:",pk,autoincrement"`
 		BColumns
-		bunoutbox.Recorder `bun:"-" json:"-"`
+		core.Recorder `bun:"-" json:"-"`
 	}
 	// BFilled has a column that the database can fill.
 	BFilled struct {
@@ -106,20 +106,20 @@ type (
 		bun.BaseModel `bun:"table:capture_documents"`
 		ID            string `bun:",pk"`
 		BFilled
-		bunoutbox.Recorder `bun:"-" json:"-"`
+		core.Recorder `bun:"-" json:"-"`
 	}
 	bDocumentBoth struct {
 		bun.BaseModel `bun:"table:capture_documents"`
 		ID            string `bun:",pk"`
 		BFilled
-		bunoutbox.Recorder `bun:"-" json:"-"`
+		core.Recorder `bun:"-" json:"-"`
 	}
 	bItemHidden struct {
 		bun.BaseModel `bun:"table:capture_items"`
 		ID            int64 `bun:",pk,autoincrement"`
 		Name          string
 		Note          string
-		Events        bunoutbox.Recorder `bun:"-"`
+		Events        core.Recorder `bun:"-"`
 	}
 )
 

@@ -298,7 +298,7 @@ func beginGORM(t *testing.T, w *unknownWorld) commitFunc {
 		ctx, cancel := w.context(ctx)
 		defer cancel()
 		return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			if err := gormoutbox.Publish(tx, e); err != nil {
+			if err := gormoutbox.Publish(tx.Statement.Context, tx, e); err != nil {
 				t.Fatal(err)
 			}
 			if err := tx.Exec(fmt.Sprintf(insertBusiness, e.ID)).Error; err != nil {

@@ -42,7 +42,7 @@ var packages = func() map[string]string {
 		byName[filepath.Base(path)] = path
 	}
 	for _, path := range []string{
-		"core", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce",
+		"core", "core/adapter", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce",
 		"core/once/command/sqlcommand", "core/inbox/sqlinbox", "core/outboxtest", "core/outboxtest/suite",
 		"core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox", "entoutbox/entschema", "bunoutbox", "inbox",
 		"inbox/redisonce", "watermillbridge", "watermillbridge/amqpbridge",

@@ -61,11 +61,11 @@ func (c *e2eCell) newService(db testdb.DB, first bool) *service {
 	s := &service{db: gdb, plugin: gormoutbox.Plugin(gormoutbox.Config{
 		AutoCreate: first,
 		Publisher:  c.ledger.through(c.broker.publisher(c.t)),
-		Configure: func(cfg *core.Config) {
-			cfg.Workers, cfg.HotEvents = 16, 32 // so that the poller has work too
-			cfg.PollInterval, cfg.MaxPollInterval = 200*time.Millisecond, time.Second
-			cfg.Breaker = core.BreakerPolicy{ProbeInterval: 300 * time.Millisecond, MaxProbeInterval: 2 * time.Second}
-		},
+		Workers:    16,
+		HotEvents:  32, // so that the poller has work too
+
+		PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
+		Breaker: core.BreakerPolicy{ProbeInterval: 300 * time.Millisecond, MaxProbeInterval: 2 * time.Second},
 	})}
 	gormoutbox.On(s.plugin, func(_ core.Op, n *e2eNote) []core.Event { return []core.Event{mapNote(c.topic, n)} })
 	if err := gdb.Use(s.plugin); err != nil {

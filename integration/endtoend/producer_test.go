@@ -20,9 +20,9 @@ import (
 
 // e2eOrder is an entity that records what happened to it.
 type e2eOrder struct {
-	ID                  int64 `gorm:"primaryKey;autoIncrement:false"`
-	Version             int64
-	gormoutbox.Recorder `gorm:"-"`
+	ID            int64 `gorm:"primaryKey;autoIncrement:false"`
+	Version       int64
+	core.Recorder `gorm:"-"`
 }
 
 // e2eNote is an entity whose events are made of what was stored.
@@ -136,7 +136,7 @@ func (p *producer) undoPart(tx *gorm.DB, random *rand.Rand) error {
 		version := o.Version + 1
 		err := tx.Transaction(func(tx *gorm.DB) error {
 			e := p.event(random, &e2eOrder{ID: o.ID, Version: version})
-			if err := gormoutbox.Publish(tx, e); err != nil {
+			if err := gormoutbox.Publish(tx.Statement.Context, tx, e); err != nil {
 				return err
 			}
 			if err := tell(tx, e); err != nil {
@@ -186,7 +186,7 @@ func (p *producer) explicit(tx *gorm.DB, random *rand.Rand) error {
 	}
 	loose.AggregateType, loose.AggregateID = "", ""
 	events = append(events, loose)
-	if err := gormoutbox.Publish(tx, events...); err != nil {
+	if err := gormoutbox.Publish(tx.Statement.Context, tx, events...); err != nil {
 		return err
 	}
 	return tell(tx, events...)

@@ -30,7 +30,7 @@ func TestEntCapture(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
-		e.Use(e.ob.Hook(entoutbox.On(func(
+		e.Use(e.ob.Hook(entoutbox.OnMutation(func(
 			ctx context.Context, m *entclient.OrderMutation, v ent.Value,
 		) ([]core.Event, error) {
 			return []core.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), AggregateType: "order", Data: v}}, nil
@@ -97,7 +97,7 @@ func TestEntCaptureNeedsTransaction(t *testing.T) {
 			"update one": func() error { return c.Update().SetPercent(1).Exec(t.Context()) },
 			"delete one": func() error { return e.Coupon.DeleteOne(c).Exec(t.Context()) },
 		} {
-			if err := mutate(); !errors.Is(err, entoutbox.ErrNoTransaction) {
+			if err := mutate(); !errors.Is(err, core.ErrNoTransaction) {
 				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
 			}
 		}
@@ -121,7 +121,9 @@ func quiet(e *entEnv) *entclient.Client {
 func TestEntCaptureOnlyItsTypes(t *testing.T) {
 	t.Parallel()
 	e := openEnt(t, testdb.SQLite(t))
-	e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
+	e.Use(e.ob.Hook(entoutbox.OnMutation(func(
+		context.Context, *entclient.OrderMutation, ent.Value,
+	) ([]core.Event, error) {
 		return []core.Event{fixture.Event("order")}, nil
 	})))
 	e.Tag.Create().SetName("x").ExecX(t.Context())
@@ -137,7 +139,7 @@ func TestEntCaptureBulkInOrder(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.run(t)
-		byName := entoutbox.On(func(
+		byName := entoutbox.OnMutation(func(
 			ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
 		) ([]core.Event, error) {
 			name, _ := m.Name()
@@ -210,7 +212,7 @@ func TestEntCaptureUpsert(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onAny(nil)),
-			e.ob.Hook(entoutbox.On(func(
+			e.ob.Hook(entoutbox.OnMutation(func(
 				ctx context.Context, _ *entclient.OrderMutation, _ ent.Value,
 			) ([]core.Event, error) {
 				return []core.Event{{Type: "again." + entoutbox.OpOf(ctx).String()}}, nil
@@ -270,7 +272,7 @@ func TestEntCaptureDoNothing(t *testing.T) {
 				).DoNothing().Exec(t.Context()))
 			bulk := tx.Order.CreateBulk(tx.Order.Create().SetName("a"),
 				tx.Order.Create().SetName("b")).OnConflict(entsql.ConflictColumns(order.FieldName)).DoNothing()
-			fixture.WantError(t, bulk.Exec(t.Context()), entoutbox.ErrNoAggregateID)
+			fixture.WantError(t, bulk.Exec(t.Context()), core.ErrNoAggregateID)
 			return nil
 		}))
 		e.wantRows(t, "Order.create 1", "Coupon.upsert new")
@@ -284,7 +286,7 @@ func TestEntCaptureUpsertInBulk(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		named := false
-		e.Use(e.ob.Hook(entoutbox.On(func(
+		e.Use(e.ob.Hook(entoutbox.OnMutation(func(
 			ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
 		) ([]core.Event, error) {
 			event := core.Event{Type: entoutbox.OpOf(ctx).String()}
@@ -301,7 +303,7 @@ func TestEntCaptureUpsertInBulk(t *testing.T) {
 			})
 		}
 		if e.db.Dialect == core.MySQL {
-			fixture.WantError(t, bulk(), entoutbox.ErrNoAggregateID)
+			fixture.WantError(t, bulk(), core.ErrNoAggregateID)
 			e.wantRows(t)
 		} else {
 			fixture.NoError(t, bulk())
@@ -324,7 +326,9 @@ func TestEntCaptureUpsertInBulk(t *testing.T) {
 }
 
 func onCoupons() entoutbox.Mapper {
-	return entoutbox.On(func(ctx context.Context, _ *entclient.CouponMutation, _ ent.Value) ([]core.Event, error) {
+	return entoutbox.OnMutation(func(
+		ctx context.Context, _ *entclient.CouponMutation, _ ent.Value,
+	) ([]core.Event, error) {
 		return []core.Event{{Type: "coupon." + entoutbox.OpOf(ctx).String()}}, nil
 	})
 }
@@ -355,8 +359,8 @@ func TestEntCaptureKeyless(t *testing.T) {
 				return err
 			}
 			if !allow {
-				fixture.WantError(t, update(t.Context()), entoutbox.ErrNoAggregateID)
-				fixture.WantError(t, remove(t.Context()), entoutbox.ErrNoAggregateID)
+				fixture.WantError(t, update(t.Context()), core.ErrNoAggregateID)
+				fixture.WantError(t, remove(t.Context()), core.ErrNoAggregateID)
 				e.wantCount(t, "e_orders WHERE cents = 0", 2)
 				return
 			}
@@ -416,7 +420,9 @@ func TestEntCaptureEdges(t *testing.T) {
 func TestEntCaptureError(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
+		e.Use(e.ob.Hook(entoutbox.OnMutation(func(
+			context.Context, *entclient.OrderMutation, ent.Value,
+		) ([]core.Event, error) {
 			return nil, fixture.ErrNoStock
 		})))
 		fixture.WantError(t,
@@ -433,7 +439,7 @@ func TestEntCaptureError(t *testing.T) {
 func TestEntCaptureWithinMapper(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(entoutbox.On(func(
+		e.Use(e.ob.Hook(entoutbox.OnMutation(func(
 			ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
 		) ([]core.Event, error) {
 			name, _ := m.Name()
@@ -451,7 +457,7 @@ func TestEntCaptureWithinMapper(t *testing.T) {
 		fixture.NoError(t,
 			e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }))
 		e.wantRows(t, "copy of a 2", "said -", "said again -", "a 1")
-		fixture.WantError(t, e.ob.Publish(t.Context(), nil, fixture.Event("outside")), entoutbox.ErrNoTransaction)
+		fixture.WantError(t, e.ob.Publish(t.Context(), nil, fixture.Event("outside")), core.ErrNoTransaction)
 		if op := entoutbox.OpOf(t.Context()); op != 0 {
 			t.Errorf("OpOf outside is %s", op)
 		}
@@ -476,7 +482,7 @@ func TestEntCaptureWithPolicyAndHooks(t *testing.T) {
 			})
 		}
 		e.Secret.Use(rename)
-		e.Use(e.ob.Hook(entoutbox.On(func(
+		e.Use(e.ob.Hook(entoutbox.OnMutation(func(
 			_ context.Context, m *entclient.SecretMutation, v ent.Value,
 		) ([]core.Event, error) {
 			owner, _ := m.Owner()
@@ -521,7 +527,7 @@ func TestEntCaptureSoftDelete(t *testing.T) { // not beside others: the schema's
 func TestEntHookReportsMistakes(t *testing.T) {
 	t.Parallel()
 	for name, mapper := range map[string]entoutbox.Mapper{
-		"nil function": entoutbox.On[*entclient.OrderMutation](nil),
+		"nil function": entoutbox.OnMutation[*entclient.OrderMutation](nil),
 		"did not make": {},
 	} {
 		e := openEnt(t, testdb.SQLite(t))

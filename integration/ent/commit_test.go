@@ -103,7 +103,7 @@ func TestEntPublish(t *testing.T) {
 			"client": client, "debug client": client.Debug(), "mutation": client.Order.Create().Mutation(), "nil": none,
 			"ended": tx,
 		} {
-			if err := e.ob.Publish(t.Context(), conn, fixture.Event("x")); !errors.Is(err, entoutbox.ErrNoTransaction) {
+			if err := e.ob.Publish(t.Context(), conn, fixture.Event("x")); !errors.Is(err, core.ErrNoTransaction) {
 				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
 			}
 		}
@@ -118,17 +118,17 @@ func TestEntNotWrapped(t *testing.T) {
 		bare := entclient.NewClient(entclient.Driver(e.drv))
 		calls := 0
 		bare.Use(e.ob.Hook(onAny(&calls)))
-		fixture.WantError(t, e.ob.Publish(t.Context(), bare, fixture.Event("x")), entoutbox.ErrNotWrapped)
-		fixture.WantError(t, bare.Order.Create().SetName("a").Exec(t.Context()), entoutbox.ErrNotWrapped)
+		fixture.WantError(t, e.ob.Publish(t.Context(), bare, fixture.Event("x")), core.ErrNotInstalled)
+		fixture.WantError(t, bare.Order.Create().SetName("a").Exec(t.Context()), core.ErrNotInstalled)
 		tx, err := bare.Tx(t.Context())
 		fixture.NoError(t, err)
-		fixture.WantError(t, e.ob.Publish(t.Context(), tx, fixture.Event("x")), entoutbox.ErrNotWrapped)
-		fixture.WantError(t, tx.Order.Create().SetName("a").Exec(t.Context()), entoutbox.ErrNotWrapped)
+		fixture.WantError(t, e.ob.Publish(t.Context(), tx, fixture.Event("x")), core.ErrNotInstalled)
+		fixture.WantError(t, tx.Order.Create().SetName("a").Exec(t.Context()), core.ErrNotInstalled)
 		_, err = tx.ExecContext(t.Context(), "INSERT INTO e_tags (name) VALUES ('alive')")
 		fixture.NoError(t, err)
 		fixture.NoError(t, tx.Commit())
 		fixture.WantError(t, entoutbox.WithTx(t.Context(), bare.Tx,
-			func(context.Context, *entclient.Tx) error { return nil }), entoutbox.ErrNotWrapped)
+			func(context.Context, *entclient.Tx) error { return nil }), core.ErrNotInstalled)
 		if calls > 0 {
 			t.Error("the mapper was called")
 		}
@@ -170,7 +170,7 @@ func TestEntWithTx(t *testing.T) {
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), begin, func(ctx context.Context, tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(ctx))
 			// The root client is not in the transaction, whatever the context says.
-			fixture.WantError(t, e.Order.Create().SetName("aside").Exec(ctx), entoutbox.ErrNoTransaction)
+			fixture.WantError(t, e.Order.Create().SetName("aside").Exec(ctx), core.ErrNoTransaction)
 			fixture.WantError(t, entoutbox.WithTx(ctx, e.Tx, func(ctx context.Context, inner *entclient.Tx) error {
 				if inner != tx {
 					t.Error("another transaction in the savepoint")
@@ -183,7 +183,7 @@ func TestEntWithTx(t *testing.T) {
 				t.Errorf("FromContext: %v, %v", same == tx, err)
 			}
 			_, err = entoutbox.FromContext[*entplain.Tx](ctx)
-			fixture.WantError(t, err, entoutbox.ErrNoTransaction)
+			fixture.WantError(t, err, core.ErrNoTransaction)
 			return e.ob.Publish(ctx, nil, fixture.Event("said"))
 		}))
 		fixture.WantError(t, entoutbox.WithTx(t.Context(), begin, func(ctx context.Context, tx *entclient.Tx) error {
@@ -202,7 +202,7 @@ func TestEntWithTx(t *testing.T) {
 			})
 		}()
 		_, err := entoutbox.FromContext[*entclient.Tx](t.Context())
-		fixture.WantError(t, err, entoutbox.ErrNoTransaction)
+		fixture.WantError(t, err, core.ErrNoTransaction)
 		e.wantRows(t, "Order.create 1", "said -")
 		e.wantHot(t, "Order.create", "said")
 		e.wantCount(t, "e_orders", 1)
@@ -234,13 +234,13 @@ func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 	two.Use(one.ob.Hook(onAny(nil)))
 	fixture.WantError(t,
 		two.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }),
-		entoutbox.ErrNotWrapped)
+		core.ErrOtherDatabase)
 	fixture.WantError(t,
 		two.inTx(t, func(tx *entclient.Tx) error { return one.ob.Publish(t.Context(), tx, fixture.Event("x")) }),
-		entoutbox.ErrNotWrapped)
+		core.ErrOtherDatabase)
 	fixture.WantError(t, entoutbox.WithTx(t.Context(), two.Tx, func(ctx context.Context, _ *entclient.Tx) error {
 		return one.ob.Publish(ctx, nil, fixture.Event("x"))
-	}), entoutbox.ErrNotWrapped)
+	}), core.ErrOtherDatabase)
 	two.wantCount(t, "e_orders", 0)
 	two.wantRows(t)
 	one.wantHot(t)
@@ -270,7 +270,7 @@ func TestEntMutationInAnotherTransaction(t *testing.T) {
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), client.Tx, func(ctx context.Context, tx *entplain.Tx) error {
 			other, err := client.Tx(ctx)
 			fixture.NoError(t, err)
-			fixture.WantError(t, other.Note.Create().SetText("ghost").Exec(ctx), entoutbox.ErrNoTransaction)
+			fixture.WantError(t, other.Note.Create().SetText("ghost").Exec(ctx), core.ErrNoTransaction)
 			fixture.NoError(t, other.Rollback())
 			return tx.Client().Note.Create().SetText("kept").Exec(ctx)
 		}))
@@ -283,7 +283,9 @@ func TestEntMutationInAnotherTransaction(t *testing.T) {
 func TestEntCommitByHandOfWhatFailed(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(entoutbox.On(func(context.Context, *entclient.OrderMutation, ent.Value) ([]core.Event, error) {
+		e.Use(e.ob.Hook(entoutbox.OnMutation(func(
+			context.Context, *entclient.OrderMutation, ent.Value,
+		) ([]core.Event, error) {
 			return nil, fixture.ErrNoStock
 		})))
 		tx, err := e.Tx(t.Context())
@@ -293,7 +295,7 @@ func TestEntCommitByHandOfWhatFailed(t *testing.T) {
 		fixture.NoError(t, err)
 		err = tx.Commit()
 		fixture.WantError(t, err, fixture.ErrNoStock)
-		fixture.WantError(t, err, entoutbox.ErrCommitUnknown)
+		fixture.WantError(t, err, core.ErrCommitUnknown)
 	})
 }
 
@@ -310,7 +312,7 @@ func TestEntWithTxWhoseBeginDropsItsContext(t *testing.T) {
 				func(context.Context) (*entclient.Tx, error) { return e.Tx(context.Background()) },
 				func(context.Context, *entclient.Tx) error { return nil })
 		})
-		fixture.WantError(t, err, entoutbox.ErrNotWrapped)
+		fixture.WantError(t, err, core.ErrNotInstalled)
 		if n := e.drv.(*entsql.Driver).DB().Stats().InUse; n != 0 {
 			t.Errorf("%d connections are in use", n)
 		}
@@ -327,19 +329,19 @@ func TestEntWithoutExecQuery(t *testing.T) {
 		migrateEnt.Lock()
 		fixture.NoError(t, client.Schema.Create(t.Context()))
 		migrateEnt.Unlock()
-		client.Use(e.ob.Hook(entoutbox.On(func(
+		client.Use(e.ob.Hook(entoutbox.OnMutation(func(
 			ctx context.Context, m *entplain.NoteMutation, _ ent.Value,
 		) ([]core.Event, error) {
 			text, _ := m.Text()
 			return []core.Event{{Type: text + "." + entoutbox.OpOf(ctx).String()}}, nil
 		})))
-		fixture.WantError(t, client.Note.Create().SetText("autocommit").Exec(t.Context()), entoutbox.ErrNoTransaction)
+		fixture.WantError(t, client.Note.Create().SetText("autocommit").Exec(t.Context()), core.ErrNoTransaction)
 		tx, err := client.Tx(t.Context())
 		fixture.NoError(t, err)
-		fixture.WantError(t, tx.Note.Create().SetText("unseen").Exec(t.Context()), entoutbox.ErrNoTransaction)
+		fixture.WantError(t, tx.Note.Create().SetText("unseen").Exec(t.Context()), core.ErrNoTransaction)
 		fixture.NoError(t, tx.Rollback())
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), client.Tx, func(ctx context.Context, tx *entplain.Tx) error {
-			fixture.WantError(t, client.Note.Create().SetText("aside").Exec(ctx), entoutbox.ErrNoTransaction)
+			fixture.WantError(t, client.Note.Create().SetText("aside").Exec(ctx), core.ErrNoTransaction)
 			n, err := tx.Note.Create().SetText("a").Save(ctx)
 			fixture.NoError(t, err)
 			fixture.NoError(t, n.Update().SetText("b").Exec(ctx))

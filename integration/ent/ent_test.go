@@ -58,9 +58,7 @@ func openEnt(t *testing.T, db testdb.DB, options ...func(*entoutbox.Config)) *en
 				e.hot = append(e.hot, info.Type)
 			}
 		}},
-		Configure: func(c *core.Config) {
-			c.PollInterval, c.MaxPollInterval, c.HotLease = time.Hour, time.Hour, time.Minute
-		},
+		PollInterval: time.Hour, MaxPollInterval: time.Hour, HotLease: time.Minute,
 	}
 	for _, set := range options {
 		set(&cfg)
@@ -176,7 +174,7 @@ func (e *entEnv) inTx(t *testing.T, fn func(tx *entclient.Tx) error) error {
 
 // onAny reports every mutation as "Type.op", and counts.
 func onAny(calls *int) entoutbox.Mapper {
-	return entoutbox.On(func(ctx context.Context, m ent.Mutation, _ ent.Value) ([]core.Event, error) {
+	return entoutbox.OnMutation(func(ctx context.Context, m ent.Mutation, _ ent.Value) ([]core.Event, error) {
 		if calls != nil {
 			*calls++
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 // printed is a publisher that prints.
-var printed = entoutbox.PublisherFunc(func(_ context.Context, d entoutbox.Delivery) error {
+var printed = core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 	fmt.Println(strings.TrimSpace(fmt.Sprintln("published", d.Type, d.AggregateID, string(d.Payload))))
 	return nil
 })
@@ -64,7 +64,7 @@ func Example_ent() {
 
 	published := make(chan string)
 	ob, err := entoutbox.New(drv, entoutbox.Config{
-		Publisher: entoutbox.PublisherFunc(func(_ context.Context, d entoutbox.Delivery) error {
+		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			published <- fmt.Sprintf("%s of order %s: %s", d.Type, d.AggregateID, d.Payload)
 			return nil
 		}),
@@ -72,11 +72,11 @@ func Example_ent() {
 	})
 	must(err)
 	client := entclient.NewClient(entclient.Driver(ob.Driver()))
-	client.Use(ob.Hook(entoutbox.On(func(
+	client.Use(ob.Hook(entoutbox.OnMutation(func(
 		ctx context.Context, m *entclient.OrderMutation, v ent.Value,
-	) ([]entoutbox.Event, error) {
+	) ([]core.Event, error) {
 		name, _ := m.Name()
-		return []entoutbox.Event{{
+		return []core.Event{{
 			Type: "order." + entoutbox.OpOf(ctx).String(), AggregateType: "order",
 			Data: map[string]string{"name": name},
 		}}, nil
@@ -102,14 +102,14 @@ func Example_entHook() {
 	ctx := context.Background()
 	client, ob, done := exampleClient()
 	defer done()
-	client.Use(ob.Hook(entoutbox.On(func(
+	client.Use(ob.Hook(entoutbox.OnMutation(func(
 		ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
-	) ([]entoutbox.Event, error) {
+	) ([]core.Event, error) {
 		// order is kept within a topic
-		return []entoutbox.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), Topic: "orders"}}, nil
+		return []core.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), Topic: "orders"}}, nil
 	})))
 
-	fmt.Println(errors.Is(client.Order.Create().SetName("no transaction").Exec(ctx), entoutbox.ErrNoTransaction))
+	fmt.Println(errors.Is(client.Order.Create().SetName("no transaction").Exec(ctx), core.ErrNoTransaction))
 	fmt.Println(entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, tx *entclient.Tx) error {
 		if err := tx.Order.Create().SetName("refused").Exec(ctx); err != nil {
 			return err
@@ -141,13 +141,13 @@ func Example_entPublish() {
 	must(err)
 	order, err := tx.Order.Create().SetName("books").Save(ctx)
 	must(err)
-	must(ob.Publish(ctx, tx, entoutbox.Event{
+	must(ob.Publish(ctx, tx, core.Event{
 		Type: "order.placed", AggregateID: fmt.Sprint(order.ID),
 		Data: order.Name,
 	}))
 	must(tx.Commit())
 
-	fmt.Println(errors.Is(ob.Publish(ctx, client, entoutbox.Event{Type: "x"}), entoutbox.ErrNoTransaction))
+	fmt.Println(errors.Is(ob.Publish(ctx, client, core.Event{Type: "x"}), core.ErrNoTransaction))
 	must(ob.Drain(ctx))
 	// Output:
 	// true
@@ -182,10 +182,10 @@ func Example_entWithTx() {
 
 	must(entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, tx *entclient.Tx) error {
 		gift := entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, tx *entclient.Tx) error {
-			return errors.Join(ob.Publish(ctx, nil, entoutbox.Event{Type: "gift.added"}), errors.New("no gifts left"))
+			return errors.Join(ob.Publish(ctx, nil, core.Event{Type: "gift.added"}), errors.New("no gifts left"))
 		})
 		fmt.Println(gift)
-		return ob.Publish(ctx, nil, entoutbox.Event{Type: "order.placed"})
+		return ob.Publish(ctx, nil, core.Event{Type: "order.placed"})
 	}))
 	must(ob.Drain(ctx))
 	// Output:
@@ -208,7 +208,7 @@ func Example_entTransactor() {
 		if err := tx.Order.Create().SetName("books").Exec(ctx); err != nil {
 			return err
 		}
-		return ob.Publish(ctx, tx, entoutbox.Event{Type: "order.placed"})
+		return ob.Publish(ctx, tx, core.Event{Type: "order.placed"})
 	}))
 	must(ob.Drain(ctx))
 	fmt.Println(client.Order.Query().CountX(ctx))
@@ -230,7 +230,7 @@ func Example_entMigrateOptions() {
 
 	must(ob.Outbox().Repository().(*sqloutbox.Repository).Check(ctx)) // what a process does at its start
 	must(entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, _ *enttables.Tx) error {
-		return ob.Publish(ctx, nil, entoutbox.Event{Type: "order.placed", AggregateID: "7"})
+		return ob.Publish(ctx, nil, core.Event{Type: "order.placed", AggregateID: "7"})
 	}))
 	row := client.OutboxEvent.Query().OnlyX(ctx)
 	fmt.Println(row.EventType, *row.AggregateID, strings.HasPrefix(row.ID.String(), "0"))

@@ -213,7 +213,7 @@ func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
 			fixture.NoError(t, err)
 			want = append(want, "update.a 1")
 		} else {
-			fixture.WantError(t, err, entoutbox.ErrNoAggregateID)
+			fixture.WantError(t, err, core.ErrNoAggregateID)
 		}
 		e.wantRowsInAnyOrder(t, want...)
 		e.wantCount(t, fmt.Sprintf("e_orders WHERE name = 'a' AND cents = %d", 7*(len(want)-1)), 1)

@@ -117,11 +117,11 @@ func Example_entOpen() {
 	must(err)
 	client := entclient.NewClient(entclient.Driver(drv))
 	defer client.Close()
-	client.Use(ob.Hook(entoutbox.On(func(
+	client.Use(ob.Hook(entoutbox.OnMutation(func(
 		ctx context.Context, m *entclient.OrderMutation, _ ent.Value,
-	) ([]entoutbox.Event, error) {
+	) ([]core.Event, error) {
 		name, _ := m.Name()
-		return []entoutbox.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), Data: name}}, nil
+		return []core.Event{{Type: "order." + entoutbox.OpOf(ctx).String(), Data: name}}, nil
 	})))
 	migrateEnt.Lock()
 	err = client.Schema.Create(ctx)

@@ -24,7 +24,9 @@ import (
 
 // onOrders reports orders by name, with the entity as its data.
 func onOrders(options ...entoutbox.OnOption) entoutbox.Mapper {
-	return entoutbox.On(func(ctx context.Context, m *entclient.OrderMutation, v ent.Value) ([]core.Event, error) {
+	return entoutbox.OnMutation(func(
+		ctx context.Context, m *entclient.OrderMutation, v ent.Value,
+	) ([]core.Event, error) {
 		if o, ok := v.(*entclient.Order); ok {
 			return []core.Event{{Type: entoutbox.OpOf(ctx).String() + "." + o.Name, Data: o}}, nil
 		}
@@ -282,9 +284,9 @@ func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 					}))).Exec(t.Context())
 		}
 		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error {
-			fixture.WantError(t, upsert(tx, "a", "b", "c"), entoutbox.ErrNoAggregateID)
+			fixture.WantError(t, upsert(tx, "a", "b", "c"), core.ErrNoAggregateID)
 			return nil
-		}), entoutbox.ErrNoAggregateID)
+		}), core.ErrNoAggregateID)
 		e.wantCount(t, "e_orders", 1)
 		e.wantRows(t)
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { return upsert(tx, "d", "e") }))
@@ -372,13 +374,13 @@ func TestEntResolveRows(t *testing.T) {
 		if got := e.cents(t); got["delete.a"] != 7 {
 			t.Fatalf("the payloads say %v", got)
 		}
-		fixture.WantError(t, e.Order.Update().SetCents(1).Exec(t.Context()), entoutbox.ErrNoTransaction)
+		fixture.WantError(t, e.Order.Update().SetCents(1).Exec(t.Context()), core.ErrNoTransaction)
 		for _, name := range []string{"d", "e", "f"} {
 			e.plainOrder(t, name)
 		}
 		fixture.WantError(t,
 			e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Update().SetCents(1).Exec(t.Context()) }),
-			entoutbox.ErrTooManyRows)
+			core.ErrTooManyRows)
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // which are so already
 			return tx.Order.Update().Where(order.NameIn("d", "e")).SetCents(0).Exec(t.Context())
 		}))
@@ -410,7 +412,7 @@ func TestEntResolveRowsOfACondition(t *testing.T) {
 			e.wantRows(t, "update.b 2", "update.b 2")
 			return
 		}
-		fixture.WantError(t, err, entoutbox.ErrNoAggregateID)
+		fixture.WantError(t, err, core.ErrNoAggregateID)
 		e.wantCount(t, "e_orders WHERE cents = 9", 0)
 		e.wantRows(t, "update.b 2")
 	})

@@ -84,7 +84,7 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 		return []core.Event{suite.CaptureEvent(entoutbox.OpOf(ctx), row)}, nil
 	}
 	client.Use(ob.Hook(
-		entoutbox.On(func(ctx context.Context, m *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
+		entoutbox.OnMutation(func(ctx context.Context, m *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
 			if i, ok := v.(*entclient.Item); ok {
 				return event(ctx, suite.CaptureRow{
 					Key: strconv.Itoa(i.ID), Name: i.Name, Note: i.Note,
@@ -94,7 +94,9 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 			id, _ := m.ID()
 			return event(ctx, suite.CaptureRow{Key: strconv.Itoa(id)})
 		}, options...),
-		entoutbox.On(func(ctx context.Context, m *entclient.DocumentMutation, v ent.Value) ([]core.Event, error) {
+		entoutbox.OnMutation(func(
+			ctx context.Context, m *entclient.DocumentMutation, v ent.Value,
+		) ([]core.Event, error) {
 			if d, ok := v.(*entclient.Document); ok {
 				return event(ctx, suite.CaptureRow{Key: d.ID, Name: d.Name, Note: d.Note, Stock: d.Stock})
 			}

@@ -5,6 +5,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
@@ -18,10 +19,10 @@ type gNoticed struct {
 func (gNoticed) TableName() string { return "g_noticed" }
 
 func (n *gNoticed) AfterCreate(tx *gorm.DB) error {
-	if err := gormoutbox.AfterCommit(tx, n.notice); err != nil {
+	if err := gormoutbox.AfterCommit(tx.Statement.Context, tx, n.notice); err != nil {
 		return err
 	}
-	return gormoutbox.Publish(tx, fixture.Event("noticed"))
+	return gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("noticed"))
 }
 
 // In a hook, tx is the transaction of the statement, whether GORM began it or the program.
@@ -59,11 +60,11 @@ func TestGORMAfterCommit(t *testing.T) {
 		if n != 2 {
 			t.Fatalf("ran %d times after a rollback, want 2", n)
 		}
-		fixture.WantError(t, gormoutbox.AfterCommit(g.DB, notice), gormoutbox.ErrNoTransaction)
-		fixture.WantError(t, gormoutbox.AfterCommit(nil, notice), gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, gormoutbox.AfterCommit(t.Context(), g.DB, notice), core.ErrNoTransaction)
+		fixture.WantError(t, gormoutbox.AfterCommit(t.Context(), nil, notice), core.ErrNoTransaction)
 		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
 			return db.Transaction(func(tx *gorm.DB) error {
-				fixture.WantError(t, gormoutbox.AfterCommit(tx, notice), gormoutbox.ErrUntracked)
+				fixture.WantError(t, gormoutbox.AfterCommit(tx.Statement.Context, tx, notice), core.ErrUntracked)
 				return nil
 			})
 		}))

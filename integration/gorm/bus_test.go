@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"gorm.io/gorm"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -63,7 +64,7 @@ func TestGORMEventBus(t *testing.T) {
 				if err := tx.Create(&busBook{Title: "by a hook"}).Error; err != nil {
 					return err
 				}
-				if err := bus.Publish(gormoutbox.Context(tx), busEvent{"by hand"}); err != nil {
+				if err := bus.Publish(gormoutbox.Context(tx.Statement.Context, tx), busEvent{"by hand"}); err != nil {
 					return err
 				}
 				return end
@@ -86,11 +87,11 @@ func TestGORMEventBus(t *testing.T) {
 		}; !slices.Equal(payloads, want) {
 			t.Errorf("payloads %q, want %q", payloads, want)
 		}
-		if err := bus.Publish(gormoutbox.Context(g.DB), busEvent{"outside"}); !errors.Is(err,
-			gormoutbox.ErrNoTransaction) {
+		if err := bus.Publish(gormoutbox.Context(t.Context(), g.DB), busEvent{"outside"}); !errors.Is(err,
+			core.ErrNoTransaction) {
 			t.Errorf("outside a transaction: %v", err)
 		}
-		if err := bus.Publish(context.Background(), busEvent{"outside"}); !errors.Is(err, gormoutbox.ErrNoTransaction) {
+		if err := bus.Publish(context.Background(), busEvent{"outside"}); !errors.Is(err, core.ErrNoTransaction) {
 			t.Errorf("outside a transaction: %v", err)
 		}
 	})

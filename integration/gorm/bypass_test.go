@@ -57,7 +57,7 @@ func TestGORMForeignTxIsUntracked(t *testing.T) {
 			} else {
 				fixture.NoError(t, foreign.Rollback())
 			}
-			fixture.WantError(t, gormoutbox.Publish(s, fixture.Event("late")), gormoutbox.ErrNoTransaction)
+			fixture.WantError(t, gormoutbox.Publish(t.Context(), s, fixture.Event("late")), core.ErrNoTransaction)
 		}
 		g.wantRows(t, "foreign")
 		g.wantHot(t)
@@ -103,7 +103,7 @@ func TestGORMRejectUntracked(t *testing.T) {
 		fixture.NoError(t, g.Create(newOrder("tracked")).Error)
 		fixture.WantError(t, g.Connection(func(db *gorm.DB) error {
 			return db.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("untracked")).Error })
-		}), gormoutbox.ErrUntracked)
+		}), core.ErrUntracked)
 		g.wantRows(t, "tracked")
 		g.wantCount(t, "g_orders", 1)
 	}, func(o *gormOptions) { o.outbox.RejectUntracked = true })
@@ -266,7 +266,7 @@ func TestGORMDeadlockVictimWhileReading(t *testing.T) {
 			t.Fatal("no deadlock")
 		}
 		victim.Error = nil
-		fixture.WantError(t, gormoutbox.Publish(victim, fixture.Event("ghost.after")), gormoutbox.ErrTxAborted)
+		fixture.WantError(t, gormoutbox.Publish(t.Context(), victim, fixture.Event("ghost.after")), core.ErrTxAborted)
 		_ = victim.Commit()
 		fixture.NoError(t, other.Commit().Error)
 		g.wantRows(t)

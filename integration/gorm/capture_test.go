@@ -179,7 +179,7 @@ func TestGORMCaptureStatementsWithoutKeyAreRefused(t *testing.T) {
 				return tx.Model(&gProduct{}).Create(map[string]any{"name": "m"})
 			},
 		} {
-			if err := stmt(g.Session(&gorm.Session{})).Error; !errors.Is(err, gormoutbox.ErrNoAggregateID) {
+			if err := stmt(g.Session(&gorm.Session{})).Error; !errors.Is(err, core.ErrNoAggregateID) {
 				t.Errorf("%s: %v, want ErrNoAggregateID", name, err)
 			}
 		}
@@ -217,7 +217,7 @@ func TestGORMCaptureRecordedWithoutKeyIsRefused(t *testing.T) {
 		fixture.NoError(t, g.Create(&gOrder{Status: "new"}).Error)
 		o := newOrder("all.paid")
 		fixture.WantError(t, g.Model(o).Where("status = ?", "new").Update("status", "paid").Error,
-			gormoutbox.ErrNoAggregateID)
+			core.ErrNoAggregateID)
 		if len(o.Recorded()) != 1 {
 			t.Fatal("the recorder lost its event")
 		}
@@ -248,11 +248,11 @@ func TestGORMSkipDefaultTransaction(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		o := newOrder("placed")
-		fixture.WantError(t, g.Create(o).Error, gormoutbox.ErrNoTransaction)
-		fixture.WantError(t, g.Create(&gProduct{Name: "p"}).Error, gormoutbox.ErrNoTransaction)
-		fixture.WantError(t, g.Delete(&gProduct{ID: 1}).Error, gormoutbox.ErrNoTransaction)
-		fixture.WantError(t, g.Model(&gProduct{ID: 1}).Update("stock", 1).Error, gormoutbox.ErrNoTransaction)
-		fixture.WantError(t, gormoutbox.Publish(g.DB, fixture.Event("said")), gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, g.Create(o).Error, core.ErrNoTransaction)
+		fixture.WantError(t, g.Create(&gProduct{Name: "p"}).Error, core.ErrNoTransaction)
+		fixture.WantError(t, g.Delete(&gProduct{ID: 1}).Error, core.ErrNoTransaction)
+		fixture.WantError(t, g.Model(&gProduct{ID: 1}).Update("stock", 1).Error, core.ErrNoTransaction)
+		fixture.WantError(t, gormoutbox.Publish(t.Context(), g.DB, fixture.Event("said")), core.ErrNoTransaction)
 		g.wantCount(t, "g_orders", 0)
 		g.wantCount(t, "g_products", 0)
 		fixture.NoError(t, g.Create(&gOrder{Status: "silent"}).Error) // records nothing
@@ -265,7 +265,7 @@ func TestGORMSkipDefaultTransactionOfSession(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		s := g.Session(&gorm.Session{SkipDefaultTransaction: true})
-		fixture.WantError(t, s.Create(newOrder("placed")).Error, gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, s.Create(newOrder("placed")).Error, core.ErrNoTransaction)
 		g.wantCount(t, "g_orders", 0)
 		fixture.NoError(t, g.Create(newOrder("placed")).Error)
 		g.wantRows(t, "placed")
@@ -303,12 +303,15 @@ func TestGORMInvalidEventFailsTheStatement(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		o := &gOrder{}
 		o.Record(42) // has no type
-		fixture.WantError(t, g.Create(o).Error, gormoutbox.ErrInvalidEvent)
+		fixture.WantError(t, g.Create(o).Error, core.ErrInvalidEvent)
 		if len(o.Recorded()) != 1 {
 			t.Fatal("the recorder lost its event")
 		}
 		g.wantCount(t, "g_orders", 0)
-		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error { return gormoutbox.Publish(tx, core.Event{}) }),
-			gormoutbox.ErrInvalidEvent)
+		fixture.WantError(t,
+			g.Transaction(func(tx *gorm.DB) error {
+				return gormoutbox.Publish(tx.Statement.Context, tx, core.Event{})
+			}),
+			core.ErrInvalidEvent)
 	})
 }

@@ -53,7 +53,7 @@ func TestGORMBeginCommitRollback(t *testing.T) {
 		tx := g.Begin()
 		fixture.NoError(t, tx.Create(newOrder("placed")).Error)
 		fixture.NoError(t, tx.Commit().Error)
-		fixture.WantError(t, gormoutbox.Publish(tx, fixture.Event("late")), gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("late")), core.ErrNoTransaction)
 
 		tx = g.Begin()
 		fixture.NoError(t, tx.Create(newOrder("undone")).Error)
@@ -351,7 +351,8 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 		}
 		victim.Error = nil // the application ignores it
 		if g.db.Dialect == core.MySQL {
-			fixture.WantError(t, gormoutbox.Publish(victim, fixture.Event("ghost.after")), gormoutbox.ErrTxAborted)
+			fixture.WantError(t, gormoutbox.Publish(t.Context(), victim, fixture.Event("ghost.after")),
+				core.ErrTxAborted)
 		}
 		t.Logf("Commit of the victim: %v", victim.Commit().Error)
 		fixture.NoError(t, other.Commit().Error)
@@ -380,7 +381,7 @@ func TestGORMConnectionLostAtCommit(t *testing.T) {
 		var n int64
 		fixture.NoError(t, tx.Raw(id).Scan(&n).Error)
 		fixture.MustExec(t, g.plain, fmt.Sprintf(kill, n))
-		fixture.WantError(t, tx.Commit().Error, gormoutbox.ErrCommitUnknown)
+		fixture.WantError(t, tx.Commit().Error, core.ErrCommitUnknown)
 		g.wantRows(t)
 		g.wantHot(t)
 	})

@@ -42,7 +42,7 @@ func TestGORMUseReportsMistakes(t *testing.T) {
 		"outbox elsewhere": {gormoutbox.Config{Outbox: other}, []string{"postgres", "sqlite"}},
 		"hostile prefix":   {gormoutbox.Config{Prefix: "x; DROP TABLE y; --"}, []string{"refix"}},
 		"configure": {
-			gormoutbox.Config{Configure: func(c *core.Config) { c.Workers = -1 }},
+			gormoutbox.Config{Workers: -1},
 			[]string{"Workers is negative"},
 		},
 	} {
@@ -76,15 +76,16 @@ func TestGORMBeforeUse(t *testing.T) {
 	ob := gormoutbox.Plugin(gormoutbox.Config{})
 	ctx := t.Context()
 	_, err1 := ob.Backlog(ctx)
-	_, err2 := ob.ListDead(ctx, gormoutbox.DeadQuery{})
-	_, err3 := ob.Redrive(ctx, gormoutbox.AdminRequest{})
-	_, err4 := ob.Discard(ctx, gormoutbox.AdminRequest{})
+	_, err2 := ob.ListDead(ctx, core.DeadQuery{})
+	_, err3 := ob.Redrive(ctx, core.AdminRequest{})
+	_, err4 := ob.Discard(ctx, core.AdminRequest{})
 	g, _ := sqliteGORM(t)
 	for _, err := range []error{
-		ob.Run(ctx), ob.Drain(ctx), err1, err2, err3, err4, ob.Publish(g), gormoutbox.Publish(g, fixture.Event("x")),
-		gormoutbox.Publish(nil, fixture.Event("x")), (*gormoutbox.Outbox)(nil).Run(ctx),
+		ob.Run(ctx), ob.Drain(ctx), err1, err2, err3, err4, ob.Publish(t.Context(), g),
+		gormoutbox.Publish(t.Context(), g, fixture.Event("x")),
+		new(gormoutbox.Outbox).Run(ctx),
 	} {
-		fixture.WantError(t, err, gormoutbox.ErrNotInstalled)
+		fixture.WantError(t, err, core.ErrNotInstalled)
 	}
 	if ob.Outbox() != nil {
 		t.Error("Outbox is not nil")
@@ -109,21 +110,21 @@ func TestGORMTwoOutboxes(t *testing.T) {
 	for name, prepare := range map[string]bool{"plain": false, "prepared": true} {
 		t.Run(name, func(t *testing.T) {
 			g := openGORM(t, testdb.SQLite(t), gormOptions{prepare: prepare})
-			audit := gormoutbox.Plugin(gormoutbox.Config{Name: "audit", Prefix: "audit_", AutoCreate: true})
+			audit := gormoutbox.NamedPlugin("audit", gormoutbox.Config{Prefix: "audit_", AutoCreate: true})
 			fixture.NoError(t, g.Use(audit))
 			gormoutbox.On(audit,
 				func(op core.Op, o *gOrder) []core.Event { return []core.Event{{Type: "audited." + op.String()}} })
 			g.run(t)
 			fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 				fixture.NoError(t, tx.Create(newOrder("placed")).Error)
-				if err := gormoutbox.Publish(tx, fixture.Event("which")); err == nil {
+				if err := gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("which")); err == nil {
 					t.Error("Publish chose one of two outboxes")
 				}
 				fixture.NoError(t, tx.Exec("SAVEPOINT q").Error) // seen once, though two plugins watch
-				fixture.NoError(t, g.ob.Publish(tx, fixture.Event("ghost")))
+				fixture.NoError(t, g.ob.Publish(tx.Statement.Context, tx, fixture.Event("ghost")))
 				fixture.NoError(t, tx.Exec("ROLLBACK TO SAVEPOINT q").Error)
 				fixture.NoError(t, tx.Exec("RELEASE SAVEPOINT q").Error)
-				return g.ob.Publish(tx, fixture.Event("main"))
+				return g.ob.Publish(tx.Statement.Context, tx, fixture.Event("main"))
 			}))
 			g.wantRows(t, "placed", "main")
 			g.wantHot(t, "placed", "main")
@@ -145,13 +146,16 @@ func TestGORMSharedOutbox(t *testing.T) {
 	if plugin.Outbox() != ob {
 		t.Fatal("another outbox")
 	}
-	fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return gormoutbox.Publish(tx, fixture.Event("x")) }))
+	fixture.NoError(t,
+		g.Transaction(func(tx *gorm.DB) error {
+			return gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("x"))
+		}))
 	backlog, err := plugin.Backlog(t.Context())
 	fixture.NoError(t, err)
 	if backlog.Pending != 1 {
 		t.Fatalf("%d pending", backlog.Pending)
 	}
-	fixture.WantError(t, plugin.Drain(t.Context()), gormoutbox.ErrNoPublisher)
+	fixture.WantError(t, plugin.Drain(t.Context()), core.ErrNoPublisher)
 }
 
 func TestGORMOnReportsMistakes(t *testing.T) {
@@ -169,7 +173,7 @@ func TestGORMOnReportsMistakes(t *testing.T) {
 	fixture.NoError(t, g.Use(late))
 	gormoutbox.OnContext[gProduct](late, nil)
 	if err := g.Transaction(func(tx *gorm.DB) error {
-		return gormoutbox.Publish(tx, fixture.Event("x"))
+		return gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("x"))
 	}); err == nil || !strings.Contains(err.Error(), "nil function") {
 		t.Fatalf("Publish: %v", err)
 	}
@@ -202,7 +206,7 @@ func TestGORMTransactor(t *testing.T) {
 		g.wantCount(t, "g_orders", 1)
 
 		_, err := gormoutbox.FromContext(t.Context())
-		fixture.WantError(t, err, gormoutbox.ErrNoTransaction)
+		fixture.WantError(t, err, core.ErrNoTransaction)
 		if err := gormoutbox.Transactor(nil).RunInTx(t.Context(), nil); err == nil {
 			t.Error("a nil *gorm.DB was accepted")
 		}
@@ -228,7 +232,7 @@ func TestGORMTransactorAborted(t *testing.T) {
 			g.wantCount(t, "g_orders", 1)
 			return
 		}
-		fixture.WantError(t, err, gormoutbox.ErrTxAborted)
+		fixture.WantError(t, err, core.ErrTxAborted)
 		g.wantRows(t)
 		g.wantCount(t, "g_orders", 0)
 	})
@@ -246,8 +250,8 @@ func TestGORMTransactorWithoutPlugin(t *testing.T) {
 		_, err := ob.Publish(ctx, tx, fixture.Event("x"))
 		return err
 	}))
-	_, err := gormoutbox.TxOf(g)
-	fixture.WantError(t, err, gormoutbox.ErrNoTransaction)
-	_, err = gormoutbox.TxOf(nil)
-	fixture.WantError(t, err, gormoutbox.ErrNoTransaction)
+	_, err := gormoutbox.TxOf(t.Context(), g)
+	fixture.WantError(t, err, core.ErrNoTransaction)
+	_, err = gormoutbox.TxOf(t.Context(), nil)
+	fixture.WantError(t, err, core.ErrNoTransaction)
 }

@@ -20,15 +20,15 @@ func TestGORMCopyOfAModel(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		o := newOrder("placed")
 		cp := *o
-		fixture.WantError(t, g.Create(&cp).Error, gormoutbox.ErrRecorderCopied)
+		fixture.WantError(t, g.Create(&cp).Error, core.ErrRecorderCopied)
 		byValue := func() gOrder {
 			var o gOrder
 			o.Record(fixture.Happened{Name: "moved"})
 			return o
 		}
 		batch := []gOrder{byValue()}
-		fixture.WantError(t, g.Create(&batch).Error, gormoutbox.ErrRecorderCopied)
-		fixture.WantError(t, g.Session(&gorm.Session{}).Delete(cp).Error, gormoutbox.ErrRecorderCopied)
+		fixture.WantError(t, g.Create(&batch).Error, core.ErrRecorderCopied)
+		fixture.WantError(t, g.Session(&gorm.Session{}).Delete(cp).Error, core.ErrRecorderCopied)
 		g.wantCount(t, "g_orders", 0)
 
 		fixture.NoError(t, g.Create(o).Error)
@@ -78,7 +78,7 @@ func TestGORMUpdatesFromAValue(t *testing.T) {
 		o := &gOrder{Status: "new"}
 		fixture.NoError(t, g.Create(o).Error)
 		changes := newOrder("paid")
-		fixture.WantError(t, g.Model(o).Updates(*changes).Error, gormoutbox.ErrRecorderCopied)
+		fixture.WantError(t, g.Model(o).Updates(*changes).Error, core.ErrRecorderCopied)
 		var stored gOrder
 		fixture.NoError(t, g.First(&stored).Error)
 		if stored.Status != "new" {
@@ -93,11 +93,11 @@ func TestGORMUpdatesFromAValue(t *testing.T) {
 type (
 	gNamed struct {
 		ID     int64
-		Events gormoutbox.Recorder `gorm:"-"`
+		Events core.Recorder `gorm:"-"`
 	}
 	gBase struct {
-		Note                string
-		gormoutbox.Recorder `gorm:"-"`
+		Note          string
+		core.Recorder `gorm:"-"`
 	}
 	gEmbeds struct {
 		ID   int64
@@ -122,7 +122,7 @@ func TestGORMHiddenRecorderIsRefused(t *testing.T) {
 				"create": g.Create(bad).Error, "save": g.Save(bad).Error,
 				"delete": g.Delete(bad).Error,
 			} {
-				if !errors.Is(err, gormoutbox.ErrHiddenRecorder) {
+				if !errors.Is(err, core.ErrHiddenRecorder) {
 					t.Errorf("%s of %T: %v, want ErrHiddenRecorder", name, bad, err)
 				}
 			}
@@ -188,9 +188,9 @@ func TestGORMSavedAlong(t *testing.T) {
 
 type (
 	gCountry struct {
-		Code                string `gorm:"primaryKey;size:8"`
-		Name                string
-		gormoutbox.Recorder `gorm:"-"`
+		Code          string `gorm:"primaryKey;size:8"`
+		Name          string
+		core.Recorder `gorm:"-"`
 	}
 	gCity struct {
 		ID          int64

@@ -5,7 +5,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
@@ -18,10 +18,10 @@ func TestGORMStatementsAfterTheEndOfTheirTransaction(t *testing.T) {
 		err := g.Transaction(func(tx *gorm.DB) error {
 			fixture.NoError(t, tx.Exec("ROLLBACK").Error)
 			err := tx.Create(&gProduct{Name: "alone"}).Error
-			fixture.WantError(t, err, gormoutbox.ErrTxAborted)
+			fixture.WantError(t, err, core.ErrTxAborted)
 			return err
 		})
-		fixture.WantError(t, err, gormoutbox.ErrTxAborted)
+		fixture.WantError(t, err, core.ErrTxAborted)
 		fixture.SameSet(t, "products", g.names(t), nil)
 		g.wantRows(t)
 	})

@@ -11,13 +11,14 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
 type exampleOrder struct {
-	ID                  int64
-	Status              string
-	gormoutbox.Recorder `gorm:"-" json:"-"`
+	ID            int64
+	Status        string
+	core.Recorder `gorm:"-" json:"-"`
 }
 
 type exampleOrderPlaced struct{ Order *exampleOrder }
@@ -48,7 +49,7 @@ func Example_gorm() {
 
 	published := make(chan string, 3)
 	ob := gormoutbox.Plugin(gormoutbox.Config{
-		Publisher: gormoutbox.PublisherFunc(func(_ context.Context, d gormoutbox.Delivery) error {
+		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			published <- fmt.Sprintf("%s of order %s: %s", d.Type, d.AggregateID, d.Payload)
 			return nil
 		}),
@@ -74,8 +75,8 @@ func Example_gorm() {
 	fmt.Println(<-published)
 
 	// 2. A function derives it from what was stored.
-	gormoutbox.On(ob, func(op gormoutbox.Op, o *exampleOrder) []gormoutbox.Event {
-		return []gormoutbox.Event{{Type: "order." + op.String(), Data: o}}
+	gormoutbox.On(ob, func(op core.Op, o *exampleOrder) []core.Event {
+		return []core.Event{{Type: "order." + op.String(), Data: o}}
 	})
 	if err := db.Model(order).Update("status", "paid").Error; err != nil {
 		panic(err)
@@ -84,14 +85,16 @@ func Example_gorm() {
 
 	//   3. The code publishes it. An event of a rolled-back transaction is not published.
 	err = db.Transaction(func(tx *gorm.DB) error {
-		if err := gormoutbox.Publish(tx, gormoutbox.Event{Type: "order.lost", AggregateID: "1"}); err != nil {
+		if err := gormoutbox.Publish(tx.Statement.Context, tx,
+			core.Event{Type: "order.lost", AggregateID: "1"}); err != nil {
 			return err
 		}
 		return fmt.Errorf("no stock")
 	})
 	fmt.Println(err)
 	err = db.Transaction(func(tx *gorm.DB) error {
-		return gormoutbox.Publish(tx, gormoutbox.Event{Type: "order.shipped", AggregateID: "1", Data: []int{1}})
+		return gormoutbox.Publish(tx.Statement.Context, tx,
+			core.Event{Type: "order.shipped", AggregateID: "1", Data: []int{1}})
 	})
 	fmt.Println(err)
 	fmt.Println(<-published)

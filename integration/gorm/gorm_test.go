@@ -105,11 +105,9 @@ func openGORM(t *testing.T, db testdb.DB, o gormOptions) *gormEnv {
 			Inserted:  func(_ string, hot bool) { g.note(func() { g.warm = g.warm || hot }) },
 			Untracked: func(rows int) { g.note(func() { g.untracked += rows }) },
 		}
-		config.Configure = func(c *core.Config) {
-			c.Workers = 1
-			c.PollInterval, c.MaxPollInterval = time.Hour, time.Hour
-			c.HotLease = time.Minute
-		}
+		config.Workers = 1
+		config.PollInterval, config.MaxPollInterval = time.Hour, time.Hour
+		config.HotLease = time.Minute
 	}
 	g.ob = gormoutbox.Plugin(config)
 	if err := gdb.Use(g.ob); err != nil {
@@ -230,20 +228,20 @@ func (g *gormEnv) wantCount(t *testing.T, table string, want int) {
 
 // gOrder records its events.
 type gOrder struct {
-	ID                  int64
-	Status              string
-	Version             int
-	Lines               []gLine `gorm:"foreignKey:OrderID"`
-	gormoutbox.Recorder `gorm:"-" json:"-"`
+	ID            int64
+	Status        string
+	Version       int
+	Lines         []gLine `gorm:"foreignKey:OrderID"`
+	core.Recorder `gorm:"-" json:"-"`
 }
 
 func (gOrder) TableName() string { return "g_orders" }
 
 type gLine struct {
-	ID                  int64
-	OrderID             int64
-	SKU                 string
-	gormoutbox.Recorder `gorm:"-" json:"-"`
+	ID            int64
+	OrderID       int64
+	SKU           string
+	core.Recorder `gorm:"-" json:"-"`
 }
 
 func (gLine) TableName() string { return "g_lines" }
@@ -260,9 +258,9 @@ func (gProduct) TableName() string { return "g_products" }
 
 // gCoupon has a key of its own making.
 type gCoupon struct {
-	Code                string `gorm:"primaryKey;size:64"`
-	Percent             int
-	gormoutbox.Recorder `gorm:"-" json:"-"`
+	Code          string `gorm:"primaryKey;size:64"`
+	Percent       int
+	core.Recorder `gorm:"-" json:"-"`
 }
 
 func (gCoupon) TableName() string { return "g_coupons" }
@@ -280,7 +278,7 @@ func newOrder(names ...string) *gOrder {
 
 func publishAll(tx *gorm.DB, types ...string) error {
 	for _, typ := range types {
-		if err := gormoutbox.Publish(tx, fixture.Event(typ)); err != nil {
+		if err := gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event(typ)); err != nil {
 			return err
 		}
 	}

@@ -72,9 +72,9 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 	fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"),
 		[]string{"id-01020304", "7", "abcd", "berlin,3", "paris,0", ""})
 	// A model without a key says what was inserted, but not what was changed.
-	fixture.WantError(t, g.Where("name = ?", "x").Delete(&without{}).Error, gormoutbox.ErrNoAggregateID)
+	fixture.WantError(t, g.Where("name = ?", "x").Delete(&without{}).Error, core.ErrNoAggregateID)
 	fixture.WantError(t, g.Session(&gorm.Session{}).Where("name = ?", "x").Delete(&without{Name: "x"}).Error,
-		gormoutbox.ErrNoAggregateID)
+		core.ErrNoAggregateID)
 }
 
 // Translated errors say less than the database did. The transaction still knows whether it is

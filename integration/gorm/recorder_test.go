@@ -7,6 +7,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -123,14 +124,14 @@ func TestGORMRecorderInHooks(t *testing.T) {
 		fixture.NoError(t, g.Create(&gHooked{}).Error)
 		g.wantRows(t, "before", "after", "said.in.hook")
 		fixture.WantError(t, g.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(&gHooked{}).Error,
-			gormoutbox.ErrNoTransaction)
+			core.ErrNoTransaction)
 		g.wantCount(t, "g_hooked", 1)
 	})
 }
 
 type gHooked struct {
-	ID                  int64
-	gormoutbox.Recorder `gorm:"-"`
+	ID            int64
+	core.Recorder `gorm:"-"`
 }
 
 func (gHooked) TableName() string { return "g_hooked" }
@@ -142,7 +143,7 @@ func (h *gHooked) BeforeCreate(*gorm.DB) error {
 
 func (h *gHooked) AfterCreate(tx *gorm.DB) error {
 	h.Record(fixture.Happened{Name: "after"})
-	return gormoutbox.Publish(tx, fixture.Event("said.in.hook"))
+	return gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("said.in.hook"))
 }
 
 // Without db.Use nobody takes what a model records, and only a test can tell.

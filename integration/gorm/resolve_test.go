@@ -109,14 +109,14 @@ func TestGORMResolveRowsIsBounded(t *testing.T) {
 		products(t, g, "a", "b", "c")
 		resolveProducts(g)
 		fixture.WantError(t, g.Model(&gProduct{}).Where("stock = 1").Update("stock", 9).Error,
-			gormoutbox.ErrTooManyRows)
-		fixture.WantError(t, g.Unscoped().Where("stock = 1").Delete(&gProduct{}).Error, gormoutbox.ErrTooManyRows)
+			core.ErrTooManyRows)
+		fixture.WantError(t, g.Unscoped().Where("stock = 1").Delete(&gProduct{}).Error, core.ErrTooManyRows)
 		g.wantCount(t, "g_products", 3)
 		fixture.NoError(t, g.Model(&gProduct{}).Where("name < 'c'").Update("stock", 9).Error)
 		g.wantRows(t, "a.9.update", "b.9.update")
 		fixture.WantError(t, g.Model(&gProduct{}).Update("stock", 9).Error, gorm.ErrMissingWhereClause)
 		fixture.WantError(t, g.Model(&gProduct{}).Create(map[string]any{"name": "m"}).Error,
-			gormoutbox.ErrNoAggregateID)
+			core.ErrNoAggregateID)
 	}, func(o *gormOptions) { o.outbox.MaxResolvedRows = 2 })
 }
 

@@ -107,12 +107,12 @@ type (
 	gItemRecorder struct {
 		ID int64
 		GColumns
-		gormoutbox.Recorder `gorm:"-" json:"-"`
+		core.Recorder `gorm:"-" json:"-"`
 	}
 	gItemBoth struct {
 		ID int64
 		GColumns
-		gormoutbox.Recorder `gorm:"-" json:"-"`
+		core.Recorder `gorm:"-" json:"-"`
 	}
 	// GFilled has a column that the database can fill.
 	GFilled struct {
@@ -127,17 +127,17 @@ type (
 	gDocumentRecorder struct {
 		ID string `gorm:"primaryKey"`
 		GFilled
-		gormoutbox.Recorder `gorm:"-" json:"-"`
+		core.Recorder `gorm:"-" json:"-"`
 	}
 	gDocumentBoth struct {
 		ID string `gorm:"primaryKey"`
 		GFilled
-		gormoutbox.Recorder `gorm:"-" json:"-"`
+		core.Recorder `gorm:"-" json:"-"`
 	}
 	gItemHidden struct {
 		ID int64
 		GColumns
-		Events gormoutbox.Recorder `gorm:"-"`
+		Events core.Recorder `gorm:"-"`
 	}
 )
 

@@ -46,7 +46,7 @@ func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 			g.wantRows(t, "a", "b")
 			return
 		}
-		fixture.WantError(t, err, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, err, core.ErrNoAggregateID)
 		g.wantCount(t, "g_orders", 0)
 		if len(batch[0].Recorded()) != 1 {
 			t.Fatal("the event is gone")
@@ -62,7 +62,7 @@ func TestGORMOrAmongConditions(t *testing.T) {
 		all := products(t, g, "a", "b")
 		mapProducts(g)
 		fixture.WantError(t, g.Model(&all[0]).Where("name = ?", "x").Or("name = ?", "b").Update("stock", 9).Error,
-			gormoutbox.ErrNoAggregateID)
+			core.ErrNoAggregateID)
 		g.wantRows(t)
 	})
 }
@@ -79,7 +79,7 @@ func TestGORMUpdateWithPartOfAKey(t *testing.T) {
 		fixture.NoError(t, g.AutoMigrate(&part{}))
 		fixture.NoError(t, g.Create(&[]part{{Shop: "paris"}, {Shop: "paris", No: 3}}).Error)
 		gormoutbox.On(g.ob, func(core.Op, *part) []core.Event { return []core.Event{fixture.Event("changed")} })
-		fixture.WantError(t, g.Model(&part{Shop: "paris"}).Update("n", 1).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(&part{Shop: "paris"}).Update("n", 1).Error, core.ErrNoAggregateID)
 		fixture.NoError(t, g.Model(&part{Shop: "paris", No: 3}).Update("n", 1).Error)
 		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"paris,3"})
 	})
@@ -123,15 +123,15 @@ func TestGORMExpressions(t *testing.T) {
 		p := &products(t, g, "p")[0]
 		mapProducts(g)
 		plus := gorm.Expr("stock + ?", 1)
-		fixture.WantError(t, g.Model(p).Update("stock", plus).Error, gormoutbox.ErrNoAggregateID)
-		fixture.WantError(t, g.Model(p).UpdateColumns(map[string]any{"Stock": plus}).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(p).Update("stock", plus).Error, core.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(p).UpdateColumns(map[string]any{"Stock": plus}).Error, core.ErrNoAggregateID)
 		// the value cannot be changed
-		fixture.WantError(t, g.Model(*p).Update("stock", 5).Error, gormoutbox.ErrNoAggregateID)
+		fixture.WantError(t, g.Model(*p).Update("stock", 5).Error, core.ErrNoAggregateID)
 		fixture.WantError(t, g.Clauses(clause.OnConflict{
 			Columns:   []clause.Column{{Name: "id"}},
 			DoUpdates: clause.Assignments(map[string]any{"stock": gorm.Expr("g_products.stock + 1")}),
 		}).
-			Create(&gProduct{ID: p.ID, Name: "p"}).Error, gormoutbox.ErrNoAggregateID)
+			Create(&gProduct{ID: p.ID, Name: "p"}).Error, core.ErrNoAggregateID)
 		g.wantRows(t)
 		o := newOrder("counted")
 		fixture.NoError(t, g.Create(o).Error)
@@ -196,9 +196,9 @@ func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		products(t, g, "a")
 		var seen []int64
-		gormoutbox.On(g.ob, func(_ gormoutbox.Op, p *gProduct) []gormoutbox.Event {
+		gormoutbox.On(g.ob, func(_ core.Op, p *gProduct) []core.Event {
 			seen = append(seen, int64(p.Stock))
-			return []gormoutbox.Event{{Type: "product", Data: p}}
+			return []core.Event{{Type: "product", Data: p}}
 		}, gormoutbox.ResolveRows())
 		fixture.NoError(t, g.Updates(&gProduct{ID: 1, Name: "b"}).Error)
 		if len(seen) != 1 || seen[0] != 1 {

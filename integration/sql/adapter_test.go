@@ -45,10 +45,16 @@ func TestAdapterSuiteSQL(t *testing.T) {
 // TxOf.
 type plainTransactor struct{ pool *sql.DB }
 
-type plainTx struct{ core.Tx }
+type plainTx struct {
+	core.Tx
+	pool *sql.DB
+}
+
+// Pool is for core.Outbox.CheckTx.
+func (t plainTx) Pool() *sql.DB { return t.pool }
 
 func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) (err error) {
-	if outer, ok := core.TxFromContext(ctx); ok {
+	if outer, ok := core.TxFromContext(ctx); ok && outer.(plainTx).pool == p.pool {
 		return p.nested(ctx, outer, fn)
 	}
 	sqlTx, err := p.pool.BeginTx(ctx, nil)
@@ -60,7 +66,8 @@ func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, c
 	if err != nil {
 		return err
 	}
-	if err := fn(core.ContextWithTx(ctx, plainTx{tx}), plainTx{tx}); err != nil {
+	own := plainTx{tx, tx.(interface{ Pool() *sql.DB }).Pool()}
+	if err := fn(core.ContextWithTx(ctx, own), own); err != nil {
 		return err
 	}
 	// fn may have ignored a deadlock: MariaDB answers COMMIT as if nothing had happened

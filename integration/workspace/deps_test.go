@@ -32,6 +32,7 @@ var rooms = map[string]room{
 	"core/internal":     {ours: []string{"core"}},
 	"core/sqltx":        {ours: []string{"core", "core/internal/..."}},
 	"core/sqloutbox":    {ours: []string{"core", "core/sqltx", "core/internal/..."}},
+	"core/adapter":      {ours: []string{"core", "core/sqloutbox", "core/internal/..."}},
 	"core/once":         {ours: []string{"core", "core/internal/textcheck"}},
 	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
 	"core/once/httpkey": {ours: []string{"core", "core/once"}},
@@ -45,13 +46,16 @@ var rooms = map[string]room{
 	"core/outboxtest/suite": {ours: []string{
 		"core", "core/once", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
 	}},
-	"gormoutbox": {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
-	"entoutbox": {ours: []string{"core", "core/sqloutbox", "core/sqltx"}, others: []string{
+	"gormoutbox": {ours: []string{"core", "core/adapter", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
+	"entoutbox/entschema": {
+		ours: []string{"core", "core/sqloutbox"}, others: []string{"entgo.io/ent", "ariga.io/atlas"},
+	},
+	"entoutbox": {ours: []string{"core", "core/adapter", "core/sqltx"}, others: []string{
 		"entgo.io/ent",
 		"ariga.io/atlas", // the language of hooks on migrations of Ent, which brings it
 	}},
 	"bunoutbox": {
-		ours:   []string{"core", "core/sqloutbox", "core/sqltx"},
+		ours:   []string{"core", "core/adapter", "core/sqltx"},
 		others: []string{"github.com/uptrace/bun"},
 	},
 	"inbox": {
@@ -133,8 +137,8 @@ func TestDependencies(t *testing.T) {
 		})
 	}
 	for _, must := range []string{
-		"core", "core/sqltx", "core/sqloutbox", "core/outboxtest", "core/outboxtest/suite", "gormoutbox",
-		"watermillbridge", "watermillbridge/kafkabridge", "watermillbridge/amqpbridge",
+		"core", "core/adapter", "core/sqltx", "core/sqloutbox", "core/outboxtest", "core/outboxtest/suite",
+		"gormoutbox", "watermillbridge", "watermillbridge/kafkabridge", "watermillbridge/amqpbridge",
 	} {
 		if !checked[rootModule+"/"+must] {
 			t.Errorf("package %s was not looked at", must)

@@ -62,7 +62,8 @@ func TestPolicyOfStatus(t *testing.T) {
 // Config.Policy may keep a 500, as some APIs do, and commit with a 4xx.
 func TestOwnPolicy(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, func(c *httpkey.Config) { c.Policy = func(int) httpkey.ResponsePolicy { return httpkey.Commit } })
+		a := newAPI(t, tx,
+			func(c *httpkey.Config) { c.Policy = func(int) httpkey.ResponsePolicy { return httpkey.Commit } })
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			a.effect(r)
 			http.Error(w, "broken", http.StatusInternalServerError)

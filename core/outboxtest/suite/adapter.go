@@ -95,6 +95,7 @@ type adapterCase struct {
 //   - Deadlock: the victim, with its error returned and ignored
 //   - End: what the application's own rows are worth after an error that it swallows
 //   - AfterCommit: functions that run after the commit, and never else
+//   - Other: transactions of another database
 //   - Relay: what leaves, when, and how often
 //   - Random: programs of savepoints; what is reported is compared with the table, and what is
 //     published too
@@ -111,6 +112,7 @@ func TestAdapter(t *testing.T, h AdapterHarness) {
 		{"Deadlock", adapterDeadlockCases()},
 		{"End", adapterEndCases()},
 		{"AfterCommit", adapterAfterCommitCases()},
+		{"Other", adapterOtherCases()},
 		{"Relay", adapterRelayCases()},
 		{"Random", adapterRandomCases()},
 	} {

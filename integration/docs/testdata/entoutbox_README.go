@@ -16,6 +16,6 @@ var (
 	publisher core.Publisher
 )
 
-func placed(ctx context.Context, m *entclient.OrderMutation, v entgo.Value) ([]entoutbox.Event, error) {
+func placed(ctx context.Context, m *entclient.OrderMutation, v entgo.Value) ([]core.Event, error) {
 	return nil, nil
 }

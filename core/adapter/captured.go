@@ -1,0 +1,67 @@
+package adapter
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Captured collects the events of one statement. The zero value is ready for use, by one goroutine.
+type Captured struct {
+	events   []core.Event
+	conclude []func(core.Outcome)
+}
+
+// Map adds what an On function makes of a model, whose key is that of its row.
+func (c *Captured) Map(ctx context.Context, fn Mapper, op core.Op, model reflect.Value, key string) error {
+	events, err := fn(ctx, op, model.Interface())
+	if err == nil {
+		c.Add(events, model, key)
+	}
+	return err
+}
+
+// Take hands the events over that were recorded on r. Add them, or Conclude(core.RolledBack) leaves
+// them recorded.
+func (c *Captured) Take(r *core.Recorder) ([]core.Event, error) {
+	events, conclude, err := r.HandOver()
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	c.conclude = append(c.conclude, conclude)
+	return events, nil
+}
+
+// Add adds events of a model. An empty AggregateID becomes key, an empty AggregateType what the
+// method of that name of the model returns.
+func (c *Captured) Add(events []core.Event, model reflect.Value, key string) {
+	for _, e := range events {
+		if e.AggregateID == "" {
+			e.AggregateID = key
+		}
+		if e.AggregateType == "" {
+			if t, ok := reflect.TypeAssert[interface{ AggregateType() string }](model); ok {
+				e.AggregateType = t.AggregateType()
+			}
+		}
+		c.events = append(c.events, e)
+	}
+}
+
+// Events returns what was added, in its order.
+func (c *Captured) Events() []core.Event { return c.events }
+
+// Conclude tells the recorders what became of their events: Committed when nobody will tell,
+// RolledBack when they were not written.
+func (c *Captured) Conclude(o core.Outcome) {
+	for _, conclude := range c.conclude {
+		conclude(o)
+	}
+}
+
+// Named reports whether each event names its aggregate, so that it can do without a key.
+func Named(events []core.Event) bool {
+	return !slices.ContainsFunc(events, func(e core.Event) bool { return e.AggregateID == "" })
+}

@@ -1,0 +1,122 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/settings"
+)
+
+// Config configures the outbox of an adapter: every setting of core.Config but the Repository,
+// which the adapter makes, and those of adapters. The zero value is usable: events are inserted
+// into the existing tables, and another process relays them. Mistakes are reported when the outbox
+// is made (New, Open; db.Use of GORM's plugin), all at once.
+type Config struct {
+	// AutoCreate creates or migrates the tables when the outbox is made, which waits for the
+	// database, at most a minute. For production, apply the printed migrations
+	// (sqloutbox.Migrations).
+	AutoCreate bool
+	// Schema and Prefix say where the tables are; see sqloutbox.Config. Default: the connection's
+	// schema, "outbox_".
+	Schema, Prefix string
+	// Outbox is an outbox made elsewhere to be shared, on the same database. Of the other fields,
+	// only Logger, AllowKeyless and MaxResolvedRows may be set with it: the rest was decided when
+	// it was made.
+	Outbox *core.Outbox
+
+	// AllowKeyless lets statements pass that On functions want to see and that do not say which
+	// rows they change: they cause no event, and the first of each type is logged as a warning.
+	// Events that a model has recorded are never left behind: they refuse such a statement all the
+	// same. Default: the statement is refused with core.ErrNoAggregateID. See ResolveRows of the
+	// adapter.
+	AllowKeyless bool
+	// MaxResolvedRows is the most rows that one statement may change for On functions with
+	// ResolveRows; one that would change more is refused with core.ErrTooManyRows. Default: 1000.
+	MaxResolvedRows int
+
+	// Publisher is where Run sends events. Nil: this process only inserts.
+	Publisher core.Publisher
+	// Routes names the topics of event types; see core.Config.
+	Routes map[string][]string
+	// Codec encodes Event.Data. Default: core.JSON.
+	Codec core.Codec
+	// Headers adds headers, such as the trace context, to every event. It must not use the
+	// transaction.
+	Headers func(ctx context.Context) map[string]string
+	// MaxPayload is the largest payload in bytes. Default: 1 MiB.
+	MaxPayload int
+	// RejectUntracked refuses events, with core.ErrUntracked, in a transaction whose commit cannot
+	// be heard. Default: they are inserted, and the poller finds them.
+	RejectUntracked bool
+
+	// The fields below are described in core.Config, with their defaults.
+
+	Node            string                 // name of this process in the table
+	Workers         int                    // events that are published at once
+	PublishTimeout  time.Duration          // ends a publish
+	HotEvents       int                    // bounds the fast path
+	HotBytes        int64                  // bounds the fast path
+	ColdEvents      int                    // bounds what the poller holds
+	ColdBytes       int64                  // bounds what the poller holds
+	HotLease        time.Duration          // of a row to the process that wrote it
+	ClaimLease      time.Duration          // of a row to the process that polled it
+	LeaseMargin     time.Duration          // between a publish and the end of its lease
+	MaxLease        time.Duration          // the longest there can be
+	PollInterval    time.Duration          // pause between polls
+	MaxPollInterval time.Duration          // the longest pause
+	ClaimBatch      int                    // rows that one claim takes
+	KeyRun          int                    // rows of one key that one claim takes
+	MarkBatch       int                    // outcomes that one statement writes
+	MarkDelay       time.Duration          // until outcomes are written
+	MaxUnmarked     int                    // outcomes that are not written yet
+	Retry           core.RetryPolicy       // of refused events
+	Breaker         core.BreakerPolicy     // of destinations that are out of order
+	MaxCrashes      int                    // processes that may die of one event
+	DeadPolicy      core.DeadPolicy        // what a dead event means for its key
+	Classifier      func(error) core.Class // of publish errors that do not say what they mean
+	Retention       core.Retention         // of published rows
+	DisableJanitor  bool                   // other processes clean up
+	ShutdownTimeout time.Duration          // of Run, after its context has ended
+
+	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors
+	// to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
+	// Observer is told what happens, for metrics. Default: none.
+	Observer *core.Observer
+}
+
+const defaultMaxResolvedRows = 1000
+
+// beside are the fields that may be set together with Outbox.
+var beside = map[string]bool{"Outbox": true, "Logger": true, "AllowKeyless": true, "MaxResolvedRows": true}
+
+// Validate reports every problem of c at once that shows without the database. Open calls it.
+func (c Config) Validate() error {
+	var problems []error
+	if c.MaxResolvedRows < 0 {
+		problems = append(problems, fmt.Errorf("outbox: config: MaxResolvedRows is %d: it must not be negative",
+			c.MaxResolvedRows))
+	}
+	if c.Outbox != nil {
+		v := reflect.ValueOf(c)
+		for i := range v.NumField() {
+			if name := v.Type().Field(i).Name; !beside[name] && !v.Field(i).IsZero() {
+				problems = append(problems,
+					fmt.Errorf("outbox: config: %s and Outbox are both set: decide it where the Outbox is made", name))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// core returns the settings of the core.Outbox that is made.
+func (c Config) core(repo core.Repository) core.Config {
+	own := core.Config{Repository: repo}
+	settings.Copy(&own, c)
+	return own
+}

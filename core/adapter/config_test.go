@@ -1,0 +1,104 @@
+package adapter_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
+)
+
+// Every setting of the outbox is one of an adapter, and arrives.
+func TestConfigHasEverySetting(t *testing.T) {
+	t.Parallel()
+	own := reflect.TypeFor[adapter.Config]()
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[core.Config]()) {
+		if f.Name == "Repository" { // the adapter makes it
+			continue
+		}
+		if found, ok := own.FieldByName(f.Name); !ok || found.Type != f.Type {
+			t.Errorf("adapter.Config has no field %s of type %s", f.Name, f.Type)
+		}
+	}
+}
+
+// nowhere is a server that does not answer.
+type nowhere struct{}
+
+var errNowhere = errors.New("nowhere")
+
+func (nowhere) Connect(context.Context) (driver.Conn, error) { return nil, errNowhere }
+func (nowhere) Driver() driver.Driver                        { return nil }
+
+func pool() (*sql.DB, error) { return sql.OpenDB(nowhere{}), nil }
+
+func TestSettingsArrive(t *testing.T) {
+	t.Parallel()
+	ob := adapter.New(adapter.Config{Node: "here", Workers: -1, Retention: core.Retention{Keep: -1}}, "open it")
+	err := ob.Open(t.Context(), core.SQLite, pool)
+	for _, want := range []string{"Workers is negative", "Retention.Keep is negative"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q in it", err, want)
+		}
+	}
+	ob = adapter.New(adapter.Config{Node: "here"}, "open it")
+	if err := ob.Open(t.Context(), core.SQLite, pool); err != nil {
+		t.Fatal(err)
+	}
+	if node := ob.Operations().Outbox().Node(); !strings.HasPrefix(node, "here-") {
+		t.Errorf("node %q", node)
+	}
+}
+
+func TestOpenReportsMistakes(t *testing.T) {
+	t.Parallel()
+	shared := adapter.New(adapter.Config{}, "open it")
+	if err := shared.Open(t.Context(), core.Postgres, pool); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		cfg  adapter.Config
+		want []string
+	}{
+		"bound":  {adapter.Config{MaxResolvedRows: -1}, []string{"MaxResolvedRows is -1"}},
+		"prefix": {adapter.Config{Prefix: "a b"}, []string{"Prefix"}},
+		"an outbox and its settings": {
+			adapter.Config{Outbox: shared.Operations().Outbox(), Publisher: core.NewRouter(), Workers: 3,
+				AutoCreate: true, AllowKeyless: true},
+			[]string{"Publisher and Outbox", "Workers and Outbox", "AutoCreate and Outbox"},
+		},
+		"an outbox elsewhere": {adapter.Config{Outbox: shared.Operations().Outbox()},
+			[]string{"postgres database", "mysql"}},
+		"no database": {adapter.Config{AutoCreate: true}, []string{errNowhere.Error()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ob := adapter.New(tc.cfg, "open it")
+			err := ob.Open(t.Context(), core.MySQL, pool)
+			for _, want := range tc.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q in it", err, want)
+				}
+			}
+			if err != nil && strings.Contains(err.Error(), "AllowKeyless") {
+				t.Errorf("%v: AllowKeyless may be set beside Outbox", err)
+			}
+			if ob.Opened() || ob.Operations().Outbox() != nil {
+				t.Error("it has an outbox all the same")
+			}
+		})
+	}
+	if err := adapter.New(adapter.Config{}, "open it").Open(t.Context(), core.MySQL,
+		func() (*sql.DB, error) { return nil, errNowhere }); !errors.Is(err, errNowhere) {
+		t.Errorf("Open without a pool: %v", err)
+	}
+	elsewhere := adapter.New(adapter.Config{Outbox: shared.Operations().Outbox()}, "open it")
+	if err := elsewhere.Open(t.Context(), core.SQLite, pool); !errors.Is(err, core.ErrOtherDatabase) {
+		t.Errorf("Open with an outbox elsewhere: %v, want ErrOtherDatabase", err)
+	}
+}

@@ -1,0 +1,28 @@
+// Package adapter is for authors of adapters: what the outboxes of GORM, Ent and Bun have in
+// common. Programs use gormoutbox, entoutbox or bunoutbox, and need of this package only Config,
+// whose fields are those of each of the three.
+//
+// An adapter embeds Operations in its Outbox, keeps an Outbox of this package beside it, and adds
+// what its ORM does in its own way: how a transaction is found, and which rows a statement changed.
+//
+//	type Outbox struct {
+//		adapter.Operations
+//		own *adapter.Outbox
+//	}
+//
+//	func New(db *orm.DB, cfg adapter.Config) (*Outbox, error) {
+//		own := adapter.New(cfg, "call Open")
+//		if err := own.Open(ctx, core.Postgres, func() (*sql.DB, error) { return db.Pool(), nil }); err != nil {
+//			return nil, err
+//		}
+//		return &Outbox{Operations: own.Operations(), own: own}, nil
+//	}
+//
+// # Which rows did a statement change?
+//
+// An event is written for a row only if the database said that this row was changed: its key came
+// back in RETURNING, or as many rows were affected as the statement names. An adapter refuses every
+// other statement with an error of UnknownRows, before it is executed where that can be known.
+// After the statement, the adapter keeps the transaction from committing. ResolveRows finds and
+// locks the rows first; Config.AllowKeyless lets the statement pass without events.
+package adapter

@@ -1,0 +1,73 @@
+package adapter
+
+import (
+	"database/sql/driver"
+	"encoding"
+	"encoding/hex"
+	"fmt"
+	"reflect"
+)
+
+// Key makes the text of a primary key, which becomes the AggregateID of events. The zero value is
+// that of no columns.
+type Key struct {
+	text string
+	any  bool // a column is set
+	more bool // there is a column before
+}
+
+// Add adds a column. zero says that its value is the zero value, which counts as unset.
+func (k *Key) Add(value any, zero bool) error {
+	text, err := KeyText(value)
+	if err != nil {
+		return err
+	}
+	if k.more {
+		text = k.text + "," + text
+	}
+	k.text, k.more = text, true
+	k.any = k.any || !zero
+	return nil
+}
+
+// Text returns the columns joined by commas. It is empty when all of them are unset: a zero is fine
+// as a part of a composite key.
+func (k *Key) Text() string {
+	if !k.any {
+		return ""
+	}
+	return k.text
+}
+
+// KeyText returns the text of one value: texts as they are, bytes in hex, what MarshalText, String
+// or Value (driver.Valuer) returns, else as fmt.Sprint has it.
+func KeyText(v any) (string, error) {
+	switch k := v.(type) {
+	case string:
+		return k, nil
+	case []byte:
+		return hex.EncodeToString(k), nil
+	case encoding.TextMarshaler:
+		b, err := k.MarshalText()
+		return string(b), err
+	case fmt.Stringer:
+		return k.String(), nil
+	case driver.Valuer:
+		inner, err := k.Value()
+		if err != nil {
+			return "", err
+		}
+		if b, ok := inner.([]byte); ok {
+			return hex.EncodeToString(b), nil
+		}
+		return fmt.Sprint(inner), nil
+	}
+	r := reflect.ValueOf(v)
+	if r.Kind() == reflect.Pointer && !r.IsNil() {
+		return KeyText(r.Elem().Interface())
+	}
+	if r.Kind() == reflect.Array && r.Type().Elem().Kind() == reflect.Uint8 {
+		return fmt.Sprintf("%x", v), nil
+	}
+	return fmt.Sprint(v), nil
+}

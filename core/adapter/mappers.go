@@ -1,0 +1,107 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Mapper is an On function: it says which events a change of one model causes. model is a pointer
+// to the type that it was registered for.
+type Mapper func(ctx context.Context, op core.Op, model any) ([]core.Event, error)
+
+// Mappers are the On functions of an outbox by type of model. The zero value is ready for use. It
+// is safe for use by several goroutines.
+type Mappers struct {
+	mu      sync.RWMutex
+	byType  map[reflect.Type][]Mapper
+	resolve map[reflect.Type]bool
+	err     error
+}
+
+// OnOption changes what On and OnContext of an adapter register. Make it with ResolveRows of the
+// adapter.
+type OnOption func(*onOptions)
+
+type onOptions struct{ resolve bool }
+
+// ResolveRows is the option of that name; each adapter says what it costs there.
+func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
+
+// Resolves reports whether ResolveRows is among options.
+func Resolves(options []OnOption) bool {
+	var o onOptions
+	for _, set := range options {
+		if set != nil {
+			set(&o)
+		}
+	}
+	return o.resolve
+}
+
+// On registers fn for models of type T, a struct. A mistake is kept for Err. A nil m does nothing.
+func On[T any](m *Mappers, fn func(op core.Op, model *T) []core.Event, options ...OnOption) {
+	if fn == nil {
+		OnContext[T](m, nil, options...)
+		return
+	}
+	OnContext(m, func(_ context.Context, op core.Op, model *T) ([]core.Event, error) { return fn(op, model), nil },
+		options...)
+}
+
+// OnContext is On for functions that need the context of the statement or can fail.
+func OnContext[T any](
+	m *Mappers, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error), options ...OnOption,
+) {
+	if m == nil {
+		return
+	}
+	typ := reflect.TypeFor[T]()
+	switch {
+	case fn == nil:
+		m.Fail(fmt.Errorf("outbox: On[%s] was given a nil function", typ))
+	case typ.Kind() != reflect.Struct:
+		m.Fail(fmt.Errorf("outbox: On[%s]: the type must be the model's struct", typ))
+	default:
+		m.add(typ, Resolves(options), func(ctx context.Context, op core.Op, model any) ([]core.Event, error) {
+			return fn(ctx, op, model.(*T))
+		})
+	}
+}
+
+func (m *Mappers) add(t reflect.Type, resolve bool, fn Mapper) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byType == nil {
+		m.byType, m.resolve = map[reflect.Type][]Mapper{}, map[reflect.Type]bool{}
+	}
+	m.resolve[t] = m.resolve[t] || resolve
+	m.byType[t] = append(slices.Clip(m.byType[t]), fn)
+}
+
+// Fail keeps a mistake for Err.
+func (m *Mappers) Fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = errors.Join(m.err, err)
+}
+
+// Err returns every mistake.
+func (m *Mappers) Err() error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.err
+}
+
+// Of returns the functions for models of type t, in the order of registration, nil for none.
+// resolve says that one of them was registered with ResolveRows.
+func (m *Mappers) Of(t reflect.Type) (fns []Mapper, resolve bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.byType[t], m.resolve[t]
+}

@@ -1,0 +1,123 @@
+package adapter_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
+)
+
+type order struct {
+	ID int
+	core.Recorder
+}
+
+func (*order) AggregateType() string { return "order" }
+
+type invoice struct{ Events core.Recorder }
+
+func TestMappers(t *testing.T) {
+	t.Parallel()
+	var m adapter.Mappers
+	adapter.On(&m, func(op core.Op, o *order) []core.Event {
+		return []core.Event{{Type: "first." + op.String(), Data: o.ID}}
+	})
+	adapter.OnContext(&m, func(context.Context, core.Op, *order) ([]core.Event, error) {
+		return []core.Event{{Type: "second", AggregateID: "own", AggregateType: "own"}}, nil
+	}, nil, adapter.ResolveRows())
+	fns, resolve := m.Of(reflect.TypeFor[order]())
+	if len(fns) != 2 || !resolve {
+		t.Fatalf("%d functions, resolve %t", len(fns), resolve)
+	}
+	if fns, resolve := m.Of(reflect.TypeFor[invoice]()); fns != nil || resolve {
+		t.Errorf("%d functions for another type", len(fns))
+	}
+	var c adapter.Captured
+	for _, fn := range fns {
+		if err := c.Map(t.Context(), fn, core.OpUpdate, reflect.ValueOf(&order{ID: 7}), "7"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []core.Event{
+		{Type: "first.update", Data: 7, AggregateID: "7", AggregateType: "order"},
+		{Type: "second", AggregateID: "own", AggregateType: "own"},
+	}
+	if got := c.Events(); !reflect.DeepEqual(got, want) {
+		t.Errorf("events %+v, want %+v", got, want)
+	}
+}
+
+func TestMappersReportMistakes(t *testing.T) {
+	t.Parallel()
+	var m adapter.Mappers
+	adapter.On[order](&m, nil)
+	adapter.On(&m, func(core.Op, **order) []core.Event { return nil })
+	adapter.On[order](nil, nil)
+	for _, want := range []string{"On[adapter_test.order] was given a nil function", "On[*adapter_test.order]: the " +
+		"type must be the model's struct"} {
+		if err := m.Err(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestCapturedConcludes(t *testing.T) {
+	t.Parallel()
+	types := func(o *order) (types []string) {
+		for _, e := range o.Recorded() {
+			types = append(types, e.Type)
+		}
+		return types
+	}
+	for outcome, left := range map[core.Outcome][]string{core.Committed: nil, core.RolledBack: {"placed"},
+		core.Unknown: {"placed"}} {
+		o := &order{ID: 7}
+		o.Record(core.Event{Type: "placed"})
+		var c adapter.Captured
+		r, pending, err := adapter.Pending(reflect.ValueOf(o))
+		if err != nil || !pending {
+			t.Fatalf("pending %t, %v", pending, err)
+		}
+		events, err := c.Take(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if adapter.Named(events) {
+			t.Error("an event without an AggregateID counts as named")
+		}
+		c.Add(events, reflect.ValueOf(o), "7")
+		if e := c.Events()[0]; e.AggregateID != "7" || !adapter.Named(c.Events()) {
+			t.Errorf("event %+v", e)
+		}
+		if again, err := c.Take(r); len(again) > 0 || err != nil {
+			t.Errorf("taken twice: %v, %v", again, err)
+		}
+		c.Conclude(outcome)
+		if got := types(o); !slices.Equal(got, left) {
+			t.Errorf("after %s %q are recorded, want %q", outcome, got, left)
+		}
+	}
+}
+
+func TestRecorders(t *testing.T) {
+	t.Parallel()
+	var r adapter.Recorders
+	for range 2 { // the second time it is remembered
+		if has, err := r.Has(reflect.TypeFor[order](), nil); !has || err != nil {
+			t.Errorf("order: %t, %v", has, err)
+		}
+		if has, err := r.Has(reflect.TypeFor[struct{ *core.Recorder }](), nil); !has || err != nil {
+			t.Errorf("embedded pointer: %t, %v", has, err)
+		}
+		if has, err := r.Has(reflect.TypeFor[int](), nil); has || err != nil {
+			t.Errorf("int: %t, %v", has, err)
+		}
+		if has, err := r.Has(reflect.TypeFor[invoice](), nil); has || err == nil {
+			t.Errorf("hidden: %t, %v", has, err)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package adapter
+
+import (
+	"context"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Operations are the methods of an adapter's outbox that have nothing to do with its ORM. Before
+// the outbox has a database they return an error wrapping core.ErrNotInstalled. When an On function
+// was registered with a mistake, they return that. Adapters embed Operations; the zero value is
+// that of an outbox without a database.
+type Operations struct{ of *Outbox }
+
+// Operations returns those of o.
+func (o *Outbox) Operations() Operations { return Operations{o} }
+
+func (p Operations) core() (*core.Outbox, error) {
+	if p.of == nil {
+		return nil, core.ErrNotInstalled
+	}
+	return p.of.Core()
+}
+
+// Outbox returns the core.Outbox behind the adapter, nil before there is one.
+func (p Operations) Outbox() *core.Outbox {
+	if p.of == nil {
+		return nil
+	}
+	return p.of.core.Load()
+}
+
+// Run relays events until ctx ends; see core.Outbox.Run. Call it in one goroutine of each process
+// that relays.
+func (p Operations) Run(ctx context.Context) error {
+	ob, err := p.core()
+	if err != nil {
+		return err
+	}
+	return ob.Run(ctx)
+}
+
+// Drain publishes everything that is due, then returns; see core.Outbox.Drain.
+func (p Operations) Drain(ctx context.Context) error {
+	ob, err := p.core()
+	if err != nil {
+		return err
+	}
+	return ob.Drain(ctx)
+}
+
+// Backlog says how the table stands; see core.Outbox.Backlog.
+func (p Operations) Backlog(ctx context.Context) (core.Backlog, error) {
+	ob, err := p.core()
+	if err != nil {
+		return core.Backlog{}, err
+	}
+	return ob.Backlog(ctx)
+}
+
+// ListDead lists dead events; see core.Outbox.ListDead.
+func (p Operations) ListDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {
+	ob, err := p.core()
+	if err != nil {
+		return nil, err
+	}
+	return ob.ListDead(ctx, q)
+}
+
+// Redrive opens dead events again; see core.Outbox.Redrive.
+func (p Operations) Redrive(ctx context.Context, req core.AdminRequest) (int, error) {
+	ob, err := p.core()
+	if err != nil {
+		return 0, err
+	}
+	return ob.Redrive(ctx, req)
+}
+
+// Discard ends events that are not to be published; see core.Outbox.Discard.
+func (p Operations) Discard(ctx context.Context, req core.AdminRequest) (int, error) {
+	ob, err := p.core()
+	if err != nil {
+		return 0, err
+	}
+	return ob.Discard(ctx, req)
+}
+
+// ResetKeys is for use after a failover that lost commits; see core.Outbox.ResetKeys.
+func (p Operations) ResetKeys(ctx context.Context) (int, error) {
+	ob, err := p.core()
+	if err != nil {
+		return 0, err
+	}
+	return ob.ResetKeys(ctx)
+}

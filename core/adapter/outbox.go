@@ -1,0 +1,122 @@
+package adapter
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// Outbox is what an adapter keeps of its outbox beside the ORM. Make it with New. It is safe for
+// use by several goroutines.
+type Outbox struct {
+	// Mappers are the On functions.
+	Mappers Mappers
+	// Recorders knows which models embed a Recorder.
+	Recorders Recorders
+
+	cfg     Config
+	dialect core.Dialect                // written before core
+	core    atomic.Pointer[core.Outbox] // nil until Open
+	warned  sync.Map                    // what AllowsKeyless has logged
+	install string                      // what to do before Open
+}
+
+// New returns an Outbox that answers core.ErrNotInstalled until Open has made it one of a database.
+// install is what that error tells the program to do.
+func New(cfg Config, install string) *Outbox {
+	if cfg.Logger == nil {
+		cfg.Logger = core.DefaultLogger()
+	}
+	return &Outbox{cfg: cfg, install: install}
+}
+
+const migrateTimeout = time.Minute
+
+// Open makes the core.Outbox on a database, or takes that of Config.Outbox. pool is called when one
+// is made. Open reports what is wrong with the configuration and with the On functions, and a
+// failed migration. Call it once.
+func (o *Outbox) Open(ctx context.Context, d core.Dialect, pool func() (*sql.DB, error)) error {
+	if err := o.cfg.Validate(); err != nil {
+		return err
+	}
+	if err := o.Mappers.Err(); err != nil {
+		return err
+	}
+	ob := o.cfg.Outbox
+	if ob == nil {
+		var err error
+		if ob, err = o.build(ctx, d, pool); err != nil {
+			return err
+		}
+	} else if r, ok := ob.Repository().(interface{ Dialect() core.Dialect }); ok && r.Dialect() != d {
+		return fmt.Errorf("%w: config: the tables of Outbox are in a %s database, this one is %s",
+			core.ErrOtherDatabase, r.Dialect(), d)
+	}
+	o.dialect = d
+	o.core.Store(ob)
+	return nil
+}
+
+func (o *Outbox) build(ctx context.Context, d core.Dialect, pool func() (*sql.DB, error)) (*core.Outbox, error) {
+	db, err := pool()
+	if err != nil {
+		return nil, err
+	}
+	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: d, Schema: o.cfg.Schema, Prefix: o.cfg.Prefix})
+	if err != nil {
+		return nil, err
+	}
+	ob, err := core.New(o.cfg.core(repo))
+	if err != nil || !o.cfg.AutoCreate {
+		return ob, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+	return ob, repo.Migrate(ctx)
+}
+
+// Config returns the configuration, with a Logger.
+func (o *Outbox) Config() Config { return o.cfg }
+
+// Dialect returns that of the database, "" before Open.
+func (o *Outbox) Dialect() core.Dialect { return o.dialect }
+
+// Opened reports whether Open has succeeded.
+func (o *Outbox) Opened() bool { return o.core.Load() != nil }
+
+// Core returns the core.Outbox. The error is core.ErrNotInstalled before Open; after it, what is
+// wrong with On functions that were registered since.
+func (o *Outbox) Core() (*core.Outbox, error) {
+	ob := o.core.Load()
+	if ob == nil {
+		return nil, fmt.Errorf("%w: %s", core.ErrNotInstalled, o.install)
+	}
+	return ob, o.Mappers.Err()
+}
+
+// Publish records events in tx. A nil tx stands for the one that ctx carries. Errors are those of
+// core.Outbox.Publish and of Core.
+func (o *Outbox) Publish(ctx context.Context, tx core.Tx, events ...core.Event) error {
+	ob, err := o.Core()
+	if err != nil {
+		return err
+	}
+	_, err = ob.Publish(ctx, tx, events...)
+	return err
+}
+
+// Check returns the error that Publish would return for tx, whatever the events: call it before a
+// statement whose events will be written in tx.
+func (o *Outbox) Check(ctx context.Context, tx core.Tx) error {
+	ob, err := o.Core()
+	if err != nil {
+		return err
+	}
+	return ob.CheckTx(ctx, tx)
+}

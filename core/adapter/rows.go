@@ -1,0 +1,40 @@
+package adapter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// UnknownRows is the error of a statement that does not say which rows it changes: it wraps
+// core.ErrNoAggregateID. of names the table or the type, ways what to do.
+func UnknownRows(op fmt.Stringer, of, why, ways string) error {
+	return fmt.Errorf("%w: %s of %s %s: %s", core.ErrNoAggregateID, op, of, why, ways)
+}
+
+// TooManyRows is the error of a statement that would change more than MaxRows: it wraps
+// core.ErrTooManyRows.
+func (o *Outbox) TooManyRows(op fmt.Stringer, of string) error {
+	return fmt.Errorf("%w: %s of %s would change more than %d rows (Config.MaxResolvedRows)", core.ErrTooManyRows, op,
+		of, o.MaxRows())
+}
+
+// MaxRows is the most rows that ResolveRows reads: Config.MaxResolvedRows or its default.
+func (o *Outbox) MaxRows() int { return cmp.Or(o.cfg.MaxResolvedRows, defaultMaxResolvedRows) }
+
+// AllowsKeyless reports whether a statement that does not say which rows it changes may pass
+// without the On functions, as Config.AllowKeyless has it, and logs the first of each type. typ is
+// its type of model.
+func (o *Outbox) AllowsKeyless(ctx context.Context, typ any, op fmt.Stringer, of string) bool {
+	if !o.cfg.AllowKeyless {
+		return false
+	}
+	if _, logged := o.warned.LoadOrStore(typ, true); !logged {
+		o.cfg.Logger.WarnContext(ctx, "outbox: a statement does not say which rows it changes and causes no events",
+			"component", "outbox", slog.String("of", of), slog.String("op", op.String()))
+	}
+	return true
+}

@@ -1,0 +1,106 @@
+package outboxtest
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+)
+
+// OpenDB returns a pool on a database that accepts every statement and keeps nothing: for an ORM,
+// or code on database/sql, in tests that look at events alone. Its transactions are tracked, and a
+// Repository takes them as its own.
+//
+// A statement affects one row, or as many as it has VALUES. Rows are numbered from 1, as
+// LastInsertId and RETURNING of one column tell; every other query returns no rows.
+func OpenDB(d core.Dialect) (*sql.DB, error) { return sqltx.OpenDB(&nothing{}, d) }
+
+// nothing is a driver whose connections keep nothing.
+type nothing struct {
+	mu   sync.Mutex
+	last int64
+}
+
+func (n *nothing) Open(string) (driver.Conn, error)             { return nothingConn{n}, nil }
+func (n *nothing) Connect(context.Context) (driver.Conn, error) { return nothingConn{n}, nil }
+func (n *nothing) Driver() driver.Driver                        { return n }
+
+// number numbers the rows of a statement.
+func (n *nothing) number(rows int64) (first int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last += rows
+	return n.last - rows + 1
+}
+
+type nothingConn struct{ of *nothing }
+
+func (c nothingConn) Prepare(query string) (driver.Stmt, error) { return nothingStmt{c.of, query}, nil }
+func (c nothingConn) Close() error                              { return nil }
+func (c nothingConn) Begin() (driver.Tx, error)                 { return c, nil }
+func (c nothingConn) Commit() error                             { return nil }
+func (c nothingConn) Rollback() error                           { return nil }
+func (c nothingConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	return c, nil
+}
+
+type nothingStmt struct {
+	of    *nothing
+	query string
+}
+
+func (s nothingStmt) Close() error  { return nil }
+func (s nothingStmt) NumInput() int { return -1 }
+
+// rows counts those of VALUES.
+func (s nothingStmt) rows() int64 {
+	_, values, _ := strings.Cut(s.query, "VALUES")
+	return 1 + int64(strings.Count(strings.ReplaceAll(values, " ", ""), "),("))
+}
+
+func (s nothingStmt) Exec([]driver.Value) (driver.Result, error) {
+	if !strings.HasPrefix(s.query, "INSERT") {
+		return driver.RowsAffected(s.rows()), nil
+	}
+	return inserted{s.of.number(s.rows()), s.rows()}, nil
+}
+
+var returning = regexp.MustCompile("RETURNING\\s+[\"`]?(\\w+)[\"`]?\\s*$")
+
+func (s nothingStmt) Query([]driver.Value) (driver.Rows, error) {
+	column := returning.FindStringSubmatch(s.query)
+	if column == nil {
+		return &numbers{}, nil
+	}
+	first := s.of.number(s.rows())
+	return &numbers{column[1], first, first + s.rows()}, nil
+}
+
+type inserted struct{ first, rows int64 }
+
+func (r inserted) LastInsertId() (int64, error) { return r.first, nil }
+func (r inserted) RowsAffected() (int64, error) { return r.rows, nil }
+
+// numbers are the rows of RETURNING.
+type numbers struct {
+	column    string
+	next, end int64
+}
+
+func (r *numbers) Columns() []string { return []string{r.column} }
+func (r *numbers) Close() error      { return nil }
+
+func (r *numbers) Next(dest []driver.Value) error {
+	if r.next == r.end {
+		return io.EOF
+	}
+	dest[0] = r.next
+	r.next++
+	return nil
+}

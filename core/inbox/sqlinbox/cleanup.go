@@ -2,11 +2,8 @@ package sqlinbox
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
@@ -17,51 +14,7 @@ func (s *Store) Cleanup(ctx context.Context, consumer string, keep time.Duration
 	if limit <= 0 {
 		return 0, nil
 	}
-	if s.db.Dialect() == core.MySQL {
-		return s.cleanupMySQL(ctx, consumer, keep, limit)
-	}
-	err = s.db.Single(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, s.sql["cleanup"], consumer, sqlstore.Micros(keep), int64(limit))
-		deleted = int(n)
-		return err
-	})
-	return deleted, err
-}
-
-// cleanupMySQL works as Store.cleanupMySQL does.
-func (s *Store) cleanupMySQL(ctx context.Context, consumer string, keep time.Duration,
-	limit int,
-) (deleted int, err error) {
-	err = s.db.InTx(ctx, "inbox cleanup", func(q sqlkit.Querier) error {
-		deleted = 0
-		var keys []inbox.Key
-		err := sqlkit.EachRow(ctx, q, s.sql["old"], []any{consumer, sqlstore.Micros(keep), int64(limit)},
-			func(rows core.Rows) error {
-				k := inbox.Key{Consumer: consumer}
-				err := rows.Scan(&k.Handler, &k.Tenant, &k.EventID)
-				keys = append(keys, k)
-				return err
-			})
-		if err != nil {
-			return err
-		}
-		for start := 0; start < len(keys); start += sqlstore.DeleteChunk {
-			chunk := keys[start:min(start+sqlstore.DeleteChunk, len(keys))]
-			args := make([]any, 0, 4*len(chunk))
-			for _, k := range chunk {
-				args = append(args, keyArgs(k)...)
-			}
-			text := "DELETE FROM {inbox} WHERE " + strings.Repeat("("+inboxIs+") OR ", len(chunk)-1) + "(" + inboxIs +
-				")"
-			n, err := q.Exec(ctx, s.db.Statement(text), args...)
-			if err != nil {
-				return err
-			}
-			deleted += int(n)
-		}
-		return nil
-	})
-	return deleted, err
+	return s.sql.cleanup.Run(ctx, s.db, "inbox cleanup", []any{consumer}, consumer, sqlstore.Micros(keep), int64(limit))
 }
 
 // CleanupKeys deletes at most limit keys of which the consumer processed the newest event longer
@@ -74,7 +27,7 @@ func (s *Store) CleanupKeys(ctx context.Context, consumer string, keep time.Dura
 		return 0, nil
 	}
 	err = s.db.InTx(ctx, "inbox key cleanup", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, s.sql["cleanup_keys"], consumer, sqlstore.Micros(keep), int64(limit))
+		n, err := q.Exec(ctx, s.sql.cleanupKeys, consumer, sqlstore.Micros(keep), int64(limit))
 		deleted = int(n)
 		return err
 	})

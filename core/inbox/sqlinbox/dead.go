@@ -22,12 +22,12 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 	}
 	key := keyArgs(f.Event.Key)
 	err = s.db.InTx(ctx, "inbox failure", func(q sqlkit.Querier) error {
-		if _, err := q.Exec(ctx, s.sql["open"], eventArgs(f.Event)...); err != nil {
+		if _, err := q.Exec(ctx, s.sql.open, eventArgs(f.Event)...); err != nil {
 			return err
 		}
 		var r inboxRow
 		var opened int64
-		found, err := sqlkit.FirstRow(ctx, q, s.sql["see_failed"], key, &r.status, &r.attempts, &opened)
+		found, err := sqlkit.FirstRow(ctx, q, s.sql.seeFailed, key, &r.status, &r.attempts, &opened)
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 				time.Duration(-opened)*time.Microsecond >= f.MinAge {
 			to, state = inboxParked, inbox.StateDead
 		}
-		_, err = q.Exec(ctx, s.sql["fail"], append([]any{
+		_, err = q.Exec(ctx, s.sql.fail, append([]any{
 			to, attempts, sqlstore.Column(f.Code, 64),
 			sqlstore.OrNil(errtext.Redact(f.Text)),
 		}, key...)...)
@@ -66,7 +66,7 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 	if limit <= 0 {
 		limit = 100
 	}
-	text, args := s.sql["parked"], []any{q.Consumer}
+	text, args := s.sql.parked, []any{q.Consumer}
 	if q.Handler != "" {
 		text += s.db.Expand(" AND handler = ?")
 		args = append(args, q.Handler)
@@ -113,8 +113,8 @@ func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason str
 	err = s.db.InTx(ctx, "inbox release", func(q sqlkit.Querier) error {
 		changed = 0
 		for _, k := range keys {
-			n, err := q.Exec(ctx, s.sql["release"],
-				append([]any{sqlstore.Column(actor+": "+reason, 2048)}, keyArgs(k)...)...)
+			n, err := q.Exec(ctx, s.sql.release, append([]any{sqlstore.Column(actor+": "+reason, 2048)},
+				keyArgs(k)...)...)
 			if err != nil {
 				return err
 			}

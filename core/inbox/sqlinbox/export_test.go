@@ -1,9 +1,8 @@
 package sqlinbox
 
 import (
-	"maps"
-
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqltexts"
 )
 
 // Texts returns every statement of a configuration by its name, for the golden files.
@@ -12,5 +11,19 @@ func Texts(cfg Config) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return maps.Clone(inboxStatements(n)), nil
+	s := newStatements(n)
+	texts, err := sqltexts.Of(s, "insert_guarded")
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := s.cleanup.(sqlstore.CleanupByKey); ok {
+		texts["cleanup_delete of 2"] = c.Delete(2)
+	}
+	switch db := s.database.(type) {
+	case *mysql:
+		texts["database_insert of 2"], texts["database_see of 2"] = db.insert(2), db.see(2)
+	case *sqlite:
+		texts["database_insert of 2"], texts["database_see of 2"] = db.insert(2), db.see(2)
+	}
+	return texts, nil
 }

@@ -32,7 +32,7 @@ type Config struct {
 // goroutines.
 type Store struct {
 	db  *sqlstore.Store
-	sql map[string]string
+	sql *statements
 }
 
 var _ inbox.Store = (*Store)(nil)
@@ -45,7 +45,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: s, sql: inboxStatements(s.Names)}, nil
+	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }
 
 // On returns the Store for the tables in the database of t, where there is a Transactor of an ORM
@@ -56,7 +56,7 @@ func On(t core.Transactor, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: s, sql: inboxStatements(s.Names)}, nil
+	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }
 
 // Dialect returns which SQL the Store speaks.
@@ -90,20 +90,20 @@ func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (state inb
 }
 
 func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.State, int, error) {
-	insert := "insert"
-	if mariadb, err := s.db.Guarded(ctx, tx); err != nil {
+	insert, err := s.db.InsertText(ctx, tx, s.sql.insert)
+	if err != nil {
 		return 0, 0, err
-	} else if mariadb {
-		insert = "insert_mariadb"
 	}
 	for range sqlstore.Vanished {
-		switch n, err := tx.Exec(ctx, s.sql[insert], eventArgs(e)...); {
+		n, err := tx.Exec(ctx, insert, eventArgs(e)...)
+		if err != nil {
+			return 0, 0, err
+		}
+		switch inserted, err := s.db.Inserted(n); {
 		case err != nil:
 			return 0, 0, err
-		case n == 1:
+		case inserted:
 			return inbox.StateFresh, 1, nil
-		case n == 0 && s.db.Dialect() == core.MySQL:
-			return 0, 0, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
 		}
 		state, attempt, err := s.see(ctx, tx, e.Key)
 		if err != nil || state != 0 {
@@ -117,7 +117,7 @@ func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.Sta
 // is no row.
 func (s *Store) see(ctx context.Context, q sqlkit.Querier, k inbox.Key) (inbox.State, int, error) {
 	var r inboxRow
-	found, err := sqlkit.FirstRow(ctx, q, s.sql["see"], keyArgs(k), &r.status, &r.attempts, &r.left)
+	found, err := sqlkit.FirstRow(ctx, q, s.sql.see, keyArgs(k), &r.status, &r.attempts, &r.left)
 	if err != nil || !found {
 		return 0, 0, err
 	}
@@ -139,7 +139,7 @@ func (s *Store) decide(ctx context.Context, q sqlkit.Querier, k inbox.Key, r inb
 	case r.status == inboxProcessing && time.Duration(-r.left)*time.Microsecond < processingStale:
 		return inbox.StateInProgress, r.attempts, nil
 	}
-	n, err := q.Exec(ctx, s.sql["take"], keyArgs(k)...)
+	n, err := q.Exec(ctx, s.sql.take, keyArgs(k)...)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%w: the row of the event was not there any more", core.ErrTxAborted)
 	}
@@ -171,18 +171,8 @@ func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer b
 		e.Consumer, e.Handler, e.Tenant, laneText(e.Topic, MaxTopic),
 		laneText(e.PartitionKey, MaxPartitionKey),
 	}
-	if s.db.Dialect() != core.MySQL {
-		n, err := tx.Exec(ctx, s.sql["advance"], append(key, e.KeySeq)...)
-		return n == 1, s.db.Wrap(what, sqlstore.TxError(err))
-	}
-	// MySQL does not tell apart what its upsert did. The first statement makes sure that there is a
-	// row, an older one, and locks it. An UPDATE that finds no row would lock the gap, and two of
-	// them deadlock.
-	if _, err := tx.Exec(ctx, s.sql["key"], append(key, e.KeySeq-1)...); err != nil {
-		return false, s.db.Wrap(what, sqlstore.TxError(err))
-	}
-	n, err := tx.Exec(ctx, s.sql["advance"], append([]any{e.KeySeq}, append(key, e.KeySeq)...)...)
-	return n == 1, s.db.Wrap(what, sqlstore.TxError(err))
+	newer, err = s.sql.database.advance(ctx, tx, key, e.KeySeq)
+	return newer, s.db.Wrap(what, sqlstore.TxError(err))
 }
 
 // laneText makes a part of a lane, which anybody may have written, fit for its column, so that

@@ -19,10 +19,10 @@ func (f *Flavor) MariaDB(ctx context.Context, q Querier) (bool, error) {
 	if _, err := FirstRow(ctx, q, "SELECT VERSION()", nil, &version); err != nil {
 		return false, err
 	}
-	is := IsMariaDB(version)
+	is := isMariaDB(version)
 	f.mariadb.Store(&is)
 	return is, nil
 }
 
-// IsMariaDB tells MariaDB by the text of VERSION().
-func IsMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }
+// isMariaDB tells MariaDB by the text of VERSION().
+func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }

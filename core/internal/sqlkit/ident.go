@@ -13,9 +13,6 @@ import (
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// MaxIdent returns how many bytes an identifier may have.
-func MaxIdent(d core.Dialect) int { return of(d).maxIdent() }
-
 // CheckIdent refuses a text that is not a plain identifier of at most the dialect's length.
 func CheckIdent(d core.Dialect, what, s string) error {
 	if !identifier.MatchString(s) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -35,11 +34,6 @@ type Store struct {
 	tables     *Tables
 	pool       *sql.DB
 	transactor core.Transactor // instead of pool
-
-	flavor sync.Mutex
-	// mariadb tells MariaDB, which knows whether it is in a transaction, from MySQL. Nil: not asked
-	// yet.
-	mariadb *bool
 }
 
 // New returns the Store on a pool. It asks the database for its dialect if cfg does not name it,
@@ -123,38 +117,6 @@ func (s *Store) Wrap(what string, err error) error {
 		return fmt.Errorf("%s: %s: %w (%s)", s.tables.Package, what, err, s.tables.HowToCreate)
 	}
 	return fmt.Errorf("%s: %s: %w", s.tables.Package, what, err)
-}
-
-// isMariaDB finds out, once, through a connection that is at hand: the pool may have no other.
-func (s *Store) isMariaDB(ctx context.Context, q sqlkit.Querier) (bool, error) {
-	if s.dialect != core.MySQL {
-		return false, nil
-	}
-	s.flavor.Lock()
-	known := s.mariadb
-	s.flavor.Unlock()
-	if known != nil {
-		return *known, nil
-	}
-	var version string
-	if _, err := sqlkit.FirstRow(ctx, q, "SELECT VERSION()", nil, &version); err != nil {
-		return false, err
-	}
-	is := sqlkit.IsMariaDB(version)
-	s.flavor.Lock()
-	s.mariadb = &is
-	s.flavor.Unlock()
-	return is, nil
-}
-
-// Guarded reports whether an INSERT in a caller's transaction can see by itself that there is none
-// any more: MariaDB's can. On MySQL it asks first.
-func (s *Store) Guarded(ctx context.Context, tx core.Tx) (bool, error) {
-	mariadb, err := s.isMariaDB(ctx, tx)
-	if err == nil && s.dialect == core.MySQL && !mariadb {
-		err = sqlkit.StillOpen(ctx, tx)
-	}
-	return mariadb, err
 }
 
 // Vanished is how often a row may be deleted between two statements.

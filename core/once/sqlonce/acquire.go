@@ -31,7 +31,7 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 		for _, step := range []func() error{
 			func() error {
 				return s.db.Single(ctx, what, func(q sqlkit.Querier) (err error) {
-					got, err = s.insert(ctx, q, "insert", req, lease, expires)
+					got, err = s.insert(ctx, q, s.sql.insert, req, lease, expires)
 					return err
 				})
 			},
@@ -43,7 +43,7 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			},
 			func() error {
 				return s.db.InTx(ctx, what, func(q sqlkit.Querier) (err error) {
-					got, err = s.see(ctx, q, "take", req, lease, expires)
+					got, err = s.see(ctx, q, s.sql.take, req, lease, expires)
 					return err
 				})
 			},
@@ -73,18 +73,16 @@ func (s *Store) AcquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 }
 
 func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (once.Acquired, error) {
-	insert := "insert_tx"
-	if mariadb, err := s.db.Guarded(ctx, tx); err != nil {
+	insert, err := s.db.InsertText(ctx, tx, s.sql.insertTx)
+	if err != nil {
 		return once.Acquired{}, err
-	} else if mariadb {
-		insert = "insert_tx_mariadb"
 	}
 	for range sqlstore.Vanished {
 		got, err := s.insert(ctx, tx, insert, req, sqlstore.Micros(req.TTL))
 		if err != nil || got.State != 0 {
 			return got, err
 		}
-		got, err = s.see(ctx, tx, "take_tx", req, sqlstore.Micros(req.TTL))
+		got, err = s.see(ctx, tx, s.sql.takeTx, req, sqlstore.Micros(req.TTL))
 		if err != nil || got.State != 0 {
 			return got, err
 		}
@@ -93,20 +91,20 @@ func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 }
 
 // insert writes a new key. It leaves the State zero when there is one already.
-func (s *Store) insert(ctx context.Context, q sqlkit.Querier, name string, req once.Request,
+func (s *Store) insert(ctx context.Context, q sqlkit.Querier, text string, req once.Request,
 	times ...any,
 ) (once.Acquired, error) {
 	args := append([]any{req.Key.Scope, req.Key.Tenant, req.Key.ID, fingerprintArg(req.Fingerprint), req.Owner},
 		times...)
-	switch n, err := q.Exec(ctx, s.sql[name], args...); {
-	case err != nil:
+	n, err := q.Exec(ctx, text, args...)
+	if err != nil {
 		return once.Acquired{}, err
-	case n == 1:
-		return once.Acquired{State: once.Fresh, Fence: 1, Attempt: 1}, nil
-	case n == 0 && s.db.Dialect() == core.MySQL:
-		return once.Acquired{}, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
 	}
-	return once.Acquired{}, nil
+	inserted, err := s.db.Inserted(n)
+	if err != nil || !inserted {
+		return once.Acquired{}, err
+	}
+	return once.Acquired{State: once.Fresh, Fence: 1, Attempt: 1}, nil
 }
 
 // row is what decides about a key.
@@ -123,7 +121,7 @@ type row struct {
 
 // look decides without a lock. It leaves the State zero when the key may be taken, or is not there.
 func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (once.Acquired, error) {
-	r, found, err := s.read(ctx, q, "look", req.Key)
+	r, found, err := s.read(ctx, q, s.sql.look, req.Key)
 	if err != nil || !found {
 		return once.Acquired{}, err
 	}
@@ -139,7 +137,7 @@ func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (o
 func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once.Request,
 	times ...any,
 ) (once.Acquired, error) {
-	r, found, err := s.read(ctx, q, "see", req.Key)
+	r, found, err := s.read(ctx, q, s.sql.see, req.Key)
 	if err != nil || !found {
 		return once.Acquired{}, err
 	}
@@ -148,15 +146,15 @@ func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once
 		return got, err
 	}
 	args := append([]any{fingerprintArg(fp), req.Owner, got.Attempt, got.Attempt}, times...)
-	n, err := q.Exec(ctx, s.sql[take], append(args, req.Key.Scope, req.Key.Tenant, req.Key.ID)...)
+	n, err := q.Exec(ctx, take, append(args, req.Key.Scope, req.Key.Tenant, req.Key.ID)...)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%w: the row of the key was not there any more", core.ErrTxAborted)
 	}
 	return got, err
 }
 
-func (s *Store) read(ctx context.Context, q sqlkit.Querier, name string, key once.Key) (r row, found bool, err error) {
-	found, err = sqlkit.FirstRow(ctx, q, s.sql[name], []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence,
+func (s *Store) read(ctx context.Context, q sqlkit.Querier, text string, key once.Key) (r row, found bool, err error) {
+	found, err = sqlkit.FirstRow(ctx, q, text, []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence,
 		&r.attempts, &r.fingerprint,
 		&r.leaseLeft, &r.expiresLeft, &r.createdLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
 	return r, found, err

@@ -18,7 +18,7 @@ func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) e
 	}
 	return s.db.Single(ctx, "extend", func(q sqlkit.Querier) error {
 		for range sqlstore.Vanished {
-			n, err := q.Exec(ctx, s.sql["extend"], claimArgs(c, sqlstore.Micros(lease), sqlstore.Micros(lease))...)
+			n, err := q.Exec(ctx, s.sql.extend, claimArgs(c, sqlstore.Micros(lease), sqlstore.Micros(lease))...)
 			if err != nil || n > 0 {
 				return err
 			}
@@ -27,7 +27,7 @@ func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) e
 			} else if found {
 				return once.ErrLeaseLost
 			}
-			n, err = q.Exec(ctx, s.sql["hold"], append(keyArgs(c.Key), c.Owner, c.Fence, sqlstore.Micros(lease),
+			n, err = q.Exec(ctx, s.sql.hold, append(keyArgs(c.Key), c.Owner, c.Fence, sqlstore.Micros(lease),
 				sqlstore.Micros(lease+once.ForgottenTTL))...)
 			if err != nil || n == 1 {
 				return err
@@ -45,12 +45,12 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 	args := append(resultArgs(res), sqlstore.Micros(ttl))
 	return s.db.Single(ctx, "complete", func(q sqlkit.Querier) error {
 		for range sqlstore.Vanished {
-			found, err := s.change(ctx, q, "complete", statusDone, c, args...)
+			found, err := s.change(ctx, q, s.sql.complete, statusDone, c, args...)
 			if err != nil || found {
 				return err
 			}
 			// Nobody took the key, and what was done is a fact.
-			n, err := q.Exec(ctx, s.sql["done"], append(append(keyArgs(c.Key), c.Owner, c.Fence), args...)...)
+			n, err := q.Exec(ctx, s.sql.done, append(append(keyArgs(c.Key), c.Owner, c.Fence), args...)...)
 			if err != nil || n == 1 {
 				return err
 			}
@@ -61,17 +61,17 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 
 // Release implements once.Store.
 func (s *Store) Release(ctx context.Context, c once.Claim) error {
-	return s.release(ctx, "release", c)
+	return s.release(ctx, s.sql.release, c)
 }
 
 // ReleaseAttempts implements once.AttemptStore.
 func (s *Store) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int) error {
-	return s.release(ctx, "release_attempts", c, attempts)
+	return s.release(ctx, s.sql.releaseAttempts, c, attempts)
 }
 
-func (s *Store) release(ctx context.Context, name string, c once.Claim, args ...any) error {
+func (s *Store) release(ctx context.Context, text string, c once.Claim, args ...any) error {
 	return s.db.Single(ctx, "release", func(q sqlkit.Querier) error {
-		found, err := s.change(ctx, q, name, statusFree, c, args...)
+		found, err := s.change(ctx, q, text, statusFree, c, args...)
 		if err == nil && !found {
 			err = once.ErrLeaseLost
 		}
@@ -79,12 +79,12 @@ func (s *Store) release(ctx context.Context, name string, c once.Claim, args ...
 	})
 }
 
-// change runs the statement of that name, which moves a claim to a status, and says why when it
+// change runs a statement, which moves a claim to a status, and says why when it
 // changes nothing. found is false when there is no such key.
-func (s *Store) change(ctx context.Context, q sqlkit.Querier, name string, to int, c once.Claim,
+func (s *Store) change(ctx context.Context, q sqlkit.Querier, text string, to int, c once.Claim,
 	args ...any,
 ) (found bool, err error) {
-	n, err := q.Exec(ctx, s.sql[name], claimArgs(c, args...)...)
+	n, err := q.Exec(ctx, text, claimArgs(c, args...)...)
 	if err != nil || n > 0 {
 		return true, err
 	}
@@ -104,7 +104,7 @@ func (s *Store) change(ctx context.Context, q sqlkit.Querier, name string, to in
 func (s *Store) who(ctx context.Context, q sqlkit.Querier,
 	key once.Key,
 ) (status int, owner string, fence int64, found bool, err error) {
-	found, err = sqlkit.FirstRow(ctx, q, s.sql["who"], keyArgs(key), &status, &owner, &fence)
+	found, err = sqlkit.FirstRow(ctx, q, s.sql.who, keyArgs(key), &status, &owner, &fence)
 	return status, owner, fence, found, err
 }
 
@@ -112,20 +112,20 @@ func keyArgs(k once.Key) []any { return []any{k.Scope, k.Tenant, k.ID} }
 
 // CompleteTx implements once.TxStore.
 func (s *Store) CompleteTx(ctx context.Context, tx core.Tx, c once.Claim, res once.Result) error {
-	return s.changeTx(ctx, tx, "complete", "complete_tx", c, resultArgs(res)...)
+	return s.changeTx(ctx, tx, "complete", s.sql.completeTx, c, resultArgs(res)...)
 }
 
 // ReleaseTx implements once.TxStore.
 func (s *Store) ReleaseTx(ctx context.Context, tx core.Tx, c once.Claim) error {
-	return s.changeTx(ctx, tx, "release", "release_tx", c)
+	return s.changeTx(ctx, tx, "release", s.sql.releaseTx, c)
 }
 
-func (s *Store) changeTx(ctx context.Context, tx core.Tx, what, name string, c once.Claim, args ...any) error {
+func (s *Store) changeTx(ctx context.Context, tx core.Tx, what, text string, c once.Claim, args ...any) error {
 	what += " in transaction"
 	if err := s.db.Join(tx); err != nil {
 		return s.db.Wrap(what, err)
 	}
-	n, err := tx.Exec(ctx, s.sql[name], claimArgs(c, args...)...)
+	n, err := tx.Exec(ctx, text, claimArgs(c, args...)...)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: the transaction holds no such key; was a savepoint rolled back?", once.ErrLeaseLost)
 	}

@@ -1,9 +1,8 @@
 package sqlonce
 
 import (
-	"maps"
-
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqltexts"
 )
 
 // Texts returns every statement of a configuration by its name, for the golden files.
@@ -12,5 +11,10 @@ func Texts(cfg Config) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return maps.Clone(keyStatements(n)), nil
+	s := newStatements(n)
+	texts, err := sqltexts.Of(s, "insert_tx_guarded")
+	if c, ok := s.cleanup.(sqlstore.CleanupByKey); ok && err == nil {
+		texts["cleanup_delete of 2"] = c.Delete(2)
+	}
+	return texts, err
 }

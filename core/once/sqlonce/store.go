@@ -25,7 +25,7 @@ type Config struct {
 // several goroutines.
 type Store struct {
 	db  *sqlstore.Store
-	sql map[string]string
+	sql *statements
 }
 
 var (
@@ -41,7 +41,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: s, sql: keyStatements(s.Names)}, nil
+	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }
 
 // Dialect returns which SQL the Store speaks.

@@ -33,7 +33,7 @@ func (s *Store) Overdue(ctx context.Context, channel string, grace time.Duration
 	}
 	err = s.db.Single(ctx, "overdue commands", func(q sqlkit.Querier) error {
 		list = nil
-		return sqlkit.EachRow(ctx, q, s.sql["overdue"], args, func(rows core.Rows) error {
+		return sqlkit.EachRow(ctx, q, s.sql.overdue, args, func(rows core.Rows) error {
 			var r commandRecord
 			err := r.scan(rows)
 			list = append(list, r.Record)
@@ -55,12 +55,12 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]command.Backlog, erro
 		b := command.Backlog{Limit: int64(limit)}
 		var found bool
 		err := s.db.Single(ctx, what, func(q sqlkit.Querier) (err error) {
-			if found, err = sqlkit.FirstRow(ctx, q, s.sql["channel"], []any{channel}, &b.Channel); err != nil ||
+			if found, err = sqlkit.FirstRow(ctx, q, s.sql.channel, []any{channel}, &b.Channel); err != nil ||
 				!found {
 				return err
 			}
 			var left int64
-			_, err = sqlkit.FirstRow(ctx, q, s.sql["pending"], []any{b.Channel, int64(limit)}, &b.Pending, &left)
+			_, err = sqlkit.FirstRow(ctx, q, s.sql.pending, []any{b.Channel, int64(limit)}, &b.Pending, &left)
 			b.OldestAge = max(0, -time.Duration(left)*time.Microsecond)
 			return err
 		})
@@ -78,7 +78,7 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]command.Backlog, erro
 	parked := map[string]int64{}
 	err := s.db.Single(ctx, what, func(q sqlkit.Querier) error {
 		clear(parked)
-		return sqlkit.EachRow(ctx, q, s.sql["parked"], []any{int64(limit)}, func(rows core.Rows) error {
+		return sqlkit.EachRow(ctx, q, s.sql.parked, []any{int64(limit)}, func(rows core.Rows) error {
 			var channel string
 			var n int64
 			err := rows.Scan(&channel, &n)

@@ -24,13 +24,13 @@ func (s *Store) Claim(ctx context.Context, id, owner string, lease time.Duration
 		return command.Claimed{}, fmt.Errorf("%w: owner %s", once.ErrInvalidRequest, p)
 	}
 	err := s.db.Single(ctx, what, func(q sqlkit.Querier) error {
-		_, err := q.Exec(ctx, s.sql["claim"], owner, sqlstore.Micros(lease), id, sqlstore.Micros(2*once.MaxLease))
+		_, err := q.Exec(ctx, s.sql.claim, owner, sqlstore.Micros(lease), id, sqlstore.Micros(2*once.MaxLease))
 		return err
 	})
 	if err != nil {
 		return command.Claimed{}, err
 	}
-	r, err := s.get(ctx, what, "get", id)
+	r, err := s.get(ctx, what, s.sql.get, id)
 	if err != nil {
 		return command.Claimed{}, err
 	}
@@ -51,7 +51,7 @@ func (s *Store) Extend(ctx context.Context, claim command.Claim, lease time.Dura
 		return err
 	}
 	return s.db.Single(ctx, "extend command", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, s.sql["extend"], sqlstore.Micros(lease), claim.ID, claim.Owner, claim.Fence)
+		n, err := q.Exec(ctx, s.sql.extend, sqlstore.Micros(lease), claim.ID, claim.Owner, claim.Fence)
 		if err == nil && n == 0 {
 			err = once.ErrLeaseLost
 		}
@@ -61,7 +61,8 @@ func (s *Store) Extend(ctx context.Context, claim command.Claim, lease time.Dura
 
 // Complete implements command.Store. At most 1024 bytes of externalRef are kept.
 func (s *Store) Complete(ctx context.Context, claim command.Claim, externalRef string) error {
-	return s.end(ctx, "complete", claim, command.StatusCompleted, sqlstore.Column(externalRef, 1024))
+	return s.end(ctx, "complete command", s.sql.complete, claim, command.StatusCompleted,
+		sqlstore.Column(externalRef, 1024))
 }
 
 // Fail implements command.Store. At most 64 bytes of the code and 2 KiB of the text are kept.
@@ -73,22 +74,23 @@ func (s *Store) Fail(ctx context.Context, claim command.Claim, f command.Failure
 	if f.Free {
 		attempts = 0
 	}
-	return s.end(ctx, "fail", claim, to, int(to), attempts, sqlstore.Column(f.Code, 64), sqlstore.Column(f.Text, 2048))
+	return s.end(ctx, "fail command", s.sql.fail, claim, to, int(to), attempts, sqlstore.Column(f.Code, 64),
+		sqlstore.Column(f.Text, 2048))
 }
 
-// end runs the statement of that name, which ends a claim, and says why when it changes nothing.
-func (s *Store) end(ctx context.Context, name string, claim command.Claim, to command.Status,
+// end runs a statement that ends a claim, and says why when it changes nothing.
+func (s *Store) end(ctx context.Context, what, text string, claim command.Claim, to command.Status,
 	args ...any,
 ) error {
-	return s.db.Single(ctx, name+" command", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, s.sql[name], append(args, claim.ID, claim.Owner, claim.Fence)...)
+	return s.db.Single(ctx, what, func(q sqlkit.Querier) error {
+		n, err := q.Exec(ctx, text, append(args, claim.ID, claim.Owner, claim.Fence)...)
 		if err != nil || n > 0 {
 			return err
 		}
 		var status command.Status
 		var owner string
 		var fence int64
-		found, err := sqlkit.FirstRow(ctx, q, s.sql["who"], []any{claim.ID}, &status, &owner, &fence)
+		found, err := sqlkit.FirstRow(ctx, q, s.sql.who, []any{claim.ID}, &status, &owner, &fence)
 		switch {
 		case err != nil:
 			return err

@@ -1,7 +1,8 @@
 package sqlcommand
 
 import (
-	"github.com/ormoutbox/ormoutbox/core"
+	"strings"
+
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
@@ -9,8 +10,7 @@ const (
 	commandHead = "INSERT INTO {command} (id, tenant_id, channel, idempotency_key, fingerprint, payload, " +
 		"content_type, headers, event_id, " +
 		"correlation_id, business_key, available_at, created_at, updated_at) "
-	commandRow      = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {in}, {now}, {now}"
-	commandConflict = " ON CONFLICT (tenant_id, channel, idempotency_key) DO NOTHING"
+	commandRow = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {in}, {now}, {now}"
 
 	commandRead = "SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), " +
 		"headers, COALESCE(event_id,''), " +
@@ -24,10 +24,7 @@ const (
 	// A lease much further ahead than any can be is one of a clock that jumped.
 	commandStale = "status = 1 AND (lease_until <= {now} OR lease_until > {in})"
 
-	// What is to be run of a channel, where the index of what is due has it, and in its order.
-	commandOpen      = "channel = ? AND status IN (0, 1, 3)"
-	commandOpenMySQL = "due_channel = ?"
-	commandOverdue   = " AND available_at < {ago} AND (status <> 1 OR lease_until < {ago} OR lease_until > {in}) " +
+	commandOverdue = " AND available_at < {ago} AND (status <> 1 OR lease_until < {ago} OR lease_until > {in}) " +
 		"ORDER BY available_at, id LIMIT ?"
 	// Since when it waits: a failure makes it due anew, and it is no younger for that.
 	commandPending = "SELECT COUNT(*), COALESCE(MIN({left:since}),0) FROM (SELECT CASE WHEN lost_leases = 0 AND " +
@@ -36,75 +33,109 @@ const (
 	commandPendingEnd = " ORDER BY available_at, id LIMIT ?) open_commands"
 )
 
-// commandTexts are the statements about {command}, in the words of Names.Expand. MySQL sets columns
-// from left to right: status comes last where others depend on it.
-var commandTexts = map[string]string{
-	"look":   commandRead + commandKeyIs,
-	"see":    commandRead + commandKeyIs + "{lock}",
-	"get":    commandRead + "id = ?",
-	"get_tx": commandRead + "id = ?{lock}",
-	"list":   commandRead + "status = ",
-	"claim": "UPDATE {command} SET lost_leases = lost_leases + CASE WHEN status = 1 THEN 1 ELSE 0 END, owner = ?, " +
-		"fence = fence + 1, lease_until = {in}, " +
-		"updated_at = {now}, status = 1 WHERE id = ? AND (status IN (0, 3) OR " + commandStale + ")",
-	"extend": "UPDATE {command} SET lease_until = {in}, updated_at = {now} WHERE " + commandClaimIs,
-	"complete": "UPDATE {command} SET status = 2, external_ref = ?, lease_until = NULL, last_error_code = NULL, " +
-		"last_error = NULL, updated_at = {now}, " +
-		"done_at = {now} WHERE " + commandClaimIs,
-	"fail": "UPDATE {command} SET status = ?, attempts = attempts + ?, last_error_code = ?, last_error = ?, " +
-		"lease_until = NULL, available_at = {now}, " +
-		"updated_at = {now} WHERE " + commandClaimIs,
-	"parked": "SELECT channel, COUNT(*) FROM (SELECT channel FROM {command} WHERE status = 4 LIMIT ?) " +
-		"parked_commands GROUP BY channel",
-	"who": "SELECT status, COALESCE(owner,''), fence FROM {command} WHERE id = ?",
-	"release": "UPDATE {command} SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, " +
-		"last_error_code = 'released', last_error = ?, " +
-		"available_at = {now}, updated_at = {now} WHERE id = ? AND (status IN (0, 3, 4) OR " + commandStale + ")",
+// statements are the statements about {command}. MySQL sets columns from left to right: status
+// comes last where others depend on it.
+type statements struct {
+	look, see, get, getTx string
+	list                  string // without its end, and with ? for parameters
+
+	claim, extend, complete, fail, parked, who, release string
+	overdue, pending, channel                           string
+
+	insert  sqlstore.Insert
+	cleanup sqlstore.Cleanup
 }
 
-// commandDialects are those that differ in more than words; see keyDialects.
-var commandDialects = map[core.Dialect]map[string]string{
-	core.Postgres: {
-		"insert":  commandHead + "VALUES (" + commandRow + ")" + commandConflict,
-		"overdue": commandRead + commandOpen + commandOverdue,
-		"pending": commandPending + commandOpen + commandPendingEnd,
-		"channel": "SELECT channel FROM {command} WHERE status IN (0, 1, 3) AND channel > ? ORDER BY channel LIMIT 1",
-		"cleanup": "DELETE FROM {command} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {command} WHERE status = 2 AND " +
-			"done_at < {ago} " +
-			"ORDER BY done_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))",
+// variant is what the databases do differently in more than words.
+type variant struct {
+	// unless ends an INSERT that leaves an effect that is there; see sqlstore.Insert.
+	unless  string
+	guarded string // see sqlstore.Insert
+	// open is what is to be run of a channel, where the index of what is due has it, and in its
+	// order. channel finds the next channel that has some.
+	open, channel string
+	cleanup       func(n sqlstore.Names) sqlstore.Cleanup
+}
+
+const (
+	conflict    = " ON CONFLICT (tenant_id, channel, idempotency_key) DO NOTHING"
+	openIs      = "channel = ? AND status IN (0, 1, 3)"
+	nextChannel = "SELECT channel FROM {command} WHERE status IN (0, 1, 3) AND channel > ? ORDER BY channel LIMIT 1"
+)
+
+var variants = sqlstore.Each[variant]{
+	Postgres: variant{
+		unless: conflict, open: openIs, channel: nextChannel,
+		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
+			return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {command} WHERE ctid = ANY (ARRAY(SELECT ctid " +
+				"FROM {command} WHERE status = 2 AND " +
+				"done_at < {ago} " +
+				"ORDER BY done_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))"))
+		},
 	},
-	core.MySQL: {
-		"insert": commandHead + "VALUES (" + commandRow + ") ON DUPLICATE KEY UPDATE seen = seen + 1",
-		"insert_mariadb": commandHead + "SELECT " + commandRow + " FROM DUAL WHERE @@in_transaction = 1 ON " +
+	MySQL: variant{
+		unless: " ON DUPLICATE KEY UPDATE seen = seen + 1",
+		guarded: commandHead + "SELECT " + commandRow + " FROM DUAL WHERE @@in_transaction = 1 ON " +
 			"DUPLICATE KEY UPDATE seen = seen + 1",
-		"overdue": commandRead + commandOpenMySQL + commandOverdue,
-		"pending": commandPending + commandOpenMySQL + commandPendingEnd,
-		"channel": "SELECT due_channel FROM {command} WHERE due_channel > ? ORDER BY due_channel LIMIT 1",
-		"old":     "SELECT id FROM {command} WHERE status = 2 AND done_at < {ago} ORDER BY done_at LIMIT ?{skip}",
+		open:    "due_channel = ?",
+		channel: "SELECT due_channel FROM {command} WHERE due_channel > ? ORDER BY due_channel LIMIT 1",
+		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
+			return sqlstore.CleanupByKey{
+				Find: n.Statement("SELECT id FROM {command} WHERE status = 2 AND done_at < {ago} ORDER BY " +
+					"done_at LIMIT ?{skip}"),
+				Columns: 1,
+				Delete: func(keys int) string {
+					return n.Statement("DELETE FROM {command} WHERE id IN (?" + strings.Repeat(", ?", keys-1) + ")")
+				},
+			}
+		},
 	},
-	core.SQLite: {
-		"insert":  commandHead + "VALUES (" + commandRow + ")" + commandConflict,
-		"overdue": commandRead + commandOpen + commandOverdue,
-		"pending": commandPending + commandOpen + commandPendingEnd,
-		"channel": "SELECT channel FROM {command} WHERE status IN (0, 1, 3) AND channel > ? ORDER BY channel LIMIT 1",
-		"cleanup": "DELETE FROM {command} WHERE rowid IN (SELECT rowid FROM {command} WHERE status = 2 AND done_at " +
-			"< {ago} " +
-			"ORDER BY done_at LIMIT ?)",
+	SQLite: variant{
+		unless: conflict, open: openIs, channel: nextChannel,
+		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
+			return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {command} WHERE rowid IN (SELECT rowid FROM " +
+				"{command} WHERE status = 2 AND done_at " +
+				"< {ago} " +
+				"ORDER BY done_at LIMIT ?)"))
+		},
 	},
 }
 
-// commandStatements returns the statements about commands of a configuration. The one named list is
-// finished when it is used.
-func commandStatements(n sqlstore.Names) map[string]string {
-	all := make(map[string]string, len(commandTexts)+2)
-	for _, texts := range []map[string]string{commandTexts, commandDialects[n.Dialect()]} {
-		for name, text := range texts {
-			if name == "list" {
-				all[name] = n.Expand(text)
-			} else {
-				all[name] = n.Statement(text)
-			}
-		}
+// newStatements returns the statements of a configuration.
+func newStatements(n sqlstore.Names) *statements {
+	v, text := variants.Of(n), n.Statement
+	return &statements{
+		look:  text(commandRead + commandKeyIs),
+		see:   text(commandRead + commandKeyIs + "{lock}"),
+		get:   text(commandRead + "id = ?"),
+		getTx: text(commandRead + "id = ?{lock}"),
+		list:  n.Expand(commandRead + "status = "),
+		claim: text("UPDATE {command} SET lost_leases = lost_leases + CASE WHEN status = 1 THEN 1 ELSE 0 END, " +
+			"owner = ?, " +
+			"fence = fence + 1, lease_until = {in}, " +
+			"updated_at = {now}, status = 1 WHERE id = ? AND (status IN (0, 3) OR " + commandStale + ")"),
+		extend: text("UPDATE {command} SET lease_until = {in}, updated_at = {now} WHERE " + commandClaimIs),
+		complete: text("UPDATE {command} SET status = 2, external_ref = ?, lease_until = NULL, last_error_code = NULL, " +
+			"last_error = NULL, updated_at = {now}, " +
+			"done_at = {now} WHERE " + commandClaimIs),
+		fail: text("UPDATE {command} SET status = ?, attempts = attempts + ?, last_error_code = ?, last_error = ?, " +
+			"lease_until = NULL, available_at = {now}, " +
+			"updated_at = {now} WHERE " + commandClaimIs),
+		parked: text("SELECT channel, COUNT(*) FROM (SELECT channel FROM {command} WHERE status = 4 LIMIT ?) " +
+			"parked_commands GROUP BY channel"),
+		who: text("SELECT status, COALESCE(owner,''), fence FROM {command} WHERE id = ?"),
+		release: text("UPDATE {command} SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until " +
+			"= NULL, " +
+			"last_error_code = 'released', last_error = ?, " +
+			"available_at = {now}, updated_at = {now} WHERE id = ? AND (status IN (0, 3, 4) OR " + commandStale + ")"),
+
+		overdue: text(commandRead + v.open + commandOverdue),
+		pending: text(commandPending + v.open + commandPendingEnd),
+		channel: text(v.channel),
+		insert: sqlstore.Insert{
+			Plain:   text(commandHead + "VALUES (" + commandRow + ")" + v.unless),
+			Guarded: text(v.guarded),
+		},
+		cleanup: v.cleanup(n),
 	}
-	return all
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -35,7 +34,7 @@ type Config struct {
 // goroutines.
 type Store struct {
 	db  *sqlstore.Store
-	sql map[string]string
+	sql *statements
 }
 
 var _ command.Store = (*Store)(nil)
@@ -48,7 +47,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: s, sql: commandStatements(s.Names)}, nil
+	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }
 
 // Dialect returns which SQL the Store speaks.
@@ -74,26 +73,26 @@ func (s *Store) EnqueueTx(ctx context.Context, tx core.Tx,
 }
 
 func (s *Store) enqueue(ctx context.Context, tx core.Tx, e command.Effect) (command.Record, bool, error) {
-	insert := "insert"
-	if mariadb, err := s.db.Guarded(ctx, tx); err != nil {
+	insert, err := s.db.InsertText(ctx, tx, s.sql.insert)
+	if err != nil {
 		return command.Record{}, false, err
-	} else if mariadb {
-		insert = "insert_mariadb"
 	}
 	args, err := effectArgs(e)
 	if err != nil {
 		return command.Record{}, false, err
 	}
 	for range sqlstore.Vanished {
-		switch n, err := tx.Exec(ctx, s.sql[insert], args...); {
+		n, err := tx.Exec(ctx, insert, args...)
+		if err != nil {
+			return command.Record{}, false, err
+		}
+		switch inserted, err := s.db.Inserted(n); {
 		case err != nil:
 			return command.Record{}, false, err
-		case n == 1:
+		case inserted:
 			return command.Record{Effect: e}, true, nil
-		case n == 0 && s.db.Dialect() == core.MySQL:
-			return command.Record{}, false, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
 		}
-		r, found, err := s.read(ctx, tx, "see", e.Tenant, e.Channel, e.Key)
+		r, found, err := s.read(ctx, tx, s.sql.see, e.Tenant, e.Channel, e.Key)
 		if err != nil {
 			return command.Record{}, false, err
 		}
@@ -160,10 +159,10 @@ func (r *commandRecord) scan(rows core.Rows) error {
 	return nil
 }
 
-func (s *Store) read(ctx context.Context, q sqlkit.Querier, name string,
+func (s *Store) read(ctx context.Context, q sqlkit.Querier, text string,
 	args ...any,
 ) (r commandRecord, found bool, err error) {
-	err = sqlkit.EachRow(ctx, q, s.sql[name], args, func(rows core.Rows) error {
+	err = sqlkit.EachRow(ctx, q, text, args, func(rows core.Rows) error {
 		found = true
 		return r.scan(rows)
 	})
@@ -171,10 +170,10 @@ func (s *Store) read(ctx context.Context, q sqlkit.Querier, name string,
 }
 
 // get is read in a transaction of its own. ErrNoEffect: there is no such row.
-func (s *Store) get(ctx context.Context, what, name string, args ...any) (r commandRecord, err error) {
+func (s *Store) get(ctx context.Context, what, text string, args ...any) (r commandRecord, err error) {
 	err = s.db.Single(ctx, what, func(q sqlkit.Querier) error {
 		var found bool
-		r, found, err = s.read(ctx, q, name, args...)
+		r, found, err = s.read(ctx, q, text, args...)
 		if err == nil && !found {
 			err = command.ErrNoEffect
 		}
@@ -185,7 +184,7 @@ func (s *Store) get(ctx context.Context, what, name string, args ...any) (r comm
 
 // Find implements command.Store.
 func (s *Store) Find(ctx context.Context, tenant, channel, key string) (command.Record, error) {
-	r, err := s.get(ctx, "find command", "look", tenant, channel, key)
+	r, err := s.get(ctx, "find command", s.sql.look, tenant, channel, key)
 	return r.Record, err
 }
 
@@ -199,7 +198,7 @@ func (s *Store) List(ctx context.Context, q command.Query) (list []command.Recor
 		limit = 100
 	}
 	// The status is part of the text, where partial indexes look for it.
-	text, args := s.sql["list"]+strconv.Itoa(int(q.Status)), []any{}
+	text, args := s.sql.list+strconv.Itoa(int(q.Status)), []any{}
 	for _, part := range []struct{ text, arg string }{
 		{" AND channel = ?", q.Channel},
 		{" AND tenant_id = ?", q.Tenant},
@@ -230,11 +229,11 @@ func (s *Store) ReleaseTx(ctx context.Context, tx core.Tx, id,
 	if err := s.db.Join(tx); err != nil {
 		return rec, false, s.db.Wrap(what, err)
 	}
-	n, err := tx.Exec(ctx, s.sql["release"], sqlstore.Column(note, 2048), id, sqlstore.Micros(2*once.MaxLease))
+	n, err := tx.Exec(ctx, s.sql.release, sqlstore.Column(note, 2048), id, sqlstore.Micros(2*once.MaxLease))
 	if err != nil {
 		return rec, false, s.db.Wrap(what, sqlstore.TxError(err))
 	}
-	r, found, err := s.read(ctx, tx, "get_tx", id)
+	r, found, err := s.read(ctx, tx, s.sql.getTx, id)
 	if err == nil && !found {
 		err = command.ErrNoEffect
 	}
@@ -243,41 +242,8 @@ func (s *Store) ReleaseTx(ctx context.Context, tx core.Tx, id,
 
 // Cleanup implements command.Store.
 func (s *Store) Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
-	const what = "clean up commands"
 	if limit <= 0 {
 		return 0, nil
 	}
-	if s.db.Dialect() != core.MySQL {
-		err = s.db.Single(ctx, what, func(q sqlkit.Querier) error {
-			n, err := q.Exec(ctx, s.sql["cleanup"], sqlstore.Micros(keep), int64(limit))
-			deleted = int(n)
-			return err
-		})
-		return deleted, err
-	}
-	err = s.db.InTx(ctx, what, func(q sqlkit.Querier) error { // as Store.cleanupMySQL works
-		deleted = 0
-		var ids []any
-		err := sqlkit.EachRow(ctx, q, s.sql["old"], []any{sqlstore.Micros(keep), int64(limit)},
-			func(rows core.Rows) error {
-				var id string
-				err := rows.Scan(&id)
-				ids = append(ids, id)
-				return err
-			})
-		if err != nil {
-			return err
-		}
-		for start := 0; start < len(ids); start += sqlstore.DeleteChunk {
-			chunk := ids[start:min(start+sqlstore.DeleteChunk, len(ids))]
-			text := "DELETE FROM {command} WHERE id IN (?" + strings.Repeat(", ?", len(chunk)-1) + ")"
-			n, err := q.Exec(ctx, s.db.Statement(text), chunk...)
-			if err != nil {
-				return err
-			}
-			deleted += int(n)
-		}
-		return nil
-	})
-	return deleted, err
+	return s.sql.cleanup.Run(ctx, s.db, "clean up commands", nil, sqlstore.Micros(keep), int64(limit))
 }

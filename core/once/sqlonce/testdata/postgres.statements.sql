@@ -19,7 +19,7 @@ INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, stat
 -- insert
 INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, $4, $5, 1, 1, 1, statement_timestamp(), statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond', NULL, statement_timestamp() + $7::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
 
--- insert_tx
+-- insert_tx_plain
 INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, $4, $5, 2, 1, 1, statement_timestamp(), statement_timestamp(), NULL, statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
 
 -- look

@@ -1,0 +1,93 @@
+package sqlinbox
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+)
+
+const mysqlUnless = " ON DUPLICATE KEY UPDATE seen = seen + 1"
+
+var mysqlVariant = variant{
+	unless: mysqlUnless,
+	guarded: inboxHead + "SELECT " + inboxDone + " FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE " +
+		"KEY UPDATE seen = seen + 1",
+	cleanupKeys: "DELETE FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?",
+	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
+		return sqlstore.CleanupByKey{
+			Find: n.Statement("SELECT handler, tenant_id, event_id FROM {inbox} WHERE consumer = ? AND status = 2 AND " +
+				"updated_at < {ago} ORDER BY updated_at LIMIT ?{skip}"),
+			Columns: 3,
+			Delete: func(keys int) string {
+				return n.Statement("DELETE FROM {inbox} WHERE " + strings.Repeat("("+inboxIs+") OR ", keys-1) +
+					"(" + inboxIs + ")")
+			},
+		}
+	},
+	database: func(n sqlstore.Names) database {
+		const see = "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, seen FROM {inbox} WHERE "
+		return &mysql{
+			key: n.Statement(strings.Replace(laneHead, " AS k", "", 1) +
+				"ON DUPLICATE KEY UPDATE updated_at = UTC_TIMESTAMP(6)"),
+			advanceKey: n.Statement("UPDATE {inbox_key} SET last_seq = ?, updated_at = {now} WHERE " + laneIs +
+				" AND last_seq < ?"),
+			insert: func(rows int) string { return n.Statement(insertRows(rows) + mysqlUnless) },
+			see:    func(keys int) string { return n.Statement(see + seeByKeys(keys)) },
+		}
+	},
+}
+
+// mysql is MariaDB or MySQL, which do not return what they inserted.
+type mysql struct {
+	key, advanceKey string
+	insert, see     func(n int) string
+}
+
+// advance takes two statements, because MySQL does not tell apart what its upsert did. The first
+// makes sure that there is a row, an older one, and locks it. An UPDATE that finds no row would
+// lock the gap, and two of them deadlock.
+func (d *mysql) advance(ctx context.Context, tx core.Tx, key []any, seq int64) (newer bool, err error) {
+	if _, err := tx.Exec(ctx, d.key, append(key, seq-1)...); err != nil {
+		return false, err
+	}
+	n, err := tx.Exec(ctx, d.advanceKey, append([]any{seq}, append(key, seq)...)...)
+	return n == 1, err
+}
+
+func (*mysql) batchSize() int { return batchSize }
+
+func (*mysql) stillOpen(ctx context.Context, tx core.Tx) error { return sqlkit.StillOpen(ctx, tx) }
+
+// insertRows counts up seen of what was there: what has a 0 there afterwards was inserted by us.
+func (d *mysql) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key),
+	see seeRows,
+) error {
+	affected, err := tx.Exec(ctx, d.insert(len(events)), eventsArgs(events)...)
+	if err != nil {
+		return err
+	}
+	keys := make([]inbox.Key, len(events))
+	for i := range events {
+		keys[i] = events[i].Key
+	}
+	if affected == int64(len(events)) { // 1 for each insert, 2 for each that was there
+		for _, k := range keys {
+			fresh(k)
+		}
+		return nil
+	}
+	return see(keys, func(k inbox.Key, _ inboxRow, seen int64) error {
+		if seen == 0 {
+			fresh(k)
+		}
+		return nil
+	})
+}
+
+func (d *mysql) seeRows(keys []inbox.Key) (text string, args []any) {
+	return d.see(len(keys)), keysArgs(keys)
+}

@@ -1,0 +1,51 @@
+package sqlinbox
+
+import (
+	"context"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+)
+
+var sqliteVariant = variant{
+	unless: conflict,
+	cleanupKeys: "DELETE FROM {inbox_key} WHERE (consumer, handler, tenant_id, topic, partition_key) IN " +
+		"(SELECT consumer, handler, tenant_id, topic, partition_key " +
+		"FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?)",
+	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
+		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {inbox} WHERE rowid IN (SELECT rowid FROM {inbox} " +
+			"WHERE consumer = ? AND status = 2 " +
+			"AND processed_at < {ago} " +
+			"ORDER BY processed_at LIMIT ?)"))
+	},
+	database: func(n sqlstore.Names) database {
+		const see = "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, 0 FROM {inbox} WHERE "
+		return &sqlite{
+			upsertLane: upsertLane{n.Statement(advanceLane)},
+			insert: func(rows int) string {
+				return n.Statement(insertRows(rows) + conflict + " RETURNING tenant_id, event_id")
+			},
+			see: func(keys int) string { return n.Statement(see + seeByKeys(keys)) },
+		}
+	},
+}
+
+type sqlite struct {
+	upsertLane
+	insert, see func(n int) string
+}
+
+// batchSize is small: SQLite is no journey away, and its drivers take more than their share for
+// many parameters.
+func (*sqlite) batchSize() int { return 40 }
+
+func (d *sqlite) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key),
+	_ seeRows,
+) error {
+	return showFresh(ctx, tx, events[0].Key, fresh, d.insert(len(events)), eventsArgs(events))
+}
+
+func (d *sqlite) seeRows(keys []inbox.Key) (text string, args []any) {
+	return d.see(len(keys)), keysArgs(keys)
+}

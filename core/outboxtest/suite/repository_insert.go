@@ -200,8 +200,10 @@ func insertCold(f *fixture) {
 }
 
 func insertHot(f *fixture) {
-	rows := hot(newRow("topic", ""), newRow("topic", "k"))
-	f.commit(rows...)
+	rows := hot(newRow("topic", ""), newRow("topic", "k"), newRow("topic", ""), newRow("topic", "other"))
+	f.commit(rows[:2]...)
+	f.commit(rows[2]) // a single row may have a statement of its own
+	f.commit(rows[3])
 	f.none("leased to their writer")
 	for _, r := range rows {
 		own := core.ClaimRef{ID: r.ID, ClaimNo: 1}

@@ -14,6 +14,7 @@ func lockedCases() []repositoryCase {
 		{"a failure of other rows does not wait", lockedFailed},
 		{"a lease of other rows is renewed and released", lockedLease},
 		{"a locked row that is not concerned is not named", lockedOther},
+		{"a claim passes over locked rows", lockedClaim},
 	}
 }
 
@@ -132,6 +133,31 @@ func lockedLease(f *fixture) {
 	unlock()
 	f.must(f.release(nodeA, claims...) == len(held), "not released once they were free")
 	f.wantSet(f.claimAny(request(nodeB)), held...)
+}
+
+// lockedClaim: a claim does not wait for rows that another transaction holds, and takes nothing that
+// comes after them in their lanes.
+func lockedClaim(f *fixture) {
+	if f.SingleWriter {
+		return
+	}
+	single := newRows(2, "topic", "")
+	head, middle := newRows(3, "topic", "head"), newRows(3, "topic", "middle")
+	f.commit(slices.Concat(single, head, middle)...)
+	unlock := f.lock(single[0], head[0], middle[1])
+	f.brief(func(ctx context.Context) {
+		got, err := f.Repository.ClaimUnordered(ctx, request(nodeA))
+		f.check(err)
+		f.wantIDs(got, single[1])
+		got, _, err = f.Repository.ClaimHeads(ctx, request(nodeA), core.KeyID{})
+		f.check(err)
+		f.wantIDs(got, middle[0])
+		got, err = f.Repository.ClaimKey(ctx, request(nodeA), head[0].KeyID)
+		f.check(err)
+		f.wantIDs(got)
+	})
+	unlock()
+	f.wantSet(f.claimAny(request(nodeB)), slices.Concat(single[:1], head)...)
 }
 
 func lockedOther(f *fixture) {

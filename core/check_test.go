@@ -44,6 +44,12 @@ func (l *logLines) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
+func (l *logLines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), part)
+}
+
 func (l *logLines) has(parts ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

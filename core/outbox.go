@@ -25,12 +25,13 @@ type Outbox struct {
 	// topics of ServedTopicPrefix that the publisher names in addition to all others
 	served []string
 
-	relay    atomic.Pointer[relay] // nil: this process does not relay now
-	mu       sync.Mutex            // guards users and running, and changes of relay
-	users    int                   // Run and Drain calls that share the relay
-	running  bool
-	warnOnce sync.Once
-	random   func() float64 // in [0, 1)
+	relay     atomic.Pointer[relay] // nil: this process does not relay now
+	mu        sync.Mutex            // guards users and running, and changes of relay
+	users     int                   // Run and Drain calls that share the relay
+	running   bool
+	warnOnce  sync.Once
+	unrelayed unrelayed
+	random    func() float64 // in [0, 1)
 }
 
 // New returns an Outbox. It reports every problem of cfg at once and does not use the database.
@@ -132,6 +133,7 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
 		tx.OnOutcome(func(out Outcome) { r.transactionEnded(items, rows, out) })
 	} else if o.cfg.Publisher != nil { // Run may begin before the commit: its first poll would miss the rows
+		o.unrelayed.recorded(&o.cfg)
 		tx.OnOutcome(func(out Outcome) {
 			if r := o.relay.Load(); r != nil {
 				r.transactionEnded(nil, rows, out)

@@ -100,6 +100,7 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 	if o.cfg.Publisher == nil {
 		return ErrNoPublisher
 	}
+	o.unrelayed.relays.Store(true)
 	o.mu.Lock()
 	if o.running {
 		o.mu.Unlock()
@@ -140,6 +141,7 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 	if o.cfg.Publisher == nil {
 		return ErrNoPublisher
 	}
+	o.unrelayed.relays.Store(true)
 	r := o.acquire()
 	defer func() {
 		if e := o.giveUp(r); err == nil {

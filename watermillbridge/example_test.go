@@ -126,7 +126,7 @@ func ExampleNewOutboxPublisher() {
 	// Output:
 	// orders order.placed {"total":7}
 	// <nil>
-	// watermillbridge: message 0: outbox: no transaction in its context: give it one with SetContext, or use InTx
+	// watermillbridge: message 0: outbox: no transaction in its context: give it one with SetContext (an EventBus takes it from the context of Publish; with GORM that is gormoutbox.Context(tx)), or use InTx
 }
 
 // A publisher that was made for one transaction, as with a Forwarder.

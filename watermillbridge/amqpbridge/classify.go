@@ -43,6 +43,6 @@ func marked(doing string, err error) error {
 
 // unroutable makes an error of a returned message.
 func unroutable(r amqp091.Return) error {
-	return core.Unroutable(fmt.Errorf("%w: exchange %q, routing key %q: %d %s", ErrUnroutable, r.Exchange, r.RoutingKey,
-		r.ReplyCode, r.ReplyText))
+	return core.Unroutable(fmt.Errorf("%w: exchange %q, routing key %q: %d %s: declare and bind a queue, or set "+
+		"DeclareQueues of amqpbridge.Config", ErrUnroutable, r.Exchange, r.RoutingKey, r.ReplyCode, r.ReplyText))
 }

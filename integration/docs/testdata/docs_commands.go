@@ -28,6 +28,7 @@ var (
 	tenant, eventID, subscriber, processID string
 	body                                   []byte
 	deliver                                command.Handler
+	broker                                 core.Publisher
 )
 
 func createOrder(ctx context.Context, q Quote) (Order, error) { return Order{}, nil }

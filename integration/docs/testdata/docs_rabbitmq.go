@@ -1,5 +1,18 @@
 package page
 
-import "context"
+import (
+	"context"
 
-var ctx context.Context
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"gorm.io/gorm"
+)
+
+var (
+	ctx    context.Context
+	db     *gorm.DB
+	logger watermill.LoggerAdapter
+	router *message.Router
+)
+
+func book(msg *message.Message) error { return nil }

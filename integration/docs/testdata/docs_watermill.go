@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
 var (
@@ -16,7 +17,7 @@ var (
 	publisher                                                  message.Publisher
 	eventBus                                                   *cqrs.EventBus
 	kafka                                                      core.Publisher
-	outbox                                                     *core.Outbox
+	outbox                                                     *gormoutbox.Outbox
 	db                                                         *gorm.DB
 	payload                                                    []byte
 )

@@ -1,0 +1,31 @@
+package core
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// unrelayedAfter is how long a process with a Publisher may record events before it has called Run
+// or Drain.
+const unrelayedAfter = 10 * time.Second
+
+// unrelayed warns once of a process that has a Publisher and forgets to call Run: its events are
+// stored, and nothing else would tell. The zero value is ready for use.
+type unrelayed struct {
+	relays atomic.Bool // Run or Drain was called
+	watch  sync.Once
+}
+
+// recorded says that events were inserted while this process did not relay.
+func (u *unrelayed) recorded(cfg *Config) {
+	u.watch.Do(func() {
+		time.AfterFunc(unrelayedAfter, func() {
+			if !u.relays.Load() {
+				cfg.Logger.Warn("outbox: this process has a Publisher and never called Run: its events wait for "+
+					"another process. Call Run, or leave Publisher out where another process relays",
+					"component", "outbox")
+			}
+		})
+	})
+}

@@ -1,0 +1,53 @@
+package core_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// A process that has a Publisher and never calls Run is told once. One that relays, drains, or has
+// no Publisher is not.
+func TestForgottenRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		relay func(t *testing.T, w *world)
+		warns bool
+	}{
+		"no Run": {func(*testing.T, *world) {}, true},
+		"Run":    {func(_ *testing.T, w *world) { w.run() }, false},
+		"Drain": {func(t *testing.T, w *world) {
+			t.Helper()
+			if err := w.ob.Drain(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log logLines
+				w := newWorld(t, core.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				w.publish(core.Event{Type: "a"})
+				time.Sleep(9 * time.Second)
+				w.publish(core.Event{Type: "a"})
+				c.relay(t, w)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := log.has("level=WARN", "never called Run"); got != c.warns {
+					t.Errorf("warned %t, want %t: %s", got, c.warns, log.buf.String())
+				}
+				if n := log.count("never called Run"); n > 1 {
+					t.Errorf("warned %d times", n)
+				}
+				if w.stop != nil {
+					if err := w.stop(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -14,6 +14,16 @@ import (
 // pass. A nil one lets all pass. With -short a second way runs on one database only.
 func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, db testdb.DB, way adapters.BunWay)) {
 	t.Helper()
+	inBunWays(t, testdb.EachWay, only, fn)
+}
+
+// inBunWays is eachBun on the databases of each, which is EachWay or EveryWay of testdb.
+func inBunWays(
+	t *testing.T,
+	each func(*testing.T, []testdb.Way[adapters.BunWay], func(*testing.T, testdb.DB, adapters.BunWay)),
+	only func(adapters.BunWay) bool, fn func(t *testing.T, db testdb.DB, way adapters.BunWay),
+) {
+	t.Helper()
 	passes := func(way adapters.BunWay) bool { return only == nil || only(way) }
 	var ways []testdb.Way[adapters.BunWay]
 	for _, way := range []testdb.Way[adapters.BunWay]{
@@ -23,7 +33,7 @@ func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T
 			ways = append(ways, way)
 		}
 	}
-	testdb.EachWay(t, ways, fn)
+	each(t, ways, fn)
 	for name, way := range map[string]adapters.BunWay{
 		"pgdriver": {PGDriver: true}, "pgdriver and connector": {PGDriver: true, Connector: true},
 	} {

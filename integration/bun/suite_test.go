@@ -18,7 +18,7 @@ import (
 
 // The capture suite over Bun, PostgreSQL over both drivers.
 func TestCaptureSuiteBun(t *testing.T) {
-	eachBun(t, withConnector, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
+	inBunWays(t, testdb.EveryWay, withConnector, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
 		refused := bunRefuses
 		if db.Name == "mysql" {
 			refused += bunRefusesOnMySQL

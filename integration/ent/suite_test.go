@@ -24,7 +24,7 @@ import (
 
 // The capture suite over Ent.
 func TestCaptureSuiteEnt(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		refused := entRefuses
 		if db.Dialect == core.MySQL {
 			refused += entRefusesOnMariaDB

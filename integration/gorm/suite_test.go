@@ -19,7 +19,7 @@ import (
 
 // The capture suite over GORM, with and without prepared statements.
 func TestCaptureSuiteGORM(t *testing.T) {
-	testdb.EachWay(t, []testdb.Way[bool]{{Name: "plain"}, {Name: "prepared", Of: true}},
+	testdb.EveryWay(t, []testdb.Way[bool]{{Name: "plain"}, {Name: "prepared", Of: true}},
 		func(t *testing.T, db testdb.DB, prepare bool) {
 			refused := gormRefuses
 			if db.Dialect == core.MySQL {

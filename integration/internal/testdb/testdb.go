@@ -51,10 +51,28 @@ type Way[W any] struct {
 func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()
 	all := among("postgres", "mariadb", "sqlite")
+	inWays(t, ways, all, all, fn)
+}
+
+// EveryWay is EachWay with MySQL and PostgreSQL 18 too, on which the first way runs.
+func EveryWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
+	t.Helper()
+	inWays(t, ways, among("postgres", "postgres18", "mariadb", "mysql", "sqlite"),
+		among("postgres", "mariadb", "sqlite"), fn)
+}
+
+// inWays runs the first way on the databases first, and each other one on others.
+func inWays[W any](
+	t *testing.T, ways []Way[W], first, others []string, fn func(t *testing.T, db DB, way W),
+) {
+	t.Helper()
 	for n, way := range ways {
-		names := all
+		names := first
+		if n > 0 {
+			names = others
+		}
 		if n > 0 && testing.Short() {
-			names = all[n%len(all):][:1]
+			names = others[n%len(others):][:1]
 		}
 		t.Run(way.Name, func(t *testing.T) {
 			t.Parallel()

@@ -3,23 +3,18 @@ package bunoutbox_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/uptrace/bun"
+	bundialect "github.com/uptrace/bun/dialect"
+	"github.com/uptrace/bun/dialect/feature"
 	"github.com/uptrace/bun/schema"
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
-)
-
-var (
-	connector driver.Connector // of pgx, pgdriver, go-sql-driver/mysql or modernc.org/sqlite
-	dialect   schema.Dialect   // pgdialect.New(), mysqldialect.New() or sqlitedialect.New()
-	db        *bun.DB
-	ob        *bunoutbox.Outbox
-	ctx       context.Context
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
 type Order struct {
@@ -42,166 +37,299 @@ func (o *Order) Place() {
 	o.Record(OrderPlaced{Order: o})
 }
 
-// The row and the event commit together; then the event leaves.
-func ExampleNew() {
-	publisher := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-		fmt.Println(d.Type, d.AggregateID)
-		return nil
-	})
-	db := bun.NewDB(sql.OpenDB(sqltx.Connector(connector, "")), dialect)
-	ob, err := bunoutbox.New(db, bunoutbox.Config{Publisher: publisher, AutoCreate: true})
-	if err != nil {
+// printed is a publisher that prints.
+var printed = core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+	fmt.Println(strings.TrimSpace(d.Type + " " + d.AggregateID + " " + string(d.Payload)))
+	return nil
+})
+
+// inMemory is bunoutbox.Config{Publisher: p, AutoCreate: true}, with tables in memory.
+func inMemory(p core.Publisher) bunoutbox.Config {
+	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p})
+	must(err)
+	return bunoutbox.Config{Outbox: ob}
+}
+
+// returning is a dialect without a database: pgdialect.New() in a program.
+type returning struct{ *named }
+
+func newDialect() schema.Dialect {
+	d := returning{&named{name: bundialect.PG}}
+	d.tables = schema.NewTables(d)
+	return d
+}
+
+func (returning) Features() feature.Feature { return feature.Returning | feature.InsertReturning }
+
+// memory is a database that accepts every statement and keeps nothing, opened as sqltx.Open does it.
+func memory() *bun.DB {
+	pool, err := outboxtest.OpenDB(core.Postgres)
+	must(err)
+	return bun.NewDB(pool, newDialect())
+}
+
+// example opens a database with an outbox that prints what it publishes.
+func example() (*bun.DB, *bunoutbox.Outbox) {
+	ob, err := bunoutbox.New(memory(), inMemory(printed))
+	must(err)
+	return ob.DB(), ob
+}
+
+// must ends an example that went wrong.
+func must(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
-	db = ob.DB()   // captures events: work with this one
-	go ob.Run(ctx) // in each process that relays
+}
 
+// The row and the event commit together. Then the event leaves.
+func ExampleNew() {
+	ob, err := bunoutbox.New(memory(), inMemory(printed)) // bunoutbox.Config{Publisher: publisher, AutoCreate: true}
+	must(err)
+	db := ob.DB() // captures events: work with this one
+
+	ctx := context.Background()
 	order := &Order{}
 	order.Place()
-	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	must(db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		_, err := tx.NewInsert().Model(order).Exec(ctx)
 		return err
-	})
-	if err != nil {
-		panic(err)
-	}
+	}))
+	must(ob.Drain(ctx)) // a service calls go ob.Run(ctx) once
+	// Output: order.placed 1 {"Order":{"ID":1,"Status":"placed"}}
 }
 
 // One call from a driver and a DSN to a database whose events are captured, and its outbox.
 func ExampleOpen() {
-	publisher := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-		fmt.Println(d.Type, d.AggregateID)
-		return nil
-	})
-	db, ob, err := bunoutbox.Open(ctx, "pgx", "postgres://...", dialect,
-		bunoutbox.Config{Publisher: publisher, AutoCreate: true})
+	publisher := printed
+	ctx := context.Background()
+	config := bunoutbox.Config{Publisher: publisher, AutoCreate: true}
+	db, ob, err := bunoutbox.Open(ctx, "pgx", "postgres://...", newDialect(), config)
 	if err != nil {
-		panic(err)
+		fmt.Println(err) // this program does not import pgx
+		return
 	}
 	defer db.Close()
 	go ob.Run(ctx) // in each process that relays
-
-	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		order := &Order{}
-		order.Place()
-		_, err := tx.NewInsert().Model(order).Exec(ctx)
-		return err
-	})
-	if err != nil {
-		panic(err)
-	}
+	// Output: sqltx: open the pool: sql: unknown driver "pgx" (forgotten import?)
 }
 
 // A driver that is configured by code is given as its connector.
 func ExampleOpenConnector() {
-	db, ob, err := bunoutbox.OpenConnector(ctx, connector, dialect, bunoutbox.Config{AutoCreate: true})
-	if err != nil {
-		panic(err)
-	}
+	ctx := context.Background()
+	db, ob, err := bunoutbox.OpenConnector(ctx, nowhere{}, newDialect(),
+		inMemory(printed)) // pgdriver.NewConnector(...)
+	must(err)
 	defer db.Close()
-	_ = ob.Outbox()
+	fmt.Println(ob.DB() == db)
+	// Output: true
 }
 
 // Events are derived from what was stored: generated keys are filled in.
 func ExampleOn() {
+	_, ob := example()
 	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
 		return []core.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
 	})
+	ctx := context.Background()
+	must(ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewInsert().Model(&Order{Status: "placed"}).Exec(ctx)
+		return err
+	}))
+	must(ob.Drain(ctx))
+	// Output: order.create 1 {"ID":1,"Status":"placed"}
 }
 
-// Statements that do not say which rows they change are captured too, row by row.
+// Statements that do not say which rows they change are captured too, row by row. Without ResolveRows
+// they are refused, before they are executed.
 func ExampleResolveRows() {
-	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
-		return []core.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
-	}, bunoutbox.ResolveRows())
-	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		_, err := tx.NewUpdate().Model((*Order)(nil)).Set("status = 'expired'").Where("status = ?", "placed").Exec(ctx)
+	_, ob := example()
+	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event { return []core.Event{{Type: "order." + op.String()}} })
+	err := ob.RunInTx(context.Background(), func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewUpdate().Model((*Order)(nil)).Set("status = 'expired'").Where("status = 'open'").Exec(ctx)
 		return err
 	})
-	if err != nil {
-		panic(err)
-	}
+	fmt.Println(errors.Is(err, core.ErrNoAggregateID))
+
+	bunoutbox.On(ob, func(core.Op, *Order) []core.Event { return nil }, bunoutbox.ResolveRows())
+	// From here on the rows are read and locked first, and there is one event for each of them.
+	// Output: true
 }
 
 // A function that needs to read, or can fail, gets the context of the statement.
 func ExampleOnContext() {
+	_, ob := example()
 	bunoutbox.OnContext(ob, func(ctx context.Context, op core.Op, o *Order) ([]core.Event, error) {
-		tx, err := bunoutbox.FromContext(ctx)
+		tx, err := bunoutbox.FromContext(ctx) // reads in the same transaction
 		if err != nil {
 			return nil, err
 		}
-		open, err := tx.NewSelect().Model((*Order)(nil)).Where("status = ?", "placed").Count(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return []core.Event{{Type: "order." + op.String(), Data: map[string]any{"order": o, "open": open}}}, nil
+		_, in := any(tx).(bun.Tx)
+		return []core.Event{{Type: "order." + op.String(), Data: map[string]any{"order": o, "in_tx": in}}}, nil
 	})
+	ctx := context.Background()
+	must(ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewInsert().Model(&Order{Status: "placed"}).Exec(ctx)
+		return err
+	}))
+	must(ob.Drain(ctx))
+	// Output: order.create 1 {"in_tx":true,"order":{"ID":1,"Status":"placed"}}
 }
 
-// The code says itself what happened.
+// The code says itself what happened. What is rolled back has not happened.
 func ExampleOutbox_Publish() {
-	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		order := &Order{Status: "placed"}
-		if _, err := tx.NewInsert().Model(order).Exec(ctx); err != nil {
-			return err
-		}
-		return ob.Publish(ctx, tx, core.Event{
-			Type: "order.placed", AggregateType: "order", AggregateID: fmt.Sprint(order.ID), Data: order,
-		})
-	})
-	if err != nil {
-		panic(err)
-	}
+	ctx := context.Background()
+	db, ob := example()
+	fmt.Println(db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		return ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateID: "7", Data: 4200})
+	}))
+	fmt.Println(db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		return errors.Join(ob.Publish(ctx, tx, core.Event{Type: "order.paid"}), errors.New("no money"))
+	}))
+	fmt.Println(errors.Is(ob.Publish(ctx, db, core.Event{Type: "order.lost"}), core.ErrNoTransaction))
+	must(ob.Drain(ctx))
+	// Output:
+	// <nil>
+	// no money
+	// true
+	// order.placed 7 4200
 }
 
-// On a pool that was opened without sqltx.Connector, RunInTx follows the transaction.
+// On a pool that was opened without sqltx.Connector, RunInTx follows the transaction. A call within a
+// call is a savepoint.
 func ExampleOutbox_RunInTx() {
-	err := ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := tx.NewDelete().Model(&Order{ID: 7}).WherePK().Exec(ctx); err != nil {
-			return err
-		}
-		return ob.Publish(ctx, tx, core.Event{Type: "order.deleted", AggregateType: "order", AggregateID: "7"})
-	})
-	if err != nil {
-		panic(err)
-	}
+	_, ob := example()
+	ctx := context.Background()
+	must(ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+		gift := ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+			return errors.Join(ob.Publish(ctx, tx, core.Event{Type: "gift.added"}), errors.New("no gifts left"))
+		})
+		fmt.Println(gift)
+		return ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateID: "7"})
+	}))
+	must(ob.Drain(ctx))
+	// Output:
+	// no gifts left
+	// order.placed 7
 }
 
-// TxOf hands Bun's transaction to what knows nothing of Bun.
+// Options of database/sql, for a new transaction.
+func ExampleOutbox_RunInTxOptions() {
+	_, ob := example()
+	ctx := context.Background()
+	options := &sql.TxOptions{} // Isolation: sql.LevelSerializable, say
+	must(ob.RunInTxOptions(ctx, options, func(ctx context.Context, tx bun.Tx) error {
+		return ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateID: "7"})
+	}))
+	must(ob.Drain(ctx))
+	// Output: order.placed 7
+}
+
+// A *bun.DB of your own captures events when it has the hook.
+func ExampleOutbox_Hook() {
+	plain := memory()
+	ob, err := bunoutbox.New(plain, inMemory(printed))
+	must(err)
+	db := plain.WithQueryHook(ob.Hook()) // plain stays as it is
+
+	ctx := context.Background()
+	order := &Order{}
+	order.Place()
+	_, err = db.NewInsert().Model(order).Exec(ctx)
+	fmt.Println(errors.Is(err, core.ErrNoTransaction))
+	// Output: true
+}
+
+// DB is the database given to New, with the hook.
+func ExampleOutbox_DB() {
+	plain := memory()
+	ob, err := bunoutbox.New(plain, inMemory(printed))
+	must(err)
+	fmt.Println(ob.DB().DB == plain.DB, ob.DB() == plain)
+	// Output: true false
+}
+
+// A function that runs only after the real commit.
+func ExampleAfterCommit() {
+	db, _ := example()
+	must(db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
+		err := bunoutbox.AfterCommit(ctx, tx, func() { fmt.Println("wake the worker") })
+		fmt.Println("in the transaction")
+		return err
+	}))
+	// Output:
+	// in the transaction
+	// wake the worker
+}
+
+// TxOf hands Bun's transaction to code that knows nothing of Bun.
 func ExampleTxOf() {
-	var other *core.Outbox // made with core.New
-	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	db, ob := example()
+	must(db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
 		own, err := bunoutbox.TxOf(ctx, tx)
 		if err != nil {
 			return err
 		}
-		_, err = other.Publish(ctx, own, core.Event{Type: "order.placed"})
+		fmt.Println(own.Dialect(), own.Tracked())
+		_, err = ob.Outbox().Publish(ctx, own, core.Event{Type: "order.placed"})
 		return err
-	})
-	if err != nil {
-		panic(err)
+	}))
+	// Output: postgres true
+}
+
+// Code that finds a transaction in a context, such as an event bus of Watermill, joins that of Bun.
+func ExampleContext() {
+	db, ob := example()
+	publish := func(ctx context.Context, e core.Event) error { // bus.Publish, say
+		_, err := ob.Outbox().Publish(ctx, nil, e)
+		return err
 	}
+	ctx := context.Background()
+	must(db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		return publish(bunoutbox.Context(ctx, tx), core.Event{Type: "order.placed", AggregateID: "7"})
+	}))
+	must(ob.Drain(ctx))
+	// Output: order.placed 7
 }
 
 // A Transactor is how other packages, as the inbox, run work in Bun's transactions.
 func ExampleTransactor() {
-	transactor := bunoutbox.Transactor(db)
-	err := transactor.RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+	db, ob := example()
+	ctx := context.Background()
+	must(bunoutbox.Transactor(db).RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
 		tx, err := bunoutbox.FromContext(ctx)
 		if err != nil {
 			return err
 		}
-		_, err = tx.NewInsert().Model(&Order{Status: "placed"}).Exec(ctx)
+		return ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateID: "7"})
+	}))
+	must(ob.Drain(ctx))
+	// Output: order.placed 7
+}
+
+// FromContext finds the transaction of RunInTx, wherever the context arrives.
+func ExampleFromContext() {
+	_, ob := example()
+	store := func(ctx context.Context, o *Order) error {
+		tx, err := bunoutbox.FromContext(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.NewInsert().Model(o).Exec(ctx)
 		return err
-	})
-	if err != nil {
-		panic(err)
 	}
+	ctx := context.Background()
+	fmt.Println(errors.Is(store(ctx, &Order{}), core.ErrNoTransaction))
+	fmt.Println(ob.RunInTx(ctx, func(ctx context.Context, _ bun.Tx) error { return store(ctx, &Order{}) }))
+	// Output:
+	// true
+	// <nil>
 }
 
 // Invoice fails its inserts when their events cannot be written.
 type Invoice struct {
-	ID int64 `bun:",pk,autoincrement"`
+	ID    int64 `bun:",pk,autoincrement"`
+	Cents int64
 }
 
 func (*Invoice) BeforeInsert(ctx context.Context, q *bun.InsertQuery) error {
@@ -212,10 +340,39 @@ func (*Invoice) AfterInsert(ctx context.Context, q *bun.InsertQuery) error {
 	return bunoutbox.AfterInsert(ctx, q)
 }
 
-// Model hooks are one line each.
+// A model with this hook is not stored by a *bun.DB without the outbox.
+func ExampleBeforeInsert() {
+	ctx := context.Background()
+	err := memory().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewInsert().Model(&Invoice{Cents: 4200}).Exec(ctx)
+		return err
+	})
+	fmt.Println(errors.Is(err, core.ErrNotInstalled))
+	// Output: true
+}
+
+// A statement on a model with this hook fails when its events cannot be written.
 func ExampleAfterInsert() {
-	var _ interface {
-		bun.BeforeInsertHook
-		bun.AfterInsertHook
-	} = (*Invoice)(nil)
+	db, ob := example()
+	bunoutbox.OnContext(ob, func(_ context.Context, _ core.Op, i *Invoice) ([]core.Event, error) {
+		if i.Cents < 0 {
+			return nil, errors.New("negative invoice")
+		}
+		return []core.Event{{Type: "invoice.issued", Data: i.Cents}}, nil
+	})
+	insert := func(cents int64) (stmt, commit error) {
+		commit = db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
+			_, stmt = tx.NewInsert().Model(&Invoice{Cents: cents}).Exec(ctx)
+			return stmt
+		})
+		return stmt, commit
+	}
+	stmt, _ := insert(-1)
+	fmt.Println(stmt)
+	fmt.Println(insert(4200))
+	must(ob.Drain(context.Background()))
+	// Output:
+	// negative invoice
+	// <nil> <nil>
+	// invoice.issued 2 4200
 }

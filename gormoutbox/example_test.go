@@ -2,17 +2,16 @@ package gormoutbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
-)
-
-var (
-	db  *gorm.DB // postgres.Open, mysql.Open or sqlite.Open
-	ctx context.Context
 )
 
 type Order struct {
@@ -33,150 +32,279 @@ func (o *Order) Place() {
 	o.Record(OrderPlaced{Order: o})
 }
 
-// The row and the event commit together; then the event leaves.
-func ExamplePlugin() {
-	publisher := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-		fmt.Println(d.Type, d.AggregateID)
-		return nil
+// Invoice publishes in its own hook.
+type Invoice struct{ ID, Cents int64 }
+
+// AfterCreate runs in the transaction that stores the invoice.
+func (i *Invoice) AfterCreate(tx *gorm.DB) error {
+	return gormoutbox.Publish(tx.Statement.Context, tx, core.Event{
+		Type: "invoice.issued", AggregateType: "invoice", AggregateID: fmt.Sprint(i.ID), Data: i,
 	})
-	ob := gormoutbox.Plugin(gormoutbox.Config{Publisher: publisher, AutoCreate: true})
-	if err := db.Use(ob); err != nil {
+}
+
+// printed is a publisher that prints.
+var printed = core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+	fmt.Println(strings.TrimSpace(d.Type + " " + d.AggregateID + " " + string(d.Payload)))
+	return nil
+})
+
+// inMemory is gormoutbox.Config{Publisher: p, AutoCreate: true}, with tables in memory.
+func inMemory(p core.Publisher) gormoutbox.Config {
+	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p})
+	must(err)
+	return gormoutbox.Config{Outbox: ob}
+}
+
+// memory stands for postgres.Open(dsn): a database that accepts every statement and keeps nothing.
+func memory() gorm.Dialector { return dialector{named{name: "postgres"}} }
+
+type dialector struct{ named }
+
+func (d dialector) Initialize(db *gorm.DB) error {
+	pool, err := outboxtest.OpenDB(core.Postgres)
+	if err != nil {
+		return err
+	}
+	db.ConnPool = pool
+	db.Logger = logger.Discard
+	return d.named.Initialize(db)
+}
+
+// example opens a database with an outbox that prints what it publishes.
+func example() (*gorm.DB, *gormoutbox.Outbox) {
+	db, ob, err := gormoutbox.Open(context.Background(), memory(), inMemory(printed))
+	must(err)
+	return db, ob
+}
+
+// must ends an example that went wrong.
+func must(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
-	go ob.Run(ctx) // in each process that relays
+}
+
+// The row and the event commit together. Then the event leaves.
+func ExamplePlugin() {
+	ctx := context.Background()
+	db, err := gorm.Open(memory(), &gorm.Config{}) // postgres.Open(dsn)
+	must(err)
+	ob := gormoutbox.Plugin(inMemory(printed)) // gormoutbox.Config{Publisher: publisher, AutoCreate: true}
+	must(db.Use(ob))
 
 	order := &Order{}
 	order.Place()
-	if err := db.Create(order).Error; err != nil {
-		panic(err)
-	}
+	must(db.Create(order).Error)
+
+	must(ob.Drain(ctx)) // a service calls go ob.Run(ctx) once
+	// Output: order.placed 1 {"Order":{"ID":1,"Status":"placed"}}
+}
+
+// Two outboxes in one database, with tables of their own.
+func ExampleNamedPlugin() {
+	db, orders := example()
+	audit := gormoutbox.NamedPlugin("audit", inMemory(printed)) // with Prefix: "audit_"
+	must(db.Use(audit))
+
+	ctx := context.Background()
+	must(db.Transaction(func(tx *gorm.DB) error {
+		return errors.Join(
+			orders.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateID: "7"}),
+			audit.Publish(ctx, tx, core.Event{Type: "order.seen", AggregateID: "7"}),
+		)
+	}))
+	must(audit.Drain(ctx), orders.Drain(ctx))
+	// Output:
+	// order.seen 7
+	// order.placed 7
+}
+
+// New is Plugin and db.Use in one call.
+func ExampleNew() {
+	db, err := gorm.Open(memory(), &gorm.Config{}) // postgres.Open(dsn)
+	must(err)
+	ob, err := gormoutbox.New(db, inMemory(printed)) // gormoutbox.Config{Publisher: publisher, AutoCreate: true}
+	must(err)
+	must(db.Create(&Invoice{Cents: 4200}).Error, ob.Drain(context.Background()))
+	// Output: invoice.issued 1 {"ID":1,"Cents":4200}
+}
+
+// Open is gorm.Open and New in one call.
+func ExampleOpen() {
+	ctx := context.Background()
+	db, ob, err := gormoutbox.Open(ctx, memory(), inMemory(printed)) // postgres.Open(dsn)
+	must(err)
+	must(db.Create(&Invoice{Cents: 4200}).Error, ob.Drain(ctx))
+	// Output: invoice.issued 1 {"ID":1,"Cents":4200}
 }
 
 // Events are derived from what was stored: generated keys are filled in.
 func ExampleOn() {
-	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
+	db, ob := example()
 	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
 		return []core.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
 	})
-	if err := db.Use(ob); err != nil {
-		panic(err)
-	}
+	must(db.Create(&[]Order{{Status: "open"}, {Status: "paid"}}).Error)
+	must(ob.Drain(context.Background()))
+	// Unordered output:
+	// order.create 1 {"ID":1,"Status":"open"}
+	// order.create 2 {"ID":2,"Status":"paid"}
 }
 
-// Statements that name no row pass too: the rows are read before they are changed.
+// Statements that name no row pass too: the rows are read before they are changed. Without
+// ResolveRows they are refused, before they are executed.
 func ExampleResolveRows() {
-	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
-	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
-		return []core.Event{{Type: "order." + op.String(), AggregateType: "order", Data: o}}
-	}, gormoutbox.ResolveRows())
-	if err := db.Use(ob); err != nil {
-		panic(err)
+	db, ob := example()
+	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event { return []core.Event{{Type: "order." + op.String()}} })
+	expire := func() error {
+		return db.Model(&Order{}).Where("status = ?", "open").Update("status", "expired").Error
 	}
-	// One event for each order that was open.
-	if err := db.Model(&Order{}).Where("status = ?", "open").Update("status", "expired").Error; err != nil {
-		panic(err)
-	}
-	if _, err := gorm.G[Order](db).Where("id = ?", 7).Delete(ctx); err != nil {
-		panic(err)
-	}
+	fmt.Println(errors.Is(expire(), core.ErrNoAggregateID))
+
+	gormoutbox.On(ob, func(core.Op, *Order) []core.Event { return nil }, gormoutbox.ResolveRows())
+	fmt.Println(expire()) // one event for each order that was open
+	// Output:
+	// true
+	// <nil>
 }
 
 // A function that needs to read, or can fail, gets the context of the statement.
 func ExampleOnContext() {
-	ob := gormoutbox.Plugin(gormoutbox.Config{AutoCreate: true})
+	db, ob := example()
 	gormoutbox.OnContext(ob, func(ctx context.Context, op core.Op, o *Order) ([]core.Event, error) {
 		tx, err := gormoutbox.FromContext(ctx)
 		if err != nil {
 			return nil, err
 		}
 		var open int64
-		if err := tx.Model(&Order{}).Where("status = ?", "placed").Count(&open).Error; err != nil {
+		if err := tx.Model(&Order{}).Where("status = ?", "open").Count(&open).Error; err != nil {
 			return nil, err
 		}
 		return []core.Event{{Type: "order." + op.String(), Data: map[string]any{"order": o, "open": open}}}, nil
 	})
+	must(db.Create(&Order{Status: "placed"}).Error, ob.Drain(context.Background()))
+	// Output: order.create 1 {"open":0,"order":{"ID":1,"Status":"placed"}}
 }
 
-// The code says itself what happened.
+// The code says itself what happened. What is rolled back has not happened.
 func ExamplePublish() {
+	ctx := context.Background()
+	db, ob := example()
+	order := &Order{Status: "placed"}
 	err := db.Transaction(func(tx *gorm.DB) error {
-		order := &Order{Status: "placed"}
 		if err := tx.Create(order).Error; err != nil {
 			return err
 		}
-		return gormoutbox.Publish(tx.Statement.Context, tx, core.Event{
-			Type: "order.placed", AggregateType: "order", AggregateID: fmt.Sprint(order.ID), Data: order,
-		})
+		return gormoutbox.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateID: fmt.Sprint(order.ID)})
 	})
-	if err != nil {
-		panic(err)
-	}
+	fmt.Println(err)
+	err = db.Transaction(func(tx *gorm.DB) error {
+		return errors.Join(gormoutbox.Publish(ctx, tx, core.Event{Type: "order.paid"}), errors.New("no money"))
+	})
+	fmt.Println(err)
+	fmt.Println(gormoutbox.Publish(ctx, db, core.Event{Type: "order.lost"}) != nil) // no transaction
+	must(ob.Drain(ctx))
+	// Output:
+	// <nil>
+	// no money
+	// true
+	// order.placed 1
 }
 
 // A function that runs only after the real commit, from wherever the transaction is at hand.
 func ExampleAfterCommit() {
-	var wake chan struct{} // of a worker that looks for open orders
-	err := db.Transaction(func(tx *gorm.DB) error {
+	db, _ := example()
+	ctx := context.Background()
+	must(db.Transaction(func(tx *gorm.DB) error {
 		if err := tx.Create(&Order{Status: "open"}).Error; err != nil {
 			return err
 		}
-		return gormoutbox.AfterCommit(tx.Statement.Context, tx, func() {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		})
-	})
-	if err != nil {
-		panic(err)
-	}
+		err := gormoutbox.AfterCommit(ctx, tx, func() { fmt.Println("wake the worker") })
+		fmt.Println("in the transaction")
+		return err
+	}))
+	// Output:
+	// in the transaction
+	// wake the worker
 }
 
-// TxOf hands GORM's transaction to what knows nothing of GORM.
+// TxOf hands GORM's transaction to code that knows nothing of GORM.
 func ExampleTxOf() {
-	var ob *core.Outbox // made with core.New
-	err := db.Transaction(func(tx *gorm.DB) error {
-		coreTx, err := gormoutbox.TxOf(tx.Statement.Context, tx)
+	db, ob := example()
+	ctx := context.Background()
+	must(db.Transaction(func(tx *gorm.DB) error {
+		own, err := gormoutbox.TxOf(ctx, tx)
 		if err != nil {
 			return err
 		}
-		_, err = ob.Publish(tx.Statement.Context, coreTx, core.Event{Type: "order.placed"})
+		fmt.Println(own.Dialect(), own.Tracked())
+		_, err = ob.Outbox().Publish(ctx, own, core.Event{Type: "order.placed"})
 		return err
-	})
-	if err != nil {
-		panic(err)
-	}
+	}))
+	// Output: postgres true
 }
 
 // A Transactor is how other packages, as the inbox, run work in GORM's transactions.
 func ExampleTransactor() {
+	db, ob := example()
 	transactor := gormoutbox.Transactor(db)
-	err := transactor.RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+	err := transactor.RunInTx(context.Background(), func(ctx context.Context, _ core.Tx) error {
 		tx, err := gormoutbox.FromContext(ctx)
 		if err != nil {
 			return err
 		}
-		return tx.Create(&Order{Status: "placed"}).Error
-	})
-	if err != nil {
-		panic(err)
-	}
-}
-
-// What finds a transaction in a context, such as an event bus of Watermill on the outbox, joins
-// that of GORM.
-func ExampleContext() {
-	publish := func(ctx context.Context, event any) error { // bus.Publish, say
-		_, ok := core.TxFromContext(ctx)
-		fmt.Println(ok)
-		return nil
-	}
-	err := db.Transaction(func(tx *gorm.DB) error {
-		order := &Order{}
-		if err := tx.Create(order).Error; err != nil {
-			return err
-		}
-		return publish(gormoutbox.Context(tx.Statement.Context, tx), OrderPlaced{Order: order})
+		return tx.Create(&Invoice{Cents: 4200}).Error
 	})
 	fmt.Println(err)
+	must(ob.Drain(context.Background()))
+	// Output:
+	// <nil>
+	// invoice.issued 1 {"ID":1,"Cents":4200}
+}
+
+// FromContext finds the transaction of a Transactor, wherever the context arrives.
+func ExampleFromContext() {
+	db, _ := example()
+	store := func(ctx context.Context, o *Order) error {
+		tx, err := gormoutbox.FromContext(ctx)
+		if err != nil {
+			return err
+		}
+		return tx.Create(o).Error
+	}
+	ctx := context.Background()
+	fmt.Println(errors.Is(store(ctx, &Order{}), core.ErrNoTransaction))
+	fmt.Println(gormoutbox.Transactor(db).RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+		return store(ctx, &Order{})
+	}))
+	// Output:
+	// true
+	// <nil>
+}
+
+// Code that finds a transaction in a context, such as an event bus of Watermill, joins that of
+// GORM.
+func ExampleContext() {
+	db, ob := example()
+	publish := func(ctx context.Context, e core.Event) error { // bus.Publish, say
+		_, err := ob.Outbox().Publish(ctx, nil, e)
+		return err
+	}
+	ctx := context.Background()
+	must(db.Transaction(func(tx *gorm.DB) error {
+		return publish(gormoutbox.Context(ctx, tx), core.Event{Type: "order.placed", AggregateID: "7"})
+	}))
+	must(ob.Drain(ctx))
+	// Output: order.placed 7
+}
+
+// The method says which of several outboxes is meant.
+func ExampleOutbox_Publish() {
+	ctx := context.Background()
+	db, ob := example()
+	must(db.Transaction(func(tx *gorm.DB) error {
+		return ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateID: "7", Data: 4200})
+	}))
+	must(ob.Drain(ctx))
+	// Output: order.placed 7 4200
 }

@@ -3,13 +3,13 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -21,8 +21,9 @@ import (
 //
 // Make one with NewAtLeastOnce; it is safe for use by several goroutines.
 type AtLeastOnce struct {
-	in     *Inbox // for the identity of messages and the observer
-	runner *once.Runner
+	engine *engine.AtLeastOnce
+	from   translation
+	out    producer
 }
 
 // AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. The fields that
@@ -43,7 +44,7 @@ type AtLeastOnceConfig struct {
 	Logger   *slog.Logger
 
 	// MaxAttempts and MinAge say when a message is given up, as in Config: it has been run so
-	// often, and the first time so long ago. Then Middleware returns ErrParked, for the poison
+	// often, and the first time so long ago. Then Middleware returns ErrDead, for the poison
 	// queue of Chain, and nothing is kept: a message that is delivered again has fresh attempts. A
 	// run that ended with the process counts; one that only waited for another copy never does.
 	// Negative: without limit, at any age.
@@ -58,30 +59,22 @@ type AtLeastOnceConfig struct {
 
 // NewAtLeastOnce returns an AtLeastOnce, or every problem of cfg at once.
 func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
-	var problems []error
-	if cfg.Consumer == "" {
-		problems = append(problems, errors.New("inbox: AtLeastOnceConfig.Consumer is empty: choose a name and keep it"))
-	}
-	if cfg.Runner == nil {
-		problems = append(problems, errors.New("inbox: AtLeastOnceConfig.Runner is nil: use once.New"))
-	}
+	var nilPublisher error
 	if cfg.Publisher != nil && isNil(cfg.Publisher) {
-		problems = append(problems, errors.New("inbox: AtLeastOnceConfig.Publisher is a nil pointer"))
+		nilPublisher = errors.New("inbox: AtLeastOnceConfig.Publisher is a nil pointer")
 	}
-	if err := errors.Join(problems...); err != nil {
+	from := translation{handler: cfg.Handler, eventID: cfg.EventID, tenant: cfg.Tenant}.withDefaults()
+	e, err := engine.NewAtLeastOnce(engine.AtLeastOnceConfig{
+		Consumer: cfg.Consumer, Runner: cfg.Runner, EventID: from.id, Observer: cfg.Observer, Logger: cfg.Logger,
+		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier,
+		RetryPause: cfg.RetryPause, MaxRetryPause: cfg.MaxRetryPause,
+	})
+	if err := errors.Join(err, nilPublisher); err != nil {
 		return nil, err
 	}
-	c := Config{
-		Consumer: cfg.Consumer, Publisher: cfg.Publisher, Handler: cfg.Handler, EventID: cfg.EventID,
-		Tenant: cfg.Tenant, Observer: cfg.Observer, Logger: cfg.Logger,
-		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier, RetryPause: cfg.RetryPause,
-		MaxRetryPause: cfg.MaxRetryPause,
-	}
-	if err := c.checkPauses("AtLeastOnceConfig"); err != nil {
-		return nil, err
-	}
-	c = c.withDefaults()
-	return &AtLeastOnce{in: newInbox(c), runner: cfg.Runner}, nil
+	return &AtLeastOnce{
+		engine: e, from: from, out: producer{publisher: cfg.Publisher, observer: cfg.Observer, event: e.Event},
+	}, nil
 }
 
 // Middleware runs the handler of a message unless its event is done. Put it where Chain puts an
@@ -89,114 +82,25 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 // the handler should stop then. After a failure it pauses before it returns, as that of an Inbox
 // does.
 //
-// Errors: those of the handler; ErrParked when it has failed too often, or with core.Permanent;
+// Errors: those of the handler; ErrDead when it has failed too often, or with core.Permanent;
 // ErrInvalidMessage; ErrInProgress, which wraps once.ErrInProgress, while another copy is being
 // processed; and once.ErrStore when the store cannot be asked, and the handler was not run.
 func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
 		defer msg.SetContext(ctx)
-		e, err := a.in.Event(msg)
-		if err != nil {
-			return nil, a.in.failed(ctx, Info{Event: e, Err: err})
-		}
-		d := a.in.delivery(e, msg)
-		wait, err := a.run(ctx, d, func(ctx context.Context) error {
+		res := a.engine.Process(ctx, a.from.message(msg), func(ctx context.Context, m engine.Message) error {
 			msg.SetContext(ctx)
 			produced, err := h(msg)
 			if err != nil {
 				return err
 			}
-			return a.in.produce(ctx, d, msg, produced)
+			return a.out.publish(ctx, m, msg, produced)
 		})
-		sleep(ctx, wait)
-		return nil, err
+		sleep(ctx, res.After)
+		return nil, res.Err
 	}
 }
 
-func (a *AtLeastOnce) run(ctx context.Context, d delivery,
-	fn func(context.Context) error,
-) (wait time.Duration, err error) {
-	e := d.info.Event
-	key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
-	attempt, ran, returned := 0, false, false
-	defer func() {
-		if returned {
-			return
-		}
-		v := recover() // nil: runtime.Goexit, which goes on too
-		_ = a.in.failed(ctx, d.told(attempt, panicked(v)))
-		sleep(ctx, a.in.pauses.after(attempt))
-		if v != nil {
-			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
-		}
-	}()
-	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-		this := once.AttemptOf(ctx)
-		attempt, ran = this.Number, true
-		// each of them panicked, or died
-		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) {
-			this.Reset()
-			return once.Result{}, fmt.Errorf("%w: it was begun %d times and never ended", ErrParked, this.Number-1)
-		}
-		err := fn(ctx)
-		if err != nil {
-			err = a.failedAttempt(ctx, this, err)
-		}
-		return once.Result{}, err
-	})
-	returned = true
-	return a.settle(ctx, d, attempt, ran, replayed, err)
-}
-
-func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
-
-// failedAttempt says what a failure of the handler means for the attempts that count, and for the
-// message.
-func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) error {
-	limit := a.in.cfg.MaxAttempts
-	switch class := a.in.judge(err); {
-	case class == core.ClassPermanent, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
-		t.Number >= limit && a.oldEnough(t):
-		t.Reset()
-		return fmt.Errorf("%w (attempts: %d): %w", ErrParked, t.Number, err)
-	case class == core.ClassUnavailable, errors.Is(ctx.Err(), context.Canceled):
-		// it was cut short, or is not the event's fault
-		t.Refund()
-	}
-	return err
-}
-
-func (a *AtLeastOnce) settle(ctx context.Context, d delivery, attempt int, ran, replayed bool,
-	err error,
-) (time.Duration, error) {
-	pauses := &a.in.pauses
-	switch {
-	case err == nil && replayed, errors.Is(err, once.ErrAlreadyDone):
-		// by another copy, perhaps when this one had lost its lease
-		pauses.reset()
-		a.in.obs.Duplicate(d.told(0, nil))
-		return 0, nil
-	case err == nil:
-		pauses.reset()
-		a.in.obs.Processed(d.told(attempt, nil))
-		return 0, nil
-	case errors.Is(err, ErrParked):
-		return 0, a.in.parked(d.told(attempt, err))
-	case !ran && errors.Is(err, once.ErrInProgress):
-		after := once.RetryAfter(err)
-		err = fmt.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)
-		a.in.obs.InProgress(d.told(0, err))
-		return min(after, pauses.longest()), err
-	case errors.Is(err, once.ErrInvalidKey):
-		return 0, a.in.failed(ctx, d.told(0, fmt.Errorf("%w: %w", ErrInvalidMessage, err)))
-	}
-	err = a.in.failed(ctx, d.told(attempt, err))
-	if !ran || errors.Is(err, once.ErrStore) || a.in.judge(err) == core.ClassUnavailable {
-		return pauses.outage(ctx), err
-	}
-	return pauses.after(attempt), err
-}
-
-// takesNoParked is for Chain.
-func (a *AtLeastOnce) takesNoParked() bool { return true }
+// returnsDead is for Chain.
+func (a *AtLeastOnce) returnsDead() bool { return true }

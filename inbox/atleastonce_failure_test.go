@@ -35,7 +35,7 @@ func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
 	a := newAtLeastOnce(t, append([]func(*inbox.AtLeastOnceConfig){func(c *inbox.AtLeastOnceConfig) {
 		c.Runner, c.RetryPause = runner, 0
 		c.Observer = &inbox.Observer{
-			Failed: hear("failed"), Parked: hear("parked"), InProgress: hear("in progress"),
+			Failed: hear("failed"), Dead: hear("dead"), InProgress: hear("in progress"),
 			Processed: hear("processed"),
 		}
 	}}, set...)...)
@@ -109,7 +109,7 @@ func TestAtLeastOnceGivesUp(t *testing.T) {
 				t.Errorf("%d runs in %s", runs, took)
 			}
 		}
-		if len(l.poison) != 2 || l.heard["parked"] != 2 {
+		if len(l.poison) != 2 || l.heard["dead"] != 2 {
 			t.Errorf("poison queue %v, heard %v", l.poison, l.heard)
 		}
 		if n := l.redeliver(func(*message.Message) ([]*message.Message, error) {

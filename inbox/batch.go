@@ -2,16 +2,12 @@ package inbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	engine "github.com/ormoutbox/ormoutbox/core/inbox"
-	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
 // ProcessBatch runs fn once, in one transaction, with those messages that were not processed
@@ -30,152 +26,25 @@ import (
 func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message,
 	fn func(ctx context.Context, fresh []*message.Message) error,
 ) (errs []error) {
-	b := &batch{in: in, ctx: ctx, fn: fn, errs: make([]error, len(msgs))}
+	list := make([]engine.Message, len(msgs))
 	for n, msg := range msgs {
-		e, err := in.Event(msg)
-		if err != nil {
-			b.errs[n] = in.failed(ctx, Info{Event: e, Err: err})
-			continue
+		list[n] = in.from.message(msg)
+	}
+	results := in.engine.ProcessBatch(ctx, list, func(ctx context.Context, _ core.Tx, fresh []engine.Message) error {
+		raw := make([]*message.Message, len(fresh))
+		for n, m := range fresh {
+			msg, _ := m.Raw.(*message.Message) // as translated
+			defer msg.SetContext(msg.Context())
+			msg.SetContext(ctx)
+			raw[n] = msg
 		}
-		d := in.delivery(e, msg)
-		if in.cached(ctx, d) {
-			in.obs.Duplicate(d.told(0, nil))
-			continue
-		}
-		b.items = append(b.items, item{at: n, msg: msg, d: d})
-	}
-	b.run()
-	sleep(ctx, b.wait)
-	return b.errs
-}
-
-// item is one message of a batch that has a key.
-type item struct {
-	at  int // in errs
-	msg *message.Message
-	d   delivery
-	o   outcome
-}
-
-type batch struct {
-	in    *Inbox
-	ctx   context.Context //nolint:containedctx // a batch is one call
-	fn    func(context.Context, []*message.Message) error
-	items []item
-	errs  []error
-	wait  time.Duration // the longest of the pauses
-}
-
-func (b *batch) answer(it item, wait time.Duration, err error) {
-	b.errs[it.at] = err
-	b.wait = max(b.wait, wait)
-}
-
-func (b *batch) run() {
-	if len(b.items) == 0 {
-		return
-	}
-	if _, ok := core.TxFromContext(b.ctx); ok {
-		b.all(ErrInTransaction, 0)
-		return
-	}
-	var whole outcome // of the transaction of all
-	err := once.RetryTx(b.ctx, b.in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
-		whole = outcome{end: endOf(tx), kept: whole.maybeKept()}
-		return b.inTx(ctx, tx, &whole)
+		return fn(ctx, raw)
 	})
-	switch {
-	case err == nil, errors.Is(err, errSeen):
-		for _, it := range b.items {
-			wait, err := b.in.settle(b.ctx, it.d, it.o, nil)
-			b.answer(it, wait, err)
-		}
-	case !whole.ran, b.ctx.Err() != nil: // the database could not be reached; or it was cut short
-		b.all(err, b.in.pauses.outage(b.ctx))
-	case whole.maybeKept() && !errors.Is(err, core.ErrCommitUnknown): // each by itself would look like a duplicate
-		b.all(fmt.Errorf("%w: %w", ErrTransactionEnded, err), 0)
-	default:
-		b.singles()
+	errs = make([]error, len(results))
+	var wait time.Duration
+	for n, r := range results {
+		errs[n], wait = in.answer(r), max(wait, r.After)
 	}
-}
-
-func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
-	events := make([]Event, len(b.items))
-	for n, it := range b.items {
-		events[n] = it.d.info.Event
-	}
-	states, err := b.in.cfg.Store.BeginBatch(ctx, tx, events)
-	if err != nil {
-		return err
-	}
-	var fresh []*message.Message
-	changed := false
-	for n := range b.items {
-		it := &b.items[n]
-		it.o = outcome{state: states[n], kept: whole.kept}
-		if states[n] != engine.StateFresh {
-			continue
-		}
-		changed = true
-		if slices.Contains(b.in.cfg.OnlyNewer, events[n].Handler) {
-			newer, err := b.in.cfg.Store.Advance(ctx, tx, events[n])
-			if err != nil {
-				return err
-			}
-			if it.o.stale = !newer; it.o.stale {
-				continue
-			}
-		}
-		it.o.ran = true
-		fresh = append(fresh, it.msg)
-	}
-	if !changed {
-		return errSeen
-	}
-	if len(fresh) == 0 {
-		return nil
-	}
-	whole.ran = true
-	return b.call(ctx, fresh)
-}
-
-// call runs fn with messages that carry the transaction as long as it takes. A panic is an error of
-// theirs: the other messages of the batch go on, and it counts.
-func (b *batch) call(ctx context.Context, fresh []*message.Message) (err error) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		p := core.NewPanicError(recover())
-		b.in.cfg.Logger.Error("inbox: the function of a batch did not return", "consumer", b.in.cfg.Consumer,
-			"messages", len(fresh),
-			"error", p, "stack", string(p.Stack))
-		err = fmt.Errorf("%w: %w", ErrPanicked, p) // nobody gets it after runtime.Goexit
-	}()
-	for _, msg := range fresh {
-		defer msg.SetContext(msg.Context())
-		msg.SetContext(ctx)
-	}
-	err = b.fn(ctx, fresh)
-	returned = true
-	return err
-}
-
-// singles processes each message by itself.
-func (b *batch) singles() {
-	for _, it := range b.items {
-		it.d.came = time.Now()
-		wait, err := b.in.run(b.ctx, it.d, func(ctx context.Context, _ core.Tx) error {
-			return b.call(ctx, []*message.Message{it.msg})
-		})
-		b.answer(it, wait, err)
-	}
-}
-
-// all answers every message that has no answer yet with err.
-func (b *batch) all(err error, wait time.Duration) {
-	for _, it := range b.items {
-		b.answer(it, wait, fmt.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))
-	}
+	sleep(ctx, wait)
+	return errs
 }

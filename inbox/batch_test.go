@@ -76,7 +76,7 @@ func TestBatchProcessesFreshMessagesInOneTransaction(t *testing.T) {
 func TestBatchFallsBackToSingles(t *testing.T) {
 	b := &batches{w: newWorld(t), bad: "bad"}
 	errs := b.run("a", "bad", "b")
-	if errs[0] != nil || !errors.Is(errs[1], inbox.ErrParked) || errs[2] != nil {
+	if errs[0] != nil || !errors.Is(errs[1], inbox.ErrDead) || errs[2] != nil {
 		t.Fatalf("%v", errs)
 	}
 	if got, want := fmt.Sprint(b.calls), "[[a bad b] [a] [bad] [b]]"; got != want {
@@ -86,7 +86,7 @@ func TestBatchFallsBackToSingles(t *testing.T) {
 		b.w.effect(id, n)
 	}
 	b.calls = nil
-	if errs := b.run("bad", "c"); !errors.Is(errs[0], inbox.ErrParked) || errs[1] != nil ||
+	if errs := b.run("bad", "c"); !errors.Is(errs[0], inbox.ErrDead) || errs[1] != nil ||
 		fmt.Sprint(b.calls) != "[[c]]" {
 		t.Errorf("with a parked one: %v, called with %v", errs, b.calls)
 	}
@@ -113,7 +113,7 @@ func TestBatchPanicsAreCounted(t *testing.T) {
 			event(t.Context(), "a"), event(t.Context(), "bad"),
 			event(t.Context(), "b"),
 		}, fn)
-		if errs[0] != nil || errs[2] != nil || errs[1] == nil || errors.Is(errs[1], inbox.ErrParked) != (n >= 1) ||
+		if errs[0] != nil || errs[2] != nil || errs[1] == nil || errors.Is(errs[1], inbox.ErrDead) != (n >= 1) ||
 			n < 2 && (!errors.Is(errs[1], inbox.ErrPanicked) || !strings.Contains(errs[1].Error(), "boom")) {
 			t.Errorf("batch %d: %v", n, errs)
 		}
@@ -122,7 +122,7 @@ func TestBatchPanicsAreCounted(t *testing.T) {
 		w.effect(id, n)
 	}
 	w.hears("failed", 1)
-	w.hears("parked", 2)
+	w.hears("dead", 2)
 }
 
 func TestBatchAnswersEachMessage(t *testing.T) {

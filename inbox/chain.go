@@ -14,8 +14,8 @@ type ChainConfig struct {
 	//
 	//	poison, err := middleware.PoisonQueueWithFilter(pub, "billing_poison", inbox.Final)
 	//
-	// Nil: none. Then Inbox must be an *Inbox whose Config.Park is ParkAndAck, because a broker
-	// would deliver a parked message for ever.
+	// Nil: none. Then Inbox must be an *Inbox whose Config.OnDead is AckDead, because a broker
+	// would deliver a dead message for ever.
 	Poison message.HandlerMiddleware
 	// Retry comes next, and sees each transaction as a whole:
 	//
@@ -34,8 +34,8 @@ type ChainConfig struct {
 type Deduplicator interface {
 	Middleware(h message.HandlerFunc) message.HandlerFunc
 
-	// takesNoParked reports whether parked messages are returned as errors.
-	takesNoParked() bool
+	// returnsDead reports whether dead messages are returned as errors.
+	returnsDead() bool
 }
 
 var (
@@ -43,8 +43,8 @@ var (
 	_ Deduplicator = (*AtLeastOnce)(nil)
 )
 
-// takesNoParked is for Chain.
-func (in *Inbox) takesNoParked() bool { return in.cfg.Park == ParkAndReturn }
+// returnsDead is for Chain.
+func (in *Inbox) returnsDead() bool { return in.onDead == ReturnDead }
 
 // Chain returns Poison(Retry(Inbox(handler))) as one middleware, because no other order works.
 // Middleware that is added to the Router after it runs inside of the transaction: it must neither
@@ -53,9 +53,9 @@ func Chain(c ChainConfig) (message.HandlerMiddleware, error) {
 	if isNil(c.Inbox) {
 		return nil, errors.New("inbox: ChainConfig.Inbox is nil")
 	}
-	if c.Poison == nil && c.Inbox.takesNoParked() {
-		return nil, errors.New("inbox: ChainConfig.Poison is nil, so nobody takes parked messages from the broker: " +
-			"set it, or Config.Park of an Inbox to ParkAndAck")
+	if c.Poison == nil && c.Inbox.returnsDead() {
+		return nil, errors.New("inbox: ChainConfig.Poison is nil, so nobody takes dead messages from the broker: " +
+			"set it, or Config.OnDead of an Inbox to AckDead")
 	}
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		h = c.Inbox.Middleware(h)

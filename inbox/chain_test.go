@@ -11,7 +11,7 @@ import (
 )
 
 func TestChainOrder(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.Park = inbox.ParkAndAck })
+	w := newWorld(t, func(c *inbox.Config) { c.OnDead = inbox.AckDead })
 	var order []string
 	link := func(name string) message.HandlerMiddleware {
 		return func(h message.HandlerFunc) message.HandlerFunc {
@@ -54,7 +54,7 @@ func TestChainOrder(t *testing.T) {
 	if _, err := inbox.Chain(inbox.ChainConfig{}); err == nil {
 		t.Error("a chain without an inbox was accepted")
 	}
-	returning := newWorld(t, func(c *inbox.Config) { c.Park = inbox.ParkAndReturn })
+	returning := newWorld(t, func(c *inbox.Config) { c.OnDead = inbox.ReturnDead })
 	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: returning.in}); err == nil {
 		t.Error("a chain that delivers parked messages for ever was accepted")
 	}
@@ -62,8 +62,8 @@ func TestChainOrder(t *testing.T) {
 
 func TestFinal(t *testing.T) {
 	for err, want := range map[error]bool{
-		inbox.ErrParked: true, inbox.ErrInvalidMessage: true, core.Permanent(errHandler): true, errHandler: false,
-		core.Unavailable(errHandler): false, inbox.ErrInProgress: false, errors.Join(errHandler, inbox.ErrParked): true,
+		inbox.ErrDead: true, inbox.ErrInvalidMessage: true, core.Permanent(errHandler): true, errHandler: false,
+		core.Unavailable(errHandler): false, inbox.ErrInProgress: false, errors.Join(errHandler, inbox.ErrDead): true,
 	} {
 		if inbox.Final(err) != want {
 			t.Errorf("Final(%v) is %t", err, !want)

@@ -5,35 +5,25 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// ParkMode says what becomes of a message whose event is parked.
-type ParkMode uint8
+// OnDead says what becomes of a message whose event is dead.
+type OnDead uint8
 
 const (
-	// ParkAndReturn returns an error wrapping ErrParked, so that a poison queue outside of the
-	// inbox takes the message with its payload. Without one the broker delivers it again and again:
-	// it is not processed, and holds up what is behind it.
-	ParkAndReturn ParkMode = iota
-	// ParkAndAck acknowledges the message. The table keeps its id and where it was, not its
-	// payload: use it where the broker keeps messages (Kafka), so that a released event can be read
-	// again.
-	ParkAndAck
-)
-
-// Defaults.
-const (
-	DefaultMaxAttempts     = 10
-	DefaultMinAge          = 5 * time.Minute
-	DefaultRetryPause      = 100 * time.Millisecond
-	DefaultMaxRetryPause   = 10 * time.Second
-	DefaultCleanupInterval = 10 * time.Minute
+	// ReturnDead returns an error wrapping ErrDead, so that a poison queue outside of the inbox
+	// takes the message with its payload. Without one the broker delivers it again and again: it is
+	// not processed, and holds up what is behind it.
+	ReturnDead OnDead = iota
+	// AckDead acknowledges the message. The table keeps its id and where it was, not its payload:
+	// use it where the broker keeps messages (Kafka), so that a redriven event can be read again.
+	AckDead
 )
 
 // Config configures an Inbox. Consumer, Transactor and Store are required.
@@ -72,15 +62,16 @@ type Config struct {
 	Source func(msg *message.Message) Source
 
 	// MaxAttempts is how often a handler may fail with an event, and MinAge how long ago its first
-	// failure must be, before the event is parked: both have to be over, so that a short
-	// disturbance parks nothing. Failures that say nothing about the event spend no attempt:
+	// failure must be, before the event is given up: both have to be over, so that a short
+	// disturbance gives up nothing. Failures that say nothing about the event spend no attempt:
 	// core.Retryable, core.Unavailable and what Classifier calls so, a commit without an answer, a
 	// canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An error that
-	// is core.Permanent parks at once.
+	// is core.Permanent gives the event up at once.
 	MaxAttempts int
 	MinAge      time.Duration
 	// Classifier judges errors of handlers that do not say what they are. ClassUnavailable is an
-	// outage of the database or of another service, which spends no attempt; ClassPermanent parks.
+	// outage of the database or of another service, which spends no attempt; ClassPermanent gives
+	// the event up.
 	// Default: core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns
 	// too, spend attempts unless they came from an HTTP request.
 	Classifier func(error) core.Class
@@ -91,8 +82,8 @@ type Config struct {
 	// than the broker waits for an acknowledgement.
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
-	// Park says what becomes of the message. Default: ParkAndReturn.
-	Park ParkMode
+	// OnDead says what becomes of the message of an event that was given up. Default: ReturnDead.
+	OnDead OnDead
 	// OnlyNewer names handlers that want no event that is older than one they have processed of the
 	// same tenant, topic and key, because each event has the whole state. Such an event is skipped
 	// for good, also one that was never processed: because it failed, say, and a newer one was
@@ -118,7 +109,7 @@ type Config struct {
 
 	// Observer hears what happens. Default: nobody.
 	Observer *Observer
-	// Logger gets a line for each failed and each parked event, at level Debug where the message's
+	// Logger gets a line for each failed and each dead event, at level Debug where the message's
 	// context was canceled because the consumer stops. Default: core.DefaultLogger, warnings and
 	// errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
@@ -135,104 +126,29 @@ type Source struct {
 // Validate names every problem of c at once.
 func (c Config) Validate() error {
 	var problems []error
-	bad := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("inbox: Config."+format, args...))
-	}
-	if c.Consumer == "" {
-		bad("Consumer is empty: choose a name and keep it")
-	} else if err := (Key{Consumer: c.Consumer, Handler: "h", EventID: "e"}).Validate(); err != nil {
-		bad("Consumer: %w", err)
-	}
-	if err := core.CheckTransactor(c.Transactor); err != nil {
-		bad("Transactor: %w", err)
-	}
-	if isNil(c.Store) {
-		bad("Store is nil: use sqlinbox.New")
-	}
 	if c.Publisher != nil && isNil(c.Publisher) {
-		bad("Publisher is a nil pointer")
+		problems = append(problems, errors.New("inbox: Config.Publisher is a nil pointer"))
 	}
-	if c.Park > ParkAndAck {
-		bad("Park is %d", c.Park)
+	if c.OnDead > AckDead {
+		problems = append(problems, fmt.Errorf("inbox: Config.OnDead is %d", c.OnDead))
 	}
-	if slices.Contains(c.OnlyNewer, "") {
-		bad("OnlyNewer has an empty name")
-	}
-	for name, d := range map[string]time.Duration{
-		"Retention": c.Retention, "BrokerRetention": c.BrokerRetention, "ReplayWindow": c.ReplayWindow,
-		"CleanupInterval": c.CleanupInterval,
-	} {
-		if d < 0 {
-			bad("%s %s is negative", name, d)
-		}
-	}
-	if err := c.checkPauses("Config"); err != nil {
-		problems = append(problems, err)
-	}
-	switch {
-	case c.Retention <= 0:
-	case c.BrokerRetention <= 0:
-		bad("BrokerRetention is needed with Retention: how long can the broker deliver a message?")
-	case c.Retention <= max(c.BrokerRetention, c.ReplayWindow):
-		bad("Retention %s is not longer than BrokerRetention %s and ReplayWindow %s: a message would be processed "+
-			"again after its id was deleted",
-			c.Retention, c.BrokerRetention, c.ReplayWindow)
-	}
-	return errors.Join(problems...)
+	return errors.Join(c.engine(translation{}).Validate(), errors.Join(problems...))
 }
 
-func (c Config) checkPauses(name string) error {
-	switch {
-	case c.MaxRetryPause < 0:
-		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", name,
-			c.MaxRetryPause)
-	case c.RetryPause > c.MaxRetryPause && c.MaxRetryPause > 0:
-		return fmt.Errorf("inbox: %s.RetryPause %s is longer than MaxRetryPause %s", name, c.RetryPause,
-			c.MaxRetryPause)
+// engine is the part of c that is about events.
+func (c Config) engine(from translation) engine.Config {
+	return engine.Config{
+		Consumer: c.Consumer, Transactor: c.Transactor, Store: c.Store, EventID: from.id,
+		MaxAttempts: c.MaxAttempts, MinAge: c.MinAge, Classifier: c.Classifier,
+		RetryPause: c.RetryPause, MaxRetryPause: c.MaxRetryPause, OnlyNewer: c.OnlyNewer, Cache: c.Cache,
+		Retention: c.Retention, BrokerRetention: c.BrokerRetention, ReplayWindow: c.ReplayWindow,
+		CleanupInterval: c.CleanupInterval, Observer: c.Observer, Logger: c.Logger,
 	}
-	return nil
 }
 
-func (c Config) withDefaults() Config {
-	if c.MaxAttempts == 0 {
-		c.MaxAttempts = DefaultMaxAttempts
-	}
-	if c.MinAge == 0 {
-		c.MinAge = DefaultMinAge
-	}
-	if c.Classifier == nil {
-		c.Classifier = classify
-	}
-	if c.MaxRetryPause == 0 {
-		c.MaxRetryPause = max(DefaultMaxRetryPause, c.RetryPause)
-	}
-	if c.RetryPause == 0 {
-		c.RetryPause = min(DefaultRetryPause, c.MaxRetryPause)
-	}
-	if c.RetryPause < 0 {
-		c.RetryPause, c.MaxRetryPause = 0, 0
-	}
-	if c.CleanupInterval == 0 {
-		c.CleanupInterval = DefaultCleanupInterval
-	}
-	if c.Handler == nil {
-		c.Handler = func(msg *message.Message) string { return message.HandlerNameFromCtx(msg.Context()) }
-	}
-	if c.EventID == nil {
-		c.EventID = eventID
-	}
-	if c.Tenant == nil {
-		c.Tenant = func(msg *message.Message) string { return msg.Metadata[core.HeaderTenantID] }
-	}
-	if c.Source == nil {
-		c.Source = func(msg *message.Message) Source {
-			return Source{Topic: message.SubscribeTopicFromCtx(msg.Context())}
-		}
-	}
-	if c.Logger == nil {
-		c.Logger = core.DefaultLogger()
-	}
-	return c
+// translation is the part of c that is about messages.
+func (c Config) translation() translation {
+	return translation{handler: c.Handler, eventID: c.EventID, tenant: c.Tenant, source: c.Source}.withDefaults()
 }
 
 func isNil(v any) bool {

@@ -5,20 +5,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
-	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
 )
 
 func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
-	_, err := inbox.New(inbox.Config{Store: (*sqlinbox.Store)(nil), OnlyNewer: []string{""}, Park: 7, Retention: -1})
+	_, err := inbox.New(inbox.Config{Store: (*sqlinbox.Store)(nil), OnlyNewer: []string{""}, OnDead: 7, Retention: -1})
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, part := range []string{
 		"Consumer is empty", "Config.Transactor: the Transactor is nil", "Store is nil",
-		"OnlyNewer", "Park is 7", "Retention -1ns is negative",
+		"OnlyNewer", "OnDead is 7", "Retention -1ns is negative",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)

@@ -12,10 +12,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
-	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
 )
 
 // newInbox returns an inbox in memory. A program uses the Transactor of its ORM and a
@@ -111,19 +111,6 @@ func ExampleInbox_ProcessBatch() {
 	// Output: fresh: 2
 }
 
-func ExampleInbox_Process() {
-	in := newInbox()
-	// An event that came some other way: from a queue in the database, or over HTTP.
-	e := inbox.Event{Key: inbox.Key{Handler: "import", EventID: "row-17"}}
-	for range 2 {
-		check(in.Process(context.Background(), e, func(context.Context, core.Tx) error {
-			fmt.Println("imported")
-			return nil
-		}))
-	}
-	// Output: imported
-}
-
 func ExampleInbox_Event() {
 	in := newInbox()
 	msg := message.NewMessage("", nil)
@@ -137,22 +124,22 @@ func ExampleInbox_Event() {
 	// true
 }
 
-func ExampleInbox_Release() {
+func ExampleInbox_Redrive() {
 	in := newInbox()
 	ctx := context.Background()
 	_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) {
 		return nil, core.Permanent(errors.New("unknown currency"))
 	})(delivered("e-1"))
-	fmt.Println("parked:", errors.Is(err, inbox.ErrParked))
+	fmt.Println("parked:", errors.Is(err, inbox.ErrDead))
 
-	parked, err := in.ListParked(ctx, inbox.ParkedQuery{})
+	parked, err := in.ListDead(ctx, inbox.DeadQuery{})
 	check(err)
 	var keys []inbox.Key
 	for _, p := range parked {
 		fmt.Println(p.Handler, p.EventID, p.Text)
 		keys = append(keys, p.Key)
 	}
-	n, err := in.Release(ctx, inbox.ReleaseRequest{Keys: keys, Actor: "ada", Reason: "currency added"})
+	n, err := in.Redrive(ctx, inbox.RedriveRequest{Keys: keys, Actor: "ada", Reason: "currency added"})
 	fmt.Println("released:", n, err) // and now deliver it again, from the poison queue
 	// Output:
 	// parked: true

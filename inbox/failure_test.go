@@ -54,7 +54,7 @@ func TestAnOutageParksNothing(t *testing.T) {
 		if late := time.Since(end); late > inbox.DefaultMaxRetryPause {
 			t.Errorf("the first event was processed %s after the outage", late)
 		}
-		w.hears("parked", 0)
+		w.hears("dead", 0)
 	})
 }
 
@@ -77,7 +77,7 @@ func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
 		deliveries, err := w.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
 			"for good")
 		took := time.Since(start)
-		if !errors.Is(err, inbox.ErrParked) || took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+
+		if !errors.Is(err, inbox.ErrDead) || took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+
 			inbox.DefaultMaxRetryPause {
 			t.Errorf("broken for good: %v after %s", err, took)
 		}
@@ -90,17 +90,17 @@ func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
 		for n := 1; n <= 5; n++ {
 			err := slow.deliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
 				event(t.Context(), "e"))
-			if errors.Is(err, inbox.ErrParked) != (n == 5) {
+			if errors.Is(err, inbox.ErrDead) != (n == 5) {
 				t.Errorf("attempt %d: %v", n, err)
 			}
 			time.Sleep(time.Hour)
 		}
 		// Released, it has fresh attempts and is young again.
-		list, err := slow.in.ListParked(t.Context(), inbox.ParkedQuery{})
+		list, err := slow.in.ListDead(t.Context(), inbox.DeadQuery{})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
-		if _, err := slow.in.Release(t.Context(), inbox.ReleaseRequest{
+		if _, err := slow.in.Redrive(t.Context(), inbox.RedriveRequest{
 			Keys:  []inbox.Key{list[0].Key},
 			Actor: "ada", Reason: "fixed",
 		}); err != nil {
@@ -108,7 +108,7 @@ func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
 		}
 		released := time.Now()
 		if _, err := slow.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
-			"e"); !errors.Is(err, inbox.ErrParked) || time.Since(released) < inbox.DefaultMinAge {
+			"e"); !errors.Is(err, inbox.ErrDead) || time.Since(released) < inbox.DefaultMinAge {
 			t.Errorf("released: %v after %s", err, time.Since(released))
 		}
 	})

@@ -2,27 +2,20 @@ package inbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	engine "github.com/ormoutbox/ormoutbox/core/inbox"
-	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Inbox processes each event once. Make one with New; it is safe for use by several goroutines, and
-// its zero value is not usable.
+// Inbox processes each event once: package core/inbox for a Router of Watermill. Make one with New;
+// it is safe for use by several goroutines, and its zero value is not usable.
 type Inbox struct {
-	cfg    Config
-	obs    Observer
-	pauses pauses
-	copies copies
+	engine *engine.Inbox
+	from   translation
+	out    producer
+	onDead OnDead
 }
 
 // New returns an Inbox, or every problem of cfg at once.
@@ -30,275 +23,65 @@ func New(cfg Config) (*Inbox, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
-	return newInbox(cfg), nil
-}
-
-// newInbox takes a Config that is complete.
-func newInbox(cfg Config) *Inbox {
+	from := cfg.translation()
+	e, err := engine.New(cfg.engine(from))
+	if err != nil {
+		return nil, err
+	}
 	return &Inbox{
-		cfg: cfg, obs: cfg.Observer.withDefaults(),
-		pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause},
-	}
+		engine: e, from: from, onDead: cfg.OnDead,
+		out: producer{publisher: cfg.Publisher, observer: cfg.Observer, event: e.Event},
+	}, nil
 }
 
-// Process runs fn in a transaction unless e was processed before, for consumers without Watermill;
-// see Middleware for what happens then. e.Consumer is that of the Config, and e.Handler required.
-// fn may run more than once: what it did in a transaction that failed is gone. Nil means that the
-// event is done with: now, before, or because it is stale or, with ParkAndAck, parked. It does not
-// pause after a failure (Config.RetryPause): that is for the caller, who tries again.
-func (in *Inbox) Process(ctx context.Context, e Event, fn func(ctx context.Context, tx core.Tx) error) error {
-	e.Consumer = in.cfg.Consumer
-	if err := e.Validate(); err != nil {
-		return in.failed(ctx, Info{Event: e, Err: fmt.Errorf("%w: %w", ErrInvalidMessage, err)})
-	}
-	_, err := in.run(ctx, delivery{info: Info{Event: e}, came: time.Now()}, fn)
-	return err
+// Event returns the event of a message as this inbox knows it, with its key. The error wraps
+// ErrInvalidMessage.
+func (in *Inbox) Event(msg *message.Message) (Event, error) {
+	return in.engine.Event(in.from.message(msg))
 }
 
-// delivery is one message on its way through the inbox.
-type delivery struct {
-	info Info
-	came time.Time
+// ListDead returns the dead events of this consumer, those first that were received first.
+// q.Consumer is that of the Inbox.
+func (in *Inbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error) {
+	return in.engine.ListDead(ctx, q)
 }
 
-// told returns what an observer is told.
-func (d delivery) told(attempt int, err error) Info {
-	i := d.info
-	i.Attempt, i.Err, i.Duration = attempt, err, time.Since(d.came)
-	return i
+// Redrive lets dead events be processed, with fresh attempts, when their messages are delivered
+// again: from the poison queue, or by a replay. It delivers nothing itself, because the payload is
+// there and not here. The row keeps actor and reason until then. It returns how many changed: the
+// others were not dead. An incomplete request, or one with a key of another consumer, is refused
+// with an error wrapping core.ErrInvalidRequest.
+func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
+	return in.engine.Redrive(ctx, req)
 }
 
-// outcome is what one transaction came to.
-type outcome struct {
-	state   engine.State
-	attempt int
-	stale   bool
-	ran     bool // the handler began
-	end     *end
-	kept    bool // a transaction before it, which failed, may have been committed
+// Cleanup deletes the processed events, and the keys of OnlyNewer, of this consumer that are older
+// than Config.Retention, in chunks. It returns how many. What failed or is dead stays. Any number
+// of processes may call it at once.
+func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) { return in.engine.Cleanup(ctx) }
+
+// Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. An
+// error is told to the Observer and the Logger, and tried again. Without Config.Retention it
+// returns an error at once.
+func (in *Inbox) Run(ctx context.Context) error { return in.engine.Run(ctx) }
+
+// answer says what a Router gets for a result.
+func (in *Inbox) answer(r engine.Result) error {
+	if r.Action == engine.Dead && in.onDead == AckDead && isDead(r.Err) {
+		return nil
+	}
+	return r.Err
 }
 
-// end is how a transaction ended, as far as was heard.
-type end struct{ heard atomic.Int32 }
-
-// endOf listens for the end of tx. Who waits for the outcome is also told when the answer to COMMIT
-// was lost.
-func endOf(tx core.Tx) *end {
-	e := &end{}
-	tx.OnOutcome(func(o core.Outcome) { e.heard.Store(1 + int32(o)) })
-	return e
-}
-
-// rolledBack is false when something was heard, and it was not a rollback.
-func (e *end) rolledBack() bool {
-	heard := e.heard.Load()
-	return heard == 0 || heard == 1+int32(core.RolledBack)
-}
-
-// maybeKept reports whether what a transaction wrote that failed may be there all the same, the row
-// that says processed too: the handler ended it.
-func (o outcome) maybeKept() bool { return o.kept || o.ran && o.end != nil && !o.end.rolledBack() }
-
-// errSeen rolls back a transaction in which there was nothing to do, which is cheaper than to
-// commit it.
-var errSeen = errors.New("inbox: seen before")
-
-// run processes one event. wait is how long it makes sense to wait before its message is delivered
-// again.
-func (in *Inbox) run(ctx context.Context, d delivery,
-	fn func(context.Context, core.Tx) error,
-) (wait time.Duration, err error) {
-	if _, ok := core.TxFromContext(ctx); ok {
-		return 0, in.failed(ctx, d.told(0, ErrInTransaction))
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
 	}
-	if in.cached(ctx, d) {
-		in.obs.Duplicate(d.told(0, nil))
-		return 0, nil
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
-	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
-	switch {
-	case err != nil:
-		return 0, in.failed(ctx, d.told(0, err))
-	case processed:
-		in.obs.Duplicate(d.told(0, nil))
-		return 0, nil
-	}
-	done := false
-	defer func() { leave(done) }()
-	var o outcome
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		v := recover() // nil: runtime.Goexit, which goes on too
-		if o.ran {
-			wait, _ := in.fail(ctx, d, o, panicked(v))
-			leave(false)
-			sleep(ctx, wait)
-		}
-		if v != nil {
-			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
-		}
-	}()
-	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
-		o = outcome{end: endOf(tx), kept: o.maybeKept()}
-		return in.inTx(ctx, tx, d.info.Event, &o, fn)
-	})
-	returned = true
-	wait, err = in.settle(ctx, d, o, err)
-	done = err == nil && o.state != engine.StateDead
-	return wait, err
-}
-
-// inTx is the transaction of one event.
-func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
-	fn func(context.Context, core.Tx) error,
-) (err error) {
-	if o.state, o.attempt, err = in.cfg.Store.Begin(ctx, tx, e); err != nil {
-		return err
-	}
-	if o.state != engine.StateFresh {
-		return errSeen
-	}
-	if slices.Contains(in.cfg.OnlyNewer, e.Handler) {
-		newer, err := in.cfg.Store.Advance(ctx, tx, e)
-		if err != nil {
-			return err
-		}
-		if o.stale = !newer; o.stale {
-			return nil
-		}
-	}
-	o.ran = true
-	return fn(ctx, tx)
-}
-
-// settle says what a transaction means for the message.
-func (in *Inbox) settle(ctx context.Context, d delivery, o outcome, err error) (time.Duration, error) {
-	switch {
-	case o.state == engine.StateProcessed && o.kept:
-		return in.ended(ctx, d, o, nil)
-	case o.state != 0 && o.state != engine.StateFresh: // whatever became of the rollback
-		return in.seen(ctx, d, o)
-	}
-	switch {
-	case err == nil && o.stale:
-		in.remember(ctx, d)
-		in.pauses.reset()
-		in.obs.Stale(d.told(o.attempt, nil))
-		return 0, nil
-	case err == nil:
-		in.remember(ctx, d)
-		in.pauses.reset()
-		in.obs.Processed(d.told(o.attempt, nil))
-		return 0, nil
-	case !o.ran: // the database could not be reached, say
-		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
-	}
-	return in.fail(ctx, d, o, err)
-}
-
-// seen says what a row that was there means for the message.
-func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration, error) {
-	in.pauses.reset()
-	if o.state == engine.StateProcessed {
-		in.remember(ctx, d)
-		in.obs.Duplicate(d.told(o.attempt, nil))
-		return 0, nil
-	}
-	if o.state == engine.StateDead {
-		// It was parked before and is here again: nobody has taken it away.
-		return in.pauses.parked(), in.parked(d.told(o.attempt, in.why(ctx, d.info.Event.Key)))
-	}
-	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
-	return in.pauses.longest(), ErrInProgress
-}
-
-// ended says that the handler ended the transaction and failed. The event is processed as far as
-// the table knows, and it cannot be told apart from one that another copy has processed: so this is
-// said once, and the next delivery is a duplicate.
-func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) (time.Duration, error) {
-	err := ErrTransactionEnded
-	if cause != nil {
-		err = fmt.Errorf("%w: %w", err, cause)
-	}
-	return 0, in.failed(ctx, d.told(o.attempt, err))
-}
-
-// why is the error for an event that was parked before. What it failed with is in the table.
-func (in *Inbox) why(ctx context.Context, k Key) error {
-	const release = "Release lets it be processed again"
-	list, err := in.cfg.Store.ListDead(ctx, engine.DeadQuery{
-		Consumer: k.Consumer, Handler: k.Handler,
-		Tenant: k.Tenant, EventID: k.EventID, Limit: 1,
-	})
-	switch {
-	case err != nil:
-		//nolint:errorlint // the message is not answered by that
-		return fmt.Errorf("%w: %s; what it failed with could not be read: %v", ErrParked, release, err)
-	case len(list) == 0 || list[0].Text == "":
-		return fmt.Errorf("%w: %s", ErrParked, release)
-	}
-	return fmt.Errorf("%w: %s; it failed (attempts: %d) with: %s", ErrParked, release, list[0].Attempts, list[0].Text)
-}
-
-// failed tells that a message was not processed, and returns the error that says why. What was cut
-// short because its consumer stops spent no attempt, and is nothing to look at.
-func (in *Inbox) failed(ctx context.Context, i Info) error {
-	level := slog.LevelWarn
-	if cutShort(ctx, i.Err) {
-		level, i.Attempt = slog.LevelDebug, 0
-		if cause := context.Cause(ctx); !errors.Is(i.Err, cause) {
-			i.Err = fmt.Errorf("inbox: cut short: %w: %w", cause, i.Err)
-		}
-	}
-	in.obs.Failed(i)
-	in.cfg.Logger.Log(ctx, level, "inbox: event failed", logged(i)...)
-	return i.Err
-}
-
-// cutShort reports whether err came from the end of a message's context, as far as anybody can
-// tell.
-func cutShort(ctx context.Context, err error) bool {
-	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, ErrPanicked) &&
-		!errors.Is(err, core.ErrCommitUnknown)
-}
-
-func logged(i Info) []any {
-	e := i.Event
-	args := []any{
-		"consumer", e.Consumer, "handler", e.Handler, "tenant_id", e.Tenant, "event_id", e.EventID, "event_type",
-		e.Type, "topic", e.Topic, "attempt", i.Attempt, "error", i.Err,
-	}
-	if p, ok := errors.AsType[*core.PanicError](i.Err); ok {
-		args = append(args, "stack", string(p.Stack))
-	}
-	return args
-}
-
-func (in *Inbox) cached(ctx context.Context, d delivery) bool {
-	if in.cfg.Cache == nil {
-		return false
-	}
-	hit, err := in.cfg.Cache.Seen(ctx, cacheKey(d.info.Event.Key))
-	hit = hit && err == nil
-	in.obs.Cached(d.told(0, err), hit)
-	return hit
-}
-
-// remember is called after a commit only.
-func (in *Inbox) remember(ctx context.Context, d delivery) {
-	if in.cfg.Cache != nil {
-		_ = in.cfg.Cache.Remember(ctx, cacheKey(d.info.Event.Key)) // the table knows
-	}
-}
-
-func cacheKey(k Key) string {
-	return once.Key{Scope: once.Scope("inbox", k.Consumer, k.Handler), Tenant: k.Tenant, ID: k.EventID}.String()
-}
-
-func (in *Inbox) delivery(e Event, msg *message.Message) delivery {
-	return delivery{info: Info{Event: e, OccurredAt: occurredAt(msg.Metadata)}, came: time.Now()}
 }

@@ -1,7 +1,6 @@
 package inbox_test
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -127,8 +126,8 @@ func TestAPanicRollsBackAndGoesOn(t *testing.T) {
 		}
 	}
 	w.effect("e", 0)
-	if err := w.deliver(w.handler, event(t.Context(), "e")); !errors.Is(err, inbox.ErrParked) {
-		t.Errorf("after two panics: %v, want ErrParked", err)
+	if err := w.deliver(w.handler, event(t.Context(), "e")); !errors.Is(err, inbox.ErrDead) {
+		t.Errorf("after two panics: %v, want ErrDead", err)
 	}
 }
 
@@ -226,20 +225,5 @@ func TestATransactionInTheContextIsRefused(t *testing.T) {
 		if !errors.Is(err, inbox.ErrInTransaction) {
 			t.Errorf("batch: %v", err)
 		}
-	}
-}
-
-func TestProcessWithoutWatermill(t *testing.T) {
-	w := newWorld(t)
-	e := inbox.Event{Key: inbox.Key{Handler: "indexer", EventID: "e"}}
-	for range 2 {
-		if err := w.in.Process(t.Context(), e,
-			func(ctx context.Context, tx core.Tx) error { return w.apply(ctx, "e") }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.effect("e", 1)
-	if err := w.in.Process(t.Context(), inbox.Event{}, nil); !errors.Is(err, inbox.ErrInvalidMessage) {
-		t.Errorf("%v", err)
 	}
 }

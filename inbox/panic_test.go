@@ -77,7 +77,7 @@ func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 		}
 		parked := func(id, code, text string) {
 			t.Helper()
-			list, err := w.in.ListParked(t.Context(), inbox.ParkedQuery{})
+			list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,13 +24,13 @@ func TestEventsAreParked(t *testing.T) {
 	h, calls := w.times(100, errHandler)
 	for attempt := range 5 {
 		err := w.deliver(h, event(t.Context(), "e"))
-		if want := attempt >= 2; errors.Is(err, inbox.ErrParked) != want || inbox.Final(err) != want {
+		if want := attempt >= 2; errors.Is(err, inbox.ErrDead) != want || inbox.Final(err) != want {
 			t.Errorf("attempt %d: %v", attempt+1, err)
 		}
 		if attempt < 3 && !errors.Is(err, errHandler) || !strings.Contains(err.Error(), errHandler.Error()) {
 			t.Errorf("attempt %d does not say why: %v", attempt+1, err)
 		}
-		if again := attempt >= 3; strings.Contains(err.Error(), "Release") != again ||
+		if again := attempt >= 3; strings.Contains(err.Error(), "Redrive") != again ||
 			again && !strings.Contains(err.Error(), "attempts: 3") {
 			t.Errorf("attempt %d: %v", attempt+1, err)
 		}
@@ -39,11 +39,11 @@ func TestEventsAreParked(t *testing.T) {
 		t.Errorf("%d calls: a parked event was processed", calls.Load())
 	}
 	w.hears("failed", 2)
-	w.hears("parked", 3)
+	w.hears("dead", 3)
 
 	h, calls = w.times(100, core.Permanent(errHandler))
 	for range 2 {
-		if err := w.deliver(h, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrParked) {
+		if err := w.deliver(h, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrDead) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -51,14 +51,14 @@ func TestEventsAreParked(t *testing.T) {
 		t.Errorf("%d calls after core.Permanent", calls.Load())
 	}
 
-	list, err := w.in.ListParked(t.Context(), inbox.ParkedQuery{})
+	list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{})
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	if p := list[0]; p.EventID != "e" || p.Attempts != 3 || p.Code != "handler_error" || p.Text != errHandler.Error() {
 		t.Errorf("listed %+v", p)
 	}
-	n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{
+	n, err := w.in.Redrive(t.Context(), inbox.RedriveRequest{
 		Keys: []inbox.Key{list[0].Key}, Actor: "ada",
 		Reason: "fixed",
 	})
@@ -69,7 +69,7 @@ func TestEventsAreParked(t *testing.T) {
 		t.Errorf("released: %v", err)
 	}
 	w.effect("e", 1)
-	if err := w.deliver(w.handler, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrParked) {
+	if err := w.deliver(w.handler, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrDead) {
 		t.Errorf("the other is %v", err)
 	}
 }
@@ -77,20 +77,20 @@ func TestEventsAreParked(t *testing.T) {
 func TestReleaseRefusesIncompleteRequests(t *testing.T) {
 	w := newWorld(t)
 	key := inbox.Key{Consumer: "billing", Handler: "h", EventID: "e"}
-	for name, req := range map[string]inbox.ReleaseRequest{
+	for name, req := range map[string]inbox.RedriveRequest{
 		"nothing":          {},
 		"no actor":         {Keys: []inbox.Key{key}, Reason: "r"},
 		"no reason":        {Keys: []inbox.Key{key}, Actor: "a"},
 		"another consumer": {Keys: []inbox.Key{{Consumer: "c", Handler: "h", EventID: "e"}}, Actor: "a", Reason: "r"},
 	} {
-		if _, err := w.in.Release(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
+		if _, err := w.in.Redrive(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestParkAndAck(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.Park, c.MaxAttempts = inbox.ParkAndAck, 1 })
+	w := newWorld(t, func(c *inbox.Config) { c.OnDead, c.MaxAttempts = inbox.AckDead, 1 })
 	h, calls := w.times(100, errHandler)
 	for range 3 {
 		if err := w.deliver(h, event(t.Context(), "e")); err != nil {
@@ -100,7 +100,7 @@ func TestParkAndAck(t *testing.T) {
 	if calls.Load() != 1 {
 		t.Errorf("%d calls", calls.Load())
 	}
-	w.hears("parked", 3)
+	w.hears("dead", 3)
 	if err := w.deliver(h, message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
 		t.Errorf("what has no key cannot be parked: %v", err)
 	}
@@ -135,7 +135,7 @@ func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
 			h, _ := w.times(1000, tt.err)
-			if err := w.deliver(h, event(t.Context(), "e")); errors.Is(err, inbox.ErrParked) != tt.spent ||
+			if err := w.deliver(h, event(t.Context(), "e")); errors.Is(err, inbox.ErrDead) != tt.spent ||
 				!errors.Is(err, tt.err) {
 				t.Errorf("%v", err)
 			}
@@ -145,7 +145,7 @@ func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 		w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
 		ctx, cancel := context.WithCancel(t.Context())
 		h := func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() }
-		if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, context.Canceled) || errors.Is(err, inbox.ErrParked) {
+		if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, context.Canceled) || errors.Is(err, inbox.ErrDead) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -158,7 +158,7 @@ func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 				<-msg.Context().Done()
 				return nil, msg.Context().Err()
 			}
-			if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, inbox.ErrParked) {
+			if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, inbox.ErrDead) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -46,10 +46,10 @@ func Middleware(t core.Transactor, consumer string, opts ...Option) message.Hand
 	for _, set := range o.configure {
 		set(&cfg)
 	}
-	if o.poison == nil && cfg.Park == ParkAndReturn {
+	if o.poison == nil && cfg.OnDead == ReturnDead {
 		if cfg.MaxAttempts > 0 {
-			o.bad("Config.MaxAttempts is %d, and nobody takes what is given up: add Poison, or set Config.Park to "+
-				"ParkAndAck", cfg.MaxAttempts)
+			o.bad("Config.MaxAttempts is %d, and nobody takes what is given up: add Poison, or set Config.OnDead to "+
+				"AckDead", cfg.MaxAttempts)
 		}
 		cfg.MaxAttempts = -1
 	}
@@ -265,7 +265,7 @@ func (l *lazyInbox) Fail(ctx context.Context, f engine.Failure) (engine.State, i
 }
 
 // ListDead implements Store.
-func (l *lazyInbox) ListDead(ctx context.Context, q engine.DeadQuery) ([]Parked, error) {
+func (l *lazyInbox) ListDead(ctx context.Context, q engine.DeadQuery) ([]DeadEvent, error) {
 	s, err := l.ready(ctx)
 	if err != nil {
 		return nil, err

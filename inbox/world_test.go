@@ -10,9 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
-	"github.com/ormoutbox/ormoutbox/inbox/inboxtest"
 )
 
 // world is an inbox in memory, what its handler did in transactions that committed, and what its
@@ -53,7 +53,7 @@ func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
 		},
 		Observer: &inbox.Observer{
 			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"),
-			InProgress: hear("in progress"), Failed: hear("failed"), Parked: hear("parked"),
+			InProgress: hear("in progress"), Failed: hear("failed"), Dead: hear("dead"),
 			Produced: func(_ inbox.Info, n int) {
 				w.mu.Lock()
 				defer w.mu.Unlock()

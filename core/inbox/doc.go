@@ -1,2 +1,46 @@
-// Package inbox remembers which events a consumer has processed.
+// Package inbox makes a consumer idempotent without a framework: the effect of a message in the
+// database happens once, however often the broker delivers it. It works with any client: franz-go,
+// nats.go, amqp091-go, SQS. For a Router of Watermill there is module inbox, which is built on it.
+//
+//	store, err := sqlinbox.New(db, sqlinbox.Config{}) // and store.Migrate(ctx), or sqlinbox.Migrations
+//	in, err := inbox.New(inbox.Config{
+//		Consumer: "billing", Handler: "invoice", Transactor: sqltx.NewTransactor(db, ""), Store: store,
+//	})
+//
+//	res := in.Process(ctx, inbox.Message{Topic: topic, Headers: headers, Payload: payload},
+//		func(ctx context.Context, tx core.Tx, msg inbox.Message) error { ... })
+//	switch res.Action {
+//	case inbox.Ack: // processed, now or before: acknowledge
+//	case inbox.Retry: // not processed, res.Err says why: deliver again after res.After
+//	case inbox.Dead: // given up: put the payload into a dead-letter queue, and acknowledge
+//	}
+//
+// Process opens a transaction and writes the event's id into a table. If it was there, the handler
+// is not run. Else the handler runs with the transaction; the id and what the handler wrote there
+// commit together. A crash, an error or a panic before the commit leaves nothing behind, and after
+// it nothing to do.
+//
+// # Failures
+//
+// An error of the handler spends an attempt, which is counted in the table and so over restarts. An
+// outage does not: of the database, of the network, or what core.Unavailable or Config.Classifier
+// call one. The event is given up when Config.MaxAttempts are spent and its first failure is
+// Config.MinAge ago, or at once with core.Permanent. It is dead then: ListDead shows it, and
+// Redrive lets it be processed when it is delivered again.
+//
+// # Promises that it does not make
+//
+// Effects outside the transaction (mail, HTTP calls, another database) happen as often as the
+// handler runs: write an effect of package command, or an event of the outbox, in the transaction
+// instead. The order of messages is the broker's matter, save for Config.OnlyNewer. Once an id is
+// deleted, its event is new again: see Config.Retention.
+//
+// # Who is who
+//
+// An event is remembered for a consumer, a handler, a tenant and an event id, compared byte by
+// byte. Consumer and handler are names that you choose and keep: under a new name everything is
+// processed again. The event id comes from the headers and never from the payload: see EventID.
+//
+// AtLeastOnce does the same without a transaction, by a lease in Redis or another store of package
+// once.
 package inbox

@@ -81,8 +81,10 @@ func (s State) String() string {
 // Failure says how a handler failed.
 type Failure struct {
 	Event Event
-	Code  string // short and stable, at most 64 bytes
-	Text  string // without credentials, at most 2 KiB of it are kept
+	// Code is short and stable, at most 64 bytes. An error with a method InboxCode() string names
+	// it itself.
+	Code string
+	Text string // without credentials, at most 2 KiB of it are kept
 	// Free spends no attempt.
 	Free bool
 	// Dead gives the event up at once. Else it is given up when it has failed MaxAttempts times (0
@@ -109,4 +111,16 @@ type DeadQuery struct {
 	Tenant   string     // looked at with EventID
 	Limit    int        // default 100, at most 1000
 	After    *DeadEvent // the last one of the page before
+}
+
+// Cache is a faster memory of processed events in front of the table, such as Redis. It may say
+// that an event was processed: then the message is acknowledged without a look at the table. It is
+// never asked whether an event is new: when it does not know one, or fails, the table decides. An
+// event is remembered after its commit only. The cache must forget an event before the table does,
+// and be emptied when the database has lost commits in a failover.
+type Cache interface {
+	// Seen reports whether the event with this key, in the form of once.Key.String, was remembered.
+	Seen(ctx context.Context, key string) (bool, error)
+	// Remember stores it.
+	Remember(ctx context.Context, key string) error
 }

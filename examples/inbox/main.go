@@ -125,7 +125,7 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 			account).Scan(&cents))
 		fmt.Fprintf(out, "%s has %d, ", account, cents)
 	}
-	parked, listErr := in.ListParked(ctx, inbox.ParkedQuery{})
+	parked, listErr := in.ListDead(ctx, inbox.DeadQuery{})
 	fmt.Fprintf(out, "%d events of credits, %d parked, %d in the poison queue\n", credited, len(parked),
 		poisoned.messages)
 	return errors.Join(err, listErr)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // CacheConfig says how a Cache uses Redis. Its zero value is documented defaults.
@@ -76,6 +78,8 @@ type Cache struct {
 
 	hits, misses, errors atomic.Uint64
 }
+
+var _ inbox.Cache = (*Cache)(nil)
 
 // NewCache returns a Cache, or every problem of cfg at once. Any client will do, a Ring too.
 func NewCache(client redis.UniversalClient, cfg CacheConfig) (*Cache, error) {

@@ -54,11 +54,12 @@ var public = map[string]string{
 
 // exceptions are files in which a word has to stand.
 var exceptions = map[string][]string{
-	"CONTRIBUTING.md":                  {"blindly", "fate", "for good", "What", "Who"}, // its table of sentences to rewrite
-	"docs/design/requirements.md":      {"lane", "lanes"},                              // names test cases
-	"integration/docs/english_test.go": {"*"},                                          // the lists themselves
-	"entoutbox/entschema/mixin.go":     {"lane"},                                       // the name of the column
-	"integration/mutants/patches":      {"lane"},                                       // names of unexported code
+	// its table of sentences to rewrite
+	"CONTRIBUTING.md":                  {"blindly", "fate", "for good", "What", "Who"},
+	"docs/design/requirements.md":      {"lane", "lanes"}, // names test cases
+	"integration/docs/english_test.go": {"*"},             // the lists themselves
+	"entoutbox/entschema/mixin.go":     {"lane"},          // the name of the column
+	"integration/mutants/patches":      {"lane"},          // names of unexported code
 }
 
 // unread are folders and pages that are not checked yet.
@@ -117,7 +118,8 @@ func TestCommentsAreNotTooWide(t *testing.T) {
 	t.Parallel()
 	for _, file := range goFiles(t) {
 		for _, g := range file.ast.Comments {
-			if text := g.List[0].Text; strings.HasPrefix(text, "// Output:") || strings.HasPrefix(text, "// Unordered output:") {
+			if text := g.List[0].Text; strings.HasPrefix(text, "// Output:") ||
+				strings.HasPrefix(text, "// Unordered output:") {
 				continue
 			}
 			for _, c := range g.List {
@@ -216,7 +218,8 @@ func (f goFile) comments() (all []passage) {
 		return true
 	})
 	for _, g := range f.ast.Comments {
-		if strings.HasPrefix(g.List[0].Text, "// Output:") || strings.HasPrefix(g.List[0].Text, "// Unordered output:") {
+		if strings.HasPrefix(g.List[0].Text, "// Output:") ||
+			strings.HasPrefix(g.List[0].Text, "// Unordered output:") {
 			continue
 		}
 		line := f.fset.Position(g.Pos()).Line

@@ -153,12 +153,11 @@ func (c inboxChild) deduplicate(in *inbox.Inbox, t core.Transactor) message.Hand
 	case markFirst:
 		return func(h message.HandlerFunc) message.HandlerFunc {
 			return func(msg *message.Message) ([]*message.Message, error) {
-				e, err := in.Event(msg)
 				fresh := false
-				if err == nil {
-					err = in.Process(msg.Context(), e,
-						func(context.Context, core.Tx) error { fresh = true; return nil })
-				}
+				_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) {
+					fresh = true
+					return nil, nil
+				})(msg)
 				if err != nil || !fresh {
 					return nil, err
 				}

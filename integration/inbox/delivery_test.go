@@ -109,12 +109,12 @@ func TestInvalidSchemaIsParkedAndDeadLettered(t *testing.T) {
 		if calls.Load() != 1 {
 			t.Error("a parked event was processed")
 		}
-		list, err := w.in.ListParked(t.Context(), inbox.ParkedQuery{Handler: "handler"})
+		list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{Handler: "handler"})
 		if err != nil || len(list) != 1 || list[0].Text != "payload is not an order" || list[0].Topic != "orders" ||
 			list[0].Code != "permanent" {
 			t.Fatalf("%+v, %v", list, err)
 		}
-		n, err := w.in.Release(t.Context(), inbox.ReleaseRequest{
+		n, err := w.in.Redrive(t.Context(), inbox.RedriveRequest{
 			Keys: []inbox.Key{list[0].Key}, Actor: "ada",
 			Reason: "the schema is registered",
 		})

@@ -97,7 +97,7 @@ func TestInboxMiddleware(t *testing.T) {
 				}
 				dead := dlt.msgs[0].Metadata
 				if dead[middleware.PoisonedTopicKey] != "orders" || dead[middleware.PoisonedHandlerKey] != "handler" ||
-					!strings.Contains(dead[middleware.ReasonForPoisonedKey], "parked") {
+					!strings.Contains(dead[middleware.ReasonForPoisonedKey], "dead") {
 					t.Errorf("metadata %v", dead)
 				}
 				if ids, err := adapters.StoredEvents(w.pool)(t.Context()); err != nil || len(ids) != 2 {

@@ -131,7 +131,7 @@ func TestInboxProducedEventIsRefused(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		_, outbox := w.inboxOutbox()
-		w.in = w.another(func(c *inbox.Config) { c.Publisher, c.MaxAttempts, c.Park = outbox, 1, inbox.ParkAndAck })
+		w.in = w.another(func(c *inbox.Config) { c.Publisher, c.MaxAttempts, c.OnDead = outbox, 1, inbox.AckDead })
 		ps := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
 			r.AddMiddleware(w.in.Middleware)
 			r.AddHandler("handler", "orders", ps, "invoices", refusingPublisher{t},

@@ -62,7 +62,7 @@ func (w *inboxWorld) wantAll(events int, dlt *deadLetters) {
 	if got := dlt.ids(); got != "" {
 		w.t.Errorf("in the poison queue: %s", got)
 	}
-	w.hears("parked", 0)
+	w.hears("dead", 0)
 }
 
 func (w *inboxWorld) heardSoFar(name string) int {

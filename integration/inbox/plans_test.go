@@ -64,7 +64,7 @@ func TestInboxPlans(t *testing.T) {
 					return nil
 				},
 				"parked": func(ctx context.Context) error {
-					_, err := in.ListParked(ctx, inbox.ParkedQuery{Limit: 10})
+					_, err := in.ListDead(ctx, inbox.DeadQuery{Limit: 10})
 					return err
 				},
 				"cleanup": func(ctx context.Context) error {

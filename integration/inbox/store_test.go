@@ -88,10 +88,10 @@ func TestInboxDescriptionsAreCut(t *testing.T) {
 		fails := func(*message.Message) ([]*message.Message, error) {
 			return nil, errors.New("\x00\xff password=hunter2 " + strings.Repeat("ü", 5000))
 		}
-		if _, err := in.Middleware(fails)(msg("four")); !errors.Is(err, inbox.ErrParked) {
+		if _, err := in.Middleware(fails)(msg("four")); !errors.Is(err, inbox.ErrDead) {
 			t.Error(err)
 		}
-		list, err := in.ListParked(t.Context(), inbox.ParkedQuery{})
+		list, err := in.ListDead(t.Context(), inbox.DeadQuery{})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
@@ -130,7 +130,7 @@ func TestInboxLargeBatch(t *testing.T) {
 			t.Fatalf("%d fresh, %v", fresh, errors.Join(errs...))
 		}
 		fresh, errs := run(msgs)
-		if fresh != 599 || !errors.Is(errs[7], inbox.ErrParked) || errors.Join(slices.Delete(errs, 7, 8)...) != nil {
+		if fresh != 599 || !errors.Is(errs[7], inbox.ErrDead) || errors.Join(slices.Delete(errs, 7, 8)...) != nil {
 			t.Errorf("%d fresh, %v", fresh, errors.Join(errs...))
 		}
 		if status, attempts := w.status("8"); status != 2 || attempts != 2 {
@@ -223,16 +223,16 @@ func TestInboxParkedAreListedInPages(t *testing.T) {
 		// The error of a redelivery names the earlier failure and the way out.
 		for tenant, want := range map[string]string{"": errOnce.Error(), "acme": reason.Error()} {
 			_, err := in.Middleware(park)(inboxMessage("e03", "tenant_id", tenant))
-			if !errors.Is(err, inbox.ErrParked) || !strings.Contains(err.Error(), want) ||
-				!strings.Contains(err.Error(), "Release") {
+			if !errors.Is(err, inbox.ErrDead) || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "Redrive") {
 				t.Errorf("tenant %q: %v", tenant, err)
 			}
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM inbox_event WHERE event_id = 'e03' AND tenant_id = 'acme'")
 		var ids []string
-		q := inbox.ParkedQuery{Limit: 10}
+		q := inbox.DeadQuery{Limit: 10}
 		for {
-			page, err := in.ListParked(t.Context(), q)
+			page, err := in.ListDead(t.Context(), q)
 			fixture.NoError(t, err)
 			if len(page) == 0 {
 				break
@@ -245,10 +245,10 @@ func TestInboxParkedAreListedInPages(t *testing.T) {
 		if len(ids) != 25 || !slices.IsSorted(ids) {
 			t.Errorf("%d: %v", len(ids), ids)
 		}
-		if list, err := in.ListParked(t.Context(), inbox.ParkedQuery{Handler: "other"}); err != nil || len(list) != 0 {
+		if list, err := in.ListDead(t.Context(), inbox.DeadQuery{Handler: "other"}); err != nil || len(list) != 0 {
 			t.Errorf("of another handler: %v, %v", list, err)
 		}
-		n, err := in.Release(t.Context(), inbox.ReleaseRequest{
+		n, err := in.Redrive(t.Context(), inbox.RedriveRequest{
 			Keys: []inbox.Key{
 				{Consumer: "billing", Handler: "h", EventID: "e03"},
 				{Consumer: "billing", Handler: "h", EventID: "nobody"},

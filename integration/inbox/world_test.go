@@ -97,7 +97,7 @@ func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
 		RetryPause: time.Millisecond, MaxRetryPause: time.Millisecond,
 		Observer: &inbox.Observer{
 			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), Failed: hear("failed"),
-			Parked: hear("parked"), InProgress: hear("in progress"),
+			Dead: hear("dead"), InProgress: hear("in progress"),
 		},
 	}
 	for _, fn := range set {

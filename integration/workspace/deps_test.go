@@ -40,9 +40,10 @@ var rooms = map[string]room{
 	"core/once/command/sqlcommand": {ours: []string{
 		"core", "core/once", "core/once/command", "core/internal/...",
 	}},
-	"core/inbox":          {ours: []string{"core", "core/once", "core/internal/textcheck"}},
-	"core/inbox/sqlinbox": {ours: []string{"core", "core/inbox", "core/internal/..."}},
-	"core/outboxtest":     {ours: []string{"core", "core/once", "core/sqltx", "core/outboxtest/internal/..."}},
+	"core/inbox":           {ours: []string{"core", "core/once", "core/internal/textcheck"}},
+	"core/inbox/inboxtest": {ours: []string{"core", "core/inbox"}},
+	"core/inbox/sqlinbox":  {ours: []string{"core", "core/inbox", "core/internal/..."}},
+	"core/outboxtest":      {ours: []string{"core", "core/once", "core/sqltx", "core/outboxtest/internal/..."}},
 	"core/outboxtest/suite": {ours: []string{
 		"core", "core/once", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
 	}},
@@ -63,7 +64,7 @@ var rooms = map[string]room{
 		others: []string{watermillModule},
 	},
 	"inbox/redisonce": {
-		ours:   []string{"core", "core/once", "inbox"},
+		ours:   []string{"core", "core/inbox", "core/once", "inbox"},
 		others: []string{"github.com/redis/go-redis/v9", watermillModule},
 	},
 	"watermillbridge": {ours: []string{"core"}, others: []string{watermillModule}},

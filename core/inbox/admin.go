@@ -7,36 +7,28 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// ParkedQuery selects parked events.
-type ParkedQuery struct {
-	Handler string  // empty: all
-	Limit   int     // default 100, at most 1000
-	After   *Parked // the last one of the page before
+// ListDead returns the dead events of this consumer, those first that were received first.
+// q.Consumer is that of the Inbox.
+func (in *Inbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error) {
+	q.Consumer = in.cfg.Consumer
+	return in.cfg.Store.ListDead(ctx, q)
 }
 
-// ListParked returns the parked events of this consumer, those first that were received first.
-func (in *Inbox) ListParked(ctx context.Context, q ParkedQuery) ([]Parked, error) {
-	return in.cfg.Store.ListDead(ctx, engine.DeadQuery{
-		Consumer: in.cfg.Consumer, Handler: q.Handler,
-		Limit: q.Limit, After: q.After,
-	})
-}
-
-// ReleaseRequest names parked events that a person lets go on.
-type ReleaseRequest struct {
-	Keys   []Key  // as ListParked returns them
+// RedriveRequest names dead events that are to be processed after all.
+type RedriveRequest struct {
+	Keys   []Key  // as ListDead returns them
 	Actor  string // who; required
 	Reason string // why; required
 }
 
-// Release lets parked events be processed, with fresh attempts, when their messages are delivered
-// again: from the poison queue, or by a replay. It delivers nothing itself. The row keeps actor and
-// reason until then. It returns how many changed: the others were not parked, or are of another
-// consumer. An incomplete request is refused with an error wrapping core.ErrInvalidRequest.
-func (in *Inbox) Release(ctx context.Context, req ReleaseRequest) (changed int, err error) {
+// Redrive lets dead events be processed, with fresh attempts, when their messages are delivered
+// again: from the dead-letter queue, or by a replay. It delivers nothing itself, because the
+// payload is there and not here. The row keeps actor and reason until then. It returns how many
+// changed: the others were not dead. An incomplete request, or one with a key of another consumer,
+// is refused with an error wrapping core.ErrInvalidRequest.
+func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
 	for _, k := range req.Keys {
 		if k.Consumer != in.cfg.Consumer {
 			return 0, fmt.Errorf("%w: key of consumer %q, this is %q", core.ErrInvalidRequest, k.Consumer,

@@ -35,8 +35,8 @@ func (p *pauses) outage(ctx context.Context) time.Duration {
 
 func (p *pauses) reset() { p.streak.Store(0) }
 
-// parked is the pause for a parked event that keeps coming.
-func (p *pauses) parked() time.Duration { return min(10*p.first, p.max) }
+// dead is the pause for a dead event that keeps coming.
+func (p *pauses) dead() time.Duration { return min(10*p.first, p.max) }
 
 func (p *pauses) longest() time.Duration { return p.max }
 

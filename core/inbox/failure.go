@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // recordTimeout bounds the transaction that records a failure. When the message's context has
@@ -31,8 +30,8 @@ func recording(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // judge says what kind of failure err is: what it says about itself, else what the classifier says.
-// What failed because of other transactions only, and what went wrong with the database or the
-// network, is ClassUnavailable: it says nothing about the event.
+// A failure that only other transactions caused, and one of the database or the network, is
+// ClassUnavailable: it says nothing about the event.
 func (in *Inbox) judge(err error) core.Class {
 	class, ok := core.ClassOf(err)
 	switch {
@@ -79,7 +78,7 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
 	}
 	class := in.judge(err)
-	f := engine.Failure{
+	f := Failure{
 		Event: d.info.Event, Code: code(err, class), Text: err.Error(),
 		Free: class == core.ClassUnavailable, Dead: class == core.ClassPermanent,
 		MaxAttempts: max(in.cfg.MaxAttempts, 0), MinAge: max(in.cfg.MinAge, 0),
@@ -90,14 +89,14 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 	switch {
 	case recordErr != nil:
 		err = errors.Join(err, fmt.Errorf("inbox: record the failure: %w", recordErr))
-	case state == engine.StateProcessed && o.maybeKept():
+	case state == StateProcessed && o.maybeKept():
 		return in.ended(ctx, d, o, err)
-	case state == engine.StateProcessed: // by another copy, meanwhile
+	case state == StateProcessed: // by another copy, meanwhile
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(attempts, nil))
 		return 0, nil
-	case state == engine.StateDead:
-		return 0, in.parked(d.told(attempts, fmt.Errorf("%w (attempts: %d): %w", ErrParked, attempts, err)))
+	case state == StateDead:
+		return 0, in.dead(d.told(attempts, fmt.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
 	default:
 		o.attempt = attempts
 	}
@@ -108,12 +107,9 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 	return in.pauses.after(attempts), err
 }
 
-// parked answers a message whose event is parked.
-func (in *Inbox) parked(i Info) error {
-	in.obs.Parked(i)
-	in.cfg.Logger.Error("inbox: event is parked", logged(i)...)
-	if in.cfg.Park == ParkAndAck {
-		return nil
-	}
+// dead answers a message whose event is dead.
+func (in *Inbox) dead(i Info) error {
+	in.obs.Dead(i)
+	in.cfg.Logger.Error("inbox: event is dead", logged(i)...)
 	return i.Err
 }

@@ -22,10 +22,11 @@ type Observer struct {
 	InProgress func(Info)
 	// Failed: the message was not processed, and is not acknowledged. Info.Err says why.
 	Failed func(Info)
-	// Parked: the event was parked now, or was delivered while it is parked.
-	Parked func(Info)
-	// Produced: this many messages of the handler were written to the outbox, in a transaction that
-	// is not committed yet.
+	// Dead: the event was given up now, or was delivered while it is dead.
+	Dead func(Info)
+	// Produced: the handler returned this many messages, which were written to the outbox in a
+	// transaction that is not committed yet. Only module inbox, whose handlers return messages,
+	// calls it.
 	Produced func(info Info, messages int)
 	// Cached: the cache was asked.
 	Cached func(info Info, hit bool)
@@ -40,7 +41,7 @@ type Info struct {
 	Attempt    int
 	Duration   time.Duration // since the message came
 	OccurredAt time.Time     // of the event; zero when its metadata do not say
-	Err        error         // of Failed and Parked
+	Err        error         // of Failed and Dead
 }
 
 // withDefaults returns a copy whose nil fields do nothing.
@@ -49,7 +50,7 @@ func (o *Observer) withDefaults() Observer {
 	if o != nil {
 		c = *o
 	}
-	for _, f := range []*func(Info){&c.Processed, &c.Duplicate, &c.Stale, &c.InProgress, &c.Failed, &c.Parked} {
+	for _, f := range []*func(Info){&c.Processed, &c.Duplicate, &c.Stale, &c.InProgress, &c.Failed, &c.Dead} {
 		if *f == nil {
 			*f = func(Info) {}
 		}
@@ -66,6 +67,12 @@ func (o *Observer) withDefaults() Observer {
 	return c
 }
 
+// coder is an error that names itself: see Failure.Code.
+type coder interface {
+	error
+	InboxCode() string
+}
+
 // code is a short name of what kind of error err is, for the table.
 func code(err error, class core.Class) string {
 	if p, ok := errors.AsType[*core.PanicError](err); ok {
@@ -74,11 +81,10 @@ func code(err error, class core.Class) string {
 		}
 		return "panic"
 	}
+	if c, ok := errors.AsType[coder](err); ok {
+		return c.InboxCode()
+	}
 	switch {
-	case errors.Is(err, ErrProducedNeedsOutbox):
-		return "produced_needs_outbox"
-	case errors.Is(err, ErrPoisonInside):
-		return "poison_inside"
 	case errors.Is(err, core.ErrCommitUnknown):
 		return "commit_unknown"
 	case core.Retryable(err):

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	engine "github.com/ormoutbox/ormoutbox/core/inbox"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // Store is an inbox.Store in memory that joins any transaction whose end can be heard
@@ -34,19 +33,19 @@ const (
 	received status = iota
 	processed
 	failed
-	parked
+	dead
 )
 
 type row struct {
-	inbox.Parked
+	inbox.DeadEvent
 	status  status
 	changed time.Time
 }
 
 type lane struct{ consumer, handler, tenant, topic, key string }
 
-// lock is held by a transaction until its end. What the transaction wrote is undone before anybody
-// else gets it.
+// lock is held by a transaction until its end. If the transaction rolls back, its writes are
+// undone before another one gets the lock.
 type lock struct {
 	tx   core.Tx
 	free chan struct{}
@@ -127,7 +126,7 @@ func join(tx core.Tx) error {
 }
 
 // Begin implements inbox.Store.
-func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (engine.State, int, error) {
+func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.State, int, error) {
 	if err := e.Validate(); err != nil {
 		return 0, 0, err
 	}
@@ -142,9 +141,9 @@ func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (engine.St
 	old, existed := s.rows[e.Key]
 	switch {
 	case existed && old.status == processed:
-		return engine.StateProcessed, old.Attempts, nil
-	case existed && old.status == parked:
-		return engine.StateDead, old.Attempts, nil
+		return inbox.StateProcessed, old.Attempts, nil
+	case existed && old.status == dead:
+		return inbox.StateDead, old.Attempts, nil
 	}
 	r := old
 	if !existed {
@@ -159,11 +158,11 @@ func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (engine.St
 			delete(s.rows, e.Key)
 		}
 	}
-	return engine.StateFresh, r.Attempts, nil
+	return inbox.StateFresh, r.Attempts, nil
 }
 
 // BeginBatch implements inbox.Store.
-func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]engine.State, error) {
+func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]inbox.State, error) {
 	order := make([]int, len(events))
 	for n := range order {
 		order[n] = n
@@ -172,7 +171,7 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant),
 			cmp.Compare(events[a].EventID, events[b].EventID))
 	})
-	states := make([]engine.State, len(events))
+	states := make([]inbox.State, len(events))
 	for _, n := range order {
 		if events[n].Consumer != events[0].Consumer || events[n].Handler != events[0].Handler {
 			return nil, errors.New("inboxtest: a batch is for one consumer and handler")
@@ -211,7 +210,7 @@ func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer b
 }
 
 // Fail implements inbox.Store.
-func (s *Store) Fail(ctx context.Context, f engine.Failure) (engine.State, int, error) {
+func (s *Store) Fail(ctx context.Context, f inbox.Failure) (inbox.State, int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
@@ -222,15 +221,15 @@ func (s *Store) Fail(ctx context.Context, f engine.Failure) (engine.State, int, 
 		r.Event, r.ReceivedAt = f.Event, s.now()
 	}
 	if r.status == processed {
-		return engine.StateProcessed, r.Attempts, nil
+		return inbox.StateProcessed, r.Attempts, nil
 	}
 	if !f.Free {
 		r.Attempts++
 	}
-	state := engine.State(0)
-	if f.Dead || r.status == parked ||
+	state := inbox.State(0)
+	if f.Dead || r.status == dead ||
 		!f.Free && f.MaxAttempts > 0 && r.Attempts >= f.MaxAttempts && s.now().Sub(r.ReceivedAt) >= f.MinAge {
-		r.status, state = parked, engine.StateDead
+		r.status, state = dead, inbox.StateDead
 	} else {
 		r.status = failed
 	}
@@ -240,15 +239,15 @@ func (s *Store) Fail(ctx context.Context, f engine.Failure) (engine.State, int, 
 }
 
 // ListDead implements inbox.Store.
-func (s *Store) ListDead(_ context.Context, q engine.DeadQuery) ([]inbox.Parked, error) {
+func (s *Store) ListDead(_ context.Context, q inbox.DeadQuery) ([]inbox.DeadEvent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []inbox.Parked
+	var list []inbox.DeadEvent
 	for _, r := range s.rows {
-		if r.status == parked && r.Consumer == q.Consumer && (q.Handler == "" || r.Handler == q.Handler) &&
+		if r.status == dead && r.Consumer == q.Consumer && (q.Handler == "" || r.Handler == q.Handler) &&
 			(q.EventID == "" || r.Tenant == q.Tenant && r.EventID == q.EventID) &&
-			(q.After == nil || order(r.Parked, *q.After) > 0) {
-			list = append(list, r.Parked)
+			(q.After == nil || order(r.DeadEvent, *q.After) > 0) {
+			list = append(list, r.DeadEvent)
 		}
 	}
 	slices.SortFunc(list, order)
@@ -259,7 +258,7 @@ func (s *Store) ListDead(_ context.Context, q engine.DeadQuery) ([]inbox.Parked,
 	return list[:min(limit, 1000, len(list))], nil
 }
 
-func order(a, b inbox.Parked) int {
+func order(a, b inbox.DeadEvent) int {
 	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.Handler, b.Handler),
 		cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.EventID, b.EventID))
 }
@@ -272,7 +271,7 @@ func (s *Store) Redrive(_ context.Context, keys []inbox.Key, actor, reason strin
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
-		if r, ok := s.rows[k]; ok && r.status == parked {
+		if r, ok := s.rows[k]; ok && r.status == dead {
 			r.status, r.Attempts, r.Code, r.Text, r.ReceivedAt, r.changed = received, 0, "released", actor+": "+reason,
 				s.now(), s.now()
 			s.rows[k] = r

@@ -1,0 +1,177 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// AtLeastOnce deduplicates messages without a transaction, by a lease of package once: in Redis
+// (module inbox/redisonce), or in a database that is not that of the effects. Copies are not
+// processed at the same time, nor after the first was marked as done. But the effects of a handler
+// and its mark are two things: a crash between them, a lease that is lost, a store that forgets run
+// the handler again. Use an Inbox where the effects are in its database.
+//
+// Make one with NewAtLeastOnce; it is safe for use by several goroutines.
+type AtLeastOnce struct {
+	in     *Inbox // for the identity of messages and the observer
+	runner *once.Runner
+}
+
+// AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. The fields that
+// Config has too mean the same.
+type AtLeastOnceConfig struct {
+	Consumer string
+	// Runner holds the lease. Its Config.TTL must be longer than the broker can deliver a message.
+	Runner  *once.Runner
+	Handler string
+	EventID func(msg Message) (string, error)
+
+	Observer *Observer
+	Logger   *slog.Logger
+
+	// MaxAttempts and MinAge say when a message is given up, as in Config: it has been run so
+	// often, and the first time so long ago. Then the Result is Dead, and
+	// nothing is kept: a message that is delivered again has fresh attempts. A
+	// run that ended with the process counts; one that only waited for another copy never does.
+	// Negative: without limit, at any age.
+	MaxAttempts int
+	MinAge      time.Duration
+	// Classifier, RetryPause and MaxRetryPause are those of Config. A message that another copy
+	// holds is held for as long as its lease lasts, at most MaxRetryPause, before it is rejected.
+	Classifier    func(error) core.Class
+	RetryPause    time.Duration
+	MaxRetryPause time.Duration
+}
+
+// NewAtLeastOnce returns an AtLeastOnce, or every problem of cfg at once.
+func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
+	var problems []error
+	if cfg.Consumer == "" {
+		problems = append(problems, errors.New("inbox: AtLeastOnceConfig.Consumer is empty: choose a name and keep it"))
+	}
+	if cfg.Runner == nil {
+		problems = append(problems, errors.New("inbox: AtLeastOnceConfig.Runner is nil: use once.New"))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	c := Config{
+		Consumer: cfg.Consumer, Handler: cfg.Handler, EventID: cfg.EventID, Observer: cfg.Observer, Logger: cfg.Logger,
+		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier, RetryPause: cfg.RetryPause,
+		MaxRetryPause: cfg.MaxRetryPause,
+	}
+	if err := c.checkPauses("AtLeastOnceConfig"); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	return &AtLeastOnce{in: newInbox(c), runner: cfg.Runner}, nil
+}
+
+// Event returns the event of a message, as that of an Inbox does.
+func (a *AtLeastOnce) Event(msg Message) (Event, error) { return a.in.Event(msg) }
+
+// Process runs h unless the event of msg is done, and says what to do with the message. The context
+// of h ends when the lease is lost (the cause is once.ErrLeaseLost): h should stop then.
+//
+// Result.Err wraps the error of h; ErrDead when h has failed too often, or with core.Permanent;
+// ErrInvalidMessage; ErrInProgress and once.ErrInProgress while another copy is being processed; or
+// once.ErrStore when the store cannot be asked, and h was not run.
+func (a *AtLeastOnce) Process(ctx context.Context, msg Message,
+	h func(ctx context.Context, msg Message) error,
+) Result {
+	e, err := a.in.Event(msg)
+	if err != nil {
+		return result(0, a.in.failed(ctx, Info{Event: e, Err: err}))
+	}
+	return result(a.run(ctx, newDelivery(e, msg), func(ctx context.Context) error { return h(ctx, msg) }))
+}
+
+func (a *AtLeastOnce) run(ctx context.Context, d delivery,
+	fn func(context.Context) error,
+) (wait time.Duration, err error) {
+	e := d.info.Event
+	key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
+	attempt, ran, returned := 0, false, false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover() // nil: runtime.Goexit, which goes on too
+		_ = a.in.failed(ctx, d.told(attempt, panicked(v)))
+		sleep(ctx, a.in.pauses.after(attempt))
+		if v != nil {
+			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
+		}
+	}()
+	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
+		this := once.AttemptOf(ctx)
+		attempt, ran = this.Number, true
+		// each of them panicked, or died
+		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) {
+			this.Reset()
+			return once.Result{}, fmt.Errorf("%w: it was begun %d times and never ended", ErrDead, this.Number-1)
+		}
+		err := fn(ctx)
+		if err != nil {
+			err = a.failedAttempt(ctx, this, err)
+		}
+		return once.Result{}, err
+	})
+	returned = true
+	return a.conclude(ctx, d, attempt, ran, replayed, err)
+}
+
+func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
+
+// failedAttempt says what a failure of the handler means for the attempts that count, and for the
+// message.
+func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) error {
+	limit := a.in.cfg.MaxAttempts
+	switch class := a.in.judge(err); {
+	case class == core.ClassPermanent, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
+		t.Number >= limit && a.oldEnough(t):
+		t.Reset()
+		return fmt.Errorf("%w (attempts: %d): %w", ErrDead, t.Number, err)
+	case class == core.ClassUnavailable, errors.Is(ctx.Err(), context.Canceled):
+		// it was cut short, or is not the event's fault
+		t.Refund()
+	}
+	return err
+}
+
+func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, attempt int, ran, replayed bool,
+	err error,
+) (time.Duration, error) {
+	pauses := &a.in.pauses
+	switch {
+	case err == nil && replayed, errors.Is(err, once.ErrAlreadyDone):
+		// by another copy, perhaps when this one had lost its lease
+		pauses.reset()
+		a.in.obs.Duplicate(d.told(0, nil))
+		return 0, nil
+	case err == nil:
+		pauses.reset()
+		a.in.obs.Processed(d.told(attempt, nil))
+		return 0, nil
+	case errors.Is(err, ErrDead):
+		return 0, a.in.dead(d.told(attempt, err))
+	case !ran && errors.Is(err, once.ErrInProgress):
+		after := once.RetryAfter(err)
+		err = fmt.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)
+		a.in.obs.InProgress(d.told(0, err))
+		return min(after, pauses.longest()), err
+	case errors.Is(err, once.ErrInvalidKey):
+		return 0, a.in.failed(ctx, d.told(0, fmt.Errorf("%w: %w", ErrInvalidMessage, err)))
+	}
+	err = a.in.failed(ctx, d.told(attempt, err))
+	if !ran || errors.Is(err, once.ErrStore) || a.in.judge(err) == core.ClassUnavailable {
+		return pauses.outage(ctx), err
+	}
+	return pauses.after(attempt), err
+}

@@ -1,0 +1,168 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// BatchHandler processes messages in tx, as Handler does with one.
+type BatchHandler func(ctx context.Context, tx core.Tx, fresh []Message) error
+
+// ProcessBatch runs h once, in one transaction, with those messages that were not processed before,
+// in their order; not at all when there are none. All messages must be for one handler. It returns
+// a Result for each message, as Process would.
+//
+// When h or the commit fails, nothing is left of the batch, and each message is processed by
+// itself, by h with one message: so one bad message does not hold up the others, and only its own
+// attempts are counted.
+//
+// A panic of h is an error of its messages, ErrPanicked, and counts as a failed attempt of the one
+// that panics by itself.
+func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message, h BatchHandler) []Result {
+	b := &batch{in: in, ctx: ctx, h: h, results: make([]Result, len(msgs))}
+	for n, msg := range msgs {
+		e, err := in.Event(msg)
+		if err != nil {
+			b.results[n] = result(0, in.failed(ctx, Info{Event: e, Err: err}))
+			continue
+		}
+		d := newDelivery(e, msg)
+		if in.cached(ctx, d) {
+			in.obs.Duplicate(d.told(0, nil))
+			b.results[n] = result(0, nil)
+			continue
+		}
+		b.items = append(b.items, item{at: n, msg: msg, d: d})
+	}
+	b.run()
+	return b.results
+}
+
+// item is one message of a batch that has a key.
+type item struct {
+	at  int // in results
+	msg Message
+	d   delivery
+	o   outcome
+}
+
+type batch struct {
+	in      *Inbox
+	ctx     context.Context //nolint:containedctx // a batch is one call
+	h       BatchHandler
+	items   []item
+	results []Result
+}
+
+func (b *batch) answer(it item, wait time.Duration, err error) { b.results[it.at] = result(wait, err) }
+
+func (b *batch) run() {
+	if len(b.items) == 0 {
+		return
+	}
+	if _, ok := core.TxFromContext(b.ctx); ok {
+		b.all(ErrInTransaction, 0)
+		return
+	}
+	var whole outcome // of the transaction of all
+	err := once.RetryTx(b.ctx, b.in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
+		whole = outcome{end: endOf(tx), kept: whole.maybeKept()}
+		return b.inTx(ctx, tx, &whole)
+	})
+	switch {
+	case err == nil, errors.Is(err, errSeen):
+		for _, it := range b.items {
+			wait, err := b.in.conclude(b.ctx, it.d, it.o, nil)
+			b.answer(it, wait, err)
+		}
+	case !whole.ran, b.ctx.Err() != nil: // the database could not be reached; or it was cut short
+		b.all(err, b.in.pauses.outage(b.ctx))
+	case whole.maybeKept() && !errors.Is(err, core.ErrCommitUnknown): // each by itself would look like a duplicate
+		b.all(fmt.Errorf("%w: %w", ErrTransactionEnded, err), 0)
+	default:
+		b.singles()
+	}
+}
+
+func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
+	events := make([]Event, len(b.items))
+	for n, it := range b.items {
+		events[n] = it.d.info.Event
+	}
+	states, err := b.in.cfg.Store.BeginBatch(ctx, tx, events)
+	if err != nil {
+		return err
+	}
+	var fresh []Message
+	changed := false
+	for n := range b.items {
+		it := &b.items[n]
+		it.o = outcome{state: states[n], kept: whole.kept}
+		if states[n] != StateFresh {
+			continue
+		}
+		changed = true
+		if slices.Contains(b.in.cfg.OnlyNewer, events[n].Handler) {
+			newer, err := b.in.cfg.Store.Advance(ctx, tx, events[n])
+			if err != nil {
+				return err
+			}
+			if it.o.stale = !newer; it.o.stale {
+				continue
+			}
+		}
+		it.o.ran = true
+		fresh = append(fresh, it.msg)
+	}
+	if !changed {
+		return errSeen
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	whole.ran = true
+	return b.call(ctx, tx, fresh)
+}
+
+// call runs h. A panic is an error of its messages: the other messages of the batch go on, and it
+// counts.
+func (b *batch) call(ctx context.Context, tx core.Tx, fresh []Message) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		p := core.NewPanicError(recover())
+		b.in.cfg.Logger.Error("inbox: the function of a batch did not return", "consumer", b.in.cfg.Consumer,
+			"messages", len(fresh),
+			"error", p, "stack", string(p.Stack))
+		err = fmt.Errorf("%w: %w", ErrPanicked, p) // nobody gets it after runtime.Goexit
+	}()
+	err = b.h(ctx, tx, fresh)
+	returned = true
+	return err
+}
+
+// singles processes each message by itself.
+func (b *batch) singles() {
+	for _, it := range b.items {
+		it.d.came = time.Now()
+		wait, err := b.in.run(b.ctx, it.d, func(ctx context.Context, tx core.Tx) error {
+			return b.call(ctx, tx, []Message{it.msg})
+		})
+		b.answer(it, wait, err)
+	}
+}
+
+// all answers every message that has no answer yet with err.
+func (b *batch) all(err error, wait time.Duration) {
+	for _, it := range b.items {
+		b.answer(it, wait, fmt.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))
+	}
+}

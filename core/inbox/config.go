@@ -1,0 +1,187 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
+)
+
+// Defaults.
+const (
+	DefaultMaxAttempts     = 10
+	DefaultMinAge          = 5 * time.Minute
+	DefaultRetryPause      = 100 * time.Millisecond
+	DefaultMaxRetryPause   = 10 * time.Second
+	DefaultCleanupInterval = 10 * time.Minute
+)
+
+// Config configures an Inbox. Consumer, Transactor and Store are required.
+type Config struct {
+	// Consumer names this consumer in the table, at most 128 bytes. Choose it once: a consumer with
+	// another name has processed nothing yet.
+	Consumer string
+	// Transactor opens the transaction of each message: that of the ORM the handlers use.
+	Transactor core.Transactor
+	// Store is the table, in the same database: a sqlinbox.Store.
+	Store Store
+	// Handler names the handler of messages that name none, at most 128 bytes: enough for a
+	// consumer with one handler. Choose it once. Default: none, and then each Message needs one.
+	Handler string
+	// EventID returns the identity of the event of a message whose ID is empty. Never take it from
+	// the payload: two equal payments are two payments. Default: EventID of the headers.
+	EventID func(msg Message) (string, error)
+
+	// MaxAttempts is how often a handler may fail with an event, and MinAge how long ago its first
+	// failure must be, before the event is given up: both have to be over, so that a short
+	// disturbance gives up nothing. Failures that say nothing about the event spend no attempt:
+	// core.Retryable, core.Unavailable and what Classifier calls so, a commit without an answer, a
+	// canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An error that
+	// is core.Permanent gives the event up at once.
+	MaxAttempts int
+	MinAge      time.Duration
+	// Classifier judges errors of handlers that do not say what they are. ClassUnavailable is an
+	// outage of the database or of another service, which spends no attempt; ClassPermanent gives
+	// the event up.
+	// Default: core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns
+	// too, spend attempts unless they came from an HTTP request.
+	Classifier func(error) core.Class
+	// RetryPause is Result.After for a message after its first failure, because most brokers
+	// deliver a rejected message again at once. It doubles with each further failure up to
+	// MaxRetryPause, less up to half at random. Defaults: 100 ms, 10 s. Negative: no pause.
+	// MaxRetryPause must be shorter than the broker waits for an acknowledgement, where messages
+	// are held for the pause.
+	RetryPause    time.Duration
+	MaxRetryPause time.Duration
+	// OnlyNewer names handlers that want no event that is older than one they have processed of the
+	// same tenant, topic and key, because each event has the whole state. An older event is
+	// skipped, and a later delivery of it too, even if it was never processed because it failed and
+	// a newer one was faster. It takes Message.PartitionKey and KeySeq; events without are
+	// processed. An event that the outbox published late, because a person redrove it under policy
+	// SkipDead, counts by the key_seq that it had at first.
+	OnlyNewer []string
+	// Cache in front of the table. Default: none.
+	Cache Cache
+
+	// Retention is how long processed events are remembered. 0: for ever. It must be longer than
+	// BrokerRetention and ReplayWindow: a message that is delivered after its id was deleted is
+	// processed again.
+	Retention time.Duration
+	// BrokerRetention is how long the broker, its dead-letter and poison queues included, can
+	// deliver a message. Required with Retention.
+	BrokerRetention time.Duration
+	// ReplayWindow is how far back anybody replays events, from the outbox or by resetting a
+	// consumer group. Default: BrokerRetention.
+	ReplayWindow time.Duration
+	// CleanupInterval is how often Run deletes what is older than Retention. Default 10 minutes.
+	CleanupInterval time.Duration
+
+	// Observer hears what happens. Default: nobody.
+	Observer *Observer
+	// Logger gets a line for each failed and each dead event, at level Debug where the message's
+	// context was canceled because the consumer stops. Default: core.DefaultLogger, warnings and
+	// errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
+}
+
+// Validate names every problem of c at once.
+func (c Config) Validate() error {
+	var problems []error
+	bad := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("inbox: Config."+format, args...))
+	}
+	if c.Consumer == "" {
+		bad("Consumer is empty: choose a name and keep it")
+	} else if err := (Key{Consumer: c.Consumer, Handler: "h", EventID: "e"}).Validate(); err != nil {
+		bad("Consumer: %w", err)
+	}
+	if err := core.CheckTransactor(c.Transactor); err != nil {
+		bad("Transactor: %w", err)
+	}
+	if isNil(c.Store) {
+		bad("Store is nil: use sqlinbox.New")
+	}
+	if slices.Contains(c.OnlyNewer, "") {
+		bad("OnlyNewer has an empty name")
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Retention", c.Retention}, {"BrokerRetention", c.BrokerRetention}, {"ReplayWindow", c.ReplayWindow},
+		{"CleanupInterval", c.CleanupInterval},
+	} {
+		if d.value < 0 {
+			bad("%s %s is negative", d.name, d.value)
+		}
+	}
+	if p := textcheck.Problem(c.Handler, 128, false); p != "" {
+		bad("Handler %s", p)
+	}
+	if err := c.checkPauses("Config"); err != nil {
+		problems = append(problems, err)
+	}
+	switch {
+	case c.Retention <= 0:
+	case c.BrokerRetention <= 0:
+		bad("BrokerRetention is needed with Retention: how long can the broker deliver a message?")
+	case c.Retention <= max(c.BrokerRetention, c.ReplayWindow):
+		bad("Retention %s is not longer than BrokerRetention %s and ReplayWindow %s: a message would be processed "+
+			"again after its id was deleted",
+			c.Retention, c.BrokerRetention, c.ReplayWindow)
+	}
+	return errors.Join(problems...)
+}
+
+func (c Config) checkPauses(name string) error {
+	switch {
+	case c.MaxRetryPause < 0:
+		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", name,
+			c.MaxRetryPause)
+	case c.RetryPause > c.MaxRetryPause && c.MaxRetryPause > 0:
+		return fmt.Errorf("inbox: %s.RetryPause %s is longer than MaxRetryPause %s", name, c.RetryPause,
+			c.MaxRetryPause)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = DefaultMaxAttempts
+	}
+	if c.MinAge == 0 {
+		c.MinAge = DefaultMinAge
+	}
+	if c.Classifier == nil {
+		c.Classifier = classify
+	}
+	if c.MaxRetryPause == 0 {
+		c.MaxRetryPause = max(DefaultMaxRetryPause, c.RetryPause)
+	}
+	if c.RetryPause == 0 {
+		c.RetryPause = min(DefaultRetryPause, c.MaxRetryPause)
+	}
+	if c.RetryPause < 0 {
+		c.RetryPause, c.MaxRetryPause = 0, 0
+	}
+	if c.CleanupInterval == 0 {
+		c.CleanupInterval = DefaultCleanupInterval
+	}
+	if c.EventID == nil {
+		c.EventID = func(msg Message) (string, error) { return EventID(msg.Headers) }
+	}
+	if c.Logger == nil {
+		c.Logger = core.DefaultLogger()
+	}
+	return c
+}
+
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+}

@@ -1,0 +1,311 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+)
+
+// Inbox processes each event once. Make one with New; it is safe for use by several goroutines, and
+// its zero value is not usable.
+type Inbox struct {
+	cfg    Config
+	obs    Observer
+	pauses pauses
+	copies copies
+}
+
+// New returns an Inbox, or every problem of cfg at once.
+func New(cfg Config) (*Inbox, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return newInbox(cfg), nil
+}
+
+// newInbox takes a Config that is complete.
+func newInbox(cfg Config) *Inbox {
+	return &Inbox{
+		cfg: cfg, obs: cfg.Observer.withDefaults(),
+		pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause},
+	}
+}
+
+// Handler processes a message in tx, in which also the inbox works. ctx carries tx, for the
+// adapters of ORMs: gormoutbox.FromContext(ctx), for example.
+type Handler func(ctx context.Context, tx core.Tx, msg Message) error
+
+// Process runs h in a transaction unless the event of msg was processed before, and says what to do
+// with the message. The event's key, what h writes in the transaction, and what it publishes
+// through an outbox there commit together.
+//
+// h may run several times: a transaction that failed only because of others (core.Retryable) is run
+// again as a whole, at most ten times and for twenty seconds. The database rolls the work of a
+// failed transaction back. While another copy of the message is being processed, Process waits for
+// its end.
+//
+// Process does not pause: see Result. A panic of h rolls back, counts as a failed attempt, pauses,
+// and goes on.
+func (in *Inbox) Process(ctx context.Context, msg Message, h Handler) Result {
+	e, err := in.Event(msg)
+	if err != nil {
+		return result(0, in.failed(ctx, Info{Event: e, Err: err}))
+	}
+	return result(in.run(ctx, newDelivery(e, msg),
+		func(ctx context.Context, tx core.Tx) error { return h(ctx, tx, msg) }))
+}
+
+// delivery is one message on its way through the inbox.
+type delivery struct {
+	info Info
+	came time.Time
+}
+
+// told returns what an observer is told.
+func (d delivery) told(attempt int, err error) Info {
+	i := d.info
+	i.Attempt, i.Err, i.Duration = attempt, err, time.Since(d.came)
+	return i
+}
+
+// outcome is what one transaction came to.
+type outcome struct {
+	state   State
+	attempt int
+	stale   bool
+	ran     bool // the handler began
+	end     *end
+	kept    bool // a transaction before it, which failed, may have been committed
+}
+
+// end is how a transaction ended, as far as was heard.
+type end struct{ heard atomic.Int32 }
+
+// endOf listens for the end of tx. A listener also hears that the answer to COMMIT
+// was lost.
+func endOf(tx core.Tx) *end {
+	e := &end{}
+	tx.OnOutcome(func(o core.Outcome) { e.heard.Store(1 + int32(o)) })
+	return e
+}
+
+// rolledBack is false when something was heard, and it was not a rollback.
+func (e *end) rolledBack() bool {
+	heard := e.heard.Load()
+	return heard == 0 || heard == 1+int32(core.RolledBack)
+}
+
+// maybeKept reports whether what a transaction wrote that failed may be there all the same, the row
+// that says processed too: the handler ended it.
+func (o outcome) maybeKept() bool { return o.kept || o.ran && o.end != nil && !o.end.rolledBack() }
+
+// errSeen rolls back a transaction in which there was nothing to do, which is cheaper than to
+// commit it.
+var errSeen = errors.New("inbox: seen before")
+
+// run processes one event. wait is how long it makes sense to wait before its message is delivered
+// again.
+func (in *Inbox) run(ctx context.Context, d delivery,
+	fn func(context.Context, core.Tx) error,
+) (wait time.Duration, err error) {
+	if _, ok := core.TxFromContext(ctx); ok {
+		return 0, in.failed(ctx, d.told(0, ErrInTransaction))
+	}
+	if in.cached(ctx, d) {
+		in.obs.Duplicate(d.told(0, nil))
+		return 0, nil
+	}
+	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
+	switch {
+	case err != nil:
+		return 0, in.failed(ctx, d.told(0, err))
+	case processed:
+		in.obs.Duplicate(d.told(0, nil))
+		return 0, nil
+	}
+	done := false
+	defer func() { leave(done) }()
+	var o outcome
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover() // nil: runtime.Goexit, which goes on too
+		if o.ran {
+			wait, _ := in.fail(ctx, d, o, panicked(v))
+			leave(false)
+			sleep(ctx, wait)
+		}
+		if v != nil {
+			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
+		}
+	}()
+	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
+		o = outcome{end: endOf(tx), kept: o.maybeKept()}
+		return in.inTx(ctx, tx, d.info.Event, &o, fn)
+	})
+	returned = true
+	wait, err = in.conclude(ctx, d, o, err)
+	done = err == nil && o.state != StateDead
+	return wait, err
+}
+
+// inTx is the transaction of one event.
+func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
+	fn func(context.Context, core.Tx) error,
+) (err error) {
+	if o.state, o.attempt, err = in.cfg.Store.Begin(ctx, tx, e); err != nil {
+		return err
+	}
+	if o.state != StateFresh {
+		return errSeen
+	}
+	if slices.Contains(in.cfg.OnlyNewer, e.Handler) {
+		newer, err := in.cfg.Store.Advance(ctx, tx, e)
+		if err != nil {
+			return err
+		}
+		if o.stale = !newer; o.stale {
+			return nil
+		}
+	}
+	o.ran = true
+	return fn(ctx, tx)
+}
+
+// conclude says what a transaction means for the message.
+func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error) (time.Duration, error) {
+	switch {
+	case o.state == StateProcessed && o.kept:
+		return in.ended(ctx, d, o, nil)
+	case o.state != 0 && o.state != StateFresh: // whatever became of the rollback
+		return in.seen(ctx, d, o)
+	}
+	switch {
+	case err == nil && o.stale:
+		in.remember(ctx, d)
+		in.pauses.reset()
+		in.obs.Stale(d.told(o.attempt, nil))
+		return 0, nil
+	case err == nil:
+		in.remember(ctx, d)
+		in.pauses.reset()
+		in.obs.Processed(d.told(o.attempt, nil))
+		return 0, nil
+	case !o.ran: // the database could not be reached, say
+		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
+	}
+	return in.fail(ctx, d, o, err)
+}
+
+// seen says what a row that was there means for the message.
+func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration, error) {
+	in.pauses.reset()
+	if o.state == StateProcessed {
+		in.remember(ctx, d)
+		in.obs.Duplicate(d.told(o.attempt, nil))
+		return 0, nil
+	}
+	if o.state == StateDead {
+		// It was given up before and is here again: nobody has taken it away.
+		return in.pauses.dead(), in.dead(d.told(o.attempt, in.why(ctx, d.info.Event.Key)))
+	}
+	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
+	return in.pauses.longest(), ErrInProgress
+}
+
+// ended says that the handler ended the transaction and failed. The event is processed as far as
+// the table knows, and it cannot be told apart from one that another copy has processed: so this is
+// said once, and the next delivery is a duplicate.
+func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) (time.Duration, error) {
+	err := ErrTransactionEnded
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return 0, in.failed(ctx, d.told(o.attempt, err))
+}
+
+// why is the error for an event that is dead. The table has the reason.
+func (in *Inbox) why(ctx context.Context, k Key) error {
+	const redrive = "Redrive lets it be processed again"
+	list, err := in.cfg.Store.ListDead(ctx, DeadQuery{
+		Consumer: k.Consumer, Handler: k.Handler,
+		Tenant: k.Tenant, EventID: k.EventID, Limit: 1,
+	})
+	switch {
+	case err != nil:
+		//nolint:errorlint // the message is not answered by that
+		return fmt.Errorf("%w: %s; what it failed with could not be read: %v", ErrDead, redrive, err)
+	case len(list) == 0 || list[0].Text == "":
+		return fmt.Errorf("%w: %s", ErrDead, redrive)
+	}
+	return fmt.Errorf("%w: %s; it failed (attempts: %d) with: %s", ErrDead, redrive, list[0].Attempts, list[0].Text)
+}
+
+// failed tells that a message was not processed, and returns the error that says why. A message
+// that was cut short because its consumer stops spent no attempt and needs no attention.
+func (in *Inbox) failed(ctx context.Context, i Info) error {
+	level := slog.LevelWarn
+	if cutShort(ctx, i.Err) {
+		level, i.Attempt = slog.LevelDebug, 0
+		if cause := context.Cause(ctx); !errors.Is(i.Err, cause) {
+			i.Err = fmt.Errorf("inbox: cut short: %w: %w", cause, i.Err)
+		}
+	}
+	in.obs.Failed(i)
+	in.cfg.Logger.Log(ctx, level, "inbox: event failed", logged(i)...)
+	return i.Err
+}
+
+// cutShort reports whether err came from the end of a message's context, as far as anybody can
+// tell.
+func cutShort(ctx context.Context, err error) bool {
+	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, ErrPanicked) &&
+		!errors.Is(err, core.ErrCommitUnknown)
+}
+
+func logged(i Info) []any {
+	e := i.Event
+	args := []any{
+		"consumer", e.Consumer, "handler", e.Handler, "tenant_id", e.Tenant, "event_id", e.EventID, "event_type",
+		e.Type, "topic", e.Topic, "attempt", i.Attempt, "error", i.Err,
+	}
+	if p, ok := errors.AsType[*core.PanicError](i.Err); ok {
+		args = append(args, "stack", string(p.Stack))
+	}
+	return args
+}
+
+func (in *Inbox) cached(ctx context.Context, d delivery) bool {
+	if in.cfg.Cache == nil {
+		return false
+	}
+	hit, err := in.cfg.Cache.Seen(ctx, cacheKey(d.info.Event.Key))
+	hit = hit && err == nil
+	in.obs.Cached(d.told(0, err), hit)
+	return hit
+}
+
+// remember is called after a commit only.
+func (in *Inbox) remember(ctx context.Context, d delivery) {
+	if in.cfg.Cache != nil {
+		_ = in.cfg.Cache.Remember(ctx, cacheKey(d.info.Event.Key)) // the table knows
+	}
+}
+
+func cacheKey(k Key) string {
+	return once.Key{Scope: once.Scope("inbox", k.Consumer, k.Handler), Tenant: k.Tenant, ID: k.EventID}.String()
+}
+
+func newDelivery(e Event, msg Message) delivery {
+	return delivery{info: Info{Event: e, OccurredAt: occurredAt(msg.Headers)}, came: time.Now()}
+}

@@ -1,0 +1,268 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+var errHandler = errors.New("the handler does not like it")
+
+// world is an inbox in memory, and how often each event had its effect in a transaction that
+// committed.
+type world struct {
+	t       *testing.T
+	in      *inbox.Inbox
+	repo    *outboxtest.Repository
+	store   *inboxtest.Store
+	effects map[string]int
+}
+
+func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
+	t.Helper()
+	w := &world{
+		t: t, repo: outboxtest.NewRepository(), store: inboxtest.NewStore(), effects: map[string]int{},
+	}
+	cfg := inbox.Config{
+		Consumer: "billing", Handler: "invoice", Transactor: w.repo.Transactor(), Store: w.store, MinAge: -1,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, fn := range set {
+		fn(&cfg)
+	}
+	var err error
+	if w.in, err = inbox.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// apply is the handler.
+func (w *world) apply(_ context.Context, tx core.Tx, msg inbox.Message) error {
+	tx.OnOutcome(func(o core.Outcome) {
+		if o == core.Committed {
+			w.effects[msg.Headers[core.HeaderEventID]]++
+		}
+	})
+	return nil
+}
+
+// message is one of the event.
+func message(id string, headers ...string) inbox.Message {
+	h := map[string]string{core.HeaderEventID: id}
+	for i := 0; i < len(headers); i += 2 {
+		h[headers[i]] = headers[i+1]
+	}
+	return inbox.Message{Topic: "orders", Headers: h, Payload: []byte("{}")}
+}
+
+func (w *world) wants(r inbox.Result, a inbox.Action, err error) {
+	w.t.Helper()
+	if r.Action != a || !errors.Is(r.Err, err) {
+		w.t.Errorf("%s after %s, %v; want %s, %v", r.Action, r.After, r.Err, a, err)
+	}
+}
+
+// A copy of a message is acknowledged without the handler, which gets the message as it came.
+func TestProcess(t *testing.T) {
+	w := newWorld(t)
+	type record struct{ offset int }
+	msg := message("e")
+	msg.Raw = &record{7}
+	for range 3 {
+		w.wants(w.in.Process(t.Context(), msg, func(ctx context.Context, tx core.Tx, m inbox.Message) error {
+			if got, ok := core.TxFromContext(ctx); !ok || got != tx {
+				t.Error("the context does not carry the transaction")
+			}
+			if r, ok := m.Raw.(*record); !ok || r.offset != 7 || string(m.Payload) != "{}" {
+				t.Errorf("%+v", m)
+			}
+			return w.apply(ctx, tx, m)
+		}), inbox.Ack, nil)
+	}
+	if w.effects["e"] != 1 {
+		t.Errorf("%d effects", w.effects["e"])
+	}
+}
+
+// A failure leaves nothing, is tried again after a growing pause, and is given up after its
+// attempts; each delivery then says so at once, until it is redriven.
+func TestProcessGivesUp(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 3 })
+	fail := func(ctx context.Context, tx core.Tx, m inbox.Message) error {
+		return errors.Join(w.apply(ctx, tx, m), errHandler)
+	}
+	for n := range 2 {
+		r := w.in.Process(t.Context(), message("e"), fail)
+		w.wants(r, inbox.Retry, errHandler)
+		if first := inbox.DefaultRetryPause << n; r.After < first/2 || r.After > first {
+			t.Errorf("after failure %d the pause is %s", n+1, r.After)
+		}
+	}
+	r := w.in.Process(t.Context(), message("e"), fail)
+	w.wants(r, inbox.Dead, errHandler)
+	w.wants(r, inbox.Dead, inbox.ErrDead)
+	if r.After != 0 {
+		t.Errorf("a pause of %s before the dead-letter queue", r.After)
+	}
+	r = w.in.Process(t.Context(), message("e"), w.apply)
+	w.wants(r, inbox.Dead, inbox.ErrDead)
+	if r.After == 0 {
+		t.Error("a dead message that comes again and again is answered without a pause")
+	}
+	list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{})
+	if err != nil || len(list) != 1 || list[0].EventID != "e" || list[0].Attempts != 3 || list[0].Topic != "orders" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	req := inbox.RedriveRequest{Keys: []inbox.Key{list[0].Key}, Actor: "ada", Reason: "fixed"}
+	if n, err := w.in.Redrive(t.Context(), req); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	w.wants(w.in.Process(t.Context(), message("e"), w.apply), inbox.Ack, nil)
+	if w.effects["e"] != 1 {
+		t.Errorf("%d effects", w.effects["e"])
+	}
+}
+
+// An outage spends no attempt, however often; what is permanent spends them all.
+func TestProcessJudgesFailures(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 2 })
+	for range 10 {
+		w.wants(w.in.Process(t.Context(), message("e"), func(context.Context, core.Tx, inbox.Message) error {
+			return core.Unavailable(errHandler)
+		}), inbox.Retry, errHandler)
+	}
+	w.wants(w.in.Process(t.Context(), message("e"), w.apply), inbox.Ack, nil)
+	w.wants(w.in.Process(t.Context(), message("f"), func(context.Context, core.Tx, inbox.Message) error {
+		return core.Permanent(errHandler)
+	}), inbox.Dead, inbox.ErrDead)
+}
+
+// The loop of a client that cannot reject a single message holds it for the pauses.
+func TestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		start, runs := time.Now(), 0
+		handle := func(ctx context.Context, tx core.Tx, m inbox.Message) error {
+			if runs++; runs < 4 {
+				return errHandler
+			}
+			return w.apply(ctx, tx, m)
+		}
+		res := w.in.Process(t.Context(), message("e"), handle)
+		for res.Again(t.Context()) {
+			res = w.in.Process(t.Context(), message("e"), handle)
+		}
+		w.wants(res, inbox.Ack, nil)
+		if took := time.Since(start); runs != 4 || took < 350*time.Millisecond || took > 700*time.Millisecond {
+			t.Errorf("%d runs in %s", runs, took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		res = w.in.Process(ctx, message("f"), func(context.Context, core.Tx, inbox.Message) error { return errHandler })
+		cancel()
+		if res.Again(ctx) {
+			t.Error("again, and the consumer stops")
+		}
+	})
+}
+
+// Fields of the message win over its headers, and headers are enough.
+func TestMessageToEvent(t *testing.T) {
+	w := newWorld(t)
+	headers := []string{
+		core.HeaderTenantID, "acme", core.HeaderPartitionKey, "k", core.HeaderKeySeq, "7", core.HeaderEventType,
+		"placed",
+	}
+	got, err := w.in.Event(message("e", headers...))
+	want := inbox.Event{
+		Key:  inbox.Key{Consumer: "billing", Handler: "invoice", Tenant: "acme", EventID: "e"},
+		Type: "placed", Topic: "orders", PartitionKey: "k", KeySeq: 7,
+	}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	msg := message("e", headers...)
+	msg.ID, msg.Handler, msg.Tenant, msg.PartitionKey, msg.KeySeq = "i", "h", "t", "p", 8
+	msg.Partition, msg.Offset, msg.Located = 3, 9, true
+	got, err = w.in.Event(msg)
+	want.Key = inbox.Key{Consumer: "billing", Handler: "h", Tenant: "t", EventID: "i"}
+	want.PartitionKey, want.KeySeq, want.Partition, want.Offset, want.Located = "p", 8, 3, 9, true
+	if err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	for name, msg := range map[string]inbox.Message{
+		"no id": {}, "an id that is no text": {ID: "\xff"},
+		"a handler with a control character": {ID: "e", Handler: "\n"},
+	} {
+		r := w.in.Process(t.Context(), msg, nil)
+		if w.wants(r, inbox.Dead, inbox.ErrInvalidMessage); r.After != 0 {
+			t.Errorf("%s: a pause of %s", name, r.After)
+		}
+	}
+	w.wants(w.in.Process(t.Context(), inbox.Message{}, nil), inbox.Dead, inbox.ErrNoID)
+	nameless := newWorld(t, func(c *inbox.Config) { c.Handler = "" })
+	w.wants(nameless.in.Process(t.Context(), message("e"), nil), inbox.Dead, inbox.ErrInvalidMessage)
+}
+
+// One bad message of a batch does not hold up the others, and each has its answer.
+func TestProcessBatch(t *testing.T) {
+	w := newWorld(t)
+	w.wants(w.in.Process(t.Context(), message("old"), w.apply), inbox.Ack, nil)
+	results := w.in.ProcessBatch(t.Context(),
+		[]inbox.Message{message("old"), message("good"), message("bad"), {}, message("good")},
+		func(ctx context.Context, tx core.Tx, fresh []inbox.Message) error {
+			for _, m := range fresh {
+				if m.Headers[core.HeaderEventID] == "bad" {
+					return errHandler
+				}
+				if err := w.apply(ctx, tx, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	for n, want := range []inbox.Action{inbox.Ack, inbox.Ack, inbox.Retry, inbox.Dead, inbox.Ack} {
+		if results[n].Action != want {
+			t.Errorf("message %d: %s, %v; want %s", n, results[n].Action, results[n].Err, want)
+		}
+	}
+	if w.effects["old"] != 1 || w.effects["good"] != 1 || w.effects["bad"] != 0 || results[2].After == 0 {
+		t.Errorf("%v, pause %s", w.effects, results[2].After)
+	}
+}
+
+// The lease instead of the transaction.
+func TestAtLeastOnceProcess(t *testing.T) {
+	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
+		Consumer: "mailer", Handler: "mail", Runner: runner, MaxAttempts: 2, MinAge: -1,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, sent := &world{t: t}, 0
+	send := func(context.Context, inbox.Message) error { sent++; return nil }
+	fail := func(context.Context, inbox.Message) error { return errHandler }
+	w.wants(a.Process(t.Context(), message("e"), fail), inbox.Retry, errHandler)
+	for range 2 {
+		w.wants(a.Process(t.Context(), message("e"), send), inbox.Ack, nil)
+	}
+	w.wants(a.Process(t.Context(), message("f"), fail), inbox.Retry, errHandler)
+	w.wants(a.Process(t.Context(), message("f"), fail), inbox.Dead, inbox.ErrDead)
+	if sent != 1 {
+		t.Errorf("sent %d times", sent)
+	}
+}

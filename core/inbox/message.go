@@ -1,0 +1,141 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Message is what a consumer got from its broker. Headers are enough for events that an outbox of
+// ours published: all else that is empty is read from them.
+type Message struct {
+	// ID is the identity of the event, by which its copies are recognised, at most 255 bytes.
+	// Default: Config.EventID.
+	ID string
+	// Handler names what processes the message, of several handlers in one consumer, each of which
+	// processes each event once. At most 128 bytes. Choose it once: under another name nothing was
+	// processed yet. Default: Config.Handler.
+	Handler string
+	// Tenant for whom, where the same ID may come from different tenants. At most 64 bytes.
+	// Default: the header tenant_id.
+	Tenant string
+
+	// Topic is where the message was read, and Partition and Offset say where in it, if Located.
+	// The table keeps them, so that a person finds the message again.
+	Topic     string
+	Partition int32
+	Offset    int64
+	Located   bool
+
+	// PartitionKey and KeySeq place the event among those of its key, for Config.OnlyNewer.
+	// Default: the headers partition_key and key_seq.
+	PartitionKey string
+	KeySeq       int64
+
+	Headers map[string]string
+	Payload []byte
+	// Raw is whatever the Handler needs besides: the message of the client library, for example.
+	// The inbox does not look at it.
+	Raw any
+}
+
+// Event returns the event of a message as this inbox knows it, with its key. The error wraps
+// ErrInvalidMessage.
+func (in *Inbox) Event(msg Message) (Event, error) {
+	h := msg.Headers
+	id := msg.ID
+	if id == "" {
+		var err error
+		if id, err = in.cfg.EventID(msg); err != nil {
+			return Event{}, fmt.Errorf("%w: event id: %w", ErrInvalidMessage, err)
+		}
+	}
+	e := Event{
+		Key: Key{
+			Consumer: in.cfg.Consumer, Handler: either(msg.Handler, in.cfg.Handler),
+			Tenant: either(msg.Tenant, h[core.HeaderTenantID]), EventID: id,
+		},
+		Type:    first(h, core.HeaderEventType, "ce_type", "ce-type", "cloudEvents:type"),
+		Version: int(number(h[core.HeaderSchemaVersion], 31)),
+
+		AggregateType: h[core.HeaderAggregateType],
+		AggregateID:   h[core.HeaderAggregateID],
+		PartitionKey:  either(msg.PartitionKey, h[core.HeaderPartitionKey]),
+		KeySeq:        msg.KeySeq,
+		Topic:         msg.Topic,
+		Partition:     msg.Partition,
+		Offset:        msg.Offset,
+		Located:       msg.Located,
+	}
+	if e.KeySeq == 0 {
+		e.KeySeq = number(h[core.HeaderKeySeq], 63)
+		// it was overtaken, and its state is as old as ever
+		if first := number(h[core.HeaderFirstKeySeq], 63); first > 0 {
+			e.KeySeq = first
+		}
+	}
+	if e.Handler == "" {
+		return e, fmt.Errorf("%w: its handler has no name: set Config.Handler", ErrInvalidMessage)
+	}
+	if err := e.Validate(); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+	}
+	return e, nil
+}
+
+// ErrNoID: headers have no identity of an event.
+var ErrNoID = errors.New("inbox: no event id: neither header event_id nor that of CloudEvents; set Message.ID or " +
+	"Config.EventID")
+
+// EventID returns the identity of an event from the headers of its message: event_id; else that of
+// CloudEvents, which is ce_source and ce_id (also written ce-id and cloudEvents:id) joined by a
+// blank; else ErrNoID.
+func EventID(headers map[string]string) (string, error) {
+	if id := headers[core.HeaderEventID]; id != "" {
+		return id, nil
+	}
+	// CloudEvents in binary mode, as its bindings of Kafka, HTTP and AMQP write it. An id is unique
+	// within its source only.
+	id := first(headers, "ce_id", "ce-id", "Ce-Id", "cloudEvents:id", "cloudEvents_id")
+	if id == "" {
+		return "", ErrNoID
+	}
+	src := first(headers, "ce_source", "ce-source", "Ce-Source", "cloudEvents:source", "cloudEvents_source")
+	if src != "" {
+		return src + " " + id, nil
+	}
+	return id, nil
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func first(headers map[string]string, names ...string) string {
+	for _, n := range names {
+		if v := headers[n]; v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// number reads a positive number, else 0: what only describes must not stop a message.
+func number(s string, bits int) int64 {
+	n, err := strconv.ParseUint(s, 10, bits)
+	if err != nil {
+		return 0
+	}
+	return int64(n) //nolint:gosec // bits is at most 63
+}
+
+func occurredAt(headers map[string]string) time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, first(headers, core.HeaderOccurredAt, "ce_time", "ce-time"))
+	return t
+}

@@ -1,0 +1,76 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Action is what to do with a message.
+type Action uint8
+
+// Actions.
+const (
+	// Ack: the event is processed, now or before, or need not be (Config.OnlyNewer). Acknowledge
+	// the message.
+	Ack Action = iota + 1
+	// Retry: the event is not processed. Do not acknowledge the message, and process it again, or
+	// have it delivered again, after Result.After.
+	Retry
+	// Dead: the event was given up, and processing it again changes nothing. Put the message, with
+	// its payload, where a person finds it, a dead-letter queue for example, and acknowledge it
+	// then. A broker that keeps messages, such as Kafka, keeps this one too, and its place is in
+	// the table. Result.Err wraps ErrDead, or ErrInvalidMessage where nothing is in the table.
+	Dead
+)
+
+// String returns the name used in logs and metrics.
+func (a Action) String() string {
+	switch a {
+	case Ack:
+		return "ack"
+	case Retry:
+		return "retry"
+	case Dead:
+		return "dead"
+	}
+	return fmt.Sprintf("action(%d)", uint8(a))
+}
+
+// Result says what to do with a message.
+type Result struct {
+	Action Action
+	// After is how long to wait first: most brokers deliver a rejected message again at once. See
+	// Config.RetryPause. With Dead it is not zero when the event was dead before and its message
+	// came again, because nobody took it away.
+	After time.Duration
+	// Err says why; nil for Ack.
+	Err error
+}
+
+// Again waits for After and reports whether the message is to be processed again: the Action is
+// Retry, and ctx did not end meanwhile. It is for clients that do not reject single messages, those
+// of Kafka for example:
+//
+//	res := in.Process(ctx, msg, handle)
+//	for res.Again(ctx) {
+//		res = in.Process(ctx, msg, handle)
+//	}
+func (r Result) Again(ctx context.Context) bool {
+	if r.Action != Retry {
+		return false
+	}
+	sleep(ctx, r.After)
+	return ctx.Err() == nil
+}
+
+// result says what an error means for a message.
+func result(after time.Duration, err error) Result {
+	switch {
+	case err == nil:
+		return Result{Action: Ack, After: after}
+	case Final(err):
+		return Result{Action: Dead, After: after, Err: err}
+	}
+	return Result{Action: Retry, After: after, Err: err}
+}

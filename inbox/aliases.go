@@ -1,0 +1,61 @@
+package inbox
+
+import engine "github.com/ormoutbox/ormoutbox/core/inbox"
+
+// Names of package core/inbox, so that users of this package need no other.
+type (
+	// Store is the table. Package sqlinbox has it in SQL, and package inboxtest in memory for
+	// tests.
+	Store = engine.Store
+	// Cache is a faster memory of processed events in front of the table, such as Redis.
+	Cache = engine.Cache
+	// Key names one event for one handler of one consumer.
+	Key = engine.Key
+	// Event is what the table keeps of an event: its key and where it came from.
+	Event = engine.Event
+	// DeadEvent is an event that was given up and waits for a person.
+	DeadEvent = engine.DeadEvent
+	// DeadQuery selects dead events.
+	DeadQuery = engine.DeadQuery
+	// RedriveRequest names dead events that are to be processed after all.
+	RedriveRequest = engine.RedriveRequest
+	// Observer is told what an Inbox does.
+	Observer = engine.Observer
+	// Info describes one delivery of an event.
+	Info = engine.Info
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxAttempts     = engine.DefaultMaxAttempts
+	DefaultMinAge          = engine.DefaultMinAge
+	DefaultRetryPause      = engine.DefaultRetryPause
+	DefaultMaxRetryPause   = engine.DefaultMaxRetryPause
+	DefaultCleanupInterval = engine.DefaultCleanupInterval
+)
+
+// Errors of package core/inbox that callers branch on with errors.Is.
+var (
+	// ErrInvalidMessage: nobody can tell which event the message is. Send it to a poison queue.
+	ErrInvalidMessage = engine.ErrInvalidMessage
+	// ErrDead: the event was given up. It is not processed until Redrive.
+	ErrDead = engine.ErrDead
+	// ErrInProgress: another process says that it works on the event. Deliver the message again
+	// later.
+	ErrInProgress = engine.ErrInProgress
+	// ErrTransactionEnded: the handler ended the transaction of the inbox itself, and the event
+	// counts as processed. Leave the end of the transaction to the inbox.
+	ErrTransactionEnded = engine.ErrTransactionEnded
+	// ErrPanicked: the handler panicked, or called runtime.Goexit. It also wraps a
+	// *core.PanicError.
+	ErrPanicked = engine.ErrPanicked
+	// ErrInTransaction: the context of the message carries a transaction already. Either the
+	// middleware was added twice, or the Pub/Sub hands on the context of its publisher (gochannel's
+	// PreserveContext).
+	ErrInTransaction = engine.ErrInTransaction
+)
+
+// Final reports whether handling the same message again cannot help: err wraps ErrInvalidMessage or
+// ErrDead, or is core.Permanent. It is the filter for middleware.PoisonQueueWithFilter, and what is
+// not Final may be retried.
+func Final(err error) bool { return engine.Final(err) }

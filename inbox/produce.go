@@ -1,0 +1,63 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
+)
+
+// producer publishes what handlers return.
+type producer struct {
+	publisher message.Publisher // nil: such a handler fails
+	observer  *Observer
+	event     func(engine.Message) (Event, error)
+}
+
+// correlationID is the metadata under which Watermill's CorrelationID keeps it.
+const correlationID = "correlation_id"
+
+// publish writes what a handler returned to the outbox. It does what the middleware CorrelationID
+// does, which gets nothing to see when it is outside of the inbox.
+func (o producer) publish(ctx context.Context, m engine.Message, consumed *message.Message,
+	produced []*message.Message,
+) error {
+	if len(produced) == 0 {
+		return nil
+	}
+	start, topic := time.Now(), message.PublishTopicFromCtx(ctx)
+	switch {
+	case o.publisher == nil:
+		return ErrProducedNeedsOutbox
+	case topic == "":
+		return errors.New("inbox: the handler returned messages, and has no topic to publish to: add it with " +
+			"AddHandler of the Router")
+	}
+	for _, p := range produced {
+		if p == nil {
+			return errors.New("inbox: the handler returned a nil message")
+		}
+		p.SetContext(ctx)
+		if id := consumed.Metadata[correlationID]; id != "" && p.Metadata[correlationID] == "" {
+			if p.Metadata == nil {
+				p.Metadata = message.Metadata{}
+			}
+			p.Metadata[correlationID] = id
+		}
+	}
+	if err := o.publisher.Publish(topic, produced...); err != nil {
+		return fmt.Errorf("inbox: write produced messages to the outbox: %w", err)
+	}
+	if o.observer != nil && o.observer.Produced != nil {
+		info := Info{Duration: time.Since(start)}
+		info.Event, _ = o.event(m) // it was good before
+		info.OccurredAt, _ = time.Parse(time.RFC3339Nano, consumed.Metadata[core.HeaderOccurredAt])
+		o.observer.Produced(info, len(produced))
+	}
+	return nil
+}

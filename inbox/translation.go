@@ -1,0 +1,75 @@
+package inbox
+
+import (
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
+)
+
+// translation makes messages of package core/inbox of Watermill's.
+type translation struct {
+	handler func(*message.Message) string
+	eventID func(*message.Message) (string, error)
+	tenant  func(*message.Message) string
+	source  func(*message.Message) Source
+}
+
+// withDefaults returns t with its nil functions set.
+func (t translation) withDefaults() translation {
+	if t.handler == nil {
+		t.handler = func(msg *message.Message) string { return message.HandlerNameFromCtx(msg.Context()) }
+	}
+	if t.eventID == nil {
+		t.eventID = eventID
+	}
+	if t.tenant == nil {
+		t.tenant = func(msg *message.Message) string { return msg.Metadata[core.HeaderTenantID] }
+	}
+	if t.source == nil {
+		t.source = func(msg *message.Message) Source {
+			return Source{Topic: message.SubscribeTopicFromCtx(msg.Context())}
+		}
+	}
+	return t
+}
+
+// message translates msg, which may be nil. The event id is asked for later, because it may be
+// missing.
+func (t translation) message(msg *message.Message) engine.Message {
+	if msg == nil {
+		return engine.Message{}
+	}
+	src := t.source(msg)
+	return engine.Message{
+		Handler: t.handler(msg), Tenant: t.tenant(msg),
+		Topic: src.Topic, Partition: src.Partition, Offset: src.Offset, Located: src.Located,
+		Headers: msg.Metadata, Payload: msg.Payload, Raw: msg,
+	}
+}
+
+// id is EventID of the engine's Config.
+func (t translation) id(m engine.Message) (string, error) {
+	msg, ok := m.Raw.(*message.Message)
+	if !ok {
+		return "", errors.New("the message is nil")
+	}
+	return t.eventID(msg)
+}
+
+var errNoID = errors.New("there is none in metadata event_id, nor one of CloudEvents, nor has the message a UUID: " +
+	"set Config.EventID")
+
+// eventID is the default of Config.EventID.
+func eventID(msg *message.Message) (string, error) {
+	id, err := engine.EventID(map[string]string(msg.Metadata))
+	switch {
+	case err == nil:
+		return id, nil
+	case msg.UUID == "":
+		return "", errNoID
+	}
+	return msg.UUID, nil
+}

@@ -19,7 +19,7 @@ type Key struct {
 // text names every problem.
 var ErrInvalidKey = errors.New("inbox: invalid key")
 
-// Validate names every problem of k at once. The error wraps ErrInvalidKey.
+// Validate reports every problem of k at once. The error wraps ErrInvalidKey.
 func (k Key) Validate() error {
 	var problems []error
 	for _, part := range []struct {

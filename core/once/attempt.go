@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Attempt says which run of its work this one is, and what is left of it when it fails. It belongs
-// to one run; its methods may be called by several goroutines only one after another.
+// Attempt describes one run of the work, and says how its failure counts. It belongs to one run.
+// Goroutines must not call its methods at the same time.
 type Attempt struct {
-	// Number counts how often the key was acquired since it was new, this time included. 0: the
-	// store does not count.
+	// Number is how often the key was acquired since it was new, this run included. 0: the store
+	// does not count.
 	Number int
-	// Age is how long ago the key was acquired for the first time. 0 for the first attempt, and
-	// where the store does not know.
+	// Age is the time since the key was first acquired. 0: this is the first attempt, or the store
+	// does not know.
 	Age time.Duration
 
-	left int // counted after a failure
+	left int // attempts that count after a failure
 }
 
-// AttemptOf returns the attempt that the work which was given ctx is. It is nil in the transaction
-// form and outside.
+// AttemptOf returns the attempt of the work that runs with ctx. It is nil in the transaction form
+// and outside of work.
 func AttemptOf(ctx context.Context) *Attempt {
 	a, _ := ctx.Value(attemptKey{}).(*Attempt)
 	return a
 }
 
-// Refund says that this attempt does not count if it fails, because the failure says nothing about
+// Refund says that this attempt does not count if it fails, because the failure is not the fault of
 // the work.
 func (a *Attempt) Refund() {
 	if a != nil {
@@ -33,8 +33,8 @@ func (a *Attempt) Refund() {
 	}
 }
 
-// Reset says that no attempt counts any more if this one fails: the key is as new then, its age
-// too. For work that is given up and handed to somebody.
+// Reset says that no attempt counts any more if this one fails. The key is then as new, its age
+// included. Call it when the work is given up and handed to a person.
 func (a *Attempt) Reset() {
 	if a != nil {
 		a.left = 0
@@ -43,12 +43,12 @@ func (a *Attempt) Reset() {
 
 type attemptKey struct{}
 
-// AttemptStore is a Store that counts attempts and lets its caller correct the count. Those of
-// package sqlonce and of module inbox/redisonce are; with another, every attempt counts until the
-// key is forgotten.
+// AttemptStore is a Store that counts attempts and lets its caller correct the count. The stores of
+// package sqlonce and of module inbox/redisonce are AttemptStores. With another store, every
+// attempt counts until the key is forgotten.
 type AttemptStore interface {
 	Store
-	// ReleaseAttempts does what Release does, and leaves the key as if it had been acquired so many
-	// times: with 0 it is as new.
+	// ReleaseAttempts does what Release does, and sets the number of acquisitions to attempts. With
+	// 0 the key is as new.
 	ReleaseAttempts(ctx context.Context, c Claim, attempts int) error
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Cleanup deletes the keys whose time to live is over, chunk by chunk, until none is left or ctx
-// ends. It returns how many. Any number of processes may do so at once.
+// ends. It returns how many it deleted. Any number of processes may call it at once.
 func (r *Runner) Cleanup(ctx context.Context) (deleted int, err error) {
 	if r.cfg.Store == nil {
 		return 0, errors.New("once: Cleanup needs Config.Store")
@@ -25,15 +25,15 @@ func (r *Runner) Cleanup(ctx context.Context) (deleted int, err error) {
 	}
 }
 
-// Run cleans up now and then, every Config.CleanupInterval, until ctx ends; then it returns nil.
-// Errors of the store go to the Observer and are no reason to stop. One process that runs it is
-// enough, and more do no harm.
+// Run cleans up every Config.CleanupInterval until ctx ends; then it returns nil. Errors of the
+// store go to the Observer and do not end Run. One process that runs it is enough, and more do no
+// harm.
 func (r *Runner) Run(ctx context.Context) error {
 	if r.cfg.Store == nil {
 		return errors.New("once: Run needs Config.Store")
 	}
 	for {
-		_, _ = r.Cleanup(ctx) // the Observer has heard of the error
+		_, _ = r.Cleanup(ctx) // the Observer got the error
 		if !sleep(ctx, rand50(r.cfg.CleanupInterval)) {
 			return nil
 		}

@@ -8,38 +8,39 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
-// Config says how a Runner works. Its zero value, with a store, is documented defaults.
+// Config configures a Runner. Only a store is required. The zero value of every other field means
+// its documented default.
 type Config struct {
 	// Store of the lease form, for Do. Required unless TxStore is set.
 	Store Store
-	// TxStore of the transaction form, for DoTx and RunInTx. Default: Store, when it is a TxStore
-	// too, as the one of package sqlonce is.
+	// TxStore of the transaction form, for DoTx and RunInTx. Default: Store, if it is a TxStore
+	// too, as that of package sqlonce is.
 	TxStore TxStore
 
 	// Lease is how long a key stays held by a process that died. Work may take longer: the lease is
 	// extended every third of it. Default: 30 s, at most MaxLease.
 	Lease time.Duration
-	// TTL is how long finished work is remembered; whoever comes later runs it again. It must be
-	// longer than anybody could ask again. Default: 24 h, at most MaxTTL.
+	// TTL is how long finished work is remembered. A later call runs the work again. TTL must be
+	// longer than the time in which any caller may ask again. Default: 24 h, at most MaxTTL.
 	TTL time.Duration
 	// MaxResult is the largest Result.Data, in bytes. Default: 1 MiB.
 	MaxResult int
-	// Wait is how long Do waits for somebody else who holds the key, before it returns
-	// ErrInProgress. Default: 5 s, so that a message which a broker delivers again and again while
-	// its holder works, or has died, does not spin; negative: not at all.
+	// Wait is how long Do waits for another holder of the key before it returns ErrInProgress.
+	// Negative: it does not wait. Default: 5 s. The wait keeps a message from spinning that a
+	// broker redelivers while its holder works or has died.
 	Wait time.Duration
-	// StoreTimeout bounds one question of Do whether the work is to be done, and one recording of
-	// an outcome, with its repetitions, which goes on when the caller's context has ended. It must
-	// be shorter than Lease. Default: 5 s, or half of a Lease that is not longer.
+	// StoreTimeout bounds one request of Do for the key, and one recording of a result with its
+	// repetitions. The recording goes on after the caller's context has ended. StoreTimeout must be
+	// shorter than Lease. Default: 5 s, or half of Lease if that is shorter.
 	StoreTimeout time.Duration
-	// RefuseStale makes Do, DoTx and RunInTx return ErrAbandoned where an earlier holder
-	// disappeared without a word, instead of running the work again.
+	// RefuseStale makes Do, DoTx and RunInTx return ErrAbandoned if an earlier holder disappeared.
+	// Default: they run the work again.
 	RefuseStale bool
 	// Node names this process in the keys it holds. Default: host name and process id. At most 128
 	// bytes.
 	Node string
-	// CleanupInterval is the pause between two runs of the cleanup in Run, CleanupBatch how many
-	// keys one statement of it deletes. Default: 10 min and 1000.
+	// CleanupInterval is the pause between two cleanups in Run. CleanupBatch is how many keys one
+	// statement deletes. Default: 10 min and 1000.
 	CleanupInterval time.Duration
 	CleanupBatch    int
 

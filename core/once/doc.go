@@ -1,31 +1,31 @@
-// Package once runs a piece of work once per key: what consumers of messages, HTTP endpoints with
-// an Idempotency-Key, and commands have in common. The first who comes with a key runs the work;
-// whoever comes later gets its result.
+// Package once runs a piece of work once per key. Consumers of messages, HTTP endpoints with an
+// Idempotency-Key, and commands use it. The first call with a key runs the work. Later calls get
+// its result.
 //
 //	store, err := sqlonce.New(pool, sqlonce.Config{}) // PostgreSQL, MariaDB, MySQL 8, SQLite
 //	runner, err := once.New(once.Config{Store: store})
 //	key := once.Key{Scope: once.Scope("POST", "/payments"), Tenant: customer, ID: idempotencyKey}
 //
-// There are two forms, and the difference matters.
+// There are two forms.
 //
-// The transaction form, RunInTx and DoTx, is the one to prefer. The key is a row of the same
-// transaction as the effects of the work, so both commit or neither does: the effects happen
-// exactly once, whoever crashes when. It needs the effects to be in the same database.
+// Prefer the transaction form, RunInTx and DoTx. The key is a row of the same transaction as the
+// effects of the work, so both commit or neither does. The effects happen exactly once, even if a
+// process crashes. The effects must be in the same database.
 //
 //	res, replayed, err := runner.RunInTx(ctx, transactor, key, once.FingerprintOf(body),
 //		func(ctx context.Context, tx core.Tx) (once.Result, error) { ... })
 //
-// The lease form, Do, is for work whose effects are elsewhere: a call to a payment provider, a
-// mail. The key is held by a lease that is extended while the work runs, and marked done after it.
-// A process that dies in between leaves a key whose lease ends, and the work is run again: at least
-// once, and once when nothing fails. Give the other side the key too, or the fence (ClaimOf).
+// The lease form, Do, is for work with effects elsewhere: a call to a payment provider, a mail. A
+// lease holds the key and is extended while the work runs. The key is marked done after the work.
+// If a process dies in between, its lease ends, and the work is run again. So the work runs at
+// least once, and once when nothing fails. Give the other side the key too, or the fence (ClaimOf).
 //
 //	res, replayed, err := runner.Do(ctx, key, once.FingerprintOf(body),
 //		func(ctx context.Context) (once.Result, error) { ... })
 //
-// A Fingerprint tells a repeated request from one that reuses the key for something else, which is
-// refused. Results are kept for Config.TTL; Run deletes them then.
+// A Fingerprint tells a repeated request from one that reuses the key for other work. The other
+// work is refused. Results are kept for Config.TTL. Then Run deletes them.
 //
-// Store and TxStore are for authors of stores; package outboxtest has the suites they pass, and a
-// store in memory for everybody's tests.
+// Store and TxStore are for authors of stores. Package outboxtest has the suites they pass, and a
+// store in memory for tests.
 package once

@@ -16,41 +16,43 @@ var (
 	// written.
 	ErrInvalidRequest = errors.New("once: invalid request")
 
-	// ErrInProgress: somebody else is doing this work now. Never take it for done: ask again later,
+	// ErrInProgress: another holder does this work now. Do not take it for done: ask again later.
 	// RetryAfter says when.
 	ErrInProgress = errors.New("once: in progress")
 
-	// ErrFingerprintMismatch: the key was used for different work before. A client must choose a
+	// ErrFingerprintMismatch: the key was used for different work before. The client must choose a
 	// new key.
 	ErrFingerprintMismatch = errors.New("once: key was used for something else")
 
-	// ErrAbandoned: an earlier holder disappeared and nobody knows how far it came. Only with
-	// Config.RefuseStale; somebody has to look, or wait until the key is forgotten.
+	// ErrAbandoned: an earlier holder disappeared, and its progress is unknown. It is returned only
+	// with Config.RefuseStale. A person has to find out, or the caller waits until the key is
+	// forgotten.
 	ErrAbandoned = errors.New("once: earlier attempt was abandoned, its outcome is unknown")
 
-	// ErrLeaseLost: the caller no longer holds the key; another may hold it by now, and its result
-	// counts. It is also the cause that ends the context of running work.
+	// ErrLeaseLost: the caller no longer holds the key. Another holder may have it, and then its
+	// result counts. It is also the cause that ends the context of running work.
 	ErrLeaseLost = errors.New("once: lease lost")
 
-	// ErrAlreadyDone: somebody else, who took the key over, has finished the work. Its result
+	// ErrAlreadyDone: another holder took the key over and has finished the work. Its result
 	// counts.
 	ErrAlreadyDone = errors.New("once: already done by another holder")
 
-	// ErrResultTooLarge: the result is beyond the limit and was not stored. The work counts as
-	// failed: its key is free again, and in a transaction that the caller rolls back its effects
-	// are gone.
+	// ErrResultTooLarge: the result is larger than the limit and was not stored. The work counts as
+	// failed: its key is free again. If the caller rolls its transaction back, the effects are
+	// undone too.
 	ErrResultTooLarge = errors.New("once: result too large")
 
-	// ErrInvalidResult: the result holds something that cannot be stored. As with
-	// ErrResultTooLarge, the work counts as failed.
+	// ErrInvalidResult: the result has a part that cannot be stored. As with ErrResultTooLarge, the
+	// work counts as failed.
 	ErrInvalidResult = errors.New("once: invalid result")
 
-	// ErrStore: the store could not be asked or told. Before the work ran: it did not run. After
-	// it: its key stays in progress until the lease ends, and the work will be run again then.
+	// ErrStore: the store failed. If it failed before the work, the work did not run. If it failed
+	// after the work, the key stays in progress until the lease ends, and the work will be run
+	// again then.
 	ErrStore = errors.New("once: store failed")
 )
 
-// inProgress carries how long the caller had better wait.
+// inProgress carries how long the caller should wait.
 type inProgress struct {
 	key   Key
 	after time.Duration
@@ -62,8 +64,8 @@ func (e *inProgress) Error() string {
 
 func (e *inProgress) Unwrap() error { return ErrInProgress }
 
-// RetryAfter returns after which time it makes sense to ask again: when the lease of the present
-// holder ends, if it is not extended. It is 0 unless err is an ErrInProgress of this package.
+// RetryAfter returns the time after which to ask again: the rest of the present holder's lease,
+// which the holder may extend. It is 0 unless err is an ErrInProgress of this package.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*inProgress](err); ok {
 		return e.after

@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// Fingerprint tells whether two uses of one key ask for the same work. The zero Fingerprint says
-// nothing and matches every other.
+// Fingerprint tells whether two uses of one key ask for the same work. The zero Fingerprint matches
+// every other.
 type Fingerprint [sha256.Size]byte
 
 // FingerprintOf returns the SHA-256 of the parts with their lengths, so that ("ab", "c") and ("a",
@@ -23,10 +23,10 @@ func FingerprintOf(parts ...[]byte) Fingerprint {
 	return Fingerprint(h.Sum(nil))
 }
 
-// IsZero reports whether f says nothing.
+// IsZero reports whether f is the zero Fingerprint.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
-// Matches reports whether f and g are the same, or one of them says nothing.
+// Matches reports whether f and g are the same, or one of them is zero.
 func (f Fingerprint) Matches(g Fingerprint) bool { return f == g || f.IsZero() || g.IsZero() }
 
 // String returns f in hexadecimal digits, and "" for the zero Fingerprint.

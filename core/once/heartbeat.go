@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// keepAlive extends the lease of c every third of it until stop is called, and ends the work's
-// context with ErrLeaseLost when the lease is gone, or may be because the store has not answered
-// since held. stop waits for the end of what it began, and may be called again.
+// keepAlive extends the lease of c every third of it until stop is called. It ends the work's
+// context with ErrLeaseLost if the lease is lost, or may be lost because the store has not answered
+// since held. stop waits for a running extension, and may be called again.
 func (r *Runner) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c Claim, held time.Time) (stop func()) {
-	// The caller's end does not end the lease: fn may need a while to stop.
+	// The end of the caller's context does not end the lease: fn may need time to stop.
 	beatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -27,11 +27,11 @@ func (r *Runner) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c 
 	}
 }
 
-// beat returns nil when ctx ends and an error wrapping ErrLeaseLost when the lease does.
+// beat returns nil if ctx ends, and an error wrapping ErrLeaseLost if the lease is lost.
 func (r *Runner) beat(ctx context.Context, c Claim, held time.Time) error {
 	every := r.cfg.Lease / 3
 	next := held.Add(every)
-	last := errors.New("this process was held up") // or why the latest attempt failed
+	last := errors.New("this process was held up") // or the error of the latest attempt
 	for {
 		end := held.Add(r.cfg.Lease)
 		if !sleep(ctx, min(time.Until(next), time.Until(end))) {

@@ -15,24 +15,24 @@ const (
 	MaxID     = 255
 )
 
-// Key names one piece of work. Two keys are the same only if all their bytes are: case, blanks and
-// Unicode forms count. Keys are comparable with ==. Every part is valid UTF-8 without control
-// characters.
+// Key names one piece of work. Two keys are the same only if all their bytes are the same: case,
+// white space and Unicode forms count. Keys are comparable with ==. Every part is valid UTF-8
+// without control characters.
 type Key struct {
-	// Scope says what is done: the consumer and its handler, the method and route of a request, the
-	// type of a command. Required, at most MaxScope bytes. It is part of what is stored: choose it
-	// once and do not derive it from the name of a Go type. Use Scope to make one of several parts.
+	// Scope names the kind of work: the consumer and its handler, the method and route of a
+	// request, the type of a command. Required, at most MaxScope bytes. It is stored: choose it
+	// once and do not derive it from the name of a Go type. Use the function Scope to join several
+	// parts.
 	Scope string
-	// Tenant says for whom, where the same ID may come from different customers. At most MaxTenant
-	// bytes; may be empty.
+	// Tenant separates customers that may use the same ID. At most MaxTenant bytes; may be empty.
 	Tenant string
-	// ID says which one: the event's id, the client's Idempotency-Key, the id of an order.
-	// Required, at most MaxID bytes.
+	// ID names the work within Scope and Tenant: the event's id, the client's Idempotency-Key, the
+	// id of an order. Required, at most MaxID bytes.
 	ID string
 }
 
-// Scope joins parts to one text for Key.Scope so that different parts never make the same text: a
-// "/" between them, with "/" and "%" inside a part written as "%2F" and "%25".
+// Scope joins parts to one text for Key.Scope: a "/" between them, with "/" and "%" inside a part
+// written as "%2F" and "%25". Different parts never make the same text.
 func Scope(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -47,7 +47,7 @@ var (
 	keyUnescaper = strings.NewReplacer("%25", "%", "%7C", "|")
 )
 
-// Validate names every problem of k at once. The error wraps ErrInvalidKey.
+// Validate reports every problem of k at once. The error wraps ErrInvalidKey.
 func (k Key) Validate() error {
 	var problems []error
 	for _, part := range []struct {
@@ -65,14 +65,14 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// String is the one text form of k: scope|tenant|id, with "|" and "%" inside a part written as
-// "%7C" and "%25". Different keys have different texts, so it serves as the key of other stores.
+// String returns the one text form of k: scope|tenant|id, with "|" and "%" inside a part written as
+// "%7C" and "%25". Different keys have different texts, so other stores can use it as their key.
 // ParseKey reads it back.
 func (k Key) String() string {
 	return keyEscaper.Replace(k.Scope) + "|" + keyEscaper.Replace(k.Tenant) + "|" + keyEscaper.Replace(k.ID)
 }
 
-// ParseKey reads what Key.String wrote, and nothing else.
+// ParseKey reads a text that Key.String wrote. It refuses any other text.
 func ParseKey(s string) (Key, error) {
 	parts := strings.Split(s, "|")
 	if len(parts) != 3 {

@@ -2,20 +2,19 @@ package once
 
 import "time"
 
-// Observer is told what a Runner does: the seam for metrics and traces, without a dependency.
-// Fields may be nil. They are called by many goroutines and must be fast, must not block and must
-// not panic. New fields may be added.
+// Observer has the callbacks of a Runner for metrics and traces. Fields may be nil. Many goroutines
+// call them. They must be fast, must not block and must not panic. New fields may be added.
 type Observer struct {
-	// Decided: a store answered what is to be done about a key, or failed to (State is 0 then).
+	// Decided: a store answered a request for a key, or failed to (State is 0 then).
 	Decided func(info DecideInfo)
-	// Ran: the work was run and its end recorded, or not.
+	// Ran: the work was run. Err says whether its end was recorded.
 	Ran func(info RunInfo)
 	// LeaseLost: the lease of running work was lost or could not be extended in time; its context
 	// has ended.
 	LeaseLost func(key Key, err error)
 	// Retried: a transaction failed and is run again as a whole.
 	Retried func(key Key, err error)
-	// Cleaned: a chunk of forgotten keys was deleted, or could not be.
+	// Cleaned: a chunk of expired keys was deleted, or the deletion failed.
 	Cleaned func(keys int, err error)
 }
 
@@ -33,8 +32,8 @@ type DecideInfo struct {
 	Key       Key
 	Form      Form
 	State     State
-	TakenOver bool          // an earlier holder disappeared without a word
-	Waited    time.Duration // until this answer, with all pauses
+	TakenOver bool          // an earlier holder disappeared
+	Waited    time.Duration // until this answer, pauses included
 	Err       error
 }
 
@@ -44,7 +43,9 @@ type RunInfo struct {
 	Form     Form
 	Attempt  int // see Acquired
 	Duration time.Duration
-	Err      error // of the work, or of recording its end; nil: done. A *core.PanicError when the work panicked
+	// error of the work, or of recording its end; nil: done. It is a *core.PanicError if the work
+	// panicked
+	Err error
 }
 
 // withDefaults returns a copy whose nil fields do nothing.

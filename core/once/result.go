@@ -11,22 +11,22 @@ import (
 // MaxMeta is how many bytes Result.Meta may have.
 const MaxMeta = 16 << 10
 
-// Result is what is kept of finished work and given to whoever asks for it again. The zero Result
-// is fine where only the fact counts.
+// Result is the part of finished work that is kept and returned to later calls. Use the zero Result
+// if only the fact counts.
 type Result struct {
 	// Data is opaque. Its limit is Config.MaxResult. Empty and nil are the same.
 	Data []byte
-	// ContentType says what Data is, at most 127 bytes. May be empty.
+	// ContentType describes Data. At most 127 bytes; may be empty.
 	ContentType string
-	// Meta is a small text in whatever form the caller chooses, a status and headers say: at most
-	// MaxMeta bytes of UTF-8 without NUL.
+	// Meta is a small text of the caller, for example a status and headers. At most MaxMeta bytes
+	// of UTF-8 without NUL.
 	Meta string
 }
 
-// IsZero reports whether there is nothing in it.
+// IsZero reports whether the Result is empty.
 func (r Result) IsZero() bool { return len(r.Data) == 0 && r.ContentType == "" && r.Meta == "" }
 
-// Validate refuses a result that no store could keep, or whose Data has more than maxData bytes.
+// Validate refuses a Result that no store could keep, or whose Data has more than maxData bytes.
 // The error wraps ErrResultTooLarge or ErrInvalidResult.
 func (r Result) Validate(maxData int) error {
 	if len(r.Data) > maxData {

@@ -17,14 +17,15 @@ const (
 	maxTxPause   = 200 * time.Millisecond
 )
 
-// RetryTx runs fn in a transaction of t, and runs the whole transaction again when it failed only
-// because of others (core.Retryable): at most ten times and for twenty seconds, after a random
-// pause that grows. Within a transaction that ctx carries already nothing is repeated, because on
-// MariaDB a deadlock has rolled back all of it.
+// RetryTx runs fn in a transaction of t. It runs the whole transaction again if it failed only
+// because of other transactions (core.Retryable): at most ten times and for twenty seconds, after a
+// random pause that grows. It repeats nothing within a transaction that ctx carries already,
+// because on MariaDB a deadlock has rolled back all of it.
 //
-// Nil means that the transaction was heard to commit. Where t returns nil for one that was not, its
-// fn having swallowed the error that rolled it back for example, the error wraps
-// core.ErrCommitUnknown, or core.ErrTxAborted when it was heard to roll back.
+// Nil means that the transaction is known to have committed. t may return nil for another
+// transaction, for example because its fn swallowed the error that rolled it back. Then the error
+// wraps core.ErrTxAborted if the transaction is known to have rolled back, and
+// core.ErrCommitUnknown if not.
 func RetryTx(ctx context.Context, t core.Transactor, fn func(ctx context.Context, tx core.Tx) error) error {
 	if t == nil || fn == nil {
 		return errors.New("once: RetryTx needs a Transactor and a function")
@@ -49,10 +50,10 @@ func retryTx(ctx context.Context, t core.Transactor, again func(error) bool,
 	}
 }
 
-// runTx is RunInTx of t, which takes nobody's word for a commit but the transaction's own, where
-// that can tell.
+// runTx is RunInTx of t. For a commit it relies on the outcome that the transaction reports, if it
+// reports one.
 func runTx(ctx context.Context, t core.Transactor, nested bool, fn func(context.Context, core.Tx) error) error {
-	var heard atomic.Int32 // what was heard, or none
+	var heard atomic.Int32 // the reported outcome; 0: none
 	const none = -1
 	heard.Store(none)
 	tracked := false

@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Runner runs work once per key. Make one with New; it is safe for use by several goroutines and
+// Runner runs work once per key. Create it with New. It is safe for use by several goroutines and
 // needs no closing.
 type Runner struct {
 	cfg  Config
@@ -24,7 +24,7 @@ type Runner struct {
 	obs  Observer
 }
 
-// New returns a Runner, or every problem of cfg at once.
+// New returns a Runner, or an error that names every problem of cfg.
 func New(cfg Config) (*Runner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func New(cfg Config) (*Runner, error) {
 		nil
 }
 
-// owner returns a name for one run that nobody else has.
+// owner returns a unique name for one run.
 func (r *Runner) owner() string { return r.node + "/" + strconv.FormatUint(r.runs.Add(1), 36) }
 
 func (r *Runner) request(key Key, fp Fingerprint) Request {
@@ -51,19 +51,20 @@ func (r *Runner) request(key Key, fp Fingerprint) Request {
 	}
 }
 
-// Do runs fn and keeps its result, in the lease form, unless it was done before: then it returns
-// the kept result and replayed is true.
+// Do runs fn and keeps its result, in the lease form. If the work was done before, Do returns the
+// kept result, and replayed is true.
 //
-// While fn runs, its lease is extended every third of it. When the lease is lost the context of fn
-// ends, with the cause ErrLeaseLost: fn should then stop, because another may have begun. ClaimOf
-// gives fn the fence for systems that check one. When fn returns an error or panics, the key is
-// free at once. AttemptOf tells fn which attempt it is. A crash between the effects of fn and the
-// end of Do runs fn again after the lease: this form is at-least-once for effects that are not
-// idempotent. DoTx and RunInTx are not.
+// While fn runs, its lease is extended every third of it. If the lease is lost, the context of fn
+// ends with the cause ErrLeaseLost. fn should then stop, because another holder may have begun.
+// ClaimOf gives fn the fence for systems that check one. If fn returns an error or panics, the key
+// is free at once. AttemptOf tells fn which attempt it is. After a crash between the effects of fn
+// and the end of Do, fn runs again when the lease is over. So this form is at-least-once for
+// effects that are not idempotent. DoTx and RunInTx are exactly-once.
 //
-// Errors: those of fn; ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with RetryAfter,
-// ErrAbandoned, ErrStore and the cause of the end of ctx, which leaves the key free, before fn ran;
-// ErrLeaseLost, ErrAlreadyDone, ErrResultTooLarge, ErrInvalidResult and ErrStore after it.
+// Before fn ran, Do may return ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with
+// RetryAfter, ErrAbandoned, ErrStore, or the cause of the end of ctx, which leaves the key free.
+// After fn ran, Do may return the error of fn, ErrLeaseLost, ErrAlreadyDone, ErrResultTooLarge,
+// ErrInvalidResult, or ErrStore.
 func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint,
 	fn func(ctx context.Context) (Result, error),
 ) (res Result, replayed bool, err error) {
@@ -77,7 +78,7 @@ func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint,
 	if err := req.Validate(); err != nil {
 		return Result{}, false, err
 	}
-	held := time.Now() // the lease cannot end earlier than this and its length
+	held := time.Now() // the lease ends no earlier than this plus its length
 	got, err := r.acquire(ctx, req, &held)
 	if err != nil || got.State == Done {
 		return got.Result, err == nil, err
@@ -92,8 +93,8 @@ func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint,
 	return res, false, err
 }
 
-// acquire asks the store, as long as Config.Wait allows. asked is set to when the last question
-// began.
+// acquire asks the store for the key, as long as Config.Wait allows. asked is set to the start of
+// the last request.
 func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Acquired, error) {
 	start, pause := time.Now(), firstPause
 	for {
@@ -124,14 +125,14 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 	}
 }
 
-// ended is why the work was not begun.
+// ended returns the error of work that was not begun because ctx ended.
 func ended(ctx context.Context, key Key) error {
 	return fmt.Errorf("once: %s was not begun: %w", key, context.Cause(ctx))
 }
 
-// ask bounds one question, because a store that hangs gives no answer at all. A caller that leaves
-// does not end it: the store may have given the key to this process already, and who does not hear
-// that cannot give it back.
+// ask bounds one request to the store, because a store that hangs gives no answer. The end of ctx
+// does not end the request: the store may have given the key to this process already, and without
+// the answer the process could not give it back.
 func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
 	defer cancel()
@@ -143,10 +144,10 @@ const (
 	maxPause   = 250 * time.Millisecond
 )
 
-// rand50 returns d less up to half of it, so that those who wait together do not ask together.
+// rand50 returns d less up to half of it, so that callers that wait together do not ask together.
 func rand50(d time.Duration) time.Duration { return d - mathrand.N(d/2+1) }
 
-// sleep reports whether ctx is still good after d.
+// sleep waits for d, and reports false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -158,7 +159,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refusal is the error for a state in which the work is not run and there is no result.
+// refusal returns the error for a state in which the work is not run and there is no result.
 func refusal(key Key, got Acquired) error {
 	switch got.State {
 	case InProgress:
@@ -182,7 +183,7 @@ func storeError(what string, key Key, err error) error {
 	return fmt.Errorf("%w: %s %s: %w", ErrStore, what, key, err)
 }
 
-// run runs fn under a lease and records how it ended.
+// run runs fn under a lease and records its end.
 func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.Time,
 	fn func(context.Context) (Result, error),
 ) (res Result, err error) {
@@ -228,7 +229,8 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.T
 	return res, nil
 }
 
-// didNotReturn is the error for work that panicked with v, or called runtime.Goexit when v is nil.
+// didNotReturn returns the error of work that panicked with v. A nil v means that it called
+// runtime.Goexit.
 func didNotReturn(v any) error {
 	return fmt.Errorf("once: the work did not return: %w", core.NewPanicError(v))
 }
@@ -241,8 +243,8 @@ func (r *Runner) release(ctx context.Context, c Claim, a *Attempt) error {
 	return r.record(ctx, "release", c.Key, func(ctx context.Context) error { return r.cfg.Store.Release(ctx, c) })
 }
 
-// record writes an outcome, also when the context of the work is over. What it writes may be
-// repeated.
+// record writes the end of the work, even if the context of the work has ended. It may write more
+// than once.
 func (r *Runner) record(ctx context.Context, what string, key Key, write func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
 	defer cancel()
@@ -259,8 +261,8 @@ func (r *Runner) record(ctx context.Context, what string, key Key, write func(co
 
 type claimKey struct{}
 
-// ClaimOf returns the claim under which the work that was given ctx runs. ok is false in the
-// transaction form and outside.
+// ClaimOf returns the claim of the work that runs with ctx. ok is false in the transaction form and
+// outside of work.
 func ClaimOf(ctx context.Context) (c Claim, ok bool) {
 	c, ok = ctx.Value(claimKey{}).(Claim)
 	return c, ok

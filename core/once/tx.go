@@ -9,16 +9,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// DoTx runs fn and keeps its result in the caller's transaction, unless it was done before: then it
-// returns the kept result and replayed is true. The key, the effects that fn has in tx, and the
-// result commit together: this is exactly-once for these effects. A rollback leaves no trace. While
-// another transaction works on the same key, DoTx waits for the end of that.
+// DoTx runs fn and keeps its result in the caller's transaction. If the work was done before, it
+// returns the kept result, and replayed is true. The key, the changes of fn in tx, and the result
+// commit together, so these changes happen exactly once. A rollback leaves no trace. DoTx waits for
+// another transaction that works on the same key.
 //
-// When DoTx returns an error, roll the transaction back. core.Retryable(err) says whether to run it
-// again as a whole; RunInTx does so by itself. Errors: those of fn; ErrInvalidKey,
-// ErrFingerprintMismatch, ErrInProgress (held in the lease form), ErrAbandoned and ErrStore before
-// fn ran; ErrLeaseLost (fn rolled back a savepoint around itself), ErrResultTooLarge,
-// ErrInvalidResult and ErrStore after it.
+// If DoTx returns an error, roll the transaction back. core.Retryable(err) says whether to run it
+// again as a whole; RunInTx does so by itself. Before fn ran, DoTx may return ErrInvalidKey,
+// ErrFingerprintMismatch, ErrInProgress (the key is held in the lease form), ErrAbandoned or
+// ErrStore. After fn ran, it may return the error of fn, ErrLeaseLost (fn rolled back a savepoint
+// around itself), ErrResultTooLarge, ErrInvalidResult or ErrStore.
 func (r *Runner) DoTx(ctx context.Context, tx core.Tx, key Key, fp Fingerprint,
 	fn func(ctx context.Context) (Result, error),
 ) (res Result, replayed bool, err error) {
@@ -60,9 +60,9 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 				panicked = recover()
 				err = didNotReturn(panicked)
 			}
-			// The key says done already. Should the caller commit in spite of the error, the work
-			// would never be run again. Where the transaction is beyond use this fails, and so will
-			// its commit.
+			// The row of the key already says done. If the caller commits in spite of the error,
+			// the work would never be run again. In a broken transaction this statement fails, and
+			// so will the commit.
 			_ = r.cfg.TxStore.ReleaseTx(context.WithoutCancel(ctx), tx, c)
 		}
 		r.obs.Ran(RunInfo{Key: c.Key, Form: FormTx, Attempt: attempt, Duration: time.Since(start), Err: err})
@@ -86,13 +86,13 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 	return res, nil
 }
 
-// RunInTx is DoTx in a transaction of t that it opens and ends, and runs again as a whole when it
-// fails only because of others (core.Retryable), at most ten times and for twenty seconds. So fn
-// may run more than once; what it did in a transaction that failed is gone. A commit whose answer
-// was lost is run again too: the key tells whether it committed.
+// RunInTx is DoTx in a transaction of t that it opens and ends. It runs the whole transaction again
+// if it failed only because of other transactions (core.Retryable), at most ten times and for
+// twenty seconds. So fn may run more than once; the changes of a failed run are rolled back. A
+// commit whose answer was lost is run again too: the key tells whether it committed.
 //
-// Within a transaction that ctx carries already, t opens a savepoint, and nothing is repeated: that
-// is for the owner of the transaction.
+// Within a transaction that ctx carries already, t opens a savepoint, and nothing is repeated: the
+// owner of the transaction has to do that.
 func (r *Runner) RunInTx(ctx context.Context, t core.Transactor, key Key, fp Fingerprint,
 	fn func(ctx context.Context, tx core.Tx) (Result, error),
 ) (res Result, replayed bool, err error) {
@@ -108,7 +108,9 @@ func (r *Runner) RunInTx(ctx context.Context, t core.Transactor, key Key, fp Fin
 	}
 	err = retryTx(ctx, t, again, func(ctx context.Context, tx core.Tx) (err error) {
 		if tx != nil {
-			tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when the answer to COMMIT was lost
+			// without a callback, the Transactor would not report that the answer to COMMIT was
+			// lost
+			tx.OnOutcome(func(core.Outcome) {})
 		}
 		res, replayed, err = r.DoTx(ctx, tx, key, fp, func(ctx context.Context) (Result, error) { return fn(ctx, tx) })
 		return err

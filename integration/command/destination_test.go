@@ -107,7 +107,7 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 					calls += n
 				}
 				for _, info := range w.infos {
-					if info.Outcome == command.Lost { // the database was too slow for its mark
+					if info.Result == command.Lost { // the database was too slow for its mark
 						lost++
 					}
 				}
@@ -117,7 +117,7 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 				}
 				if list, err := queue.List(t.Context(), command.Query{Status: command.StatusDead}); err != nil ||
 					len(list) != 0 {
-					t.Errorf("parked: %+v, %v", list, err)
+					t.Errorf("dead: %+v, %v", list, err)
 				}
 			})
 		})

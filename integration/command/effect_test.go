@@ -148,7 +148,7 @@ func TestEffectConcurrently(t *testing.T) {
 
 // The relay tries a failed effect again, with the same key for the other side. An effect that fails
 // too often, or permanently, is dead until a person redrives it.
-func TestEffectRetryParkRelease(t *testing.T) {
+func TestEffectRetryDeadRedrive(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		var healthy atomic.Bool
@@ -197,43 +197,43 @@ func TestEffectRetryParkRelease(t *testing.T) {
 			t.Errorf("%d keys in %d calls", len(keys), len(w.called()))
 		}
 
-		parked, err := w.queue.Parked(t.Context(), "mail")
-		if err != nil || len(parked) != 3 || parked[0].ID != bad.ID {
-			t.Fatalf("%+v, %v", parked, err)
+		dead, err := w.queue.Dead(t.Context(), "mail")
+		if err != nil || len(dead) != 3 || dead[0].ID != bad.ID {
+			t.Fatalf("%+v, %v", dead, err)
 		}
 		page, err := w.queue.List(t.Context(), command.Query{
 			Status: command.StatusDead, Tenant: "acme",
-			After: parked[0].ID, Limit: 1,
+			After: dead[0].ID, Limit: 1,
 		})
-		if err != nil || len(page) != 1 || page[0].ID != parked[1].ID {
+		if err != nil || len(page) != 1 || page[0].ID != dead[1].ID {
 			t.Errorf("%+v, %v", page, err)
 		}
 		err = w.inTx(func(ctx context.Context, tx core.Tx) error {
-			_, err := w.queue.Release(ctx, tx, bad.ID, "", "x")
+			_, err := w.queue.Redrive(ctx, tx, bad.ID, "", "x")
 			return err
 		})
 		if !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("nobody: %v", err)
 		}
 		healthy.Store(true)
-		for _, p := range parked {
+		for _, p := range dead {
 			if err := w.inTx(func(ctx context.Context, _ core.Tx) error {
-				released, err := w.queue.Release(ctx, nil, p.ID, "ada", "the address was corrected")
-				if !released {
-					t.Errorf("%s was not released", p.Key)
+				redriven, err := w.queue.Redrive(ctx, nil, p.ID, "ada", "the address was corrected")
+				if !redriven {
+					t.Errorf("%s was not redriven", p.Key)
 				}
 				return err
 			}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, p := range parked {
+		for _, p := range dead {
 			w.await(p.Effect, command.StatusCompleted)
 		}
 		err = w.inTx(func(ctx context.Context, tx core.Tx) error {
-			released, err := w.queue.Release(ctx, tx, bad.ID, "ada", "again")
-			if released {
-				t.Error("a completed effect was released")
+			redriven, err := w.queue.Redrive(ctx, tx, bad.ID, "ada", "again")
+			if redriven {
+				t.Error("a completed effect was redriven")
 			}
 			return err
 		})
@@ -321,7 +321,7 @@ func TestEffectPoisonAndMissing(t *testing.T) {
 		worker := w.worker(sent, func(c *command.WorkerConfig) { c.MaxAttempts = 3 })
 		fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET lost_leases = 3")
 		if receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(rec, 1)); err != nil ||
-			receipt != "parked" {
+			receipt != "dead" {
 			t.Errorf("%q, %v", receipt, err)
 		}
 		if got := w.await(mail("1"), command.StatusDead); got.ErrorCode != "lost" || len(w.called()) != 0 {

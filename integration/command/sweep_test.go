@@ -161,9 +161,9 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 		claim("abandoned")
 		claim("just abandoned")
 		fixture.NoError(t, store.Fail(t.Context(), claim("failed"), command.Failure{Code: "transient"}))
-		fixture.NoError(t, store.Fail(t.Context(), claim("parked"), command.Failure{Dead: true}))
+		fixture.NoError(t, store.Fail(t.Context(), claim("dead"), command.Failure{Dead: true}))
 		fixture.NoError(t, store.Complete(t.Context(), claim("completed"), "ref"))
-		w.ago("available_at", 20*time.Minute, "pending", "held", "abandoned", "just abandoned", "parked", "completed",
+		w.ago("available_at", 20*time.Minute, "pending", "held", "abandoned", "just abandoned", "dead", "completed",
 			"failed", "fax")
 		w.ago("available_at", 30*time.Minute, "older")
 		w.ago("created_at", 3*time.Hour, "older", "failed")
@@ -199,9 +199,9 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 		}
 
 		list, err := w.queue.Backlog(t.Context())
-		if err != nil || len(list) != 2 || list[0].Channel != "fax" || list[0].Pending != 1 || list[0].Parked != 0 ||
+		if err != nil || len(list) != 2 || list[0].Channel != "fax" || list[0].Pending != 1 || list[0].Dead != 0 ||
 			list[1].Channel != "mail" ||
-			list[1].Pending != 8 || list[1].Parked != 1 {
+			list[1].Pending != 8 || list[1].Dead != 1 {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		// Of "older" it is the end of its delay that counts, of "failed" when it was enqueued.
@@ -212,9 +212,9 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 			t.Errorf("fax: the oldest has waited for %s", d)
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key NOT IN ('older', "+
-			"'later', 'parked')")
+			"'later', 'dead')")
 		list, err = store.Backlog(t.Context(), 1)
-		if err != nil || len(list) != 1 || list[0].Pending != 1 || list[0].Parked != 1 || list[0].Limit != 1 ||
+		if err != nil || len(list) != 1 || list[0].Pending != 1 || list[0].Dead != 1 || list[0].Limit != 1 ||
 			list[0].OldestAge < 30*time.Minute || list[0].OldestAge > time.Hour {
 			t.Errorf("%+v, %v", list, err)
 		}
@@ -224,9 +224,9 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 			t.Errorf("what is not due yet has an age: %+v, %v", list, err)
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key = 'later'")
-		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].Parked != 1 ||
+		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].Dead != 1 ||
 			list[0].Pending != 0 {
-			t.Errorf("parked alone: %+v, %v", list, err)
+			t.Errorf("dead alone: %+v, %v", list, err)
 		}
 		if _, err := store.Backlog(t.Context(), 0); !errors.Is(err, once.ErrInvalidRequest) {
 			t.Errorf("no limit: %v", err)
@@ -259,7 +259,7 @@ func TestEffectPlans(t *testing.T) {
 				},
 				"backlog": func(ctx context.Context) error {
 					list, err := store.Backlog(ctx, 50)
-					if err == nil && (len(list) != 2 || list[0].Pending != 50 || list[1].Parked != 0) {
+					if err == nil && (len(list) != 2 || list[0].Pending != 50 || list[1].Dead != 0) {
 						err = fmt.Errorf("%+v", list)
 					}
 					return err

@@ -13,10 +13,10 @@ import (
 
 // Config says how results are kept.
 type Config struct {
-	// Keys says how keys are kept: Store, Lease, RefuseStale for commands that nobody knows the
-	// outcome of, and so on, with the defaults of once.Config, but for TTL: how long results are
-	// remembered. Default here: 30 days. It must be longer than any event or request may be
-	// repeated.
+	// Keys says how keys are kept: Store, Lease, RefuseStale for commands whose outcome is unknown,
+	// and the other fields of once.Config, with the same defaults except for TTL. TTL is how long
+	// results are remembered; its default here is 30 days. It must be longer than any event or
+	// request may be repeated.
 	Keys once.Config
 }
 
@@ -37,11 +37,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Commands runs commands once. Make it with New and use it with Run, RunTx and RunInTx. It is safe
-// for use by several goroutines.
+// Commands runs commands once. Create it with New and use it with Run, RunTx and RunInTx. It is
+// safe for use by several goroutines.
 type Commands struct{ runner *once.Runner }
 
-// New returns Commands, or every problem of cfg at once.
+// New returns Commands, or an error that names every problem of cfg.
 func New(cfg Config) (*Commands, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -53,44 +53,47 @@ func New(cfg Config) (*Commands, error) {
 	return &Commands{runner: runner}, nil
 }
 
-// Runner returns what keeps the keys: its Run deletes results whose time to live is over.
+// Runner returns the Runner that keeps the keys. Its Run deletes results whose time to live is
+// over.
 func (c *Commands) Runner() *once.Runner { return c.runner }
 
-// Command says what is to be done once.
+// Command describes work that is done once.
 type Command struct {
-	// Type of the command, such as "create-order". Part of what is stored: never derive it from the
-	// name of a Go type. Required.
+	// Type of the command, such as "create-order". It is stored, so never derive it from the name
+	// of a Go type. Required.
 	Type string
-	// Tenant for whom. At most once.MaxTenant bytes; may be empty.
+	// Tenant of the command. At most once.MaxTenant bytes; may be empty.
 	Tenant string
-	// Key says which one, of the tenant and type: the client's key, or that of an event, see
-	// EventKey. Required, at most once.MaxID bytes.
+	// Key names the command within its tenant and type: the client's key, or the key of an event,
+	// see EventKey. Required, at most once.MaxID bytes.
 	Key string
-	// Input tells a repetition from another command under the same key, which is refused. It is
-	// hashed, and never stored: []byte as it is, anything else as JSON. Nil: not compared.
+	// Input tells a repetition from another command under the same key. The other command is
+	// refused. Input is hashed and never stored: a []byte unchanged, any other value as JSON. Nil:
+	// it is not compared.
 	Input any
 }
 
-// EventKey is the Key of a command that an event asks for: "QuoteAccepted:018f...".
+// EventKey returns the Key of a command that an event asks for: "QuoteAccepted:018f...".
 func EventKey(eventType, eventID string) string { return eventType + ":" + eventID }
 
-// Errors of this package that callers branch on with errors.Is, besides those of package once, of
-// which ErrFingerprintMismatch is the one to tell a client: the key was used for something else.
+// Errors of this package that callers branch on with errors.Is, in addition to those of package
+// once. once.ErrFingerprintMismatch is the one to report to a client: the key was used for other
+// work.
 var (
 	// ErrInTransaction: Run was called with a context that carries a transaction. Its result would
-	// stay when the transaction is rolled back: use RunTx. Nothing was run.
+	// stay if the transaction is rolled back: use RunTx. Nothing was run.
 	ErrInTransaction = errors.New("command: in a transaction use RunTx")
 
-	// ErrEncoding: the input or the result is not JSON, or the stored result does not fit the type
-	// any more.
+	// ErrEncoding: the input or the result is not JSON, or the stored result no longer fits the
+	// type.
 	ErrEncoding = errors.New("command: not encodable")
 )
 
-// Run runs fn and keeps its result as JSON, unless the command was done before: then it returns the
-// kept result and replayed is true. It is the lease form, for work whose effects are not in the
-// database of the store: see once.Runner.Do, whose errors it returns. A process that dies leaves a
-// lease that ends, and the command is run again, or refused with once.ErrAbandoned when
-// Config.Keys.RefuseStale is set.
+// Run runs fn and keeps its result as JSON. If the command was done before, it returns the kept
+// result, and replayed is true. It is the lease form, for work whose effects are not in the
+// database of the store: see once.Runner.Do, whose errors it returns. After the death of a process
+// its lease ends, and the command is run again. If Config.Keys.RefuseStale is set, it is refused
+// with once.ErrAbandoned instead.
 func Run[T any](ctx context.Context, c *Commands, cmd Command,
 	fn func(ctx context.Context) (T, error),
 ) (result T, replayed bool, err error) {
@@ -102,9 +105,9 @@ func Run[T any](ctx context.Context, c *Commands, cmd Command,
 	})
 }
 
-// RunTx is Run in the caller's transaction: the key, what fn does in tx and the result commit
-// together. A nil tx stands for the one that ctx carries: a handler of the inbox has it there.
-// After an error the caller rolls back. See once.Runner.DoTx for the errors.
+// RunTx is Run in the caller's transaction: the key, the changes of fn in tx and the result commit
+// together. A nil tx stands for the one that ctx carries, as in a handler of the inbox. After an
+// error the caller rolls back. See once.Runner.DoTx for the errors.
 func RunTx[T any](ctx context.Context, c *Commands, tx core.Tx, cmd Command,
 	fn func(ctx context.Context) (T, error),
 ) (result T, replayed bool, err error) {
@@ -116,8 +119,8 @@ func RunTx[T any](ctx context.Context, c *Commands, tx core.Tx, cmd Command,
 	})
 }
 
-// RunInTx is RunTx in a transaction of t that it opens and ends, and runs again as a whole when it
-// failed only because of others. See once.Runner.RunInTx.
+// RunInTx is RunTx in a transaction of t that it opens and ends. It runs the whole transaction
+// again if it failed only because of other transactions. See once.Runner.RunInTx.
 func RunInTx[T any](ctx context.Context, c *Commands, t core.Transactor, cmd Command,
 	fn func(ctx context.Context, tx core.Tx) (T, error),
 ) (result T, replayed bool, err error) {
@@ -138,7 +141,7 @@ var errNoFunc = errors.New("command: the function is nil")
 
 type work = func(ctx context.Context) (once.Result, error)
 
-// run translates a command for do, and its result back.
+// run translates a command for do, and the result back.
 func run[T any](cmd Command, fn func(ctx context.Context) (T, error),
 	do func(once.Key, once.Fingerprint, work) (once.Result, bool, error),
 ) (result T, replayed bool, err error) {

@@ -13,16 +13,19 @@ import (
 )
 
 const (
-	destinationFailures = 5                     // of different effects in a row stop a destination
-	destinationGap      = time.Second           // until the first probe of a stopped destination; it doubles
-	destinationMaxGap   = 10 * time.Second      // up to that
-	destinationPace     = 10 * time.Millisecond // between two effects of a stopped destination that come back
-	busyGap             = 50 * time.Millisecond // until an effect of a busy destination comes back
-	busyPace            = 2 * time.Millisecond  // between two of these
-	knownEffects        = 8192                  // effects that were put off and whose destination is remembered
-	knownPlaces         = 8192                  // destinations that do not work or have something to do
-	knownRefusals       = 256                   // effects that one destination refused
-	maxRetryGap         = time.Minute           // between two attempts of an effect
+	// failures of different effects in a row that stop a destination
+	destinationFailures = 5
+	destinationGap      = time.Second      // until the first probe of a stopped destination; it doubles
+	destinationMaxGap   = 10 * time.Second // the longest pause between probes
+	// between two returning effects of a stopped destination
+	destinationPace = 10 * time.Millisecond
+	busyGap         = 50 * time.Millisecond // until an effect of a busy destination comes back
+	// between two returning effects of a busy destination
+	busyPace      = 2 * time.Millisecond
+	knownEffects  = 8192        // effects that were put off and whose destination is remembered
+	knownPlaces   = 8192        // destinations that do not work or are in use
+	knownRefusals = 256         // effects that one destination refused
+	maxRetryGap   = time.Minute // between two attempts of an effect
 )
 
 var errStopped = errors.New("command: the destination is stopped or busy")
@@ -30,21 +33,21 @@ var errStopped = errors.New("command: the destination is stopped or busy")
 // place names a destination.
 type place struct{ channel, name string }
 
-// destinations is what one Worker knows of the places that its effects go to. A place that works
-// and has nothing to do is forgotten.
+// destinations is what one Worker knows of the destinations of its effects. A destination that
+// works and is not in use is forgotten.
 type destinations struct {
-	limit int // of effects that one place has at once
+	limit int // effects that one destination gets at once
 
 	mu    sync.Mutex
 	all   map[place]*destination
-	known map[string]place // of effects that were put off
+	known map[string]place // destinations of effects that were put off
 }
 
 type destination struct {
 	running  int
 	refused  []string          // different effects that failed since the last success
 	acks     uint64            // successes
-	met      map[string]uint64 // acks when an effect that failed and is not done did so first
+	met      map[string]uint64 // value of acks when an open effect first failed
 	stopped  bool
 	probing  bool
 	probeAt  time.Time
@@ -63,8 +66,8 @@ type visit struct {
 	probe bool
 }
 
-// turnedAway says whether an effect that was put off before has to wait on, and how long; that
-// costs no statement.
+// turnedAway reports whether an effect that was put off has to wait longer, and how long. It costs
+// no statement.
 func (d *destinations) turnedAway(id string) (wait time.Duration, yes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,13 +83,13 @@ func (d *destinations) turnedAway(id string) (wait time.Duration, yes bool) {
 	return wait, wait > 0
 }
 
-// enter begins a visit, or says how long the effect has to wait.
+// enter begins a visit, or returns how long the effect has to wait.
 func (d *destinations) enter(at place, id string) (v *visit, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dest := d.all[at]
 	if dest == nil {
-		if len(d.all) >= knownPlaces { // it will find out again
+		if len(d.all) >= knownPlaces { // the effect will find out again
 			maps.DeleteFunc(d.all, func(_ place, dest *destination) bool { return dest.running == 0 })
 		}
 		dest = &destination{}
@@ -106,7 +109,7 @@ func (d *destinations) enter(at place, id string) (v *visit, wait time.Duration)
 	return v, 0
 }
 
-// wait returns 0 when an effect may go there now.
+// wait returns how long an effect has to wait for the destination, or 0.
 func (d *destination) wait(limit int) time.Duration {
 	now := time.Now()
 	switch {
@@ -128,15 +131,15 @@ func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Ti
 type visitEnd uint8
 
 const (
-	visitUnclear visitEnd = iota // it says nothing of the destination
+	visitUnclear visitEnd = iota // it does not concern the destination
 	visitGood
-	visitRefused // this effect
-	visitDown    // everybody
+	visitRefused // the destination refused this effect
+	visitDown    // the destination refuses every effect
 )
 
-// leave ends a visit. down reports whether the destination is stopped, and wait after how long the
-// effect may come back then. silent reports that the destination has taken nothing since it refused
-// this effect first.
+// leave ends a visit. down reports whether the destination is stopped, and wait is the time after
+// which the effect may come back. silent reports that the destination has accepted nothing since it
+// first refused this effect.
 func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, silent bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,8 +175,8 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 	return 0, false, silent
 }
 
-// meet notes what a visit says of the effect, and reports whether nothing was taken since it was
-// refused first.
+// meet notes the end of a visit of the effect. It reports whether the destination has accepted
+// nothing since it first refused the effect.
 func (d *destination) meet(id string, end visitEnd) (silent bool) {
 	switch end {
 	case visitGood:
@@ -204,10 +207,10 @@ func (w *Worker) leave(run execution, end visitEnd) {
 	w.mixed.note(run.effect, end)
 }
 
-// judge says what a failure means, and for how long the event is put off, when there are
-// destinations: an outage is one of the destination, and so is the refusal of so many effects. One
-// that nobody marked spends the last attempt only when the destination has taken something else
-// since the effect was refused first: before that it may be the destination.
+// judge returns the class of a failure, and for how long the event is put off, if the Worker has
+// destinations. An outage is an outage of the destination, and so are many refused effects in a
+// row. An unmarked error spends the last attempt only if the destination has accepted another
+// effect since it first refused this one. Before that the destination may be at fault.
 func (w *Worker) judge(run execution, class core.Class, marked, late, stopping bool) (core.Class, time.Duration) {
 	end := visitUnclear
 	switch class {
@@ -241,7 +244,7 @@ func (w *Worker) judge(run execution, class core.Class, marked, late, stopping b
 	return class, time.Duration((0.5 + rand.Float64()/2) * float64(pause))
 }
 
-// stoppedError is why an effect was put off.
+// stoppedError is the error of an effect that was put off.
 func stoppedError(at place) error {
 	return fmt.Errorf("%w: %q of channel %q", errStopped, at.name, at.channel)
 }

@@ -147,7 +147,7 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 }
 
 // With destinations an effect that fails alone is tried again at growing pauses, counted in its
-// row, and parked; a panic counts too.
+// row, and dead; a panic counts too.
 func TestEffectOfADestinationIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
@@ -178,9 +178,9 @@ func TestEffectOfADestinationIsParked(t *testing.T) {
 	})
 }
 
-// An effect that is alone with a destination that refuses it, nobody knows why, is not parked for
+// An effect that is alone with a destination that refuses it, nobody knows why, is not dead for
 // what may be an outage, until the destination takes another one.
-func TestEffectRefusedAloneIsNotParked(t *testing.T) {
+func TestEffectRefusedAloneIsNotDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
 		var calls atomic.Int64
@@ -222,8 +222,8 @@ func TestEffectRefusedAloneIsNotParked(t *testing.T) {
 	})
 }
 
-// What a handler says of an effect counts, with destinations too: when it is to come back, and that
-// it never will be done.
+// The error of a handler counts for its effect, with destinations too: when it is to come back, and
+// that it never will be done.
 func TestHandlerOfADestinationSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		says   func(ctx context.Context) error

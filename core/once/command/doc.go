@@ -1,18 +1,18 @@
-// Package command does what a command says once: in this database with a stored result, and in the
-// world outside through a durable table.
+// Package command runs commands once in this database, with a stored result, and executes effects
+// in the outside world from a durable table.
 //
-// Commands are keyed by tenant, type and key. The first who comes runs the function; whoever comes
-// later gets its result:
+// A command has a tenant, a type and a key. The first call runs the function, and later calls get
+// its result:
 //
 //	commands, err := command.New(command.Config{Keys: once.Config{Store: store}}) // store of package sqlonce
 //	order, replayed, err := command.RunTx(ctx, commands, nil, command.Command{ // nil: the transaction in ctx
 //		Type: "create-order", Tenant: tenant, Key: command.EventKey("QuoteAccepted", eventID), Input: quote,
 //	}, func(ctx context.Context) (Order, error) { ... })
 //
-// Effects are calls to the world outside: a webhook, a mail, a message to a workflow engine. A
-// Queue writes them in the transaction that decides on them, with an event of the outbox that wakes
-// up a Worker after the commit. The relay retries, backs off and stops for outages; the row holds
-// the state, the id that the other side gave, and who works on it:
+// Effects are calls to the outside world: a webhook, a mail, a message to a workflow engine. A
+// Queue writes an effect in the transaction that decides on it, with an event of the outbox that
+// wakes a Worker after the commit. The relay retries, backs off and stops for outages. The row of
+// the effect holds its status, its lease, and the id that the other side gave it:
 //
 //	queue, err := command.NewQueue(command.QueueConfig{Store: effects, Outbox: outbox})
 //	rec, added, err := queue.Enqueue(ctx, tx, command.Effect{
@@ -25,10 +25,10 @@
 //	worker.AddTo(router) // the core.Router that the relay publishes to
 //	go worker.Run(ctx)   // executes effects that no event wakes up
 //
-// Alert on Queue.Backlog: how many effects of each channel are pending and parked, and for how long
-// the oldest has been due.
+// Alert on Queue.Backlog: it says how many effects of each channel are pending and dead, and how
+// long the oldest has been due.
 //
-// An effect is executed at least once, and once when nothing fails: a process that dies between the
-// call and its record leaves a lease that ends, and then the handler is called again with the same
-// Effect.IdempotencyKey. Give that to the other side.
+// An effect is executed at least once, and once when nothing fails. If a process dies between the
+// call and its record, the lease ends, and the handler is called again with the same
+// Effect.IdempotencyKey. Give that key to the other side.
 package command

@@ -17,29 +17,30 @@ const (
 	MaxHeaders = 16 << 10
 )
 
-// Effect is one call to the world outside that a transaction decides on: a webhook, a mail, a
+// Effect is one call to the outside world that a transaction decides on: a webhook, a mail, a
 // message to a workflow engine. Package command enqueues and executes effects.
 type Effect struct {
-	// ID of the row, assigned when it is enqueued.
+	// ID of the row, assigned by Enqueue.
 	ID string
-	// Tenant, Channel and Key name the effect: it is enqueued once. Channel chooses the handler,
-	// "webhook" say; Key says which one, "order-placed:018f:ada@example.org" say. Channel and Key
-	// are required; at most once.MaxTenant, MaxChannel and once.MaxID bytes.
+	// Tenant, Channel and Key name the effect, which is enqueued once. Channel chooses the handler,
+	// such as "webhook". Key names the effect in its channel, such as
+	// "order-placed:018f:ada@example.org". Channel and Key are required. At most once.MaxTenant,
+	// MaxChannel and once.MaxID bytes.
 	Tenant, Channel, Key string
-	// Payload is what the handler needs, in whatever form it likes. It is stored as it is.
+	// Payload is for the handler, in any form. It is stored unchanged.
 	Payload []byte
 	// ContentType describes Payload. At most 127 bytes; may be empty.
 	ContentType string
 	// Headers are for the handler: at most MaxHeaders bytes together.
 	Headers map[string]string
 	// EventID, CorrelationID and BusinessKey connect the effect to its cause and to a process in a
-	// workflow engine. They decide nothing. At most 255 bytes each; may be empty.
+	// workflow engine. The library does not read them. At most 255 bytes each; may be empty.
 	EventID, CorrelationID, BusinessKey string
 	// Delay holds the effect back until this long after the commit.
 	Delay time.Duration
 }
 
-// Validate names every problem of e at once. The error wraps once.ErrInvalidRequest.
+// Validate reports every problem of e at once. The error wraps once.ErrInvalidRequest.
 func (e Effect) Validate() error {
 	var problems []error
 	for _, part := range []struct {
@@ -81,23 +82,23 @@ func (e Effect) Validate() error {
 	return nil
 }
 
-// IdempotencyKey is what to give to the other side: 64 hexadecimal digits, the same for every
-// attempt, different for any other tenant, channel or key.
+// IdempotencyKey returns the key to give to the other side: 64 hexadecimal digits, the same for
+// every attempt, and different for any other tenant, channel or key.
 func (e Effect) IdempotencyKey() string {
 	return once.FingerprintOf([]byte(e.Tenant), []byte(e.Channel), []byte(e.Key)).String()
 }
 
-// Fingerprint tells whether two effects of one key are the same: their payload and content type.
+// Fingerprint is equal for two effects with the same payload and content type.
 func (e Effect) Fingerprint() once.Fingerprint {
 	return once.FingerprintOf([]byte(e.ContentType), e.Payload)
 }
 
-// Status says how far an effect is.
+// Status is the status of an effect.
 type Status uint8
 
-// Status of an effect, as it is stored.
+// Statuses of an effect, as they are stored.
 const (
-	StatusPending    Status = 0 // not tried yet, or released
+	StatusPending    Status = 0 // not tried yet, or redriven
 	StatusProcessing Status = 1 // a worker holds it, or died with it
 	StatusCompleted  Status = 2
 	StatusFailed     Status = 3 // will be tried again
@@ -116,21 +117,21 @@ func (s Status) String() string {
 	case StatusFailed:
 		return "failed"
 	case StatusDead:
-		return "parked"
+		return "dead"
 	}
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// Record is an effect as it is stored.
+// Record is a stored effect.
 type Record struct {
 	Effect
 	Status Status
-	// ExternalRef is what the handler returned: the id that the other side gave to the effect.
+	// ExternalRef is the id that the other side gave to the effect. The handler returned it.
 	ExternalRef string
-	// Attempts counts the times that the handler failed, LostLeases those that a worker disappeared
-	// with it. Since the last release.
+	// Attempts counts the failures of the handler. LostLeases counts the workers that disappeared
+	// while they executed the effect. Both count since the last redrive.
 	Attempts, LostLeases int
-	// ErrorCode and Error of the last failure, or who released it and why.
+	// ErrorCode and Error of the last failure, or actor and reason of the redrive.
 	ErrorCode, Error string
 	// CreatedAt, UpdatedAt and DoneAt are read from the clock of the database. DoneAt is zero
 	// unless completed.
@@ -143,8 +144,8 @@ type Claim struct {
 	Fence     int64
 }
 
-// Claimed is the answer to a claim. Unless Fresh, the Status of the record says why the
-// effect is not to be executed.
+// Claimed is the answer to a claim. If it is not Fresh, the Status of the record says why the
+// effect must not be executed.
 type Claimed struct {
 	Record
 	Fresh      bool
@@ -154,7 +155,7 @@ type Claimed struct {
 
 // Failure says how an execution failed.
 type Failure struct {
-	Dead bool // it waits for a person
+	Dead bool // the effect is dead: it waits for a person
 	Free bool // it spends no attempt
 	Code string
 	Text string
@@ -164,60 +165,59 @@ type Failure struct {
 type Query struct {
 	Status          Status // the zero value selects pending ones
 	Channel, Tenant string // empty: all
-	After           string // the ID of the last one of the page before
+	After           string // the ID of the last effect of the previous page
 	Limit           int    // default 100, at most 1000
 }
 
-// Backlog says how the effects of one channel stand. Counts stop at the limit that was asked
-// for.
+// Backlog counts the effects of one channel. Counts stop at the limit that was asked for.
 type Backlog struct {
 	Channel string
-	Pending int64 // pending, failed or being executed; also those whose delay is not over
-	Parked  int64 // wait for a person
-	// OldestAge is how long the oldest of the pending ones has been due, by the clock of the store:
-	// since the end of its delay, or since it was enqueued when it has failed. Of more than Limit
-	// it looks at those that have been due for longest.
+	Pending int64 // pending, failed or being executed; also effects whose delay is not over
+	Dead    int64 // effects that wait for a person
+	// OldestAge is how long the oldest pending effect has been due, by the clock of the store:
+	// since the end of its delay, or since it was enqueued if it has failed. If more than Limit are
+	// pending, those count that have been due for longest.
 	OldestAge time.Duration
-	Limit     int64 // a count that equals it may be larger in truth
+	Limit     int64 // a count that equals it may be larger in reality
 }
 
-// ErrNoEffect: there is no such effect. Was it deleted, or is it in another table?
+// ErrNoEffect: the effect does not exist. It may have been deleted, or be in another table.
 var ErrNoEffect = errors.New("command: no such effect")
 
-// Store keeps effects. Package sqlcommand implements it in SQL. Every instant is
-// read from the clock of the store. A claim counts only while it is the latest of its effect.
+// Store keeps effects. Package sqlcommand implements it in SQL. Every time is read from the clock
+// of the store. A claim counts only while it is the latest of its effect.
 type Store interface {
-	// EnqueueTx writes e in the caller's transaction, or returns what is there under its tenant,
-	// channel and key, with added false. once.ErrFingerprintMismatch: that has another payload.
-	// After any error the caller rolls back.
+	// EnqueueTx writes e in the caller's transaction. If an effect with the same tenant, channel
+	// and key exists, it returns that one, with added false. once.ErrFingerprintMismatch: that one
+	// has another payload. After any error the caller rolls back.
 	EnqueueTx(ctx context.Context, tx core.Tx, e Effect) (rec Record, added bool, err error)
-	// Claim leases an effect that is pending or failed, or whose lease has ended, to owner, a name
-	// that nobody else has.
+	// Claim leases an effect that is pending or failed, or whose lease has ended, to owner. Each
+	// call needs another owner.
 	Claim(ctx context.Context, id, owner string, lease time.Duration) (Claimed, error)
-	// Extend makes the lease end after lease from now. once.ErrLeaseLost: the claim is no longer
-	// the latest.
+	// Extend moves the end of the lease to lease from now. once.ErrLeaseLost: the claim is no
+	// longer the latest.
 	Extend(ctx context.Context, c Claim, lease time.Duration) error
 	// Complete and Fail end the claim. Repeated by the same claim they change nothing and return
 	// nil. once.ErrAlreadyDone: another claim completed it. once.ErrLeaseLost: the claim is no
 	// longer the latest.
 	Complete(ctx context.Context, c Claim, externalRef string) error
 	Fail(ctx context.Context, c Claim, f Failure) error
-	// ReleaseTx makes an effect pending again that is parked, failed or abandoned, in the caller's
+	// RedriveTx makes a dead, failed or abandoned effect pending again, in the caller's
 	// transaction, and keeps note with it. It reports whether it did.
-	ReleaseTx(ctx context.Context, tx core.Tx, id, note string) (rec Record, released bool, err error)
+	RedriveTx(ctx context.Context, tx core.Tx, id, note string) (rec Record, redriven bool, err error)
 	// Find returns the effect of a tenant, channel and key, or ErrNoEffect.
 	Find(ctx context.Context, tenant, channel, key string) (Record, error)
-	// List returns effects by their age.
+	// List returns effects, oldest first.
 	List(ctx context.Context, q Query) ([]Record, error)
 	// Overdue returns at most limit effects of the channel that have been due for longer than grace
-	// and are neither completed, parked nor held; of those that a holder lost, the lease ended
-	// longer than grace ago. Those that have been due for longest come first.
+	// and are neither completed, dead nor held. If a holder lost an effect, its lease must have
+	// ended longer than grace ago. Effects that have been due for longest come first.
 	Overdue(ctx context.Context, channel string, grace time.Duration, limit int) ([]Record, error)
-	// Backlog says how each channel stands that has effects that are not completed, by the name of
-	// the channel. Every count stops at limit, the parked ones of all channels together; at most
-	// 1000 channels are looked at.
+	// Backlog returns, by the name of the channel, the backlog of each channel with effects that
+	// are not completed. Every count stops at limit; for dead effects the limit holds for all
+	// channels together. It looks at no more than 1000 channels.
 	Backlog(ctx context.Context, limit int) ([]Backlog, error)
 	// Cleanup deletes at most limit effects that were completed longer than keep ago. It returns
-	// how many.
+	// how many it deleted.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 }

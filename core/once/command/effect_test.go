@@ -131,7 +131,7 @@ func (m *memory) Fail(_ context.Context, c command.Claim, f command.Failure) err
 	})
 }
 
-func (m *memory) ReleaseTx(_ context.Context, _ core.Tx, id, note string) (command.Record, bool, error) {
+func (m *memory) RedriveTx(_ context.Context, _ core.Tx, id, note string) (command.Record, bool, error) {
 	r := m.rows[id]
 	if r == nil {
 		return command.Record{}, false, command.ErrNoEffect
@@ -256,7 +256,7 @@ func (w *effects) delivery(attempt int) core.Delivery {
 	return core.Delivery{Event: row.Event, RowID: row.ID, Attempt: attempt}
 }
 
-// What becomes of the effect, and what the relay is told, for every way that a handler can end.
+// The result for the effect and the error for the relay, for every way in which a handler can end.
 func TestWorkerOutcomes(t *testing.T) {
 	odd := errors.New("odd")
 	for name, c := range map[string]struct {
@@ -266,13 +266,13 @@ func TestWorkerOutcomes(t *testing.T) {
 		spent   int
 		told    bool // the relay sees an error
 		class   core.Class
-		outcome command.ExecOutcome
+		outcome command.ExecResult
 	}{
 		"done":         {nil, 1, command.StatusCompleted, 0, false, 0, command.Executed},
 		"unmarked":     {odd, 1, command.StatusFailed, 1, true, core.ClassTransient, command.Retried},
 		"transient":    {core.Transient(odd), 9, command.StatusFailed, 1, true, core.ClassTransient, command.Retried},
-		"last attempt": {odd, 10, command.StatusDead, 1, false, 0, command.Parked},
-		"permanent":    {core.Permanent(odd), 1, command.StatusDead, 1, false, 0, command.Parked},
+		"last attempt": {odd, 10, command.StatusDead, 1, false, 0, command.Dead},
+		"permanent":    {core.Permanent(odd), 1, command.StatusDead, 1, false, 0, command.Dead},
 		"outage": {
 			core.Unavailable(odd), 99, command.StatusFailed, 0, true, core.ClassUnavailable,
 			command.Retried,
@@ -289,7 +289,7 @@ func TestWorkerOutcomes(t *testing.T) {
 			context.DeadlineExceeded, 1, command.StatusFailed, 1, true, core.ClassTransient,
 			command.Retried,
 		},
-		"deadline, at last": {context.DeadlineExceeded, 10, command.StatusDead, 1, false, 0, command.Parked},
+		"deadline, at last": {context.DeadlineExceeded, 10, command.StatusDead, 1, false, 0, command.Dead},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newEffects(t)
@@ -310,7 +310,7 @@ func TestWorkerOutcomes(t *testing.T) {
 				(c.status == command.StatusCompleted) != (receipt == "ref") {
 				t.Errorf("%q, %+v", receipt, rec)
 			}
-			if info.Outcome != c.outcome || info.Channel != "mail" || info.Key != "1" || info.ID != w.rec.ID ||
+			if info.Result != c.outcome || info.Channel != "mail" || info.Key != "1" || info.ID != w.rec.ID ||
 				info.Attempt != c.attempt || !errors.Is(info.Err, c.err) {
 				t.Errorf("%+v", info)
 			}
@@ -434,7 +434,7 @@ func TestWorkerLosesLease(t *testing.T) {
 	})
 }
 
-func TestQueueReleaseAndEvents(t *testing.T) {
+func TestQueueRedriveAndEvents(t *testing.T) {
 	w := newEffects(t)
 	if d := w.delivery(1); d.Topic != "effect.mail" || d.TenantID != "acme" || d.AggregateID != w.rec.ID ||
 		!d.Unordered || len(d.Payload) != 0 {
@@ -451,13 +451,13 @@ func TestQueueReleaseAndEvents(t *testing.T) {
 		}); !errors.Is(err, once.ErrFingerprintMismatch) {
 			t.Errorf("another payload: %v", err)
 		}
-		if released, err := w.queue.Release(ctx, nil, w.rec.ID, "ada", "why not"); released || err != nil {
-			t.Errorf("not parked: %t, %v", released, err)
+		if redriven, err := w.queue.Redrive(ctx, nil, w.rec.ID, "ada", "why not"); redriven || err != nil {
+			t.Errorf("not dead: %t, %v", redriven, err)
 		}
-		if _, err := w.queue.Release(ctx, nil, w.rec.ID, " ", "why not"); !errors.Is(err, core.ErrInvalidRequest) {
+		if _, err := w.queue.Redrive(ctx, nil, w.rec.ID, " ", "why not"); !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("nobody: %v", err)
 		}
-		if _, err := w.queue.Release(ctx, nil, "nothing", "ada", "why not"); !errors.Is(err, command.ErrNoEffect) {
+		if _, err := w.queue.Redrive(ctx, nil, "nothing", "ada", "why not"); !errors.Is(err, command.ErrNoEffect) {
 			t.Errorf("nothing: %v", err)
 		}
 		return nil
@@ -471,23 +471,23 @@ func TestQueueReleaseAndEvents(t *testing.T) {
 	if err := worker.Publish(t.Context(), w.delivery(1)); err != nil {
 		t.Error(err)
 	}
-	if parked, err := w.queue.Parked(t.Context(), "mail"); err != nil || len(parked) != 1 {
-		t.Errorf("%+v, %v", parked, err)
+	if dead, err := w.queue.Dead(t.Context(), "mail"); err != nil || len(dead) != 1 {
+		t.Errorf("%+v, %v", dead, err)
 	}
-	if receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(1)); err != nil || receipt != "parked" {
-		t.Errorf("a parked effect is executed: %q, %v", receipt, err)
+	if receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(1)); err != nil || receipt != "dead" {
+		t.Errorf("a dead effect is executed: %q, %v", receipt, err)
 	}
 	w.inTx(func(ctx context.Context) error {
-		released, err := w.queue.Release(ctx, nil, w.rec.ID, "ada", "corrected")
-		if !released {
-			t.Error("not released")
+		redriven, err := w.queue.Redrive(ctx, nil, w.rec.ID, "ada", "corrected")
+		if !redriven {
+			t.Error("not redriven")
 		}
 		return err
 	})
 	if n := len(w.repo.Rows()); n != 2 {
 		t.Errorf("%d events, want a second one", n)
 	}
-	if _, err := w.queue.Release(t.Context(), nil, w.rec.ID, "ada", "x"); !errors.Is(err, core.ErrNoTransaction) {
+	if _, err := w.queue.Redrive(t.Context(), nil, w.rec.ID, "ada", "x"); !errors.Is(err, core.ErrNoTransaction) {
 		t.Errorf("no transaction: %v", err)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// keepAlive extends the lease every third of it until stop is called, and ends the handler's
-// context with once.ErrLeaseLost when the lease is gone, or may be because the store has not
-// answered since held. stop waits for the end of what it began, and may be called again.
+// keepAlive extends the lease every third of it until stop is called. It ends the handler's context
+// with once.ErrLeaseLost if the lease is lost, or may be lost because the store has not answered
+// since held. stop waits for a running extension, and may be called again.
 func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c Claim,
 	held time.Time,
 ) (stop func()) {
-	// The end of the handler's time does not end the lease: it may need a while to stop.
+	// The end of the handler's context does not end the lease: the handler may need time to stop.
 	beatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -31,11 +31,11 @@ func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c 
 	}
 }
 
-// beat returns nil when ctx ends and an error wrapping once.ErrLeaseLost when the lease does.
+// beat returns nil if ctx ends, and an error wrapping once.ErrLeaseLost if the lease is lost.
 func (w *Worker) beat(ctx context.Context, c Claim, held time.Time) error {
 	every := w.cfg.Lease / 3
 	next := held.Add(every)
-	last := errors.New("this process was held up") // or why the latest attempt failed
+	last := errors.New("this process was held up") // or the error of the latest attempt
 	for {
 		end := held.Add(w.cfg.Lease)
 		if !sleep(ctx, min(time.Until(next), time.Until(end))) {
@@ -63,8 +63,8 @@ func (w *Worker) beat(ctx context.Context, c Claim, held time.Time) error {
 
 const recordPause = 20 * time.Millisecond
 
-// record writes an outcome, also when the context of the handler is over, and repeats it while it
-// is not known to be written.
+// record writes the result of an execution, even if the context of the handler has ended, and
+// repeats it until it is written.
 func (w *Worker) record(ctx context.Context, write func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.StoreTimeout)
 	defer cancel()
@@ -82,7 +82,7 @@ var (
 	urlQuery  = regexp.MustCompile(`(https?://[^\s"?]*)\?[^\s"]*`)
 )
 
-// errorText is what of an error is stored: without the credentials that URLs carry.
+// errorText is the text of an error that is stored, without the credentials that URLs carry.
 func errorText(err error) string {
 	return urlQuery.ReplaceAllString(urlSecret.ReplaceAllString(err.Error(), "://***@"), "$1?***")
 }

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	mixedSigns  = 3         // that make a warning
+	mixedSigns  = 3         // signs that make a warning
 	mixedPause  = time.Hour // between two warnings of a channel
 	mixedEffect = 1024      // effects of a channel that are remembered
 )
 
-// mixed watches channels that are one destination each, for signs that they are several: an effect
-// that met an outage, others of the channel that succeeded after it, and that effect again with an
-// outage. Each time the whole channel was stopped for the others.
+// mixed watches channels without a Destination for signs that they are several destinations. A sign
+// is an effect that met an outage, then successes of other effects of the channel, and then the
+// same effect again with an outage. Each time the whole channel was stopped.
 type mixed struct {
 	logger *slog.Logger
 
@@ -24,7 +24,7 @@ type mixed struct {
 
 type mixture struct {
 	acks   uint64
-	down   map[string]uint64 // acks when an effect met an outage last
+	down   map[string]uint64 // value of acks when an effect last met an outage
 	signs  int
 	warned time.Time
 }

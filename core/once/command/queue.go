@@ -11,16 +11,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Outbox is where a Queue puts the events that wake up a Worker: a core.Outbox, or that of an
-// adapter.
+// Outbox publishes the events that wake a Worker: a core.Outbox, or that of an adapter.
 type Outbox interface {
 	Publish(ctx context.Context, tx core.Tx, events ...core.Event) (ids []string, err error)
 }
 
 const topicPrefix = core.ServedTopicPrefix
 
-// Topic is the topic of the outbox events of a channel: "effect." and the channel. Outbox and
-// Router of a process that relays must know it; Worker.AddTo sees to that.
+// Topic returns the topic of the outbox events of a channel: "effect." and the channel. The outbox
+// and the Router of a relaying process must know the topic; Worker.AddTo adds it.
 func Topic(channel string) string { return topicPrefix + channel }
 
 // QueueConfig says where effects are written.
@@ -29,12 +28,12 @@ type QueueConfig struct {
 	Store Store
 	// Outbox in the same database. Required.
 	Outbox Outbox
-	// Retention is how long completed effects are kept: after that, the same key may be enqueued
-	// again. It must be longer than what enqueues them may be repeated. Default: 30 days, at least
-	// 1 s, at most once.MaxTTL.
+	// Retention is how long completed effects are kept. After that, the same key may be enqueued
+	// again. It must be longer than the time in which the caller of Enqueue may repeat it. Default:
+	// 30 days, at least 1 s, at most once.MaxTTL.
 	Retention time.Duration
-	// CleanupInterval is the pause between two cleanups in Run, CleanupBatch how many effects one
-	// statement deletes. Default: 10 min and 1000.
+	// CleanupInterval is the pause between two cleanups in Run. CleanupBatch is how many effects
+	// one statement deletes. Default: 10 min and 1000.
 	CleanupInterval time.Duration
 	CleanupBatch    int
 }
@@ -78,11 +77,11 @@ func (c QueueConfig) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Queue writes effects, and lets people look after them. Make it with NewQueue; it is safe for use
-// by several goroutines.
+// Queue writes effects, and lists and redrives them for operators. Create it with NewQueue. It is
+// safe for use by several goroutines.
 type Queue struct{ cfg QueueConfig }
 
-// NewQueue returns a Queue, or every problem of cfg at once.
+// NewQueue returns a Queue, or an error that names every problem of cfg.
 func NewQueue(cfg QueueConfig) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -90,14 +89,14 @@ func NewQueue(cfg QueueConfig) (*Queue, error) {
 	return &Queue{cfg: cfg.withDefaults()}, nil
 }
 
-// Enqueue writes an effect in the transaction, with the event that has it executed after the
-// commit. A nil tx stands for the one that ctx carries. An effect of the same tenant, channel and
-// key is not written again: then added is false, and the record says how far the earlier one is.
-// The record of a new one has only its Effect.
+// Enqueue writes an effect in the transaction, with the event that wakes a Worker after the commit.
+// A nil tx stands for the one that ctx carries. An effect with the same tenant, channel and key is
+// not written again: added is then false, and the record is the earlier effect. The record of a new
+// effect has only its Effect.
 //
-// Errors, after which the caller rolls the transaction back: core.ErrNoTransaction,
-// once.ErrInvalidRequest, once.ErrFingerprintMismatch when the earlier one has another payload,
-// those of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
+// Errors: core.ErrNoTransaction, once.ErrInvalidRequest, once.ErrFingerprintMismatch if the earlier
+// effect has another payload, those of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
+// After an error the caller rolls the transaction back.
 func (q *Queue) Enqueue(ctx context.Context, tx core.Tx, e Effect) (rec Record, added bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
 		return Record{}, false, err
@@ -129,7 +128,8 @@ func open(ctx context.Context, tx core.Tx) (core.Tx, error) {
 	return tx, tx.Err()
 }
 
-// wake publishes the event that has the effect executed: it names the row and carries nothing else.
+// wake publishes the event that wakes a Worker. It names the row of the effect and carries nothing
+// else.
 func (q *Queue) wake(ctx context.Context, tx core.Tx, e Effect) error {
 	topic := Topic(e.Channel)
 	_, err := q.cfg.Outbox.Publish(ctx, tx, core.Event{
@@ -153,19 +153,19 @@ func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
 	return q.cfg.Store.List(ctx, query)
 }
 
-// Parked returns the effects of a channel that wait for a person, oldest first; of all channels for
-// "". At most 1000: use List to page.
-func (q *Queue) Parked(ctx context.Context, channel string) ([]Record, error) {
+// Dead returns the dead effects of a channel, oldest first. The channel "" stands for all channels.
+// It returns at most 1000: use List to page.
+func (q *Queue) Dead(ctx context.Context, channel string) ([]Record, error) {
 	return q.cfg.Store.List(ctx, Query{Status: StatusDead, Channel: channel, Limit: 1000})
 }
 
-// backlogLimit is where the counts of Backlog stop.
+// backlogLimit is the limit of the counts of Backlog.
 const backlogLimit = 100_000
 
-// Backlog says how each channel stands that has effects that are not completed, by the name of the
-// channel: how many are pending and parked, and for how long the oldest of them has been due.
-// Counts stop at 100,000. Alert on OldestAge, and on Parked: the backlog of the outbox does not
-// show an effect that no event wakes up.
+// Backlog returns, by the name of the channel, the backlog of each channel with effects that are
+// not completed: how many are pending and dead, and how long the oldest has been due. Counts stop
+// at 100,000. Alert on OldestAge and on Dead: the backlog of the outbox does not show an effect
+// that no event wakes up.
 func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
 	list, err := q.cfg.Store.Backlog(ctx, backlogLimit)
 	if err != nil {
@@ -174,30 +174,30 @@ func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
 	return list, nil
 }
 
-// Release has an effect executed again that is parked, with fresh attempts, in the transaction. It
-// also has one executed at once that is not completed but that no event will wake up again, for
-// which Worker.Run waits for OverdueAfter. A nil tx stands for the one that ctx carries. Who and
-// why are kept with the effect. It reports false for one that is completed or is being executed,
-// and changes nothing then.
-func (q *Queue) Release(ctx context.Context, tx core.Tx, id, actor, reason string) (released bool, err error) {
+// Redrive makes a dead effect pending again with fresh attempts, in the transaction. It also has an
+// effect executed at once that is not completed and that no event will wake up; Worker.Run waits
+// for OverdueAfter before it executes such an effect. A nil tx stands for the one that ctx carries.
+// Actor and reason are kept with the effect. If the effect is completed or is being executed,
+// Redrive reports false and changes nothing.
+func (q *Queue) Redrive(ctx context.Context, tx core.Tx, id, actor, reason string) (redriven bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
 		return false, err
 	}
 	if id == "" || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return false, fmt.Errorf("%w: id, actor and reason are required", core.ErrInvalidRequest)
 	}
-	rec, released, err := q.cfg.Store.ReleaseTx(ctx, tx, id, actor+": "+reason)
+	rec, redriven, err := q.cfg.Store.RedriveTx(ctx, tx, id, actor+": "+reason)
 	if err != nil {
 		return false, fmt.Errorf("command: release: %w", err)
 	}
-	if !released {
+	if !redriven {
 		return false, nil
 	}
 	return true, q.wake(ctx, tx, rec.Effect)
 }
 
 // Cleanup deletes effects that were completed longer than Retention ago, chunk by chunk, and
-// returns how many.
+// returns how many it deleted.
 func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 	for {
 		n, err := q.cfg.Store.Cleanup(ctx, q.cfg.Retention, q.cfg.CleanupBatch)
@@ -211,18 +211,18 @@ func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 	}
 }
 
-// Run cleans up every CleanupInterval until ctx ends; then it returns nil. An error of the store is
-// no reason to stop. One process that runs it is enough, and more do no harm.
+// Run cleans up every CleanupInterval until ctx ends; then it returns nil. An error of the store
+// does not end it. One process that runs it is enough, and more do no harm.
 func (q *Queue) Run(ctx context.Context) error {
 	for {
-		_, _ = q.Cleanup(ctx) // the next one deletes what this one did not
+		_, _ = q.Cleanup(ctx) // the next cleanup deletes the rest
 		if !sleep(ctx, q.cfg.CleanupInterval) {
 			return nil
 		}
 	}
 }
 
-// sleep reports whether ctx is still good after d.
+// sleep waits for d, and reports false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -17,11 +17,11 @@ import (
 const sweepBatch = 100
 
 // Run sweeps at once and then every SweepInterval until ctx ends; then it returns nil. An error of
-// the store is no reason to stop. Run it beside the relay, in as many processes as you like: an
-// effect is leased to one of them.
+// the store does not end it. Run it beside the relay, in any number of processes: an effect is
+// leased to one of them.
 func (w *Worker) Run(ctx context.Context) error {
 	for {
-		_, _ = w.Sweep(ctx) // the next one does what this one could not
+		_, _ = w.Sweep(ctx) // the next sweep executes the rest
 		pause := time.Duration((0.8 + 0.4*rand.Float64()) * float64(w.cfg.SweepInterval))
 		if !sleep(ctx, pause) {
 			return nil
@@ -29,15 +29,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep executes the effects of the Worker's channels that should have been executed OverdueAfter
-// ago and were not: no event of the outbox woke them up, because it was given up, discarded,
-// deleted, or taken by a publisher that does not execute effects; or it still waits its turn, and
-// finds its effect completed when that comes. It returns how many it executed.
+// Sweep executes the overdue effects of the Worker's channels: those that should have been executed
+// OverdueAfter ago. No event of the outbox woke the Worker for them, because the event is dead,
+// discarded or deleted, or was taken by a publisher that does not execute effects. Or the event
+// still waits; it will find its effect completed. Sweep returns how many effects it executed.
 //
-// Each channel has its effects executed one after the other, those that have been due for longest
-// first. An outage, or a handler that needs longer than SweepTimeout, ends the sweep of its channel
-// and spends no attempt. A failed effect is overdue again OverdueAfter later, and parked after
-// MaxAttempts.
+// The effects of a channel are executed one after another. Those that have been due for longest
+// come first. An outage, or a handler that needs longer than SweepTimeout, ends the sweep of its
+// channel and spends no attempt. A failed effect is overdue again OverdueAfter later, and dead
+// after MaxAttempts.
 func (w *Worker) Sweep(ctx context.Context) (executed int, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -57,7 +57,7 @@ func (w *Worker) Sweep(ctx context.Context) (executed int, err error) {
 	return executed, errors.Join(problems...)
 }
 
-// sweepChannel returns an error only when the store cannot be asked or told.
+// sweepChannel returns an error only if the store fails.
 func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int, err error) {
 	for {
 		list, err := w.cfg.Store.Overdue(ctx, channel, w.cfg.OverdueAfter, sweepBatch)
@@ -71,7 +71,9 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 			}
 			if now, err := w.cfg.Store.Find(ctx, rec.Tenant, rec.Channel, rec.Key); err == nil &&
 				!now.UpdatedAt.Equal(rec.UpdatedAt) {
-				continue // somebody else was at it: if that failed, another try at once would spend an attempt
+				// another worker executed it: if that failed, another try at once would spend an
+				// attempt
+				continue
 			}
 			outcome, err := w.performSwept(ctx, rec)
 			class, _ := core.ClassOf(err)
@@ -92,17 +94,17 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 	}
 }
 
-// performSwept executes one effect without the relay, which would give its handler a deadline and
-// recover from its panics.
-func (w *Worker) performSwept(ctx context.Context, rec Record) (outcome ExecOutcome, err error) {
+// performSwept executes one effect without the relay. The relay would give its handler a deadline
+// and recover from its panics, so performSwept does both.
+func (w *Worker) performSwept(ctx context.Context, rec Record) (outcome ExecResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SweepTimeout)
 	defer cancel()
 	info := ExecInfo{Tenant: rec.Tenant, Channel: rec.Channel, ID: rec.ID}
 	returned := false
 	defer func() {
-		if !returned { // after runtime.Goexit the next sweep goes on
+		if !returned { // the next sweep goes on after runtime.Goexit
 			outcome, err = Retried, core.Transient(didNotReturn(recover()))
-			info.Key, info.Attempt, info.Outcome, info.Err = rec.Key, rec.Attempts+1, outcome, err
+			info.Key, info.Attempt, info.Result, info.Err = rec.Key, rec.Attempts+1, outcome, err
 			w.cfg.Observer(info)
 		}
 	}()

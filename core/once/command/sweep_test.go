@@ -22,7 +22,7 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 		calls   int
 		status  command.Status
 		spent   int
-		outcome command.ExecOutcome // the last one
+		outcome command.ExecResult // the last one
 	}{
 		"not overdue": {
 			func(context.Context) (string, error) { return "ref", nil }, 5 * time.Minute, 0,
@@ -34,11 +34,11 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 		},
 		"fails": {
 			func(context.Context) (string, error) { return "", odd }, 3 * time.Hour, 10, command.StatusDead, 10,
-			command.Parked,
+			command.Dead,
 		},
 		"for good": {
 			func(context.Context) (string, error) { return "", core.Permanent(odd) }, time.Hour, 1,
-			command.StatusDead, 1, command.Parked,
+			command.StatusDead, 1, command.Dead,
 		},
 		"panics": {
 			func(context.Context) (string, error) { panic("oh no") }, 3 * time.Hour, 10, command.StatusDead, 10,
@@ -59,7 +59,7 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 						return c.handle(ctx)
 					}, func(cfg *command.WorkerConfig) {
 						cfg.Observer = func(i command.ExecInfo) {
-							if i.Outcome != command.Skipped {
+							if i.Result != command.Skipped {
 								last = i
 							}
 						}
@@ -72,7 +72,7 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 					}
 				}
 				rec, _ := w.queue.Find(context.WithoutCancel(ctx), "acme", "mail", "1")
-				if calls != c.calls || rec.Status != c.status || rec.Attempts != c.spent || last.Outcome != c.outcome ||
+				if calls != c.calls || rec.Status != c.status || rec.Attempts != c.spent || last.Result != c.outcome ||
 					last.Attempt != c.calls {
 					t.Errorf("%d calls, %+v, %+v", calls, rec, last)
 				}

@@ -19,15 +19,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Handler executes an effect and returns the id that the other side gave it, if any. It gives
-// Effect.IdempotencyKey to the other side, because it is called again when a process died before it
-// could record the success. It stops when ctx ends, which carries the outbox's PublishTimeout, or
-// SweepTimeout, and has the cause once.ErrLeaseLost when another worker may have begun.
+// Handler executes an effect and returns the id that the other side gave it, if any. It must give
+// Effect.IdempotencyKey to the other side, because it is called again if a process died before it
+// could record the success. It must stop when ctx ends. ctx carries the outbox's PublishTimeout, or
+// SweepTimeout. Its cause is once.ErrLeaseLost if another worker may have begun.
 //
-// An error says what to do, as that of a core.Publisher: core.Permanent parks the effect at once,
+// Errors are marked as those of a core.Publisher. core.Permanent makes the effect dead at once.
 // core.Unavailable stops the channel, or its destination (see WorkerConfig.Destination), until the
-// other side is back and costs no attempt, everything else spends an attempt. The text of the error
-// is stored: keep secrets out of it.
+// other side is back, and costs no attempt. Any other error spends an attempt. The text of the
+// error is stored: keep secrets out of it.
 type Handler func(ctx context.Context, e Effect) (externalRef string, err error)
 
 // WorkerConfig says how effects are executed.
@@ -36,75 +36,75 @@ type WorkerConfig struct {
 	Store Store
 	// Handlers of the channels. At least one.
 	Handlers map[string]Handler
-	// Destination says where an effect goes, if the effects of a channel go to places that fail
-	// apart from each other: the host of a webhook's subscriber, say. An outage then stops that
-	// destination and no other one of the channel; see PerDestination. It must be quick and not
-	// panic. Default: none, a channel is one destination, as a mail server is. Set it for webhooks:
-	// nothing that an effect says by itself tells where it goes. Its key is another one for each
-	// effect, so that an outage would never be noticed; and one tenant may have many places, as
-	// many tenants may share one, which would then be tried by each of them in an outage. A channel
-	// that looks as if it were several is logged.
+	// Destination returns the destination of an effect, such as the host of a webhook's subscriber.
+	// Set it if the effects of a channel go to destinations that fail independently. An outage then
+	// stops only that destination; see PerDestination. It must be quick and must not panic.
+	// Default: none; a channel is one destination, as a mail server is.
+	//
+	// Set it for webhooks, because no other field of an effect names the destination. The key
+	// differs for each effect, so an outage would not be noticed. One tenant may have many
+	// destinations, and many tenants may share one. A channel that looks like several destinations
+	// is logged.
 	Destination func(e Effect) string
 	// PerDestination is how many effects of one Destination are executed at once in this process,
-	// so that one that hangs does not take all workers of the relay: keep it at a quarter of
-	// core.Config.Workers, or less. Default: 8. Without Destination it means nothing.
+	// so that a destination that hangs does not take all workers of the relay. Keep it at a quarter
+	// of core.Config.Workers or less. It has no meaning without Destination. Default: 8.
 	PerDestination int
-	// MaxAttempts is after how many failed attempts an effect is parked, or after how many
-	// processes that died with it. An error that the handler did not mark does not spend the last
-	// of them while its destination has taken nothing else since it refused the effect first: that
-	// may be an outage. It must not be more than Retry.MaxAttempts of the outbox, which would give
+	// MaxAttempts is the number of failed attempts, or of processes that died during an attempt,
+	// after which an effect is dead. An unmarked error does not spend the last attempt while its
+	// destination has accepted no other effect since it first refused this one: that may be an
+	// outage. MaxAttempts must not be more than Retry.MaxAttempts of the outbox, which would give
 	// the event up first. Default: 10, as there.
 	MaxAttempts int
-	// Lease is how long an effect stays held by a process that died. It is extended every third of
-	// it. Default: 30 s, from 100 ms to once.MaxLease.
+	// Lease is how long an effect stays held by a process that died. A living process extends it
+	// every third of it. Default: 30 s, from 100 ms to once.MaxLease.
 	Lease time.Duration
-	// StoreTimeout bounds the recording of an outcome, which goes on when the handler's context has
-	// ended. Default: 5 s, or half of a Lease that is not longer.
+	// StoreTimeout bounds the recording of a result, which goes on after the handler's context has
+	// ended. Default: 5 s, or half of Lease if that is shorter.
 	StoreTimeout time.Duration
-	// OverdueAfter is how long an effect may be due, or left alone by a process that died, before
+	// OverdueAfter is how long an effect may be due, or abandoned by a process that died, before
 	// Run and Sweep execute it without an event. It should be longer than Retry.MaxDelay of the
-	// outbox, whose pauses it cuts short. Default: 5 min, at least 1 ms.
+	// outbox, because it cuts the pauses of its retries short. Default: 5 min, at least 1 ms.
 	OverdueAfter time.Duration
-	// SweepInterval is the pause between two sweeps in Run, changed by up to a fifth, so that
+	// SweepInterval is the pause between two sweeps in Run, with up to a fifth of jitter, so that
 	// several processes do not sweep at once. Default: 1 min.
 	SweepInterval time.Duration
 	// SweepTimeout bounds a handler that Run or Sweep calls, as PublishTimeout of the outbox bounds
-	// one that the relay calls: give it the same. It costs the effect no attempt. Default: 5 s, as
-	// there.
+	// a handler that the relay calls: give it the same value. It costs the effect no attempt.
+	// Default: 5 s, as there.
 	SweepTimeout time.Duration
-	// Classifier says what an error means that does not say it itself. Default:
-	// core.DefaultClassifier.
+	// Classifier judges unmarked errors. Default: core.DefaultClassifier.
 	Classifier func(error) core.Class
 	// Node names this process in the effects it holds. Default: host name and process id. At most
 	// 128 bytes.
 	Node string
-	// Logger is told of channels that seem to be more than one destination. Default:
-	// core.DefaultLogger, warnings and errors to slog.Default(). To silence it:
+	// Logger gets warnings about channels that seem to be more than one destination. Default:
+	// core.DefaultLogger, which writes warnings and errors to slog.Default(). To silence it:
 	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-	// Observer is told about each execution, for metrics. It must not block. Default: none.
+	// Observer is called for each execution, for metrics. It must not block. Default: none.
 	Observer func(info ExecInfo)
 }
 
-// ExecOutcome says how an execution ended.
-type ExecOutcome string
+// ExecResult says how an execution ended.
+type ExecResult string
 
-// Outcomes.
+// Results of an execution.
 const (
-	Executed ExecOutcome = "executed" // and recorded
-	Retried  ExecOutcome = "retried"  // failed: the relay tries again
-	Parked   ExecOutcome = "parked"   // waits for a person
+	Executed ExecResult = "executed" // done and recorded
+	Retried  ExecResult = "retried"  // failed: the relay tries again
+	Dead     ExecResult = "dead"     // waits for a person
 	// its end could not be recorded: it will be executed again, unless another worker has done so
-	Lost    ExecOutcome = "lost"
-	Skipped ExecOutcome = "skipped" // completed or parked before, or another worker is at it
-	PutOff  ExecOutcome = "put_off" // not executed: its destination is stopped, or has PerDestination effects
+	Lost    ExecResult = "lost"
+	Skipped ExecResult = "skipped" // completed or dead before, or another worker executes it
+	PutOff  ExecResult = "put_off" // not executed: its destination is stopped, or has PerDestination effects
 )
 
 // ExecInfo describes the execution of an effect.
 type ExecInfo struct {
 	Tenant, Channel, Key, ID string
-	Outcome                  ExecOutcome
-	// of the event that woke the worker up, or of the effect when Run or Sweep found it; from 1
+	Result                   ExecResult
+	// of the event that woke the worker, or of the effect if Run or Sweep found it; from 1
 	Attempt  int
 	Duration time.Duration
 	Err      error
@@ -183,14 +183,14 @@ func (c WorkerConfig) Validate() error {
 }
 
 // Worker executes effects for the relay: it is a core.Publisher of the topics of its channels. Its
-// Run executes those that no event wakes up any more. Make it with NewWorker; it is safe for use by
+// Run executes effects that no event wakes up. Create it with NewWorker. It is safe for use by
 // several goroutines.
 type Worker struct {
 	cfg   WorkerConfig
 	node  string
 	runs  atomic.Uint64
 	away  *destinations // nil without WorkerConfig.Destination
-	mixed mixed         // without it
+	mixed mixed         // used without WorkerConfig.Destination
 }
 
 var (
@@ -198,7 +198,7 @@ var (
 	_ core.TopicLister      = (*Worker)(nil)
 )
 
-// NewWorker returns a Worker, or every problem of cfg at once.
+// NewWorker returns a Worker, or an error that names every problem of cfg.
 func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -238,19 +238,19 @@ func (w *Worker) Publish(ctx context.Context, d core.Delivery) error {
 	return err
 }
 
-// PublishWithReceipt executes the effect that the event names, unless that is done, parked or in
-// other hands. Nil means that this event has nothing left to do: the effect is completed, or
-// parked, in which case Release writes another event.
+// PublishWithReceipt executes the effect that the event names, unless it is completed, dead, or
+// held by another worker. Nil means that this event has nothing left to do: the effect is
+// completed, or it is dead and Redrive will write another event.
 func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (receipt string, err error) {
 	channel := strings.TrimPrefix(d.Topic, topicPrefix)
 	handler := w.cfg.Handlers[channel]
-	if handler == nil { // another process may know it
+	if handler == nil { // another process may know the channel
 		return "", core.Unavailable(fmt.Errorf("%w: no handler for effects of channel %q", core.ErrNoRoute, channel))
 	}
 	info := ExecInfo{Tenant: d.TenantID, Channel: channel, ID: d.AggregateID, Attempt: max(1, d.Attempt)}
 	if w.away != nil {
 		if wait, yes := w.away.turnedAway(info.ID); yes {
-			info.Outcome, info.Err = PutOff, errStopped
+			info.Result, info.Err = PutOff, errStopped
 			w.cfg.Observer(info)
 			return "", core.PutOff(errStopped, wait)
 		}
@@ -259,29 +259,29 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 	return receipt, err
 }
 
-// perform executes the effect that info names; an Attempt of 0 stands for the next one of the
-// effect. The outcome is empty when the effect could not be claimed for want of a store.
+// perform executes the effect that info names. An Attempt of 0 stands for the next attempt of the
+// effect. The result is empty if the store could not claim the effect.
 func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	handler Handler,
-) (receipt string, outcome ExecOutcome, err error) {
+) (receipt string, outcome ExecResult, err error) {
 	start := time.Now()
 	claim := Claim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
 	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
 	switch {
 	case errors.Is(err, ErrNoEffect): // DEAD and visible: a worker with the wrong table must not lose effects
 		return "", "", core.Permanent(fmt.Errorf("command: effect %s: %w", claim.ID, err))
-	case err != nil: // of our own store, not of the other side
+	case err != nil: // an error of this side's store, not of the other side
 		return "", "", core.UnavailableForKey(fmt.Errorf("command: claim: %w", err))
 	}
 	claim.Fence, info.Key = got.Fence, got.Key
 	if !got.Fresh {
-		info.Outcome = Skipped
+		info.Result = Skipped
 		w.cfg.Observer(info)
 		switch got.Status {
 		case StatusCompleted:
 			return got.ExternalRef, Skipped, nil
 		case StatusDead:
-			return "parked", Skipped, nil
+			return "dead", Skipped, nil
 		case StatusPending, StatusProcessing, StatusFailed:
 		}
 		return "", Skipped, core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress,
@@ -289,8 +289,8 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	}
 	if got.LostLeases >= w.cfg.MaxAttempts {
 		err = fmt.Errorf("command: %d processes disappeared while they executed it", got.LostLeases)
-		ref, outcome, end := w.park(ctx, claim, Failure{Free: true, Code: "lost", Text: err.Error()})
-		info.Outcome, info.Err = outcome, errors.Join(err, end)
+		ref, outcome, end := w.giveUp(ctx, claim, Failure{Free: true, Code: "lost", Text: err.Error()})
+		info.Result, info.Err = outcome, errors.Join(err, end)
 		w.cfg.Observer(info)
 		return ref, outcome, end
 	}
@@ -303,7 +303,7 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 		at := place{info.Channel, w.cfg.Destination(got.Effect)}
 		var wait time.Duration
 		if run.visit, wait = w.away.enter(at, claim.ID); run.visit == nil {
-			info.Outcome, info.Err = PutOff, stoppedError(at)
+			info.Result, info.Err = PutOff, stoppedError(at)
 			f := Failure{Free: true, Code: "put_off", Text: errorText(info.Err)}
 			if err := w.record(ctx,
 				func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, claim, f) }); err != nil {
@@ -313,35 +313,35 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 			return "", PutOff, core.PutOff(info.Err, wait)
 		}
 	}
-	receipt, info.Outcome, err = w.execute(ctx, run, handler, &info.Err)
+	receipt, info.Result, err = w.execute(ctx, run, handler, &info.Err)
 	info.Duration = time.Since(start)
 	w.cfg.Observer(info)
-	return receipt, info.Outcome, err
+	return receipt, info.Result, err
 }
 
-// execution is one execution of an effect, under a claim that was asked for at the instant held.
+// execution is one execution of an effect, under a claim that was requested at held.
 type execution struct {
 	claim   Claim
 	effect  Effect
 	attempt int
 	held    time.Time
-	swept   bool   // not asked for by the relay
-	visit   *visit // of its destination; nil without WorkerConfig.Destination
+	swept   bool   // a sweep runs it, and not the relay
+	visit   *visit // the visit of its destination; nil without WorkerConfig.Destination
 }
 
-func (w *Worker) park(ctx context.Context, c Claim, f Failure) (string, ExecOutcome, error) {
+func (w *Worker) giveUp(ctx context.Context, c Claim, f Failure) (string, ExecResult, error) {
 	f.Dead = true
 	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
-		return "", Lost, core.UnavailableForKey(fmt.Errorf("command: park: %w", err))
+		return "", Lost, core.UnavailableForKey(fmt.Errorf("command: give up: %w", err))
 	}
-	return "parked", Parked, nil
+	return "dead", Dead, nil
 }
 
-// execute calls the handler under the lease and records how that ended. The error is for the relay;
-// cause is told to the observer.
+// execute calls the handler under the lease and records the result. The error is for the relay.
+// cause is for the observer.
 func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 	cause *error,
-) (ref string, outcome ExecOutcome, err error) {
+) (ref string, outcome ExecResult, err error) {
 	c := run.claim
 	runCtx, cancel := context.WithCancelCause(ctx)
 	stop := w.keepAlive(runCtx, cancel, c, run.held)
@@ -386,7 +386,8 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 		class = w.cfg.Classifier(failure)
 	}
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && (class != core.ClassPermanent || !marked)
-	if (run.swept || run.visit != nil) && late { // whether the channel is stuck as a whole, nobody knows here
+	// this process cannot tell whether the whole channel is stuck
+	if (run.swept || run.visit != nil) && late {
 		class, marked = core.ClassUnavailable, false
 	}
 	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
@@ -395,7 +396,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 		class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
 		class == core.ClassUnroutable}
 	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && run.attempt >= w.cfg.MaxAttempts) {
-		return w.park(ctx, c, f)
+		return w.giveUp(ctx, c, f)
 	}
 	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
 		*cause = errors.Join(failure, err) // the lease will end
@@ -403,21 +404,21 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 	switch {
 	case pause > 0:
 		return "", Retried, core.PutOff(failure, pause)
-	case marked: // by a handler that may have said when to come back
+	case marked: // the handler may have said when to try again
 		return "", Retried, failure
 	}
 	return "", Retried, mark(class, failure)
 }
 
-// didNotReturn is the error for a handler that panicked with v, or called runtime.Goexit when v is
-// nil.
+// didNotReturn returns the error of a handler that panicked with v. A nil v means that it called
+// runtime.Goexit.
 func didNotReturn(v any) error {
 	return fmt.Errorf("command: the handler did not return: %w", core.NewPanicError(v))
 }
 
-// mark makes an error say the class that the Classifier of the Worker found, because that of the
-// relay may find another. A deadline that ended is left to the relay, which knows whether the
-// channel is stuck as a whole.
+// mark marks an error with the class that the Classifier of the Worker found, because the relay's
+// classifier may find another. A timeout is left to the relay, which knows whether the whole
+// channel is stuck.
 func mark(class core.Class, err error) error {
 	switch class {
 	case core.ClassUnavailable:

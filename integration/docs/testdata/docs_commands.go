@@ -35,4 +35,4 @@ func createOrder(ctx context.Context, q Quote) (Order, error) { return Order{}, 
 
 func post(ctx context.Context, body []byte, key string) (string, error) { return "", nil }
 
-func report(channel string, pending, parked int64, oldest time.Duration) {}
+func report(channel string, pending, dead int64, oldest time.Duration) {}

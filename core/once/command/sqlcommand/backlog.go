@@ -44,7 +44,7 @@ func (s *Store) Overdue(ctx context.Context, channel string, grace time.Duration
 }
 
 // Backlog implements command.Store. It costs two short statements for each channel that has open
-// effects, and one for the parked ones.
+// effects, and one for the dead ones.
 func (s *Store) Backlog(ctx context.Context, limit int) ([]command.Backlog, error) {
 	const what = "backlog of commands"
 	if limit <= 0 {
@@ -75,14 +75,14 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]command.Backlog, erro
 			list = append(list, b)
 		}
 	}
-	parked := map[string]int64{}
+	dead := map[string]int64{}
 	err := s.db.Single(ctx, what, func(q sqlkit.Querier) error {
-		clear(parked)
-		return sqlkit.EachRow(ctx, q, s.sql.parked, []any{int64(limit)}, func(rows core.Rows) error {
+		clear(dead)
+		return sqlkit.EachRow(ctx, q, s.sql.dead, []any{int64(limit)}, func(rows core.Rows) error {
 			var channel string
 			var n int64
 			err := rows.Scan(&channel, &n)
-			parked[channel] = n
+			dead[channel] = n
 			return err
 		})
 	})
@@ -90,11 +90,11 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]command.Backlog, erro
 		return nil, err
 	}
 	for i := range list {
-		list[i].Parked = parked[list[i].Channel]
-		delete(parked, list[i].Channel)
+		list[i].Dead = dead[list[i].Channel]
+		delete(dead, list[i].Channel)
 	}
-	for channel, n := range parked {
-		list = append(list, command.Backlog{Channel: channel, Parked: n, Limit: int64(limit)})
+	for channel, n := range dead {
+		list = append(list, command.Backlog{Channel: channel, Dead: n, Limit: int64(limit)})
 	}
 	slices.SortFunc(list, func(a, b command.Backlog) int { return cmp.Compare(a.Channel, b.Channel) })
 	return list, nil

@@ -28,7 +28,7 @@ const (
 		"ORDER BY available_at, id LIMIT ?"
 	// Since when it waits: a failure makes it due anew, and it is no younger for that.
 	commandPending = "SELECT COUNT(*), COALESCE(MIN({left:since}),0) FROM (SELECT CASE WHEN lost_leases = 0 AND " +
-		"COALESCE(last_error_code,'released') = 'released' " +
+		"COALESCE(last_error_code,'redriven') = 'redriven' " +
 		"THEN available_at ELSE created_at END AS since FROM {command} WHERE "
 	commandPendingEnd = " ORDER BY available_at, id LIMIT ?) open_commands"
 )
@@ -39,8 +39,8 @@ type statements struct {
 	look, see, get, getTx string
 	list                  string // without its end, and with ? for parameters
 
-	claim, extend, complete, fail, parked, who, release string
-	overdue, pending, channel                           string
+	claim, extend, complete, fail, dead, who, redrive string
+	overdue, pending, channel                         string
 
 	insert  sqlstore.Insert
 	cleanup sqlstore.Cleanup
@@ -121,12 +121,12 @@ func newStatements(n sqlstore.Names) *statements {
 		fail: text("UPDATE {command} SET status = ?, attempts = attempts + ?, last_error_code = ?, last_error = ?, " +
 			"lease_until = NULL, available_at = {now}, " +
 			"updated_at = {now} WHERE " + commandClaimIs),
-		parked: text("SELECT channel, COUNT(*) FROM (SELECT channel FROM {command} WHERE status = 4 LIMIT ?) " +
+		dead: text("SELECT channel, COUNT(*) FROM (SELECT channel FROM {command} WHERE status = 4 LIMIT ?) " +
 			"parked_commands GROUP BY channel"),
 		who: text("SELECT status, COALESCE(owner,''), fence FROM {command} WHERE id = ?"),
-		release: text("UPDATE {command} SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until " +
+		redrive: text("UPDATE {command} SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until " +
 			"= NULL, " +
-			"last_error_code = 'released', last_error = ?, " +
+			"last_error_code = 'redriven', last_error = ?, " +
 			"available_at = {now}, updated_at = {now} WHERE id = ? AND (status IN (0, 3, 4) OR " + commandStale + ")"),
 
 		overdue: text(commandRead + v.open + commandOverdue),

@@ -221,15 +221,15 @@ func (s *Store) List(ctx context.Context, q command.Query) (list []command.Recor
 	return list, err
 }
 
-// ReleaseTx implements command.Store.
-func (s *Store) ReleaseTx(ctx context.Context, tx core.Tx, id,
+// RedriveTx implements command.Store.
+func (s *Store) RedriveTx(ctx context.Context, tx core.Tx, id,
 	note string,
-) (rec command.Record, released bool, err error) {
-	const what = "release command in transaction"
+) (rec command.Record, redriven bool, err error) {
+	const what = "redrive command in transaction"
 	if err := s.db.Join(tx); err != nil {
 		return rec, false, s.db.Wrap(what, err)
 	}
-	n, err := tx.Exec(ctx, s.sql.release, sqlstore.Column(note, 2048), id, sqlstore.Micros(2*once.MaxLease))
+	n, err := tx.Exec(ctx, s.sql.redrive, sqlstore.Column(note, 2048), id, sqlstore.Micros(2*once.MaxLease))
 	if err != nil {
 		return rec, false, s.db.Wrap(what, sqlstore.TxError(err))
 	}

@@ -13,6 +13,9 @@ SELECT id FROM `my_side_effect_command` WHERE status = 2 AND done_at < UTC_TIMES
 -- complete
 UPDATE `my_side_effect_command` SET status = 2, external_ref = ?, lease_until = NULL, last_error_code = NULL, last_error = NULL, updated_at = UTC_TIMESTAMP(6), done_at = UTC_TIMESTAMP(6) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
 
+-- dead
+SELECT channel, COUNT(*) FROM (SELECT channel FROM `my_side_effect_command` WHERE status = 4 LIMIT ?) parked_commands GROUP BY channel
+
 -- extend
 UPDATE `my_side_effect_command` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
 
@@ -40,14 +43,11 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 -- overdue
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE due_channel = ? AND available_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND (status <> 1 OR lease_until < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY available_at, id LIMIT ?
 
--- parked
-SELECT channel, COUNT(*) FROM (SELECT channel FROM `my_side_effect_command` WHERE status = 4 LIMIT ?) parked_commands GROUP BY channel
-
 -- pending
-SELECT COUNT(*), COALESCE(MIN(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),since)),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'released') = 'released' THEN available_at ELSE created_at END AS since FROM `my_side_effect_command` WHERE due_channel = ? ORDER BY available_at, id LIMIT ?) open_commands
+SELECT COUNT(*), COALESCE(MIN(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),since)),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'redriven') = 'redriven' THEN available_at ELSE created_at END AS since FROM `my_side_effect_command` WHERE due_channel = ? ORDER BY available_at, id LIMIT ?) open_commands
 
--- release
-UPDATE `my_side_effect_command` SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = ?, available_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= UTC_TIMESTAMP(6) OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND))
+-- redrive
+UPDATE `my_side_effect_command` SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'redriven', last_error = ?, available_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= UTC_TIMESTAMP(6) OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND))
 
 -- see
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE tenant_id = ? AND channel = ? AND idempotency_key = ? FOR UPDATE

@@ -10,6 +10,9 @@ DELETE FROM "app"."side_effect_command" WHERE ctid = ANY (ARRAY(SELECT ctid FROM
 -- complete
 UPDATE "app"."side_effect_command" SET status = 2, external_ref = $1, lease_until = NULL, last_error_code = NULL, last_error = NULL, updated_at = statement_timestamp(), done_at = statement_timestamp() WHERE id = $2 AND owner = $3 AND fence = $4 AND status = 1
 
+-- dead
+SELECT channel, COUNT(*) FROM (SELECT channel FROM "app"."side_effect_command" WHERE status = 4 LIMIT $1) parked_commands GROUP BY channel
+
 -- extend
 UPDATE "app"."side_effect_command" SET lease_until = statement_timestamp() + $1::bigint * interval '1 microsecond', updated_at = statement_timestamp() WHERE id = $2 AND owner = $3 AND fence = $4 AND status = 1
 
@@ -34,14 +37,11 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 -- overdue
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE channel = $1 AND status IN (0, 1, 3) AND available_at < statement_timestamp() - $2::bigint * interval '1 microsecond' AND (status <> 1 OR lease_until < statement_timestamp() - $3::bigint * interval '1 microsecond' OR lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') ORDER BY available_at, id LIMIT $5
 
--- parked
-SELECT channel, COUNT(*) FROM (SELECT channel FROM "app"."side_effect_command" WHERE status = 4 LIMIT $1) parked_commands GROUP BY channel
-
 -- pending
-SELECT COUNT(*), COALESCE(MIN((extract(epoch from since - statement_timestamp())*1000000)::bigint),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'released') = 'released' THEN available_at ELSE created_at END AS since FROM "app"."side_effect_command" WHERE channel = $1 AND status IN (0, 1, 3) ORDER BY available_at, id LIMIT $2) open_commands
+SELECT COUNT(*), COALESCE(MIN((extract(epoch from since - statement_timestamp())*1000000)::bigint),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'redriven') = 'redriven' THEN available_at ELSE created_at END AS since FROM "app"."side_effect_command" WHERE channel = $1 AND status IN (0, 1, 3) ORDER BY available_at, id LIMIT $2) open_commands
 
--- release
-UPDATE "app"."side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = $1, available_at = statement_timestamp(), updated_at = statement_timestamp() WHERE id = $2 AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= statement_timestamp() OR lease_until > statement_timestamp() + $3::bigint * interval '1 microsecond'))
+-- redrive
+UPDATE "app"."side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'redriven', last_error = $1, available_at = statement_timestamp(), updated_at = statement_timestamp() WHERE id = $2 AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= statement_timestamp() OR lease_until > statement_timestamp() + $3::bigint * interval '1 microsecond'))
 
 -- see
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE tenant_id = $1 AND channel = $2 AND idempotency_key = $3 FOR UPDATE

@@ -10,6 +10,9 @@ DELETE FROM "side_effect_command" WHERE rowid IN (SELECT rowid FROM "side_effect
 -- complete
 UPDATE "side_effect_command" SET status = 2, external_ref = ?, lease_until = NULL, last_error_code = NULL, last_error = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
 
+-- dead
+SELECT channel, COUNT(*) FROM (SELECT channel FROM "side_effect_command" WHERE status = 4 LIMIT ?) parked_commands GROUP BY channel
+
 -- extend
 UPDATE "side_effect_command" SET lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND owner = ? AND fence = ? AND status = 1
 
@@ -34,14 +37,11 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 -- overdue
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE channel = ? AND status IN (0, 1, 3) AND available_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? AND (status <> 1 OR lease_until < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? OR lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY available_at, id LIMIT ?
 
--- parked
-SELECT channel, COUNT(*) FROM (SELECT channel FROM "side_effect_command" WHERE status = 4 LIMIT ?) parked_commands GROUP BY channel
-
 -- pending
-SELECT COUNT(*), COALESCE(MIN(since-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'released') = 'released' THEN available_at ELSE created_at END AS since FROM "side_effect_command" WHERE channel = ? AND status IN (0, 1, 3) ORDER BY available_at, id LIMIT ?) open_commands
+SELECT COUNT(*), COALESCE(MIN(since-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'redriven') = 'redriven' THEN available_at ELSE created_at END AS since FROM "side_effect_command" WHERE channel = ? AND status IN (0, 1, 3) ORDER BY available_at, id LIMIT ?) open_commands
 
--- release
-UPDATE "side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'released', last_error = ?, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?))
+-- redrive
+UPDATE "side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'redriven', last_error = ?, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?))
 
 -- see
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE tenant_id = ? AND channel = ? AND idempotency_key = ?

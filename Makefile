@@ -13,7 +13,7 @@ GOTESTSUM_VERSION := v1.13.0
 export GOTESTSUM  := $(CURDIR)/.tools/gotestsum-$(GOTESTSUM_VERSION)
 
 # Tests wait for servers and for time to pass more than they compute: more of them run at once than there are cores.
-AT_ONCE    ?= -p 3 -parallel 4
+AT_ONCE    ?= -p 3 -parallel 6
 
 # The race detector watches everything but C: SQLite and its libc, translated into Go, would take most of the time of all tests.
 # A test program that ends does not wait a second for reports of other threads.
@@ -22,6 +22,7 @@ export GORACE ?= atexit_sleep_ms=0
 
 TESTFLAGS  ?=
 TIMEOUT    ?= 15m
+LONGTIMEOUT ?= 25m
 BENCHFLAGS ?=
 MODEL      ?= small
 BENCH      ?= .
@@ -58,7 +59,7 @@ NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
 
 .PHONY: test
 test: services-up gotestsum ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=)
-	@echo 'make test: about 14 minutes on two idle cores, and longer the first time, when everything is compiled;' \
+	@echo 'make test: about 7 minutes on two idle cores, and longer the first time, when everything is compiled;' \
 		'packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG))$$' $(TESTFLAGS) work || status=$$?; \
@@ -67,10 +68,10 @@ test: services-up gotestsum ## the tests of every module against real servers, w
 	exit $$status
 
 .PHONY: test-long
-test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, plans on big tables
-	@echo 'make test-long: about 8 minutes on two idle cores; packages are printed as they end'
+test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, every way to open an ORM, plans on big tables
+	@echo 'make test-long: about 15 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
+	scripts/gotest $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
 	exit $$status
 
 .PHONY: test-newer

@@ -51,7 +51,7 @@ demo: ## run the demonstration (ORDERS=, KILLS=)
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashThroughBrokers|TestInboxCrash
 LONG := $(LONG)|TestPlans|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
-WHOLE := TestSimulation|TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestRepositorySuitePostgresModes|TestDeadWebhookSubscriber
+WHOLE := TestSimulation|TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePostgresModes|TestDeadWebhookSubscriber
 LONG_PACKAGES := $(addprefix ./integration/,brokers bun command crash ent gorm inbox once repository sql)
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
 NEWER_PACKAGES := $(addprefix ./integration/,bun command crash ent gorm inbox once repository sql)
@@ -78,7 +78,7 @@ test-long: services-up gotestsum ## what takes long: kills, ten thousand schedul
 test-newer: services-up gotestsum ## the tests of databases once more, on MySQL 9.7 and PostgreSQL 18
 	@echo 'make test-newer: packages are printed as they end'
 	@eval "$$(scripts/services env)"; OUTBOX_TEST_DATABASES='mysql postgres18' \
-		scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '$(NEWER_NOT)' $(TESTFLAGS) $(NEWER_PACKAGES)
+		scripts/gotest -short $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -skip '$(NEWER_NOT)' $(TESTFLAGS) $(NEWER_PACKAGES)
 
 .PHONY: test-unit
 test-unit: gotestsum ## the tests of the modules that need no server

@@ -50,18 +50,14 @@ type gormOptions struct {
 // eachGORM runs fn on each database, with and without prepared statements.
 func eachGORM(t *testing.T, fn func(t *testing.T, g *gormEnv), options ...func(*gormOptions)) {
 	t.Helper()
-	for name, prepare := range map[string]bool{"plain": false, "prepared": true} {
-		o := gormOptions{prepare: prepare}
-		for _, set := range options {
-			set(&o)
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				fn(t, openGORM(t, db, o))
-			})
+	testdb.EachWay(t, []testdb.Way[bool]{{Name: "plain"}, {Name: "prepared", Of: true}},
+		func(t *testing.T, db testdb.DB, prepare bool) {
+			o := gormOptions{prepare: prepare}
+			for _, set := range options {
+				set(&o)
+			}
+			fn(t, openGORM(t, db, o))
 		})
-	}
 }
 
 func openGORM(t *testing.T, db testdb.DB, o gormOptions) *gormEnv {

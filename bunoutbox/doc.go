@@ -24,7 +24,7 @@
 // A function derives events from what was stored (see On and OnContext), or the code says it itself
 // (see Outbox.Publish).
 //
-// # What is captured
+// # Captured statements
 //
 // Recorded events and On functions see the NewInsert, NewUpdate and NewDelete of a *bun.DB that has
 // the hook, when they have a Model: batches element by element, bulk updates, soft deletes too. An
@@ -54,8 +54,8 @@
 //     events, and mixes them, does not commit.
 //   - Values that the database computes (Set("stock = stock - 1"), an upsert) are read back for On
 //     functions: one SELECT more, unless Returning("*") tells them. The read also proves that an
-//     upsert changed the row with the key of its model. What recorded events contain is for who
-//     records them.
+//     upsert changed the row with the key of its model. The content of recorded events is up to the
+//     code that records them.
 //   - Raw SQL, Table(...) without a model, maps, and statements within a WITH are not seen. Use
 //     Publish there.
 //

@@ -61,7 +61,7 @@ func newDialect() schema.Dialect {
 
 func (returning) Features() feature.Feature { return feature.Returning | feature.InsertReturning }
 
-// memory is a database that accepts every statement and keeps nothing, opened as sqltx.Open does it.
+// memory is a database that accepts every statement and keeps nothing, opened as sqltx.Open does.
 func memory() *bun.DB {
 	pool, err := outboxtest.OpenDB(core.Postgres)
 	must(err)
@@ -140,8 +140,8 @@ func ExampleOn() {
 	// Output: order.create 1 {"ID":1,"Status":"placed"}
 }
 
-// Statements that do not say which rows they change are captured too, row by row. Without ResolveRows
-// they are refused, before they are executed.
+// Statements that do not tell which rows they change are captured too, row by row. Without
+// ResolveRows they are refused before they are executed.
 func ExampleResolveRows() {
 	_, ob := example()
 	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event { return []core.Event{{Type: "order." + op.String()}} })
@@ -176,7 +176,7 @@ func ExampleOnContext() {
 	// Output: order.create 1 {"in_tx":true,"order":{"ID":1,"Status":"placed"}}
 }
 
-// The code says itself what happened. What is rolled back has not happened.
+// The code says itself what happened. An event of a rolled-back transaction is not published.
 func ExampleOutbox_Publish() {
 	ctx := context.Background()
 	db, ob := example()
@@ -195,8 +195,8 @@ func ExampleOutbox_Publish() {
 	// order.placed 7 4200
 }
 
-// On a pool that was opened without sqltx.Connector, RunInTx follows the transaction. A call within a
-// call is a savepoint.
+// On a pool that was opened without sqltx.Connector, RunInTx tracks the transaction. A call within
+// a call is a savepoint.
 func ExampleOutbox_RunInTx() {
 	_, ob := example()
 	ctx := context.Background()

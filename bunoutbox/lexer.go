@@ -6,8 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// token is a part of a statement. What is in parentheses is one token, so that only what stands at
-// the top of a statement can be taken for its clauses.
+// token is a part of a statement. Text in parentheses is one token, so that only text at the top of
+// a statement can be taken for its clauses.
 type token struct {
 	kind     tokenKind
 	word     string // in capitals, of a word; the name, of an identifier in quotes; the sign, of an operator

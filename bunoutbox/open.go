@@ -18,7 +18,7 @@ import (
 
 // Open opens a pool with the driver of that name, as sql.Open does, and makes a *bun.DB and the
 // outbox of its database. The *bun.DB captures the events of models, and every transaction of its
-// pool is tracked, whoever begins it.
+// pool is tracked, whichever library begins it.
 //
 //	db, ob, err := bunoutbox.Open(ctx, "pgx", dsn, pgdialect.New(),
 //		bunoutbox.Config{Publisher: publisher, AutoCreate: true})

@@ -101,7 +101,7 @@ func newOutbox(t *testing.T, db *bun.DB) *bunoutbox.Outbox {
 	return ob
 }
 
-// What is wrong with an On function is reported by everything that would use it.
+// A mistake in an On function is reported by every call that would use it.
 func TestOnReportsMistakes(t *testing.T) {
 	ob := newOutbox(t, open(t, bundialect.PG))
 	bunoutbox.On[struct{}](nil, nil)

@@ -173,7 +173,7 @@ func (p *parsed) update(query string, tokens []token) {
 	p.condition(query, tokens[end:])
 }
 
-// assignmentOf reads "column = value". What it does not understand has no column.
+// assignmentOf reads "column = value". A part that it does not understand has no column.
 func assignmentOf(text string, tokens []token) assignment {
 	for i, t := range tokens {
 		if t.kind == signToken && t.word == "=" && i > 0 && tokens[i-1].kind <= nameToken {

@@ -9,7 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// What needs a database is tested in the module "integration", on PostgreSQL, MariaDB and SQLite.
+// Code that needs a database is tested in the module "integration", on PostgreSQL, MariaDB and
+// SQLite.
 
 func TestParseInsert(t *testing.T) {
 	for query, want := range map[string]insertRows{
@@ -70,7 +71,7 @@ func TestParseChange(t *testing.T) {
 	}
 }
 
-// What could hide something is not understood.
+// A text that could hide something is not understood.
 func TestParseIsSure(t *testing.T) {
 	for _, query := range []string{
 		``, `SELECT 1`, `UPDATE t SET a = 1 WHERE (id = 1`, `UPDATE t SET a = 1 WHERE id = 1)`,

@@ -14,11 +14,11 @@ import (
 
 // RunInTx runs fn in a transaction that is tracked, whether or not the pool was opened with
 // sqltx.Connector: it commits when fn returns nil, and rolls back when it returns an error or
-// panics. Whatever fn does to tx is followed, with any context. The context given to fn carries tx:
-// FromContext and Publish with a nil transaction find it. Within such a context RunInTx runs fn in
-// a savepoint. RunInTx returns nil only when the transaction was heard to commit: it does not
-// commit one that the database has rolled back behind fn, because fn ignored a deadlock, say, or a
-// violated constraint on PostgreSQL, and returns an error wrapping core.ErrTxAborted.
+// panics. All changes of tx by fn are tracked, with any context. The context given to fn carries
+// tx: FromContext and Publish with a nil transaction find it. Within such a context RunInTx runs fn
+// in a savepoint. RunInTx returns nil only if the transaction is known to have committed. If the
+// database has rolled it back and fn ignored the error (a deadlock, or a violated constraint on
+// PostgreSQL), RunInTx does not commit, and returns an error wrapping core.ErrTxAborted.
 func (o *Outbox) RunInTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return o.RunInTxOptions(ctx, nil, fn)
 }

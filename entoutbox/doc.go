@@ -24,7 +24,7 @@
 // this package finds the transaction they are in. Clients generated without it work within WithTx,
 // or RunInTx of a Transactor: there the context carries the transaction. Publish takes nil for it.
 //
-// # What is captured
+// # Captured statements
 //
 // On functions see the creates, updates and deletes of a client with the hook, entity by entity,
 // after they were executed.
@@ -56,17 +56,17 @@
 //   - Hooks of the application must pass their context on: the statements of a mutation are known
 //     by it. One that does not makes the mutation fail with core.ErrNoAggregateID.
 //   - Soft deletes by a hook that turns a delete into an update are seen once, as OpDelete.
-//   - What a hook rolls back to a savepoint causes no event.
+//   - A change that a hook rolls back to a savepoint causes no event.
 //   - v is what Ent returns: UpdateOne with Select leaves the other fields empty.
 //   - SQL that is run through ExecContext is not seen. Use Publish there.
 //
 // An event without an AggregateID gets the id of the entity: texts as they are, bytes in hex.
 // AggregateType is for On functions to set.
 //
-// Hooks of the client that were registered before this one run around it: an error of theirs comes
-// after the events were recorded. Whatever the error, roll the transaction back. Those registered
-// later run within it. Privacy policies and hooks of the schema run within it: what they deny or
-// change is known by then.
+// Hooks of the client that were registered before this one run around it: their errors come after
+// the events were recorded. After any error, roll the transaction back. Those registered later run
+// within it. Privacy policies and hooks of the schema run within it: what they deny or change is
+// known by then.
 //
 // # Which transactions are followed
 //

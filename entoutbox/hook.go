@@ -66,9 +66,9 @@ type opKey struct{}
 // not say which rows it changes (see ResolveRows), and, with core.ErrOtherDatabase, one in another
 // database than the outbox. Other mutations pass.
 //
-// An event without an AggregateID gets the id of its entity. What is wrong with a function (nil) is
-// reported by every mutation, and by Publish and Run. A client that has several hooks of one outbox
-// calls the functions of On once, and the mappers of each hook.
+// An event without an AggregateID gets the id of its entity. A nil function is reported by every
+// mutation, and by Publish and Run. A client that has several hooks of one outbox calls the
+// functions of On once, and the mappers of each hook.
 func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	h := &hook{ob: o, mappers: mappers}
 	for _, m := range mappers {

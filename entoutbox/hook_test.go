@@ -213,7 +213,7 @@ func TestHookBulk(t *testing.T) {
 	}
 }
 
-// What was skipped in a bulk nobody can tell: nothing is executed.
+// Ent does not tell which rows of a bulk were skipped: nothing is executed.
 func TestHookBulkWithDoNothing(t *testing.T) {
 	w := newWorld(t)
 	hooks := []ent.Hook{w.ob.Hook(byName)}

@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 )
 
-// What needs a database or a generated client is tested in the module "integration", on PostgreSQL,
-// MariaDB and SQLite.
+// Code that needs a database or a generated client is tested in the module "integration", on
+// PostgreSQL, MariaDB and SQLite.
 
 var errDown = errors.New("the database is down")
 
@@ -121,7 +121,7 @@ func TestWithoutTransaction(t *testing.T) {
 			t.Errorf("%s: %v, want ErrNoTransaction", name, err)
 		}
 	}
-	// What executes the question instead of answering it is not ours.
+	// A connection that executes the question instead of answering it is not tracked.
 	if _, err := entoutbox.TxOf(t.Context(), sql.OpenDB(down{errDown})); !errors.Is(err, core.ErrNotInstalled) ||
 		!errors.Is(err, errDown) {
 		t.Errorf("TxOf: %v, want ErrNotWrapped and the reason", err)

@@ -186,7 +186,7 @@ func ExampleOnContext() {
 	// Output: order.create 1 {"open":0,"order":{"ID":1,"Status":"placed"}}
 }
 
-// The code says itself what happened. What is rolled back has not happened.
+// The code says itself what happened. An event of a rolled-back transaction is not published.
 func ExamplePublish() {
 	ctx := context.Background()
 	db, ob := example()

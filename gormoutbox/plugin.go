@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// Outbox is the plugin: GORM's side of a core.Outbox. Make it with Plugin, give it to db.Use, and
+// Outbox is the plugin: GORM's side of a core.Outbox. Create it with Plugin, give it to db.Use, and
 // run Run in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
 	adapter.Operations
@@ -25,7 +25,7 @@ type Outbox struct {
 	used  bool       // by a *gorm.DB; guarded by mu
 }
 
-// Plugin returns the plugin, which does nothing until it is given to db.Use.
+// Plugin returns the plugin. It does nothing until it is given to db.Use.
 func Plugin(cfg Config) *Outbox { return NamedPlugin("outbox", cfg) }
 
 // NamedPlugin is Plugin with a name other than "outbox", so that one *gorm.DB can have several.

@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
-// What needs a database is tested in the module "integration", on PostgreSQL, MariaDB and SQLite.
+// Code that needs a database is tested in the module "integration", on PostgreSQL, MariaDB and
+// SQLite.
 
 // named is a dialect without a database.
 type named struct {

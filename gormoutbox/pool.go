@@ -173,8 +173,8 @@ func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 	return stmt, nil
 }
 
-// StmtContext implements gorm.Tx. What is executed through its result passes by t; the callbacks
-// report it.
+// StmtContext implements gorm.Tx. Statements executed through its result bypass t; the callbacks
+// report them.
 func (t *txPool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	if err := t.Before(ctx, ""); err != nil {
 		ctx = sqltx.ContextWithError(ctx, err)

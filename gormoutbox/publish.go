@@ -13,10 +13,10 @@ import (
 )
 
 // Publish records events in the transaction of tx, in one statement where the database allows it.
-// They leave after the commit. A nil tx stands for the one that ctx carries (see FromContext). tx
-// must have the plugin, and only one under any name; with several, call the method of the one you
-// mean. Errors are those of core.Outbox.Publish; outside a transaction it is core.ErrNoTransaction
-// and nothing was written. After an error roll the transaction back.
+// They are sent after the commit. A nil tx stands for the one that ctx carries (see FromContext).
+// tx must have exactly one plugin, under any name. With several plugins, call the method of one of
+// them. Errors are those of core.Outbox.Publish. Outside a transaction the error is
+// core.ErrNoTransaction, and nothing was written. After an error roll the transaction back.
 func Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
 	if tx == nil {
 		var err error
@@ -52,11 +52,11 @@ func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event)
 	return o.own.Publish(ctx, own, events...)
 }
 
-// AfterCommit runs fn after the commit of tx, and never when it, or the savepoint around this call,
-// is rolled back or nobody knows; see sqltx.AfterCommit for what fn may do. tx may be that of a
-// model's own hook. Outside a transaction the error is core.ErrNoTransaction, in one whose commit
-// cannot be heard core.ErrUntracked; then fn never runs. It works without the plugin too where the
-// pool was opened with sqltx.Connector.
+// AfterCommit runs fn after the commit of tx. It never runs fn if the transaction, or the savepoint
+// around this call, is rolled back, or if the outcome is unknown; see sqltx.AfterCommit for the
+// limits of fn. tx may be that of a model's own hook. Outside a transaction the error is
+// core.ErrNoTransaction, and in an untracked one core.ErrUntracked; fn then never runs. It works
+// without the plugin too if the pool was opened with sqltx.Connector.
 func AfterCommit(ctx context.Context, tx *gorm.DB, fn func()) error {
 	if tx != nil && tx.Error != nil {
 		return tx.Error
@@ -88,15 +88,15 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 	return found, nil
 }
 
-// TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages.
-// Without one it returns an error wrapping core.ErrNoTransaction. It works with and without the
-// plugin; a transaction that neither the plugin nor sqltx.Connector has begun is not tracked, and
+// TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. Without a
+// transaction it returns an error wrapping core.ErrNoTransaction. It works with and without the
+// plugin. A transaction that neither the plugin nor sqltx.Connector has begun is not tracked, and
 // costs what sqltx.TxOf says.
 func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil", core.ErrNoTransaction)
 	}
-	conn, _ := unprepared(tx.Statement.ConnPool) // which would prepare the probe
+	conn, _ := unprepared(tx.Statement.ConnPool) // it would prepare the probe
 	if t, ok := conn.(*txPool); ok && t != nil {
 		return t, nil
 	}

@@ -16,8 +16,8 @@ import (
 // are written.
 //
 // It reports events for rows only when the database says which rows it changed: their keys came
-// back in RETURNING, or as many rows were affected as there are elements. What cannot be told is
-// known before the statement more often than not.
+// back in RETURNING, or as many rows were affected as there are elements. In most cases the plugin
+// knows before the statement that the rows cannot be told.
 type statement struct {
 	ob       *Outbox
 	db       *gorm.DB

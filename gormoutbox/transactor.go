@@ -12,23 +12,23 @@ import (
 )
 
 // Transactor makes a core.Transactor of db, with or without the plugin. RunInTx runs its function
-// in db.Transaction: FromContext returns the transaction to work with. Within a transaction of the
-// same database it runs in a savepoint.
+// in db.Transaction: FromContext returns the transaction. Within a transaction of the same database
+// it runs in a savepoint.
 //
-// RunInTx returns nil only when the transaction was heard to commit. It does not commit one that
-// the database has rolled back behind the function, because that ignored a deadlock, say, or a
-// violated constraint on PostgreSQL: it returns an error wrapping core.ErrTxAborted, and no further
-// statement of the transaction reached the database. For that it follows the transaction, with or
-// without the plugin; without plugin and sqltx.Connector, statements are not prepared in it
-// (PrepareStmt), because they could not be seen. A pool whose transactions cannot be followed is
-// refused with core.ErrUntracked. A db that is nil, not open, or of an unsupported dialect is
-// reported by what takes the Transactor (core.CheckTransactor), an inbox for example, else by
-// RunInTx.
+// RunInTx returns nil only if the transaction is known to have committed. If the database has
+// rolled the transaction back and the function ignored the error (a deadlock, or a violated
+// constraint on PostgreSQL), RunInTx does not commit. It returns an error wrapping
+// core.ErrTxAborted, and no further statement of the transaction reached the database. For that it
+// tracks the transaction, with or without the plugin. Without the plugin and sqltx.Connector,
+// statements are not prepared in it (PrepareStmt), because they could not be seen. A pool whose
+// transactions cannot be tracked is refused with core.ErrUntracked. If db is nil, not open, or of
+// an unsupported dialect, core.CheckTransactor returns an error, and so do the functions that take
+// the Transactor. Otherwise RunInTx returns it.
 func Transactor(db *gorm.DB) core.Transactor { return &transactor{db: db} }
 
-// FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx, else
-// an error wrapping core.ErrNoTransaction. In an OnContext function it is the transaction of the
-// statement.
+// FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx.
+// Without one it returns an error wrapping core.ErrNoTransaction. In an OnContext function it is
+// the transaction of the statement.
 func FromContext(ctx context.Context) (*gorm.DB, error) {
 	tx, ok := ctx.Value(ctxKey{}).(*gorm.DB)
 	if !ok {
@@ -37,10 +37,10 @@ func FromContext(ctx context.Context) (*gorm.DB, error) {
 	return tx.Session(&gorm.Session{NewDB: true, Context: ctx}), nil
 }
 
-// Context returns ctx with the transaction of tx in it, for what finds the transaction there: a
-// Watermill bus or publisher on the outbox, a Transactor. The context of tx in a model's own hooks
-// (tx.Statement.Context) has it already, where the plugin is in use. Outside a transaction it is
-// ctx, so that a publisher of an outbox answers core.ErrNoTransaction.
+// Context returns ctx with the transaction of tx in it, for code that looks for the transaction
+// there: a Watermill bus or publisher on the outbox, a Transactor. If the plugin is in use, the
+// context of tx in a model's own hooks (tx.Statement.Context) has it already. Outside a transaction
+// the result is ctx, so that a publisher of an outbox returns core.ErrNoTransaction.
 //
 //	err := db.Transaction(func(tx *gorm.DB) error {
 //		...
@@ -96,7 +96,8 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 			return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
 				core.ErrUntracked, r.db.ConnPool)
 		}
-		tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
+		// without a callback, Commit would not report an unknown outcome
+		tx.OnOutcome(func(core.Outcome) {})
 		if err := fn(contextWith(ctx, gtx, tx), tx); err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 	})
 }
 
-// follow has the transactions of db followed, a session of our own, also where there is no plugin.
+// follow makes db, a session of this package, tracked, even without the plugin.
 func (r *transactor) follow(db *gorm.DB) error {
 	d, err := dialectOf(r.db)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package outboxtest is for tests of services: an outbox table in memory whose transactions behave like
-// those of a database, a publisher that records and fails on demand, a repository that fails on
-// demand, and checks of what was published.
+// Package outboxtest is for tests of services. It has an outbox table in memory whose transactions
+// behave like those of a database, a publisher that records and fails on demand, a repository that
+// fails on demand, and checks of published events.
 //
 // An application's test takes NewOutbox, publishes in a transaction of its Transactor, drains, and
 // asks RequirePublished:
@@ -18,5 +18,5 @@
 // Everything in it works inside a bubble of testing/synctest: it waits on channels only, and its
 // clock is time.Now.
 //
-// Authors of adapters, tables and stores of keys find what theirs must pass in package suite, below.
+// Package suite, below, has the suites that adapters, tables and stores of keys must pass.
 package outboxtest

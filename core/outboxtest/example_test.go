@@ -39,7 +39,7 @@ func ExampleNewOutbox() {
 	// Output: order.placed order/7 1
 }
 
-// What happens when a broker is down, and when it answers again.
+// A broker is down, and then answers again.
 func ExamplePublisher() {
 	t := &testing.T{}
 

@@ -270,7 +270,7 @@ func (p *Publisher) InFlight() int {
 	return p.inFlight
 }
 
-// Overlaps returns how many publishes began while another one of the same lane was under way. A
+// Overlaps returns how many publishes began while another one of the same key was under way. A
 // relay keeps it at 0.
 func (p *Publisher) Overlaps() int {
 	p.mu.Lock()

@@ -227,7 +227,7 @@ func TestWaitGivesUp(t *testing.T) {
 
 type model struct{ core.Recorder }
 
-// What was handed over and committed is not recorded any more.
+// Events that were handed over and committed are not recorded any more.
 func TestRequireNothingRecorded(t *testing.T) {
 	m := &model{}
 	m.Record(core.Event{Type: "placed"})

@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ID is an id of 16 bytes, of a row or a lane, as each database stores it.
+// ID is an id of 16 bytes, of a row or a key, as each database stores it.
 type ID core.RowID
 
 // String returns the id as a UUID.

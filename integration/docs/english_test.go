@@ -64,7 +64,7 @@ var exceptions = map[string][]string{
 
 // unread are folders and pages that are not checked yet.
 var unread = []string{
-	"bunoutbox/", "core/outboxtest/", "docs/inbox.md", "entoutbox/", "gormoutbox/",
+	"docs/inbox.md",
 	"inbox/",
 }
 

@@ -340,8 +340,8 @@ func (a *adapterFixture) truthful(err error, first string, further ...string) {
 	a.must(err == nil || committed == 0, "RunInTx failed with %v, and an event was reported as committed", err)
 }
 
-// relay runs the relay until the case ends. What it publishes must be visible to everybody at that
-// time.
+// relay runs the relay until the case ends. Its published events must be visible to every
+// connection at that time.
 func (a *adapterFixture) relay() {
 	a.Helper()
 	a.published.FailFor(func(d core.Delivery) error {

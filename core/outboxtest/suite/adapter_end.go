@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// What a transaction is worth after an error that the application swallows, for its own rows as
-// well as for events.
+// A transaction after an error that the application swallows: the outcome for its own rows and for
+// events.
 func adapterEndCases() []adapterCase {
 	return []adapterCase{
 		{"a violated constraint that is swallowed", func(a *adapterFixture) { a.swallowedConstraint(1, 1, 2) }},

@@ -284,8 +284,8 @@ func (a *adapterFixture) textEnd(query string) {
 }
 
 // adapterTextHidden ends the transaction, or touches its savepoints, by texts in which not every
-// reader sees that. Whatever the database makes of them, what is reported must be true, and so must
-// RunInTx be; what was recorded before counts as much as what is recorded behind them.
+// reader sees that. The reported outcome must be true on every database, and so must the result of
+// RunInTx. Events recorded before them count as much as events recorded after them.
 func adapterTextHidden(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) { // it has no tables, and reads no SQL
 		return

@@ -68,8 +68,8 @@ func adapterCancelledBegin(a *adapterFixture) {
 
 const badStatement = "INSERT INTO outboxtest_no_such_table (x) VALUES (1)"
 
-// adapterStatementError ignores the error of a statement. What the database then makes of the
-// COMMIT differs; what is reported must be true.
+// adapterStatementError ignores the error of a statement. Databases answer the COMMIT differently.
+// The reported outcome must be true.
 func adapterStatementError(a *adapterFixture) {
 	var first string
 	second := newEvent()

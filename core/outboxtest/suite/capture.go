@@ -97,7 +97,7 @@ type CaptureModel struct {
 // CaptureDo is what a statement does.
 type CaptureDo uint8
 
-// What a statement does.
+// Kinds of statements.
 const (
 	CaptureCreate CaptureDo = iota // INSERT, which fails on rows that are there already
 	CaptureSkip                    // INSERT that passes over rows that are there already
@@ -109,7 +109,7 @@ const (
 // CaptureSet is what an update or an upsert sets.
 type CaptureSet uint8
 
-// What an update or an upsert sets.
+// Assignments of an update or an upsert.
 const (
 	CaptureSetModel CaptureSet = iota // all columns, to the values of the models
 	CaptureSetNote                    // note, to Note of the statement (an upsert: to that of the model)
@@ -119,7 +119,7 @@ const (
 // CaptureReturning is what a statement returns of the rows it changed.
 type CaptureReturning uint8
 
-// What a statement returns.
+// Results of a statement.
 const (
 	CaptureReturnsNothing CaptureReturning = iota // the statement as the ORM makes it by itself
 	CaptureReturnsAll                             // all columns

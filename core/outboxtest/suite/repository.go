@@ -22,7 +22,8 @@ type RepositoryHarness struct {
 // Backend is one empty table and the way into its transactions. All fields are required but
 // SetHeaders.
 type Backend struct {
-	// Repository is what is tested. Whatever sends its statements calls Pause before each of them.
+	// Repository is the one under test. The code that sends its statements calls Pause before each
+	// of them.
 	Repository core.Repository
 	// Begin opens a transaction. Its Exec understands SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE
 	// SAVEPOINT.

@@ -200,7 +200,7 @@ func (f *fixture) finish(ctx context.Context, c *claims, ids []core.RowID, delet
 }
 
 // untilUnlocked repeats a fact or a guess while other transactions hold some of its rows, as a
-// relay does. What was changed is not changed again.
+// relay does. A changed row is not changed again.
 func untilUnlocked(ctx context.Context, mark func() error) error {
 	for {
 		err := mark()
@@ -295,8 +295,8 @@ func (o *laneOrder) empty() bool {
 	return true
 }
 
-// concurrentLanes lets several nodes work off the same lanes. What a node claims must be the next
-// rows of the lane at that moment: nobody ever gets a row while an earlier one is open elsewhere.
+// concurrentLanes lets several nodes work off the same lanes. A node must claim the next rows of
+// the key at that moment: nobody ever gets a row while an earlier one is open elsewhere.
 func concurrentLanes(f *fixture) {
 	order := &laneOrder{rows: map[core.KeyID][]core.RowID{}}
 	for i := range 6 {
@@ -372,8 +372,8 @@ func (f *fixture) consumeAndCollect(ctx context.Context) error {
 }
 
 // concurrentEverything runs producers, holders that succeed, fail and vanish, an administrator and
-// a janitor at once. Whatever happens, every committed row is done or discarded in the end, and no
-// claim was given twice.
+// a janitor at once. In the end every committed row is done or discarded, and no claim was given
+// twice.
 func concurrentEverything(f *fixture) {
 	l := &ledger{rows: map[core.KeyID][]committed{}}
 	c := newClaims()

@@ -135,8 +135,8 @@ func lockedLease(f *fixture) {
 	f.wantSet(f.claimAny(request(nodeB)), held...)
 }
 
-// lockedClaim: a claim does not wait for rows that another transaction holds, and takes nothing that
-// comes after them in their lanes.
+// lockedClaim: a claim does not wait for rows that another transaction holds, and takes no row that
+// comes after them in their keys.
 func lockedClaim(f *fixture) {
 	if f.SingleWriter {
 		return

@@ -31,7 +31,8 @@ func markDoneCases() []repositoryCase {
 	}
 }
 
-// markDone brings rows into a state and requires that MarkDone ends them for good, kept or deleted.
+// markDone brings rows into a state and requires that MarkDone ends them, kept or deleted, and that
+// nothing changes them afterwards.
 func (f *fixture) markDone(prepare func(core.NewRow)) {
 	for _, key := range []string{"", "k"} {
 		for _, deleteRows := range []bool{false, true} {

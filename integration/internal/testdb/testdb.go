@@ -46,7 +46,7 @@ type Way[W any] struct {
 	Of   W
 }
 
-// EachWay is Each in several ways at the same time, of which the first is the usual one. With -short
+// EachWay is Each in several ways at the same time. The first way is the usual one. With -short
 // each further way runs on one of the databases only.
 func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package pause lets a test act before a statement. The table in memory and the suites of authors share it.
+// Package pause lets a test act before a statement. The table in memory and the suites share it.
 package pause
 
 import "context"

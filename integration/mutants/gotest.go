@@ -133,6 +133,16 @@ func (o outcome) message(name string) string {
 	return o.messages[name]
 }
 
+// failedAbove returns the nearest test above this one that failed, or "".
+func (o outcome) failedAbove(name string) string {
+	for at := strings.LastIndexByte(name, '/'); at >= 0; at = strings.LastIndexByte(name, '/') {
+		if name = name[:at]; o.failed[name] {
+			return name
+		}
+	}
+	return ""
+}
+
 // refused finds what databases say about a statement that is no SQL, or has another number of
 // parameters.
 var refused = regexp.MustCompile(`SQLSTATE 42|SQLSTATE 08P01|Error (1064|1054|1052|1146|1210|1305)\b|` +

@@ -155,6 +155,9 @@ func (h *hunter) baseline(ctx context.Context, pkg string) (baseline, error) {
 			p.verdict, p.detail = redTest, fmt.Sprintf("%s did not end in %s without the mutant", name, h.limit)
 		default:
 			p.verdict, p.detail = noSuchTest, name+" did not run in "+pkg
+			if above := o.failedAbove(name); above != "" {
+				p.verdict, p.detail = redTest, above+" fails without the mutant, too: "+o.message(above)
+			}
 		}
 		b.red++
 		h.problems[test{pkg: pkg, name: name}] = p

@@ -65,6 +65,11 @@ func TestMotto(t *testing.T) {
 func TestRed(t *testing.T) { t.Error("is red") }
 
 func TestSkipped(t *testing.T) { t.Skip() }
+
+func TestServer(t *testing.T) {
+	t.Fatal("no server")
+	t.Run("answers", func(*testing.T) {})
+}
 `,
 }
 
@@ -98,6 +103,10 @@ var diffs = map[string]struct {
 	"red":     {"TestRed", "@@ -9 +9 @@\n-\tp.coins += n\n+\tp.coins--\n", redTest, "is red"},
 	"none":    {"TestGive", "@@ -9 +9 @@\n-\tp.coins += n\n+\tp.coins--\n", noSuchTest, "TestGive did not run"},
 	"skipped": {"TestSkipped", "@@ -9 +9 @@\n-\tp.coins += n\n+\tp.coins--\n", noSuchTest, "TestSkipped did not run"},
+	"server": {
+		"TestServer/answers", "@@ -9 +9 @@\n-\tp.coins += n\n+\tp.coins--\n",
+		redTest, "TestServer fails without the mutant, too: no server",
+	},
 	"endless": {"TestPut", "@@ -9 +9 @@\n-\tp.coins += n\n+\tselect {}\n", endless, "TestPut did not end in 5s"},
 	"crashed": {
 		"TestPut", "@@ -9 +9,2 @@\n-\tp.coins += n\n+\tgo func() { panic(p) }()\n+\tselect {}\n",

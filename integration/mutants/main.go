@@ -90,7 +90,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	pattern := flags.String("run", "", "try only mutants whose name matches this regular `expression`")
 	flags.StringVar(&opts.root, "root", "", "`folder` of the repository (default: where go.work is)")
-	flags.IntVar(&opts.parallel, "parallel", runtime.GOMAXPROCS(0), "how many mutants are tried at once")
+	flags.IntVar(&opts.parallel, "parallel", runtime.GOMAXPROCS(0)+1, "how many mutants are tried at once")
 	flags.DurationVar(&opts.limit, "timeout", time.Minute, "how long the tests of one mutant may run")
 	flags.BoolVar(&opts.list, "list", false, "list the mutants and try none")
 	flags.BoolVar(&opts.json, "json", false, "write one JSON object for each result")

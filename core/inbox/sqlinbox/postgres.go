@@ -27,7 +27,8 @@ var postgresVariant = variant{
 			insertAll: n.Statement(inboxHead + "SELECT ?::text, ?::text, v.tenant, v.event_id, v.type, " +
 				"v.version::integer, " +
 				"v.aggregate_type, v.aggregate_id, v.partition_key, " +
-				"v.key_seq::bigint, v.topic, v.source_partition::integer, v.source_offset::bigint, 2, 1, {now}, {now}, " +
+				"v.key_seq::bigint, v.topic, v.source_partition::integer, v.source_offset::bigint, 2, 1, {now}, " +
+				"{now}, " +
 				"{now} FROM unnest(" +
 				strings.Repeat("?::text[], ", inboxColumns-3) + "?::text[]) AS v(tenant, event_id, type, version, " +
 				"aggregate_type, aggregate_id, partition_key, key_seq, " +

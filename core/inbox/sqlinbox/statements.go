@@ -51,7 +51,8 @@ func newStatements(n sqlstore.Names) *statements {
 	return &statements{
 		see:       text("SELECT status, attempts, {left:updated_at} FROM {inbox} WHERE " + inboxIs + "{lock}"),
 		seeFailed: text("SELECT status, attempts, {left:received_at} FROM {inbox} WHERE " + inboxIs + "{lock}"),
-		take: text("UPDATE {inbox} SET status = 2, attempts = attempts + 1, last_error_code = NULL, last_error = NULL, " +
+		take: text("UPDATE {inbox} SET status = 2, attempts = attempts + 1, last_error_code = NULL, " +
+			"last_error = NULL, " +
 			"failed_at = NULL, updated_at = {now}, " +
 			"processed_at = {now} WHERE " + inboxIs),
 		fail: text("UPDATE {inbox} SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, failed_at = " +

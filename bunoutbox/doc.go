@@ -1,15 +1,15 @@
-// Package bunoutbox makes events part of Bun's transactions: what a transaction stores and the
-// events it causes commit together, and after the commit the events leave through a publisher.
+// Package bunoutbox makes events part of Bun's transactions. The changes of a transaction and its
+// events commit together, and after the commit the events are sent through a publisher.
 //
 //	db, ob, err := bunoutbox.Open(ctx, "pgx", dsn, pgdialect.New(),
 //		bunoutbox.Config{Publisher: publisher, AutoCreate: true})
 //	go ob.Run(ctx)
 //
-// Or, on a *bun.DB of your own, New, and then work with the *bun.DB that Outbox.DB returns. Its
-// pool should be opened with sqltx.Connector.
+// For an existing *bun.DB use New, and then work with the *bun.DB that Outbox.DB returns. Its pool
+// should be opened with sqltx.Connector.
 //
-// There are three ways to say that something happened. A model records it, and the events are
-// written when the model is inserted, updated or deleted:
+// There are three ways to publish an event. First, a model records it, and the event is written
+// when the model is inserted, updated or deleted:
 //
 //	type Order struct {
 //		ID     string `bun:",pk"`
@@ -18,40 +18,40 @@
 //	}
 //	order.Record(OrderPlaced{OrderID: order.ID}) // OrderPlaced has a method EventType() string
 //
-// Work with the *bun.DB that Outbox.DB returns: with another the row is stored, without the event
+// Work with the *bun.DB that Outbox.DB returns. With another one the row is saved without the event
 // and without an error, which only a test can find (outboxtest.RequireNothingRecorded).
 //
-// A function derives events from what was stored (see On and OnContext), or the code says it itself
-// (see Outbox.Publish).
+// Second, a function derives events from the saved model (see On and OnContext). Third, the code
+// calls Outbox.Publish.
 //
 // # Captured statements
 //
 // Recorded events and On functions see the NewInsert, NewUpdate and NewDelete of a *bun.DB that has
 // the hook, when they have a Model: batches element by element, bulk updates, soft deletes too. An
-// event without an AggregateID gets the primary key of its element: several primary keys are joined
-// by commas, bytes are written in hex. AggregateType is filled in only when the model has a method
-// AggregateType() string.
+// event without an AggregateID gets the primary key of its element. Several primary keys are joined
+// by commas, and bytes are written in hex. AggregateType is filled in only if the model has a
+// method AggregateType() string.
 //
-//   - An insert with ON CONFLICT, ON DUPLICATE KEY, IGNORE or REPLACE is OpUpsert, never OpCreate:
-//     databases differ in whether they tell the two apart.
+//   - An insert with ON CONFLICT, ON DUPLICATE KEY, IGNORE or REPLACE is OpUpsert, never OpCreate,
+//     because not every database tells the two apart.
 //   - A statement that changed no row causes no event; recorded events stay recorded. MySQL and
-//     MariaDB count an update that sets what was there as no change, unless clientFoundRows=true is
-//     in the DSN.
+//     MariaDB do not count an update that sets the same values, unless clientFoundRows=true is in
+//     the DSN.
 //   - An event is written if, and only if, the database said that its row was changed: as many rows
 //     were affected as the statement has models, or their keys came back in RETURNING. An update or
 //     delete must name its rows by the keys of its models: with WherePK, Bulk, or Where("id = ?",
-//     order.ID), whatever further conditions it has; or let RETURNING fill an empty slice:
-//     Model(&changed).Where(...).Returning("*"). Everything else, such as
+//     order.ID), with any further conditions. Or RETURNING fills an empty slice:
+//     Model(&changed).Where(...).Returning("*"). Any other one, such as
 //     Model((*Order)(nil)).Where(...), is refused with core.ErrNoAggregateID before it is executed,
 //     unless the On functions of the model have ResolveRows. A MERGE, an INSERT from a SELECT, and
 //     statements with comments are refused always; see Config.AllowKeyless.
 //   - A statement with several models that changes only some of them (DO NOTHING, a further
-//     condition) does not commit when RETURNING does not tell which: COMMIT rolls back and returns
-//     an error wrapping core.ErrNoAggregateID. Returning("*") costs nothing; with the key alone, On
-//     functions are shown what is read back.
+//     condition) does not commit if RETURNING does not tell which: COMMIT rolls back and returns an
+//     error wrapping core.ErrNoAggregateID. Returning("*") costs nothing. If only the key is
+//     returned, the rows are read back for On functions.
 //   - Recorded events are bound by the same rules, unless there is one model and its events have an
-//     AggregateID of their own. A statement whose RETURNING is read over models with recorded
-//     events, and mixes them, does not commit.
+//     AggregateID of their own. If the rows of RETURNING cannot be assigned to models with recorded
+//     events, the transaction does not commit.
 //   - Values that the database computes (Set("stock = stock - 1"), an upsert) are read back for On
 //     functions: one SELECT more, unless Returning("*") tells them. The read also proves that an
 //     upsert changed the row with the key of its model. The content of recorded events is up to the
@@ -65,18 +65,17 @@
 // COMMIT rolls back and returns the error. With the model hooks (see AfterInsert) the statement
 // itself fails.
 //
-// Other query hooks see one or two queries more for each captured statement, SELECT 1 with a
-// comment: that is how the transaction of the statement is found. A connection that is followed
-// answers them itself.
+// Other query hooks see one or two queries more for each captured statement: SELECT 1 with a
+// comment, which finds the transaction of the statement. A tracked connection answers it itself.
 //
-// # Which transactions are followed
+// # Tracked transactions
 //
-// On a pool opened with sqltx.Connector all of them, savepoints and prepared statements included,
-// with any context. On another pool those that Outbox.RunInTx and Transactor begin, in the same
-// way. Publish works in Bun's own transactions of such a pool as well: its events are as safe, but
-// wait for the poller; Config.RejectUntracked refuses them.
+// On a pool opened with sqltx.Connector every transaction is tracked, savepoints and prepared
+// statements included, with any context. On another pool, the transactions of Outbox.RunInTx and
+// Transactor are tracked in the same way. Publish works in Bun's own transactions of such a pool as
+// well: its events are as safe, but wait for the poller. Config.RejectUntracked refuses them.
 //
-// Nest with Outbox.RunInTx. Bun's own nested RunInTx rolls its savepoint back with the context it
-// was given: when that has ended, ROLLBACK TO is not sent, and the outer transaction commits what
-// the inner one wrote, with its events.
+// Nest with Outbox.RunInTx. Bun's own nested RunInTx rolls its savepoint back with the given
+// context. If that context has ended, ROLLBACK TO is not sent, and the outer transaction commits
+// the changes of the inner one, with its events.
 package bunoutbox

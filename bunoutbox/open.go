@@ -28,8 +28,8 @@ import (
 //
 // It is short for sqltx.Open, bun.NewDB, New and Outbox.DB. AutoCreate needs the database to be
 // there, and so does mysqldialect, which asks for its version: Open waits for it until ctx ends, at
-// most a minute. A wrong configuration, an unsupported dialect and a failed migration are errors,
-// and nothing is left open then.
+// most a minute. Open returns an error for a wrong configuration, an unsupported dialect and a
+// failed migration. It leaves nothing open then.
 func Open(ctx context.Context, driverName, dsn string, d schema.Dialect, cfg Config,
 	options ...bun.DBOption,
 ) (*bun.DB, *Outbox, error) {

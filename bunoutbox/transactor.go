@@ -127,7 +127,8 @@ func beginAndRun(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOp
 	err = conn.RunInTx(ctx, opts, func(bunCtx context.Context, btx bun.Tx) error {
 		began = true
 		return inside(bunCtx, inTx{tx: btx, pool: db.DB}, func(ctx context.Context, btx bun.Tx, tx core.Tx) error {
-			tx.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
+			// without a callback, Commit would not report an unknown outcome
+			tx.OnOutcome(func(core.Outcome) {})
 			return fn(ctx, btx, tx)
 		})
 	})

@@ -11,13 +11,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// On makes fn say which events a change of an entity of type T causes (ent.Order, a generated
-// struct), from the entity as it was stored: generated ids are filled in. fn runs within the
+// On registers fn, which derives events from a change of an entity of type T (ent.Order, a
+// generated struct). fn gets the entity as it was saved, with generated ids. fn runs within the
 // transaction, once for each entity that the database said was changed, and must not change it. For
 // OpDelete the entity has its id alone; with ResolveRows it is the whole entity as it was before.
-// Several functions for one type are all called, in the order of registration. It can be called at
-// any time; what is wrong with it (a nil argument, a T that is no struct) is reported by every
-// mutation, every Publish, and by Run.
+// Several functions for one type are all called, in the order of registration. On can be called at
+// any time. Mistakes (a nil argument, a T that is no struct) are reported by every mutation, every
+// Publish, and by Run.
 //
 // The client must have the hook of ob: client.Use(ob.Hook()). OnMutation is for functions that look
 // at the mutation itself.

@@ -15,7 +15,7 @@ import (
 )
 
 // Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its
-// database, with the driver of Ent that clients are made with. The dialect is told by the driver.
+// database, with the driver of Ent that clients are made with. The driver tells the dialect.
 //
 //	drv, ob, err := entoutbox.Open(ctx, "pgx", dsn, entoutbox.Config{Publisher: publisher, AutoCreate: true})
 //	if err != nil { ... }
@@ -25,9 +25,9 @@ import (
 //	go ob.Run(ctx)
 //
 // It is short for sqltx.Open, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs the
-// database to be there: Open waits for it until ctx ends, at most a minute. A wrong configuration,
-// a driver whose dialect cannot be told, and a failed migration are errors, and nothing is left
-// open then. On SQLite the DSN must switch foreign keys on, as Ent requires it.
+// database to be there: Open waits for it until ctx ends, at most a minute. Open returns an error
+// for a wrong configuration, an unknown driver, and a failed migration. It leaves nothing open
+// then. On SQLite the DSN must switch foreign keys on, as Ent requires it.
 func Open(ctx context.Context, driverName, dsn string, cfg Config) (dialect.Driver, *Outbox, error) {
 	pool, err := sqltx.Open(driverName, dsn, "")
 	if err != nil {

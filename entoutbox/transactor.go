@@ -55,7 +55,8 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 		err = errNotWrapped
 	} else {
 		s.user = tx
-		s.tx.core.OnOutcome(func(core.Outcome) {}) // who waits for the outcome is told when nobody knows it
+		// without a callback, Commit would not report an unknown outcome
+		s.tx.core.OnOutcome(func(core.Outcome) {})
 		err = fn(core.ContextWithTx(context.WithValue(ctx, scopeKey{}, s), s.tx.core), tx)
 		if err == nil {
 			err = s.tx.core.Err()

@@ -15,8 +15,8 @@ import (
 //	go ob.Run(ctx)
 //
 // gorm.Open connects, and so does AutoCreate, which waits for the database until ctx ends, at most
-// a minute. A wrong configuration, an unsupported dialect and a failed migration are errors, and
-// nothing is left open then.
+// a minute. Open returns an error for a wrong configuration, an unsupported dialect and a failed
+// migration. It leaves nothing open then.
 func Open(
 	ctx context.Context, dialector gorm.Dialector, cfg Config, options ...gorm.Option,
 ) (*gorm.DB, *Outbox, error) {

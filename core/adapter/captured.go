@@ -8,13 +8,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Captured collects the events of one statement. The zero value is ready for use, by one goroutine.
+// Captured collects the events of one statement. The zero value is ready for use by one goroutine.
 type Captured struct {
 	events   []core.Event
 	conclude []func(core.Outcome)
 }
 
-// Map adds what an On function makes of a model, whose key is that of its row.
+// Map adds the events that an On function derives from a model. key is that of its row.
 func (c *Captured) Map(ctx context.Context, fn Mapper, op core.Op, model reflect.Value, key string) error {
 	events, err := fn(ctx, op, model.Interface())
 	if err == nil {
@@ -23,8 +23,8 @@ func (c *Captured) Map(ctx context.Context, fn Mapper, op core.Op, model reflect
 	return err
 }
 
-// Take hands the events over that were recorded on r. Add them, or Conclude(core.RolledBack) leaves
-// them recorded.
+// Take takes the events that were recorded on r. Add them; Conclude(core.RolledBack) leaves them
+// recorded.
 func (c *Captured) Take(r *core.Recorder) ([]core.Event, error) {
 	events, conclude, err := r.HandOver()
 	if err != nil || len(events) == 0 {
@@ -34,8 +34,8 @@ func (c *Captured) Take(r *core.Recorder) ([]core.Event, error) {
 	return events, nil
 }
 
-// Add adds events of a model. An empty AggregateID becomes key, an empty AggregateType what the
-// method of that name of the model returns.
+// Add adds events of a model. An empty AggregateID becomes key. An empty AggregateType becomes the
+// result of the model's method of that name.
 func (c *Captured) Add(events []core.Event, model reflect.Value, key string) {
 	for _, e := range events {
 		if e.AggregateID == "" {
@@ -50,11 +50,11 @@ func (c *Captured) Add(events []core.Event, model reflect.Value, key string) {
 	}
 }
 
-// Events returns what was added, in its order.
+// Events returns the added events in their order.
 func (c *Captured) Events() []core.Event { return c.events }
 
-// Conclude tells the recorders what became of their events: Committed when nobody will tell,
-// RolledBack when they were not written.
+// Conclude reports the outcome to the recorders: Committed for an untracked transaction, RolledBack
+// if the events were not written.
 func (c *Captured) Conclude(o core.Outcome) {
 	for _, conclude := range c.conclude {
 		conclude(o)

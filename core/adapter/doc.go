@@ -1,9 +1,10 @@
-// Package adapter is for authors of adapters: what the outboxes of GORM, Ent and Bun have in
-// common. Programs use gormoutbox, entoutbox or bunoutbox, and need of this package only Config,
-// whose fields are those of each of the three.
+// Package adapter is for authors of adapters. It has the common parts of the outboxes of GORM, Ent
+// and Bun. Programs use gormoutbox, entoutbox or bunoutbox. They need only Config of this package,
+// which all three share.
 //
 // An adapter embeds Operations in its Outbox, keeps an Outbox of this package beside it, and adds
-// what its ORM does in its own way: how a transaction is found, and which rows a statement changed.
+// the parts that differ between ORMs: how to find a transaction, and which rows a statement
+// changed.
 //
 //	type Outbox struct {
 //		adapter.Operations

@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Mapper is an On function: it says which events a change of one model causes. model is a pointer
-// to the type that it was registered for.
+// Mapper is an On function: it derives events from a change of one model. model is a pointer to the
+// type that it was registered for.
 type Mapper func(ctx context.Context, op core.Op, model any) ([]core.Event, error)
 
 // Mappers are the On functions of an outbox by type of model. The zero value is ready for use. It

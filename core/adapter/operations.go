@@ -49,7 +49,7 @@ func (p Operations) Drain(ctx context.Context) error {
 	return ob.Drain(ctx)
 }
 
-// Backlog says how the table stands; see core.Outbox.Backlog.
+// Backlog counts pending and dead events; see core.Outbox.Backlog.
 func (p Operations) Backlog(ctx context.Context) (core.Backlog, error) {
 	ob, err := p.core()
 	if err != nil {
@@ -76,7 +76,7 @@ func (p Operations) Redrive(ctx context.Context, req core.AdminRequest) (int, er
 	return ob.Redrive(ctx, req)
 }
 
-// Discard ends events that are not to be published; see core.Outbox.Discard.
+// Discard ends events without publishing them; see core.Outbox.Discard.
 func (p Operations) Discard(ctx context.Context, req core.AdminRequest) (int, error) {
 	ob, err := p.core()
 	if err != nil {

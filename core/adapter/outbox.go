@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// Outbox is what an adapter keeps of its outbox beside the ORM. Make it with New. It is safe for
-// use by several goroutines.
+// Outbox is the part of an adapter's outbox that does not depend on the ORM. Create it with New. It
+// is safe for use by several goroutines.
 type Outbox struct {
 	// Mappers are the On functions.
 	Mappers Mappers
@@ -39,8 +39,8 @@ func New(cfg Config, install string) *Outbox {
 const migrateTimeout = time.Minute
 
 // Open makes the core.Outbox on a database, or takes that of Config.Outbox. pool is called when one
-// is made. Open reports what is wrong with the configuration and with the On functions, and a
-// failed migration. Call it once.
+// is made. Open reports mistakes in the configuration and in the On functions, and a failed
+// migration. Call it once.
 func (o *Outbox) Open(ctx context.Context, d core.Dialect, pool func() (*sql.DB, error)) error {
 	if err := o.cfg.Validate(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // UnknownRows is the error of a statement that does not say which rows it changes: it wraps
-// core.ErrNoAggregateID. of names the table or the type, ways what to do.
+// core.ErrNoAggregateID. of names the table or the type, and ways the remedies.
 func UnknownRows(op fmt.Stringer, of, why, ways string) error {
 	return fmt.Errorf("%w: %s of %s %s: %s", core.ErrNoAggregateID, op, of, why, ways)
 }

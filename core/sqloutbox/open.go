@@ -36,8 +36,8 @@ type OpenConfig struct {
 	Headers func(ctx context.Context) map[string]string
 	// MaxPayload is the largest payload in bytes. Default: 1 MiB.
 	MaxPayload int
-	// RejectUntracked refuses events, with core.ErrUntracked, in a transaction whose commit cannot
-	// be heard. Default: they are inserted, and the poller finds them.
+	// RejectUntracked refuses events, with core.ErrUntracked, in an untracked transaction. Default:
+	// they are inserted, and the poller publishes them.
 	RejectUntracked bool
 
 	// The fields below are described in core.Config, with their defaults.
@@ -47,32 +47,32 @@ type OpenConfig struct {
 	PublishTimeout  time.Duration          // ends a publish
 	HotEvents       int                    // bounds the fast path
 	HotBytes        int64                  // bounds the fast path
-	ColdEvents      int                    // bounds what the poller holds
-	ColdBytes       int64                  // bounds what the poller holds
+	ColdEvents      int                    // bounds the events that the poller holds
+	ColdBytes       int64                  // bounds the events that the poller holds
 	HotLease        time.Duration          // of a row to the process that wrote it
 	ClaimLease      time.Duration          // of a row to the process that polled it
 	LeaseMargin     time.Duration          // between a publish and the end of its lease
-	MaxLease        time.Duration          // the longest there can be
+	MaxLease        time.Duration          // the longest possible lease
 	PollInterval    time.Duration          // pause between polls
 	MaxPollInterval time.Duration          // the longest pause
 	ClaimBatch      int                    // rows that one claim takes
 	KeyRun          int                    // rows of one key that one claim takes
-	MarkBatch       int                    // outcomes that one statement writes
-	MarkDelay       time.Duration          // until outcomes are written
-	MaxUnmarked     int                    // outcomes that are not written yet
+	MarkBatch       int                    // marks that one statement writes
+	MarkDelay       time.Duration          // until marks are written
+	MaxUnmarked     int                    // marks that are not written yet
 	Retry           core.RetryPolicy       // of refused events
-	Breaker         core.BreakerPolicy     // of destinations that are out of order
-	MaxCrashes      int                    // processes that may die of one event
+	Breaker         core.BreakerPolicy     // of destinations that fail
+	MaxCrashes      int                    // processes that may die during publishes of one event
 	DeadPolicy      core.DeadPolicy        // what a dead event means for its key
-	Classifier      func(error) core.Class // of publish errors that do not say what they mean
+	Classifier      func(error) core.Class // of unmarked publish errors
 	Retention       core.Retention         // of published rows
 	DisableJanitor  bool                   // other processes clean up
 	ShutdownTimeout time.Duration          // of Run, after its context has ended
 
-	// Logger is told what somebody has to look at. Default: core.DefaultLogger, warnings and errors
-	// to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
+	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-	// Observer is told what happens, for metrics. Default: none.
+	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *core.Observer
 }
 

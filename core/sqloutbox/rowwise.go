@@ -179,7 +179,8 @@ WHERE id = ?`),
 		countDead: text(`SELECT COUNT(*) FROM (SELECT e.id FROM {event} e{use:event_ended} WHERE {ended3} LIMIT ?) x`),
 		countBlocked: text(`SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM {event} e{use:event_ended} WHERE ` +
 			`{ended3} AND e.lane IS NOT NULL LIMIT ?) x`),
-		firstCreated: text(`SELECT {us:e.created_at} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY ` +
+		firstCreated: text(`SELECT {us:e.created_at} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ` +
+			`ORDER BY ` +
 			`e.available_at, e.id LIMIT 1`),
 		clock: text(`SELECT {clock}`),
 		listDead: text(`SELECT ` + eventColumns +

@@ -19,7 +19,8 @@ var mysqlVariant = variant{
 	cleanupKeys: "DELETE FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?",
 	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
 		return sqlstore.CleanupByKey{
-			Find: n.Statement("SELECT handler, tenant_id, event_id FROM {inbox} WHERE consumer = ? AND status = 2 AND " +
+			Find: n.Statement("SELECT handler, tenant_id, event_id FROM {inbox} WHERE consumer = ? AND status = " +
+				"2 AND " +
 				"updated_at < {ago} ORDER BY updated_at LIMIT ?{skip}"),
 			Columns: 3,
 			Delete: func(keys int) string {

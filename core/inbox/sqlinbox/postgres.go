@@ -35,9 +35,11 @@ var postgresVariant = variant{
 				"topic, source_partition, source_offset)" + conflict + " RETURNING tenant_id, event_id"),
 			// One by one, each by the whole key: PostgreSQL takes what a list of keys has in common
 			// out of it, and walks through all events of the handler.
-			seeAll: n.Statement("SELECT e.tenant_id, e.event_id, e.status, e.attempts, e.age, 0 FROM unnest(?::text[], " +
+			seeAll: n.Statement("SELECT e.tenant_id, e.event_id, e.status, e.attempts, e.age, 0 FROM " +
+				"unnest(?::text[], " +
 				"?::text[]) AS v(tenant, event_id) CROSS JOIN LATERAL " +
-				"(SELECT tenant_id, event_id, status, attempts, {left:updated_at} AS age FROM {inbox} WHERE consumer = " +
+				"(SELECT tenant_id, event_id, status, attempts, {left:updated_at} AS age FROM {inbox} WHERE " +
+				"consumer = " +
 				"? AND handler = ? AND tenant_id = v.tenant " +
 				"AND event_id = v.event_id LIMIT 1 FOR UPDATE) e"),
 		}

@@ -63,7 +63,8 @@ func newStatements(n sqlstore.Names) *statements {
 			inboxIs + " AND status = 4"),
 		parked: n.Expand("SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, " +
 			"COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), " +
-			"COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), " +
+			"COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), " +
+			"COALESCE(source_partition,0), " +
 			"COALESCE(source_offset,0), " +
 			"source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), " +
 			"{us:received_at}, COALESCE({us:failed_at},0) " +

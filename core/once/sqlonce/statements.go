@@ -102,9 +102,11 @@ func newStatements(n sqlstore.Names) *statements {
 			claimIs + " AND status = 2"),
 		release: text("UPDATE {key} SET status = 0, lease_until = NULL, updated_at = {now} WHERE " + claimIs +
 			" AND status = 1"),
-		releaseAttempts: text("UPDATE {key} SET status = 0, attempts = ?, lease_until = NULL, updated_at = {now} WHERE " +
+		releaseAttempts: text("UPDATE {key} SET status = 0, attempts = ?, lease_until = NULL, updated_at = {now} " +
+			"WHERE " +
 			claimIs + " AND status = 1"),
-		releaseTx: text("UPDATE {key} SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = " +
+		releaseTx: text("UPDATE {key} SET status = 0, done_at = NULL, result = NULL, result_type = NULL, " +
+			"result_meta = " +
 			"NULL, updated_at = {now} WHERE " + claimIs + " AND status = 2"),
 
 		insert: text(insertHead + "VALUES (" + insertLease + ")" + v.unless),

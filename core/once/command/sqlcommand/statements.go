@@ -115,7 +115,8 @@ func newStatements(n sqlstore.Names) *statements {
 			"fence = fence + 1, lease_until = {in}, " +
 			"updated_at = {now}, status = 1 WHERE id = ? AND (status IN (0, 3) OR " + commandStale + ")"),
 		extend: text("UPDATE {command} SET lease_until = {in}, updated_at = {now} WHERE " + commandClaimIs),
-		complete: text("UPDATE {command} SET status = 2, external_ref = ?, lease_until = NULL, last_error_code = NULL, " +
+		complete: text("UPDATE {command} SET status = 2, external_ref = ?, lease_until = NULL, last_error_code = " +
+			"NULL, " +
 			"last_error = NULL, updated_at = {now}, " +
 			"done_at = {now} WHERE " + commandClaimIs),
 		fail: text("UPDATE {command} SET status = ?, attempts = attempts + ?, last_error_code = ?, last_error = ?, " +

@@ -1,0 +1,80 @@
+package ent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/entoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// On shows entities, as GORM's and Bun's show models, with one hook or several.
+func TestEntOn(t *testing.T) {
+	t.Parallel()
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		entoutbox.On(e.ob, func(op core.Op, o *entclient.Order) []core.Event {
+			return []core.Event{{Type: fmt.Sprintf("%s %q", op, o.Name), AggregateType: "order"}}
+		})
+		e.Use(e.ob.Hook(), e.ob.Hook(onAny(nil)))
+		var id int
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			o, err := tx.Order.Create().SetName("a").Save(t.Context())
+			fixture.NoError(t, err)
+			id = o.ID
+			fixture.NoError(t, tx.Tag.Create().SetName("another type").Exec(t.Context()))
+			fixture.NoError(t, o.Update().SetName("b").Exec(t.Context()))
+			return tx.Order.DeleteOne(o).Exec(t.Context())
+		}))
+		key := fmt.Sprint(" ", id)
+		e.wantRows(t, "Order.create"+key, `create "a"`+key, "Tag.create 1", "Order.update"+key, `update "b"`+key,
+			"Order.delete"+key, `delete ""`+key)
+	})
+}
+
+func TestEntOnResolves(t *testing.T) {
+	t.Parallel()
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		entoutbox.OnContext(e.ob, func(ctx context.Context, op core.Op, o *entclient.Order) ([]core.Event, error) {
+			if _, ok := core.TxFromContext(ctx); !ok {
+				return nil, errors.New("no transaction in the context")
+			}
+			return []core.Event{{Type: fmt.Sprintf("%s %s %s", op, o.Name, o.Status)}}, nil
+		}, entoutbox.ResolveRows())
+		e.Use(e.ob.Hook())
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
+			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
+			fixture.NoError(t, tx.Order.Create().SetName("b").Exec(t.Context()))
+			fixture.NoError(t, tx.Order.Update().SetStatus("paid").Where(order.Name("b")).Exec(t.Context()))
+			_, err := tx.Order.Delete().Exec(t.Context())
+			return err
+		}))
+		e.wantRows(t, "create a placed 1", "create b placed 2", "update b paid 2", "delete a placed 1",
+			"delete b paid 2")
+	})
+}
+
+func TestEntOnReportsMistakes(t *testing.T) {
+	t.Parallel()
+	e := openEnt(t, testdb.SQLite(t))
+	e.Use(e.ob.Hook())
+	entoutbox.On[entclient.Order](e.ob, nil)
+	entoutbox.On(e.ob, func(core.Op, **entclient.Order) []core.Event { return nil })
+	for name, err := range map[string]error{
+		"Run":      e.ob.Run(t.Context()),
+		"Publish":  e.ob.Publish(t.Context(), nil),
+		"mutation": e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }),
+	} {
+		for _, want := range []string{"was given a nil function", "the type must be the model's struct"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q in it", name, err, want)
+			}
+		}
+	}
+}

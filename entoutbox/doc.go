@@ -3,15 +3,16 @@
 //
 //	drv, ob, err := entoutbox.Open(ctx, "pgx", dsn, entoutbox.Config{Publisher: publisher, AutoCreate: true})
 //	client := ent.NewClient(ent.Driver(drv))
-//	client.Use(ob.Hook(entoutbox.OnMutation(
-//		func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]core.Event, error) { ... })))
+//	client.Use(ob.Hook())
+//	entoutbox.On(ob, func(op core.Op, o *ent.Order) []core.Event { ... })
 //	go ob.Run(ctx)
 //
 // For an existing driver of entsql.Open or entsql.OpenDB use New, and make clients on the driver
 // that Outbox.Driver returns.
 //
-// There are two ways to publish an event: a function derives it from a mutation (see On), or the
-// code calls Outbox.Publish. Generated entities have no room for a Recorder.
+// There are two ways to publish an event: a function derives it from an entity or from a mutation
+// (see On and OnMutation), or the code calls Outbox.Publish. Generated entities have no room for a
+// Recorder.
 //
 // # Generated code
 //
@@ -74,8 +75,8 @@
 // (tx.OnCommit) returns an error after the COMMIT, tx.Commit fails, and the events are sent all the
 // same.
 //
-// The Hook of an outbox is for clients on the Driver of the same outbox, or of one on the same
-// *sql.DB; others are refused with core.ErrNotInstalled.
+// A client on another driver is refused with core.ErrNotInstalled, and a transaction of another
+// database with core.ErrOtherDatabase, before anything is written.
 //
 // # Tables
 //

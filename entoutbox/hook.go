@@ -167,5 +167,6 @@ func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error 
 		return nil
 	}
 	return adapter.UnknownRows(m.Op(), m.Type(), why+", and On functions are registered for them",
-		"change entities one by one, register On with entoutbox.ResolveRows(), call Publish, or set Config.AllowKeyless")
+		"change entities one by one, register On with entoutbox.ResolveRows(), call Publish, or set "+
+			"Config.AllowKeyless")
 }

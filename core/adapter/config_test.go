@@ -68,12 +68,15 @@ func TestOpenReportsMistakes(t *testing.T) {
 		"bound":  {adapter.Config{MaxResolvedRows: -1}, []string{"MaxResolvedRows is -1"}},
 		"prefix": {adapter.Config{Prefix: "a b"}, []string{"Prefix"}},
 		"an outbox and its settings": {
-			adapter.Config{Outbox: shared.Operations().Outbox(), Publisher: core.NewRouter(), Workers: 3,
-				AutoCreate: true, AllowKeyless: true},
+			adapter.Config{
+				Outbox: shared.Operations().Outbox(), Publisher: core.NewRouter(), Workers: 3,
+				AutoCreate: true, AllowKeyless: true,
+			},
 			[]string{"Publisher and Outbox", "Workers and Outbox", "AutoCreate and Outbox"},
 		},
-		"an outbox elsewhere": {adapter.Config{Outbox: shared.Operations().Outbox()},
-			[]string{"postgres database", "mysql"}},
+		"an outbox elsewhere": {
+			adapter.Config{Outbox: shared.Operations().Outbox()}, []string{"postgres database", "mysql"},
+		},
 		"no database": {adapter.Config{AutoCreate: true}, []string{errNowhere.Error()}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,3 +37,17 @@ func ExampleOpen() {
 	fmt.Println(ob.Repository() != nil, otx.Tracked(), tx.Commit())
 	// Output: true true <nil>
 }
+
+// A driver that is configured by code is given as its connector.
+func ExampleOpenConnector() {
+	var connector silentDriver // stdlib.GetConnector(config), mysql.NewConnector(config)
+	db, ob, err := sqloutbox.OpenConnector(context.Background(), connector, sqloutbox.OpenConfig{
+		Dialect: core.Postgres, Workers: 64, Retention: core.Retention{DeleteOnSuccess: true},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+	fmt.Println(ob.Repository() != nil)
+	// Output: true
+}

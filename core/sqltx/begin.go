@@ -73,8 +73,10 @@ func beginOn(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialec
 		_ = tracking.Close()
 		return nil, err
 	}
-	t := &Tx{conn: tx, pool: db, dialect: p.dialect, tracker: p.tracker,
-		ended: func() error { return context.Cause(ctx) }}
+	t := &Tx{
+		conn: tx, pool: db, dialect: p.dialect, tracker: p.tracker,
+		ended: func() error { return context.Cause(ctx) },
+	}
 	t.giveBack = sync.OnceFunc(func() { _ = tracking.Close() }) // waits for the end of the transaction
 	t.stop = context.AfterFunc(ctx, t.giveBack)
 	return t, nil

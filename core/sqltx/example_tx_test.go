@@ -3,6 +3,7 @@ package sqltx_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -106,5 +107,28 @@ func ExampleNewTransactor() {
 	// inner: rolled_back
 	// no stock
 	// outer: committed
+	// <nil>
+}
+
+// FromContext finds the transaction of a Transactor, wherever the context arrives.
+func ExampleFromContext() {
+	pool := sql.OpenDB(newFake())
+	defer pool.Close()
+
+	store := func(ctx context.Context) error {
+		tx, err := sqltx.FromContext(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES (7)")
+		return err
+	}
+	ctx := context.Background()
+	fmt.Println(errors.Is(store(ctx), core.ErrNoTransaction))
+	fmt.Println(sqltx.NewTransactor(pool, core.Postgres).RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+		return store(ctx)
+	}))
+	// Output:
+	// true
 	// <nil>
 }

@@ -41,8 +41,10 @@ func TrackConn(ctx context.Context, conn *sql.Conn, d core.Dialect) (*sql.Conn, 
 	if got.err != nil {
 		return nil, got.err
 	}
-	own := lentConn{trackingConn: &trackingConn{inner: got.conn, dialect: d, lender: poolOf(conn)},
-		giveBack: l.giveBack}
+	own := lentConn{
+		trackingConn: &trackingConn{inner: got.conn, dialect: d, lender: poolOf(conn)},
+		giveBack:     l.giveBack,
+	}
 	tracking, err := own.open(ctx)
 	if err != nil {
 		_ = own.Close()

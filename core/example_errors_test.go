@@ -1,0 +1,103 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// A publisher that knows what a refusal means says so.
+func ExampleClassOf() {
+	cause := errors.New("refused")
+	for _, err := range []error{
+		core.Permanent(cause), core.Transient(cause), core.Unavailable(cause), core.UnavailableForKey(cause),
+		core.PutOff(cause, time.Minute), core.Unroutable(cause),
+	} {
+		class, _ := core.ClassOf(err)
+		fmt.Println(class)
+	}
+	_, marked := core.ClassOf(cause)
+	fmt.Println(marked)
+	// Output:
+	// permanent
+	// transient
+	// unavailable
+	// key_unavailable
+	// key_unavailable
+	// unroutable
+	// false
+}
+
+// Config.Classifier can add what one publisher means by its errors.
+func ExampleDefaultClassifier() {
+	errOverQuota := errors.New("over quota")
+	classify := func(err error) core.Class {
+		if errors.Is(err, errOverQuota) {
+			return core.ClassUnavailable
+		}
+		return core.DefaultClassifier(err)
+	}
+	fmt.Println(classify(errOverQuota), classify(syscall.ECONNREFUSED), classify(errors.New("bad request")))
+	// Output: unavailable unavailable transient
+}
+
+// A transaction that lost against another one is run again as a whole.
+func ExampleRetryable() {
+	repo := outboxtest.NewRepository()
+	attempts := 0
+	work := func(ctx context.Context, tx core.Tx) error {
+		if attempts++; attempts < 3 {
+			return fmt.Errorf("update stock: %w", core.ErrTxAborted) // the victim of a deadlock
+		}
+		return nil
+	}
+	var err error
+	for range 5 {
+		if err = repo.Transactor().RunInTx(context.Background(), work); !core.Retryable(err) {
+			break
+		}
+	}
+	fmt.Println(attempts, err)
+	// Output: 3 <nil>
+}
+
+// The context of RunInTx carries the transaction to code that has no parameter for it.
+func ExampleTxFromContext() {
+	repo := outboxtest.NewRepository()
+	audit := func(ctx context.Context) bool {
+		tx, ok := core.TxFromContext(ctx)
+		return ok && tx.Tracked()
+	}
+	ctx := context.Background()
+	_ = repo.Transactor().RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+		fmt.Println(audit(ctx))
+		return nil
+	})
+	fmt.Println(audit(ctx))
+	// Output:
+	// true
+	// false
+}
+
+// A library that takes a Transactor reports a mistake when the program starts.
+func ExampleCheckTransactor() {
+	fmt.Println(core.CheckTransactor(outboxtest.NewRepository().Transactor()))
+	fmt.Println(core.CheckTransactor(nil) != nil)
+	// Output:
+	// <nil>
+	// true
+}
+
+// The default logger leaves out what nobody has to look at.
+func ExampleDefaultLogger() {
+	ctx := context.Background()
+	logger := core.DefaultLogger() // for Config.Logger, as when it is left out
+	fmt.Println(logger.Enabled(ctx, slog.LevelInfo), logger.Enabled(ctx, slog.LevelWarn))
+	// Output: false true
+}

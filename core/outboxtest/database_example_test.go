@@ -1,0 +1,62 @@
+package outboxtest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+)
+
+// Code on database/sql, or on an ORM above it, is tested without a database when its events are what
+// matters.
+func ExampleOpenDB() {
+	t := &testing.T{} // that of the test
+
+	db, err := outboxtest.OpenDB(core.Postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ob := outboxtest.NewOutbox(t, core.Config{})
+
+	ctx := context.Background()
+	tx, _ := db.BeginTx(ctx, nil)
+	_, _ = tx.ExecContext(ctx, "INSERT INTO orders (status) VALUES ('placed')")
+	own, _ := sqltx.TxOf(ctx, tx)
+	_, err = ob.Publish(ctx, own, core.Event{Type: "order.placed", AggregateID: "7"})
+	fmt.Println(err, len(ob.Repository.Rows()))
+	fmt.Println(tx.Commit(), len(ob.Repository.Rows()))
+	// Output:
+	// <nil> 0
+	// <nil> 1
+}
+
+// The clock, the dialect and the answers of the repository are those of the test.
+func ExampleNewRepository() {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	repo := outboxtest.NewRepository(
+		outboxtest.WithClock(func() time.Time { return noon }),
+		outboxtest.WithDialect(core.MySQL),
+		outboxtest.WithExec(func(string, []any) (int64, error) { return 2, nil }),
+	)
+	_ = repo.Transactor().RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) error {
+		affected, err := tx.Exec(ctx, "UPDATE orders SET status = 'paid'")
+		fmt.Println(tx.Dialect(), affected, err)
+		return nil
+	})
+	// Output: mysql 2 <nil>
+}
+
+// A model that was stored past the outbox still has its events: a test finds that.
+func ExampleRequireNothingRecorded() {
+	type order struct{ core.Recorder }
+
+	t := &testing.T{} // that of the test
+	o := &order{}
+	outboxtest.RequireNothingRecorded(t, o)
+	fmt.Println(t.Failed())
+	// Output: false
+}

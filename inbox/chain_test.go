@@ -56,7 +56,7 @@ func TestChainOrder(t *testing.T) {
 	}
 	returning := newWorld(t, func(c *inbox.Config) { c.OnDead = inbox.ReturnDead })
 	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: returning.in}); err == nil {
-		t.Error("a chain that delivers parked messages for ever was accepted")
+		t.Error("a chain that delivers dead messages for ever was accepted")
 	}
 }
 

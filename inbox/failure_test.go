@@ -31,7 +31,7 @@ func (w *world) redeliver(h message.HandlerFunc, id string) (deliveries int, err
 
 // A service that refuses connections for ten minutes parks nothing, and is not asked as fast as
 // messages can be delivered.
-func TestAnOutageParksNothing(t *testing.T) {
+func TestAnOutageGivesNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, production)
 		end := time.Now().Add(10 * time.Minute)
@@ -60,7 +60,7 @@ func TestAnOutageParksNothing(t *testing.T) {
 
 // What is broken for a while, with an error that nobody knows, parks nothing; what stays broken is
 // parked, after MinAge and MaxAttempts.
-func TestEventsAreParkedAfterAttemptsAndAge(t *testing.T) {
+func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, production)
 		start := time.Now()

@@ -83,7 +83,7 @@ func TestCrashBetweenCommitAndAckIsSkipped(t *testing.T) {
 	})
 }
 
-func TestInvalidSchemaIsParkedAndDeadLettered(t *testing.T) {
+func TestInvalidSchemaIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var dlt deadLetters

@@ -209,7 +209,7 @@ func TestInboxInProgress(t *testing.T) {
 	})
 }
 
-func TestInboxParkedAreListedInPages(t *testing.T) {
+func TestInboxDeadAreListedInPages(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named)

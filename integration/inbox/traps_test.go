@@ -140,7 +140,7 @@ func TestInboxPoisonInsideTrap(t *testing.T) {
 
 // Retry gives up, but only what can never work goes to the poison queue: the rest is delivered
 // again until it is parked.
-func TestInboxChainParksAfterMaxAttempts(t *testing.T) {
+func TestInboxChainGivesUpAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var dlt deadLetters

@@ -272,7 +272,7 @@ func (s *Store) Redrive(_ context.Context, keys []inbox.Key, actor, reason strin
 	defer s.mu.Unlock()
 	for _, k := range keys {
 		if r, ok := s.rows[k]; ok && r.status == dead {
-			r.status, r.Attempts, r.Code, r.Text, r.ReceivedAt, r.changed = received, 0, "released", actor+": "+reason,
+			r.status, r.Attempts, r.Code, r.Text, r.ReceivedAt, r.changed = received, 0, "redriven", actor+": "+reason,
 				s.now(), s.now()
 			s.rows[k] = r
 			changed++

@@ -14,7 +14,7 @@ import (
 )
 
 // Fail records a failure, after the transaction of the handler was rolled back: it counts the
-// attempt and writes FAILED or PARKED, unless the event has been processed meanwhile, by another
+// attempt and writes FAILED or DEAD, unless the event has been processed meanwhile, by another
 // copy. It returns what the row says then: inbox.StateProcessed, inbox.StateDead, or 0 for FAILED.
 func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, attempts int, err error) {
 	if err := f.Event.Validate(); err != nil {
@@ -57,7 +57,7 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 	return state, attempts, err
 }
 
-// ListDead returns parked events, those first that were received first.
+// ListDead returns dead events, those first that were received first.
 func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.DeadEvent, err error) {
 	if q.Consumer == "" {
 		return nil, fmt.Errorf("%w: consumer is empty", core.ErrInvalidRequest)
@@ -66,7 +66,7 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 	if limit <= 0 {
 		limit = 100
 	}
-	text, args := s.sql.parked, []any{q.Consumer}
+	text, args := s.sql.dead, []any{q.Consumer}
 	if q.Handler != "" {
 		text += s.db.Expand(" AND handler = ?")
 		args = append(args, q.Handler)
@@ -98,9 +98,9 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 	return list, err
 }
 
-// Redrive lets parked events be processed again when they are delivered again, with fresh attempts.
+// Redrive lets dead events be processed again when they are delivered again, with fresh attempts.
 // The row keeps the actor and the reason until then. It returns how many changed: the others are
-// not parked.
+// not dead.
 func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
 	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)
@@ -110,10 +110,10 @@ func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason str
 			return 0, err
 		}
 	}
-	err = s.db.InTx(ctx, "inbox release", func(q sqlkit.Querier) error {
+	err = s.db.InTx(ctx, "inbox redrive", func(q sqlkit.Querier) error {
 		changed = 0
 		for _, k := range keys {
-			n, err := q.Exec(ctx, s.sql.release, append([]any{sqlstore.Column(actor+": "+reason, 2048)},
+			n, err := q.Exec(ctx, s.sql.redrive, append([]any{sqlstore.Column(actor+": "+reason, 2048)},
 				keyArgs(k)...)...)
 			if err != nil {
 				return err

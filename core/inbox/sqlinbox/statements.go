@@ -24,8 +24,8 @@ const (
 
 // statements are the statements about {inbox} and {inbox_key}.
 type statements struct {
-	see, seeFailed, take, fail, release string
-	parked                              string // without its end, and with ? for parameters
+	see, seeFailed, take, fail, redrive string
+	dead                                string // without its end, and with ? for parameters
 
 	open, cleanupKeys string
 	insert            sqlstore.Insert
@@ -58,10 +58,10 @@ func newStatements(n sqlstore.Names) *statements {
 		fail: text("UPDATE {inbox} SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, failed_at = " +
 			"{now}, " +
 			"updated_at = {now} WHERE " + inboxIs),
-		release: text("UPDATE {inbox} SET status = 0, attempts = 0, last_error_code = 'released', last_error = ?, " +
+		redrive: text("UPDATE {inbox} SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = ?, " +
 			"received_at = {now}, updated_at = {now} WHERE " +
 			inboxIs + " AND status = 4"),
-		parked: n.Expand("SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, " +
+		dead: n.Expand("SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, " +
 			"COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), " +
 			"COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), " +
 			"COALESCE(source_partition,0), " +

@@ -19,6 +19,9 @@ INSERT INTO `my_inbox_key` (consumer, handler, tenant_id, topic, partition_key, 
 -- database_see of 2
 SELECT tenant_id, event_id, status, attempts, TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),updated_at), seen FROM `my_inbox_event` WHERE (consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?) OR (consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?) FOR UPDATE
 
+-- dead
+SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',failed_at),0) FROM `my_inbox_event` WHERE consumer = ? AND status = 4 AND status <> 2
+
 -- fail
 UPDATE `my_inbox_event` SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, failed_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
 
@@ -31,11 +34,8 @@ INSERT INTO `my_inbox_event` (consumer, handler, tenant_id, event_id, event_type
 -- open
 INSERT INTO `my_inbox_event` (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id, partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, received_at, updated_at, processed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), NULL) ON DUPLICATE KEY UPDATE seen = seen + 1
 
--- parked
-SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',failed_at),0) FROM `my_inbox_event` WHERE consumer = ? AND status = 4 AND status <> 2
-
--- release
-UPDATE `my_inbox_event` SET status = 0, attempts = 0, last_error_code = 'released', last_error = ?, received_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
+-- redrive
+UPDATE `my_inbox_event` SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = ?, received_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
 
 -- see
 SELECT status, attempts, TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),updated_at) FROM `my_inbox_event` WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? FOR UPDATE

@@ -1,7 +1,7 @@
 -- 0001_init
 -- What each handler of each consumer did with an event.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 PARKED. A handler that works in the transaction of its row inserts it as PROCESSED;
--- failures are written after the rollback, in a transaction of their own. What is PARKED waits for a person.
+-- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the transaction of its row inserts it as PROCESSED;
+-- failures are written after the rollback, in a transaction of their own. A DEAD event waits for a person.
 CREATE TABLE IF NOT EXISTS "app"."inbox_event" (
     consumer          text        COLLATE "C" NOT NULL,
     handler           text        COLLATE "C" NOT NULL,

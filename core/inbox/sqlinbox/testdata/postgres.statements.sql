@@ -13,6 +13,9 @@ SELECT e.tenant_id, e.event_id, e.status, e.attempts, e.age, 0 FROM unnest($1::t
 -- database_upsert_lane_advance_lane
 INSERT INTO "app"."inbox_key" AS k (consumer, handler, tenant_id, topic, partition_key, last_seq, updated_at) VALUES ($1, $2, $3, $4, $5, $6, statement_timestamp()) ON CONFLICT (consumer, handler, tenant_id, topic, partition_key) DO UPDATE SET last_seq = excluded.last_seq, updated_at = excluded.updated_at WHERE k.last_seq < excluded.last_seq
 
+-- dead
+SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from received_at)*1000000)::bigint, COALESCE((extract(epoch from failed_at)*1000000)::bigint,0) FROM "app"."inbox_event" WHERE consumer = ? AND status = 4 AND status <> 2
+
 -- fail
 UPDATE "app"."inbox_event" SET status = $1, attempts = $2, last_error_code = $3, last_error = $4, failed_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $5 AND handler = $6 AND tenant_id = $7 AND event_id = $8
 
@@ -22,11 +25,8 @@ INSERT INTO "app"."inbox_event" (consumer, handler, tenant_id, event_id, event_t
 -- open
 INSERT INTO "app"."inbox_event" (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id, partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, received_at, updated_at, processed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0, 0, statement_timestamp(), statement_timestamp(), NULL) ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING
 
--- parked
-SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from received_at)*1000000)::bigint, COALESCE((extract(epoch from failed_at)*1000000)::bigint,0) FROM "app"."inbox_event" WHERE consumer = ? AND status = 4 AND status <> 2
-
--- release
-UPDATE "app"."inbox_event" SET status = 0, attempts = 0, last_error_code = 'released', last_error = $1, received_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4
+-- redrive
+UPDATE "app"."inbox_event" SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = $1, received_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4
 
 -- see
 SELECT status, attempts, (extract(epoch from updated_at - statement_timestamp())*1000000)::bigint FROM "app"."inbox_event" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE

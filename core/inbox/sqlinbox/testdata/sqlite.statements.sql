@@ -13,6 +13,9 @@ SELECT tenant_id, event_id, status, attempts, updated_at-(CAST(strftime('%s','no
 -- database_upsert_lane_advance_lane
 INSERT INTO "inbox_key" AS k (consumer, handler, tenant_id, topic, partition_key, last_seq, updated_at) VALUES (?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (consumer, handler, tenant_id, topic, partition_key) DO UPDATE SET last_seq = excluded.last_seq, updated_at = excluded.updated_at WHERE k.last_seq < excluded.last_seq
 
+-- dead
+SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), received_at, COALESCE(failed_at,0) FROM "inbox_event" WHERE consumer = ? AND status = 4 AND status <> 2
+
 -- fail
 UPDATE "inbox_event" SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, failed_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
 
@@ -22,11 +25,8 @@ INSERT INTO "inbox_event" (consumer, handler, tenant_id, event_id, event_type, e
 -- open
 INSERT INTO "inbox_event" (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id, partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, received_at, updated_at, processed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), NULL) ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING
 
--- parked
-SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), received_at, COALESCE(failed_at,0) FROM "inbox_event" WHERE consumer = ? AND status = 4 AND status <> 2
-
--- release
-UPDATE "inbox_event" SET status = 0, attempts = 0, last_error_code = 'released', last_error = ?, received_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
+-- redrive
+UPDATE "inbox_event" SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = ?, received_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
 
 -- see
 SELECT status, attempts, updated_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "inbox_event" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?

@@ -19,7 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-func TestEventsAreParked(t *testing.T) {
+func TestEventsThatFailAreDead(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 3 })
 	h, calls := w.times(100, errHandler)
 	for attempt := range 5 {
@@ -36,7 +36,7 @@ func TestEventsAreParked(t *testing.T) {
 		}
 	}
 	if calls.Load() != 3 {
-		t.Errorf("%d calls: a parked event was processed", calls.Load())
+		t.Errorf("%d calls: a dead event was processed", calls.Load())
 	}
 	w.hears("failed", 2)
 	w.hears("dead", 3)
@@ -74,7 +74,7 @@ func TestEventsAreParked(t *testing.T) {
 	}
 }
 
-func TestReleaseRefusesIncompleteRequests(t *testing.T) {
+func TestRedriveRefusesIncompleteRequests(t *testing.T) {
 	w := newWorld(t)
 	key := inbox.Key{Consumer: "billing", Handler: "h", EventID: "e"}
 	for name, req := range map[string]inbox.RedriveRequest{
@@ -89,7 +89,7 @@ func TestReleaseRefusesIncompleteRequests(t *testing.T) {
 	}
 }
 
-func TestParkAndAck(t *testing.T) {
+func TestAckDead(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.OnDead, c.MaxAttempts = inbox.AckDead, 1 })
 	h, calls := w.times(100, errHandler)
 	for range 3 {
@@ -102,7 +102,7 @@ func TestParkAndAck(t *testing.T) {
 	}
 	w.hears("dead", 3)
 	if err := w.deliver(h, message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
-		t.Errorf("what has no key cannot be parked: %v", err)
+		t.Errorf("what has no key cannot be dead: %v", err)
 	}
 }
 

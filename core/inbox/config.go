@@ -113,7 +113,9 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"Retention", c.Retention}, {"BrokerRetention", c.BrokerRetention}, {"ReplayWindow", c.ReplayWindow},
+		{"Retention", c.Retention},
+		{"BrokerRetention", c.BrokerRetention},
+		{"ReplayWindow", c.ReplayWindow},
 		{"CleanupInterval", c.CleanupInterval},
 	} {
 		if d.value < 0 {

@@ -76,8 +76,10 @@ func ExampleInbox_ProcessBatch() {
 // store of package once.
 func ExampleAtLeastOnce_Process() {
 	runner, _ := once.New(once.Config{Store: outboxtest.NewOnceStore()})
-	consumer, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{Consumer: "mailer", Handler: "welcome",
-		Runner: runner})
+	consumer, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
+		Consumer: "mailer", Handler: "welcome",
+		Runner: runner,
+	})
 	if err != nil {
 		panic(err)
 	}

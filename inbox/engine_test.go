@@ -14,8 +14,7 @@ func TestConfigHasEverySettingOfTheEngine(t *testing.T) {
 		reflect.TypeFor[inbox.Config]():            reflect.TypeFor[engine.Config](),
 		reflect.TypeFor[inbox.AtLeastOnceConfig](): reflect.TypeFor[engine.AtLeastOnceConfig](),
 	} {
-		for n := range there.NumField() {
-			field := there.Field(n)
+		for field := range there.Fields() {
 			if _, ok := here.FieldByName(field.Name); !ok {
 				t.Errorf("%s has no %s", here, field.Name)
 			}

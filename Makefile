@@ -51,7 +51,7 @@ demo: ## run the demonstration (ORDERS=, KILLS=)
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashThroughBrokers|TestInboxCrash
 LONG := $(LONG)|TestPlans|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
-WHOLE := TestSimulation|TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePostgresModes|TestDeadWebhookSubscriber
+WHOLE := TestSimulation.*|TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePostgresModes|TestDeadWebhookSubscriber
 LONG_PACKAGES := $(addprefix ./integration/,brokers bun command crash ent gorm inbox once repository sql)
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
 NEWER_PACKAGES := $(addprefix ./integration/,bun command crash ent gorm inbox once repository sql)

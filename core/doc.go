@@ -61,8 +61,8 @@
 //
 // # For authors of tables
 //
-// A table of the outbox implements [Repository], and may implement [Checker]. Package
-// outboxtest/suite has the tests that it must pass. A service never calls these:
+// A table of the outbox implements [Repository], and may implement [Checker] and [TxChecker].
+// Package outboxtest/suite has the tests that it must pass. A service never calls these:
 //
 //   - Writing: [InsertRequest], [NewRow], [Inserted]. Row ids: [NewRowID], [FreshRowID],
 //     [RowIDRange], [ParseRowID].

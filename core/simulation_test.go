@@ -80,7 +80,10 @@ func TestSimulationReplays(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { r = simulate(seed) })
 		return r
 	}
-	const seeds = 100
+	seeds := 100
+	if testing.Short() {
+		seeds = 30
+	}
 	hashes := map[uint64]bool{}
 	for seed := range uint64(seeds) {
 		first, second := run(seed), run(seed)

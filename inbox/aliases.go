@@ -40,8 +40,7 @@ var (
 	ErrInvalidMessage = engine.ErrInvalidMessage
 	// ErrDead: the event was given up. It is not processed until Redrive.
 	ErrDead = engine.ErrDead
-	// ErrInProgress: another process says that it works on the event. Deliver the message again
-	// later.
+	// ErrInProgress: another process works on the event. Deliver the message again later.
 	ErrInProgress = engine.ErrInProgress
 	// ErrTransactionEnded: the handler ended the transaction of the inbox itself, and the event
 	// counts as processed. Leave the end of the transaction to the inbox.

@@ -96,8 +96,8 @@ func TestAtLeastOnceAfterACrashedHolder(t *testing.T) {
 	})
 }
 
-// What keeps failing is handed to the poison queue when it was run MaxAttempts times and is MinAge
-// old, and begins anew when it comes back.
+// A message that keeps failing goes to the poison queue after MaxAttempts runs and MinAge, and has
+// fresh attempts when it comes back.
 func TestAtLeastOnceGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t)

@@ -61,19 +61,18 @@ type Config struct {
 	//	}
 	Source func(msg *message.Message) Source
 
-	// MaxAttempts is how often a handler may fail with an event, and MinAge how long ago its first
-	// failure must be, before the event is given up: both have to be over, so that a short
-	// disturbance gives up nothing. Failures that say nothing about the event spend no attempt:
-	// core.Retryable, core.Unavailable and what Classifier calls so, a commit without an answer, a
-	// canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An error that
-	// is core.Permanent gives the event up at once.
+	// MaxAttempts is how often a handler may fail with an event before the event is dead. MinAge is
+	// how long ago its first failure must be. Both have to be over, so that a short disturbance
+	// makes no event dead. Failures that are not the event's fault spend no attempt:
+	// core.Retryable, core.Unavailable and errors that Classifier judges so, a commit without an
+	// answer, a canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An
+	// error that is core.Permanent gives the event up at once.
 	MaxAttempts int
 	MinAge      time.Duration
-	// Classifier judges errors of handlers that do not say what they are. ClassUnavailable is an
-	// outage of the database or of another service, which spends no attempt; ClassPermanent gives
-	// the event up.
-	// Default: core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns
-	// too, spend attempts unless they came from an HTTP request.
+	// Classifier judges unmarked errors of handlers. ClassUnavailable is an outage of the database
+	// or of another service, which spends no attempt; ClassPermanent gives the event up. Default:
+	// core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns too,
+	// spend attempts unless they came from an HTTP request.
 	Classifier func(error) core.Class
 	// RetryPause is how long Middleware and ProcessBatch hold a message after its first failure
 	// before they return, because most brokers deliver a rejected message again at once. It doubles
@@ -86,7 +85,7 @@ type Config struct {
 	OnDead OnDead
 	// OnlyNewer names handlers that want no event that is older than one they have processed of the
 	// same tenant, topic and key, because each event has the whole state. Such an event is skipped
-	// for good, also one that was never processed: because it failed, say, and a newer one was
+	// permanently, also one that was never processed: because it failed, say, and a newer one was
 	// faster. It takes the metadata partition_key and key_seq of a watermillbridge; events without
 	// are processed. An event that the outbox published late, because a person redrove it under
 	// policy SkipDead, counts by the key_seq that it had at first.
@@ -107,7 +106,7 @@ type Config struct {
 	// CleanupInterval is how often Run deletes what is older than Retention. Default 10 minutes.
 	CleanupInterval time.Duration
 
-	// Observer hears what happens. Default: nobody.
+	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *Observer
 	// Logger gets a line for each failed and each dead event, at level Debug where the message's
 	// context was canceled because the consumer stops. Default: core.DefaultLogger, warnings and
@@ -123,7 +122,7 @@ type Source struct {
 	Located   bool // Partition and Offset are known
 }
 
-// Validate names every problem of c at once.
+// Validate reports every problem of c at once.
 func (c Config) Validate() error {
 	var problems []error
 	if c.Publisher != nil && isNil(c.Publisher) {

@@ -21,7 +21,7 @@
 // order of messages is the broker's matter, save for Config.OnlyNewer. Once an id is deleted, its
 // event is new again: see Config.Retention.
 //
-// # Who is who
+// # Identity
 //
 // An event is remembered for a consumer, a handler, a tenant and an event id, compared byte by
 // byte. Consumer is a name that you choose and keep: a service whose name changes processes

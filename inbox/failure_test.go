@@ -58,8 +58,8 @@ func TestAnOutageGivesNothingUp(t *testing.T) {
 	})
 }
 
-// What is broken for a while, with an error that nobody knows, parks nothing; what stays broken is
-// parked, after MinAge and MaxAttempts.
+// A short disturbance with an unknown error makes no event dead. An event that stays broken is dead
+// after MinAge and MaxAttempts.
 func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, production)

@@ -18,7 +18,7 @@ type Inbox struct {
 	onDead OnDead
 }
 
-// New returns an Inbox, or every problem of cfg at once.
+// New returns an Inbox, or an error that names every problem of cfg.
 func New(cfg Config) (*Inbox, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, 
 }
 
 // Cleanup deletes the processed events, and the keys of OnlyNewer, of this consumer that are older
-// than Config.Retention, in chunks. It returns how many. What failed or is dead stays. Any number
-// of processes may call it at once.
+// than Config.Retention, in chunks. It returns how many. Rows of failed and dead events stay. Any
+// number of processes may call it at once.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) { return in.engine.Cleanup(ctx) }
 
 // Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. An

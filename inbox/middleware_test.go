@@ -131,7 +131,7 @@ func TestAPanicRollsBackAndGoesOn(t *testing.T) {
 	}
 }
 
-// What failed because of others is run again as a whole, in a new transaction.
+// A transaction that failed because of others is run again as a whole.
 func TestRetryableFailuresRunTheTransactionAgain(t *testing.T) {
 	w := newWorld(t)
 	h, calls := w.times(3, core.ErrTxAborted)

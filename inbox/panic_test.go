@@ -38,8 +38,8 @@ func outside(fn func()) (value any, stack string, returned bool) {
 	return value, stack, returned
 }
 
-// A panic goes on with its value and its stack. What is recorded, logged and told says with what
-// the handler panicked, and where.
+// A panic goes on with its value and its stack. The recorded, logged and reported error has the
+// value of the panic, and its place.
 func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 	const text = "panic: no card \"visa\" ?"
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 //
 // t is the Transactor of the ORM: gormoutbox.Transactor(db), bunoutbox.Transactor(db),
 // entoutbox.Transactor(client.Tx); for database/sql there is SQL. consumer is Config.Consumer:
-// choose it once. What is not said by an option has the defaults of Config, but for three: without
+// choose it once. Settings without an option have the defaults of Config, except three: without
 // Poison nothing is given up, so a message that keeps failing is tried again until it succeeds; the
 // logger is slog.Default(); and the chain is built by itself, Poison(Retry(Inbox(handler))).
 //

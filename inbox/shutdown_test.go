@@ -35,8 +35,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// What a consumer that stops cuts short has spent no attempt, says so, and is no warning, however
-// often the Pub/Sub delivers it again.
+// A message that a stopping consumer cuts short spends no attempt, says so, and is no warning,
+// however often the Pub/Sub delivers it again.
 func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	var log lockedBuffer
 	w := newWorld(t, func(c *inbox.Config) {
@@ -99,7 +99,7 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 		t.Errorf("after the restart: %v", err)
 	}
 
-	// What is not the end of the context is still told.
+	// Errors other than the end of the context are still reported.
 	ctx, cancel = context.WithCancel(t.Context())
 	func() {
 		defer func() { _ = recover() }()

@@ -134,7 +134,7 @@ func (w *world) deliver(h message.HandlerFunc, msg *message.Message) error {
 	return err
 }
 
-// routed is a Router on a Go channel. What add registers runs until the test ends.
+// routed is a Router on a Go channel. The handler that add registers runs until the test ends.
 func routed(t *testing.T, add func(r *message.Router, pubsub *gochannel.GoChannel)) *gochannel.GoChannel {
 	t.Helper()
 	pubsub := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})

@@ -37,19 +37,18 @@ type Config struct {
 	// the payload: two equal payments are two payments. Default: EventID of the headers.
 	EventID func(msg Message) (string, error)
 
-	// MaxAttempts is how often a handler may fail with an event, and MinAge how long ago its first
-	// failure must be, before the event is given up: both have to be over, so that a short
-	// disturbance gives up nothing. Failures that say nothing about the event spend no attempt:
-	// core.Retryable, core.Unavailable and what Classifier calls so, a commit without an answer, a
-	// canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An error that
-	// is core.Permanent gives the event up at once.
+	// MaxAttempts is how often a handler may fail with an event before the event is dead. MinAge is
+	// how long ago its first failure must be. Both have to be over, so that a short disturbance
+	// makes no event dead. Failures that are not the event's fault spend no attempt:
+	// core.Retryable, core.Unavailable and errors that Classifier judges so, a commit without an
+	// answer, a canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An
+	// error that is core.Permanent gives the event up at once.
 	MaxAttempts int
 	MinAge      time.Duration
-	// Classifier judges errors of handlers that do not say what they are. ClassUnavailable is an
-	// outage of the database or of another service, which spends no attempt; ClassPermanent gives
-	// the event up.
-	// Default: core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns
-	// too, spend attempts unless they came from an HTTP request.
+	// Classifier judges unmarked errors of handlers. ClassUnavailable is an outage of the database
+	// or of another service, which spends no attempt; ClassPermanent gives the event up. Default:
+	// core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns too,
+	// spend attempts unless they came from an HTTP request.
 	Classifier func(error) core.Class
 	// RetryPause is Result.After for a message after its first failure, because most brokers
 	// deliver a rejected message again at once. It doubles with each further failure up to
@@ -81,7 +80,7 @@ type Config struct {
 	// CleanupInterval is how often Run deletes what is older than Retention. Default 10 minutes.
 	CleanupInterval time.Duration
 
-	// Observer hears what happens. Default: nobody.
+	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *Observer
 	// Logger gets a line for each failed and each dead event, at level Debug where the message's
 	// context was canceled because the consumer stops. Default: core.DefaultLogger, warnings and
@@ -89,7 +88,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Validate names every problem of c at once.
+// Validate reports every problem of c at once.
 func (c Config) Validate() error {
 	var problems []error
 	bad := func(format string, args ...any) {

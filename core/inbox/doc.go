@@ -15,27 +15,27 @@
 //	case inbox.Dead: // given up: put the payload into a dead-letter queue, and acknowledge
 //	}
 //
-// Process opens a transaction and writes the event's id into a table. If it was there, the handler
-// is not run. Else the handler runs with the transaction; the id and what the handler wrote there
-// commit together. A crash, an error or a panic before the commit leaves nothing behind, and after
-// it nothing to do.
+// Process opens a transaction and writes the event's id into a table. If the id is there already,
+// the handler is not run. Otherwise the handler runs with the transaction, and the id and the
+// handler's changes commit together. A crash, an error or a panic before the commit leaves nothing
+// behind. After the commit nothing is left to do.
 //
 // # Failures
 //
 // An error of the handler spends an attempt, which is counted in the table and so over restarts. An
-// outage does not: of the database, of the network, or what core.Unavailable or Config.Classifier
-// call one. The event is given up when Config.MaxAttempts are spent and its first failure is
-// Config.MinAge ago, or at once with core.Permanent. It is dead then: ListDead shows it, and
-// Redrive lets it be processed when it is delivered again.
+// outage does not: of the database, of the network, or an error that core.Unavailable or
+// Config.Classifier marks as an outage. The event is given up when Config.MaxAttempts are spent and
+// its first failure is Config.MinAge ago, or at once with core.Permanent. The event is then dead:
+// ListDead shows it, and Redrive lets it be processed when it is delivered again.
 //
-// # Promises that it does not make
+// # No promise
 //
 // Effects outside the transaction (mail, HTTP calls, another database) happen as often as the
 // handler runs: write an effect of package command, or an event of the outbox, in the transaction
 // instead. The order of messages is the broker's matter, save for Config.OnlyNewer. Once an id is
 // deleted, its event is new again: see Config.Retention.
 //
-// # Who is who
+// # Identity
 //
 // An event is remembered for a consumer, a handler, a tenant and an event id, compared byte by
 // byte. Consumer and handler are names that you choose and keep: under a new name everything is

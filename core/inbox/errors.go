@@ -9,17 +9,17 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrInvalidMessage: nobody can tell which event the message is: it has no id, or one that no
-	// table can keep. Nothing was written. It never becomes better: send the message to a
+	// ErrInvalidMessage: the event of the message is not known: the message has no id, or one that
+	// no table can keep. Nothing was written. It never becomes better: send the message to a
 	// dead-letter queue.
 	ErrInvalidMessage = errors.New("inbox: invalid message")
 
 	// ErrDead: the event was given up: it failed too often, or with core.Permanent. It is not
-	// processed until Redrive. The error also wraps that of the handler when that is why.
+	// processed until Redrive. The error also wraps that of the handler if the handler has just
+	// failed.
 	ErrDead = errors.New("inbox: event is dead")
 
-	// ErrInProgress: another process says that it works on the event. Deliver the message again
-	// later.
+	// ErrInProgress: another process works on the event. Deliver the message again later.
 	ErrInProgress = errors.New("inbox: event is being processed")
 
 	// ErrTransactionEnded: the handler ended the transaction of the inbox itself, by a method of it

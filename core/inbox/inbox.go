@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Inbox processes each event once. Make one with New; it is safe for use by several goroutines, and
+// Inbox processes each event once. Create it with New. It is safe for use by several goroutines;
 // its zero value is not usable.
 type Inbox struct {
 	cfg    Config
@@ -22,7 +22,7 @@ type Inbox struct {
 	copies copies
 }
 
-// New returns an Inbox, or every problem of cfg at once.
+// New returns an Inbox, or an error that names every problem of cfg.
 func New(cfg Config) (*Inbox, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -43,9 +43,9 @@ func newInbox(cfg Config) *Inbox {
 // adapters of ORMs: gormoutbox.FromContext(ctx), for example.
 type Handler func(ctx context.Context, tx core.Tx, msg Message) error
 
-// Process runs h in a transaction unless the event of msg was processed before, and says what to do
-// with the message. The event's key, what h writes in the transaction, and what it publishes
-// through an outbox there commit together.
+// Process runs h in a transaction unless the event of msg was processed before. Its result says
+// what to do with the message. The event's key, the changes of h in the transaction, and the events
+// that h publishes through an outbox there commit together.
 //
 // h may run several times: a transaction that failed only because of others (core.Retryable) is run
 // again as a whole, at most ten times and for twenty seconds. The database rolls the work of a
@@ -76,7 +76,7 @@ func (d delivery) told(attempt int, err error) Info {
 	return i
 }
 
-// outcome is what one transaction came to.
+// outcome is the result of one transaction.
 type outcome struct {
 	state   State
 	attempt int

@@ -37,8 +37,8 @@ type Message struct {
 
 	Headers map[string]string
 	Payload []byte
-	// Raw is whatever the Handler needs besides: the message of the client library, for example.
-	// The inbox does not look at it.
+	// Raw is for the Handler: the message of the client library, for example. The inbox does not
+	// look at it.
 	Raw any
 }
 

@@ -7,9 +7,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Observer is told what an Inbox does: the seam for metrics and traces, without a dependency.
-// Fields may be nil. They are called by many goroutines and must be fast, must not block and must
-// not panic. New fields may be added.
+// Observer has the callbacks of an Inbox for metrics and traces. Fields may be nil. Many goroutines
+// call them. They must be fast, must not block and must not panic. New fields may be added.
 type Observer struct {
 	// Processed: the handler ran, and its effects are committed.
 	Processed func(Info)
@@ -18,7 +17,7 @@ type Observer struct {
 	// Stale: a newer event of the same key had been processed before; the handler was not run, and
 	// never will for this one.
 	Stale func(Info)
-	// InProgress: another process says that it works on the event.
+	// InProgress: another process works on the event.
 	InProgress func(Info)
 	// Failed: the message was not processed, and is not acknowledged. Info.Err says why.
 	Failed func(Info)

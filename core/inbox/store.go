@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Store is the table of what the handlers of consumers did with events, and of the newest event of
+// Store keeps the events that the handlers of consumers have processed, and the newest event of
 // each key. Package sqlinbox implements it in SQL; package inboxtest of module inbox has one in
 // memory for tests. Its methods are called by many goroutines at once.
 //
@@ -47,7 +47,7 @@ type Store interface {
 	CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
 }
 
-// State says what a Store knows of an event.
+// State is the state of an event in a Store.
 type State uint8
 
 // States of an event.
@@ -113,11 +113,10 @@ type DeadQuery struct {
 	After    *DeadEvent // the last one of the page before
 }
 
-// Cache is a faster memory of processed events in front of the table, such as Redis. It may say
-// that an event was processed: then the message is acknowledged without a look at the table. It is
-// never asked whether an event is new: when it does not know one, or fails, the table decides. An
-// event is remembered after its commit only. The cache must forget an event before the table does,
-// and be emptied when the database has lost commits in a failover.
+// Cache is a faster memory of processed events in front of the table, such as Redis. If it knows an
+// event, the message is acknowledged without a query. If it does not know the event, or fails, the
+// table decides. An event is remembered after its commit only. The cache must forget an event
+// before the table does, and be emptied when the database has lost commits in a failover.
 type Cache interface {
 	// Seen reports whether the event with this key, in the form of once.Key.String, was remembered.
 	Seen(ctx context.Context, key string) (bool, error)

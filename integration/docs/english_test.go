@@ -62,12 +62,6 @@ var exceptions = map[string][]string{
 	"integration/mutants/patches":      {"lane"},          // names of unexported code
 }
 
-// unread are folders and pages that are not checked yet.
-var unread = []string{
-	"docs/inbox.md",
-	"inbox/",
-}
-
 // subject is a sentence that hides its subject behind a pronoun. A question may begin like that.
 var subject = regexp.MustCompile(`^(What|Who|Whoever|Whatever|Whose)\b[^?]*$`)
 
@@ -129,9 +123,6 @@ func TestCommentsAreNotTooWide(t *testing.T) {
 				if strings.HasPrefix(c.Text, "//\t") || strings.HasPrefix(c.Text, "//nolint") || strings.HasPrefix(c.Text, "//go:") || words <= 2 ||
 					strings.TrimSpace(line[:pos.Column-1]) != "" {
 					continue // code, a directive, one long word, or beside code, where the linter counts
-				}
-				if excepted(file.path, "") {
-					continue
 				}
 				if w := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); w > maxComment {
 					t.Errorf("%s:%d: the comment is %d columns wide, more than %d", file.path, pos.Line, w, maxComment)
@@ -381,9 +372,6 @@ func reportWord(t *testing.T, path string, line int, w string, exported bool) {
 }
 
 func excepted(path, w string) bool {
-	if slices.ContainsFunc(unread, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
-		return true
-	}
 	words := exceptions[path]
 	return slices.Contains(words, w) || slices.Contains(words, "*")
 }

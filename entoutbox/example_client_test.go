@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 )
 
-// What the examples need of a client that Ent generates with the feature sql/execquery.
+// The examples need these parts of a client that Ent generates with the feature sql/execquery.
 
 type Client struct {
 	Order  *OrderClient

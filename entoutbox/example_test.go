@@ -172,7 +172,8 @@ func ExampleResolveRows() {
 	// tx.Order.Update().Where(order.Status("open")).SetStatus("expired").Save(ctx)
 }
 
-// The hook writes the events in the transaction of the mutation. What is rolled back has not happened.
+// The hook writes the events in the transaction of the mutation. An event of a rolled-back
+// transaction is not published.
 func ExampleOutbox_Hook() {
 	client, ob := example()
 	entoutbox.On(ob, func(op core.Op, o *Order) []core.Event { return []core.Event{{Type: "order." + op.String()}} })
@@ -198,7 +199,7 @@ func ExampleOutbox_Driver() {
 	// Output: true
 }
 
-// The code says itself what happened. What is rolled back has not happened.
+// The code says itself what happened. An event of a rolled-back transaction is not published.
 func ExampleOutbox_Publish() {
 	ctx := context.Background()
 	client, ob := example()

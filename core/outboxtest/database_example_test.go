@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Code on database/sql, or on an ORM above it, is tested without a database when its events are what
-// matters.
+// Code on database/sql, or on an ORM above it, is tested without a database if only its events
+// matter.
 func ExampleOpenDB() {
 	t := &testing.T{} // that of the test
 

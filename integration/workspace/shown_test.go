@@ -28,9 +28,10 @@ var notShown = map[string][]string{
 		"bunoutbox.AfterDelete", "bunoutbox.AfterUpdate", "bunoutbox.BeforeDelete", "bunoutbox.BeforeUpdate",
 	},
 	"needs a database or a server: the Examples are in integration and in examples/": {
-		"core/inbox/sqlinbox.Migrations", "core/inbox/sqlinbox.New", "core/inbox/sqlinbox.On",
-		"core/once/command.NewWorker", "core/once/command.Topic", "core/once/command/sqlcommand.Migrations",
-		"core/once/command/sqlcommand.New", "entoutbox/entschema.MigrateOptions", "inbox/redisonce.NewCache",
+		"core/inbox/sqlinbox.Migrations", "core/inbox/sqlinbox.New", "core/inbox/sqlinbox.On", "core/inbox.EventID",
+		"core/inbox.Final", "core/once/command.NewWorker", "core/once/command.Topic",
+		"core/once/command/sqlcommand.Migrations", "core/once/command/sqlcommand.New",
+		"entoutbox/entschema.MigrateOptions", "inbox/redisonce.NewCache",
 	},
 	"a setting of a middleware whose Example stands beside it": {
 		"core/once/httpkey.CanonicalJSON", "core/once/httpkey.DefaultPolicy", "core/once/httpkey.Retry",

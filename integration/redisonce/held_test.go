@@ -9,7 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A key whose holder died is forgotten after its lease and its time to live, or Redis would fill up.
+// A key whose holder died is forgotten after its lease and its time to live. Redis would fill up
+// otherwise.
 func TestRedisHeldKeyExpires(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)

@@ -96,10 +96,10 @@ type FallbackReason string
 // Reasons why the poller publishes an event.
 const (
 	FallbackFull FallbackReason = "full" // the fast path had no free slot
-	// the transaction may or may not have committed
+	// The transaction may or may not have committed.
 	FallbackUnknown FallbackReason = "commit_unknown"
 	FallbackLate    FallbackReason = "late" // its lease was over at the commit, or nearly so
-	// the event before it in its key is not known to be published
+	// The event before it in its key is not known to be published.
 	FallbackOrder    FallbackReason = "order"
 	FallbackStopped  FallbackReason = "stopped"  // its key or destination is stopped, or no worker is left
 	FallbackShutdown FallbackReason = "shutdown" // the relay ends

@@ -10,9 +10,9 @@ import (
 const (
 	wokenLanes = 64   // lanes that asked for a look, in one round
 	headLanes  = 1000 // lanes that one head scan looks at
-	// between looks for a kind of rows that had none, while there are many of the other kind
+	// Between looks for a kind of rows that had none, while there are many of the other kind.
 	idlePause = 50 * time.Millisecond
-	// between polls that found nothing although something seemed to be due
+	// Between polls that found nothing although something seemed to be due.
 	minPoll = 20 * time.Millisecond
 )
 

@@ -40,7 +40,7 @@ type refusalVerdict uint8
 const (
 	refusalCounts refusalVerdict = iota // the event spends an attempt
 	refusalSpares                       // the event spends none: the destination may be at fault
-	// the event spends none: the destination is at fault, and is stopped
+	// The event spends none: the destination is at fault, and is stopped.
 	refusalOutage
 )
 

@@ -104,8 +104,8 @@ func (r *relay) beginSuspect(it *item) bool {
 	defer cancel()
 	held, err := r.repo().BeginSuspect(ctx, r.cfg.Node, []ClaimRef{ref})
 	if err != nil {
-		r.cfg.Logger.Warn("outbox: cannot write down that a suspicious event is published", "component", "outbox", "event_id",
-			it.delivery.ID,
+		r.cfg.Logger.Warn("outbox: cannot write down that a suspicious event is published",
+			"component", "outbox", "event_id", it.delivery.ID,
 			"err", errorText(err))
 	}
 	return err == nil && len(held) == 1 && held[0]

@@ -7,7 +7,7 @@ import (
 
 const (
 	maxLaneWakes = 1024 // lanes that wait for a look; above that the ordinary poll finds them
-	// looks at one lane while another process holds its head, after 2, 4, 8 ... ms
+	// Looks at one lane while another process holds its head, after 2, 4, 8 ... ms.
 	laneTries = 8
 )
 

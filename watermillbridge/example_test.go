@@ -2,6 +2,7 @@ package watermillbridge_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -122,11 +123,12 @@ func ExampleNewOutboxPublisher() {
 	msg.Metadata.Set(core.HeaderEventType, "order.placed")
 	fmt.Println(publisher.Publish("orders", msg))
 
-	fmt.Println(publisher.Publish("orders", message.NewMessage(watermill.NewUUID(), nil)))
+	err = publisher.Publish("orders", message.NewMessage(watermill.NewUUID(), nil))
+	fmt.Println("without a transaction:", errors.Is(err, core.ErrNoTransaction))
 	// Output:
 	// orders order.placed {"total":7}
 	// <nil>
-	// watermillbridge: message 0: outbox: no transaction in its context: give it one with SetContext (an EventBus takes it from the context of Publish; with GORM that is gormoutbox.Context(tx)), or use InTx
+	// without a transaction: true
 }
 
 // A publisher that was made for one transaction, as with a Forwarder.

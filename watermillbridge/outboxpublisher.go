@@ -120,9 +120,8 @@ func (p *OutboxPublisher) transaction(messages []*message.Message) (core.Tx, err
 			found = p.tx
 		}
 		if found == nil {
-			return nil, fmt.Errorf("watermillbridge: message %d: %w in its context: give it one with SetContext "+
-				"(an EventBus takes it from the context of Publish; with GORM that is gormoutbox.Context(tx)), or use InTx",
-				i, core.ErrNoTransaction)
+			return nil, fmt.Errorf("watermillbridge: message %d: %w in its context: publish with the context "+
+				"of RunInTx, or gormoutbox.Context(tx) with GORM, or use InTx", i, core.ErrNoTransaction)
 		}
 		if tx == nil {
 			tx = found

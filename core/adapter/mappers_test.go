@@ -73,8 +73,10 @@ func TestCapturedConcludes(t *testing.T) {
 		}
 		return types
 	}
-	for outcome, left := range map[core.Outcome][]string{core.Committed: nil, core.RolledBack: {"placed"},
-		core.Unknown: {"placed"}} {
+	for outcome, left := range map[core.Outcome][]string{
+		core.Committed: nil, core.RolledBack: {"placed"},
+		core.Unknown: {"placed"},
+	} {
 		o := &order{ID: 7}
 		o.Record(core.Event{Type: "placed"})
 		var c adapter.Captured

@@ -24,8 +24,10 @@ func every(t *testing.T, p adapter.Operations) map[string]error {
 
 func TestOperationsBeforeOpen(t *testing.T) {
 	t.Parallel()
-	for name, p := range map[string]adapter.Operations{"zero": {},
-		"new": adapter.New(adapter.Config{}, "open it").Operations()} {
+	for name, p := range map[string]adapter.Operations{
+		"zero": {},
+		"new":  adapter.New(adapter.Config{}, "open it").Operations(),
+	} {
 		for method, err := range every(t, p) {
 			if !errors.Is(err, core.ErrNotInstalled) {
 				t.Errorf("%s: %s: %v, want ErrNotInstalled", name, method, err)
@@ -61,8 +63,10 @@ func TestOperationsReachTheOutbox(t *testing.T) {
 	if err := ob.Open(t.Context(), core.SQLite, pool); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]error{"Run": core.ErrNoPublisher, "Drain": core.ErrNoPublisher,
-		"Redrive": core.ErrInvalidRequest, "Discard": core.ErrInvalidRequest}
+	want := map[string]error{
+		"Run": core.ErrNoPublisher, "Drain": core.ErrNoPublisher,
+		"Redrive": core.ErrInvalidRequest, "Discard": core.ErrInvalidRequest,
+	}
 	for method, err := range every(t, ob.Operations()) {
 		if want[method] == nil {
 			want[method] = errNowhere

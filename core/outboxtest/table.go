@@ -93,8 +93,9 @@ func compareLanes(a, b core.KeyID) int { return bytes.Compare(a[:], b[:]) }
 func compareIDs(a, b core.RowID) int   { return bytes.Compare(a[:], b[:]) }
 func byID(a, b *Row) int               { return compareIDs(a.ID, b.ID) }
 func bySeq(a, b *Row) int              { return cmp.Or(cmp.Compare(a.KeySeq, b.KeySeq), byID(a, b)) }
-func byDue(a, b *Row) int              { return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), byID(a, b)) }
-func byDone(a, b *Row) int             { return cmp.Or(a.DoneAt.Compare(b.DoneAt), byID(a, b)) }
+
+func byDue(a, b *Row) int  { return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), byID(a, b)) }
+func byDone(a, b *Row) int { return cmp.Or(a.DoneAt.Compare(b.DoneAt), byID(a, b)) }
 
 func insertSorted[T any](s []T, v T, compare func(a, b T) int) []T {
 	i, _ := slices.BinarySearchFunc(s, v, compare)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// rows of one INSERT: 18 parameters for each stay below every database's limit
+	// Rows of one INSERT: 18 parameters for each stay below every database's limit.
 	chunkRows  = 1000
 	chunkLanes = 1000    // lanes of one upsert
 	chunkBytes = 4 << 20 // payload of one INSERT, below the smallest default of max_allowed_packet

@@ -112,7 +112,8 @@ func TestTrackConnAfterTheEndOfTheContext(t *testing.T) {
 	if _, err := sqltx.TrackConn(ctx, conn, core.SQLite); err == nil {
 		t.Fatal("tracked for a context that has ended")
 	}
-	if err := conn.Close(); err != nil && err != sql.ErrConnDone { //nolint:errorlint // database/sql returns it as it is
+	//nolint:errorlint // database/sql returns it as it is
+	if err := conn.Close(); err != nil && err != sql.ErrConnDone {
 		t.Fatal(err)
 	}
 	must(t, db.PingContext(t.Context()))

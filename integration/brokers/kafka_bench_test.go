@@ -83,6 +83,7 @@ func BenchmarkKafkaHotPath(b *testing.B) {
 }
 
 func benchmarkKafkaHotPath(b *testing.B, paced, deleted bool) {
+	b.Helper()
 	const producers = 64
 	type times struct{ whole, call time.Duration }
 	var hot, left atomic.Int64

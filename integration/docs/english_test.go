@@ -120,7 +120,8 @@ func TestCommentsAreNotTooWide(t *testing.T) {
 				pos := file.fset.Position(c.Pos())
 				line := file.lines[pos.Line-1]
 				words := len(strings.Fields(c.Text))
-				if strings.HasPrefix(c.Text, "//\t") || strings.HasPrefix(c.Text, "//nolint") || strings.HasPrefix(c.Text, "//go:") || words <= 2 ||
+				if strings.HasPrefix(c.Text, "//\t") || strings.HasPrefix(c.Text, "//nolint") ||
+					strings.HasPrefix(c.Text, "//go:") || words <= 2 ||
 					strings.TrimSpace(line[:pos.Column-1]) != "" {
 					continue // code, a directive, one long word, or beside code, where the linter counts
 				}

@@ -1,7 +1,8 @@
 // Package natsbridge classifies errors of NATS for an outbox that publishes to JetStream through
 // watermill-nats.
 //
-//	pub, err := nats.NewPublisher(nats.PublisherConfig{URL: url}, logger)   // watermill-nats: JetStream is on, TrackMsgId stays false
+//	// watermill-nats: JetStream is on, TrackMsgId stays false
+//	pub, err := nats.NewPublisher(nats.PublisherConfig{URL: url}, logger)
 //	publisher, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{
 //		Classifier:    natsbridge.Classify,
 //		RowIDMetadata: natsbridge.RowIDMetadata,

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// failures of different effects in a row that stop a destination
+	// Failures of different effects in a row that stop a destination.
 	destinationFailures = 5
 	destinationGap      = time.Second      // until the first probe of a stopped destination; it doubles
 	destinationMaxGap   = 10 * time.Second // the longest pause between probes
-	// between two returning effects of a stopped destination
+	// Between two returning effects of a stopped destination.
 	destinationPace = 10 * time.Millisecond
 	busyGap         = 50 * time.Millisecond // until an effect of a busy destination comes back
-	// between two returning effects of a busy destination
+	// Between two returning effects of a busy destination.
 	busyPace      = 2 * time.Millisecond
 	knownEffects  = 8192        // effects that were put off and whose destination is remembered
 	knownPlaces   = 8192        // destinations that do not work or are in use

@@ -94,7 +94,7 @@ const (
 	Executed ExecResult = "executed" // done and recorded
 	Retried  ExecResult = "retried"  // failed: the relay tries again
 	Dead     ExecResult = "dead"     // waits for a person
-	// its end could not be recorded: it will be executed again, unless another worker has done so
+	// Its end could not be recorded: it will be executed again, unless another worker has done so.
 	Lost    ExecResult = "lost"
 	Skipped ExecResult = "skipped" // completed or dead before, or another worker executes it
 	PutOff  ExecResult = "put_off" // not executed: its destination is stopped, or has PerDestination effects

@@ -22,7 +22,7 @@ type Answer string
 
 // Answers to requests.
 const (
-	// the handler ran; Info.Policy says whether its response was kept
+	// The handler ran; Info.Policy says whether its response was kept.
 	Executed       Answer = "executed"
 	Replayed       Answer = "replayed"        // answered with the response of an earlier request
 	InFlight       Answer = "in_flight"       // 409: another request with this key is being carried out
@@ -35,7 +35,7 @@ const (
 	// 409: an earlier attempt was abandoned, and Config.Keys.RefuseStale is set
 	Abandoned Answer = "abandoned"
 	NotKept   Answer = "not_kept" // 409: carried out before, but its response was not kept
-	// the handler ran without protection: another method, no key, or FailOpen with Info.Err
+	// The handler ran without protection: another method, no key, or FailOpen with Info.Err.
 	Bypassed   Answer = "bypassed"
 	StoreError Answer = "store_error" // 503 or 500: the store, or the transaction, failed
 	ClientGone Answer = "client_gone" // the client left while it waited; the handler did not run

@@ -121,7 +121,8 @@ func insertRoundTrip(f *fixture) {
 		if diff := diffEvent(c.Event, want[c.ID].Event); diff != "" {
 			f.Errorf("%s: claimed with %s", names[c.ID], diff)
 		}
-		if c.KeyID != want[c.ID].KeyID || !c.ReplayOf.IsZero() || c.Attempts != 0 || c.LostClaims != 0 || c.ClaimNo != 1 {
+		if c.KeyID != want[c.ID].KeyID || !c.ReplayOf.IsZero() || c.Attempts != 0 || c.LostClaims != 0 ||
+			c.ClaimNo != 1 {
 			f.Errorf("%s: claimed as %+v", names[c.ID], c)
 		}
 		if c.Age < 0 || c.Age > time.Minute {

@@ -8,10 +8,12 @@ import (
 )
 
 var (
-	db         *gorm.DB
-	router     *message.Router
-	publisher  message.Publisher
-	subscriber message.Subscriber
-	handle     message.HandlerFunc
-	in         *inbox.Inbox
+	db                     *gorm.DB
+	router                 *message.Router
+	publisher, deadLetters message.Publisher
+	subscriber             message.Subscriber
+	handle                 message.HandlerFunc
+	in                     *inbox.Inbox
 )
+
+type Invoice struct{ Order string }

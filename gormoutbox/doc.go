@@ -5,7 +5,7 @@
 //	if err := db.Use(ob); err != nil { ... }
 //	go ob.Run(ctx)
 //
-// There are three ways to publish an event. First, a model records it, and the event is written
+// There are four ways to publish an event. First, a model records it, and the event is written
 // when the model is created, updated, saved or deleted:
 //
 //	type Order struct {
@@ -17,8 +17,9 @@
 // Install the plugin with db.Use before. On a *gorm.DB without it the row is saved without the
 // event and without an error, which only a test can find (outboxtest.RequireNothingRecorded).
 //
-// Second, a function derives events from the saved model (see On and OnContext). Third, the code
-// calls Publish, for example in the model's own hook AfterCreate(tx *gorm.DB) error.
+// Second, a function derives events from the saved model (see On and OnContext). Third, the model's
+// own hook AfterCreate(tx *gorm.DB) error calls Publish. Fourth, any other code of the transaction
+// calls Publish.
 //
 // # Captured statements
 //

@@ -91,7 +91,7 @@ func walk(err error, code func(error) int) int {
 	return 0
 }
 
-// UniqueViolation reports whether a row was refused because its key exists.
+// UniqueViolation reports whether the database refused a row because its key exists.
 func UniqueViolation(err error) bool {
 	if State(err) == "23505" {
 		return true
@@ -107,7 +107,7 @@ func UniqueViolation(err error) bool {
 	return false
 }
 
-// mysqlConstraint: errors after which MySQL and MariaDB have undone the statement and nothing else.
+// mysqlConstraint has the errors after which MySQL and MariaDB have undone only the statement.
 var mysqlConstraint = map[int]bool{
 	1048: true,                                     // column cannot be null
 	1062: true,                                     // duplicate key
@@ -122,8 +122,8 @@ var mysqlConstraint = map[int]bool{
 	1644: true, // SIGNAL from a trigger
 }
 
-// MySQLConstraint reports whether err is a violated constraint on MySQL or MariaDB: the statement
-// is undone, the transaction goes on.
+// MySQLConstraint reports whether err is a violated constraint on MySQL or MariaDB. The statement
+// is undone. The transaction goes on.
 func MySQLConstraint(err error) bool { return mysqlConstraint[MySQL(err)] }
 
 // SQLiteConstraint reports whether err is a violated constraint after which the transaction goes
@@ -133,8 +133,8 @@ func SQLiteConstraint(err error) bool {
 	return c&0xff == 19 && c != 1811 // SQLITE_CONSTRAINT, SQLITE_CONSTRAINT_TRIGGER
 }
 
-// Retryable reports whether a transaction failed only because of other transactions, and may be run
-// again as a whole.
+// Retryable reports whether a transaction failed only because of other transactions. The caller may
+// run the whole transaction again.
 func Retryable(err error) bool {
 	switch State(err) {
 	case "40001", "40P01", "55P03":
@@ -151,8 +151,8 @@ func Retryable(err error) bool {
 	return false
 }
 
-// mysqlOutage: errors of a MySQL or MariaDB server that is not available at the moment, or not for
-// this client.
+// mysqlOutage has the errors of a MySQL or MariaDB server that is not available at the moment, or
+// not available to this client.
 var mysqlOutage = map[int]bool{
 	// too many connections, host blocked or not allowed, limit of a user
 	1040: true, 1129: true, 1130: true, 1203: true, 1226: true,
@@ -164,9 +164,9 @@ var mysqlOutage = map[int]bool{
 	1047: true, 1290: true, 1792: true, 1836: true, // not prepared (Galera), read-only
 }
 
-// Unavailable reports whether a database cannot be used for the time being, by any client or by
-// this one. It cannot be reached, is starting, ending, full or read-only, has too many connections,
-// refuses the password, or has ended the connection.
+// Unavailable reports whether a database cannot be used at present, by any client or by this one.
+// The database cannot be reached, is starting, stopping, full or read-only, has too many
+// connections, refuses the password, or has ended the connection.
 func Unavailable(err error) bool {
 	if err == nil {
 		return false
@@ -207,8 +207,9 @@ func lostConnection(err error) bool {
 	}) != 0
 }
 
-// CommitRefused reports whether the error of COMMIT proves that nothing was committed: the server
-// itself refused. A lost connection, a timeout or a closing server proves nothing.
+// CommitRefused reports whether the error of COMMIT proves that nothing was committed, because the
+// server itself refused. A lost connection, a timeout or a server that is shutting down proves
+// nothing.
 func CommitRefused(err error) bool {
 	if err == nil || errors.Is(err, driver.ErrBadConn) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) {
@@ -240,8 +241,8 @@ func CommitRefused(err error) bool {
 	return isRollbackTag(err)
 }
 
-// isRollbackTag recognises drivers that report COMMIT answered by ROLLBACK (an aborted PostgreSQL
-// transaction).
+// isRollbackTag recognises drivers that report that the server answered COMMIT with ROLLBACK.
+// PostgreSQL does so for an aborted transaction.
 func isRollbackTag(err error) bool {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch e.Error() {
@@ -259,7 +260,7 @@ func MissingTable(err error) bool {
 		SQLite(err) == 1 && strings.Contains(err.Error(), "no such table")
 }
 
-// mysqlValue: errors for a value that does not fit its column or the character set of its
+// mysqlValue has the errors for a value that does not fit its column or the character set of its
 // connection.
 var mysqlValue = map[int]bool{
 	// range, truncation, character string, incorrect value, length
@@ -284,14 +285,14 @@ func RefusedValue(err error) bool {
 	return false
 }
 
-// mysqlAway: errors of a server that takes no connections, goes down or takes no writes.
+// mysqlAway has the errors of a server that takes no connections, shuts down or takes no writes.
 var mysqlAway = map[int]bool{
 	1040: true, 1053: true, 1129: true, 1203: true, 1226: true, 1290: true, 1836: true, 1927: true, 2002: true,
 	2003: true, 2006: true, 2013: true,
 }
 
-// Away reports whether an error concerns the database as a whole: it cannot be reached, goes down,
-// is full or takes no writes. The statement is not at fault.
+// Away reports whether an error concerns the database as a whole: it cannot be reached, is shutting
+// down, is full or takes no writes. The statement is not at fault.
 func Away(err error) bool {
 	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
 		return true

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// The shapes of the drivers' errors, without the drivers.
+// These types have the shapes of the errors of the drivers, so that the test imports no driver.
 type (
 	pgx      struct{ code string } // jackc/pgx, lib/pq
 	pgdriver struct{ code string } // uptrace/bun

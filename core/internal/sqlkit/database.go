@@ -21,14 +21,15 @@ type database interface {
 	tableOptions() string
 	catalog(p Plan, table string) catalog
 
-	// inTx runs fn in a transaction of its own, once.
+	// inTx runs fn once, in a transaction of its own.
 	inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) error
 	// migrate is Migrate, and migrateTx one try of MigrateTx.
 	migrate(ctx context.Context, db *sql.DB, p Plan) error
 	migrateTx(ctx context.Context, t core.Transactor, p Plan) error
 }
 
-// of is the only place that tells the dialects apart. Callers have refused other dialects before.
+// of is the only function that distinguishes the dialects. Its callers have refused unknown
+// dialects before.
 func of(d core.Dialect) database {
 	switch d {
 	case core.Postgres:

@@ -119,9 +119,9 @@ func plain(quoted string) string {
 func typeName(t string) string {
 	t = strings.ToLower(t)
 	switch base, _, _ := strings.Cut(t, "("); base {
-	case "int", "bigint", "tinyint", "smallint": // the display width means nothing
+	case "int", "bigint", "tinyint", "smallint": // the display width changes nothing
 		return base
-	case "json": // MariaDB's type for it
+	case "json": // MariaDB stores JSON as this type
 		return "longtext"
 	case "timestamp with time zone":
 		return "timestamptz"

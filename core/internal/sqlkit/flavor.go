@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Flavor tells MariaDB from MySQL. The zero value has not asked yet. It is safe for use by several
-// goroutines.
+// Flavor distinguishes MariaDB from MySQL. The zero value has not asked the server yet. A Flavor is
+// safe for use by several goroutines.
 type Flavor struct{ mariadb atomic.Pointer[bool] }
 
-// MariaDB asks the server, once, through the given connection: the pool may have no other.
+// MariaDB asks the server once, through the given connection, because the pool may have no other.
 func (f *Flavor) MariaDB(ctx context.Context, q Querier) (bool, error) {
 	if known := f.mariadb.Load(); known != nil {
 		return *known, nil
@@ -24,5 +24,5 @@ func (f *Flavor) MariaDB(ctx context.Context, q Querier) (bool, error) {
 	return is, nil
 }
 
-// isMariaDB tells MariaDB by the text of VERSION().
+// isMariaDB recognises MariaDB by the text of VERSION().
 func isMariaDB(version string) bool { return strings.Contains(strings.ToLower(version), "mariadb") }

@@ -49,7 +49,7 @@ func CheckNames(room string, d core.Dialect, schema, prefix, longest string) err
 // Quote quotes a checked identifier.
 func Quote(d core.Dialect, ident string) string { return of(d).quote(ident) }
 
-// Qualify quotes a checked name of a table, with its schema where there is one.
+// Qualify quotes a checked name of a table, with its schema if there is one.
 func Qualify(d core.Dialect, schema, table string) string {
 	if schema == "" {
 		return Quote(d, table)
@@ -57,8 +57,7 @@ func Qualify(d core.Dialect, schema, table string) string {
 	return Quote(d, schema) + "." + Quote(d, table)
 }
 
-// Rebind turns ? into the placeholders of the dialect. The text must not hold a ? that is no
-// placeholder.
+// Rebind turns ? into the placeholders of the dialect. Every ? in the text must be a placeholder.
 func Rebind(d core.Dialect, query string) string { return of(d).rebind(query) }
 
 // List returns n placeholders ? separated by commas.

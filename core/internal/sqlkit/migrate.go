@@ -30,8 +30,8 @@ type Plan struct {
 
 func (p Plan) table() string { return Qualify(p.Dialect, p.Schema, p.Table) }
 
-// Migrate applies the missing steps. Any number of processes may call it at once: one applies them,
-// and the others wait and find nothing left to do.
+// Migrate applies the missing steps. Any number of processes may call Migrate at once: one process
+// applies the steps, and the others wait.
 func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 	return of(p.Dialect).migrate(ctx, db, p)
 }
@@ -76,8 +76,8 @@ func (p Plan) apply(ctx context.Context, s session) error {
 	return nil
 }
 
-// Statements splits a file into its statements, without comment lines. Not every driver takes
-// several at once.
+// Statements splits a file into its statements, without comment lines. Some drivers take only one
+// statement at a time.
 func Statements(file string) []string {
 	var all []string
 	var b strings.Builder

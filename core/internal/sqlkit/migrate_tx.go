@@ -23,8 +23,8 @@ func (c onConn) ints(ctx context.Context, query string, args ...any) ([]int, err
 	return ints(ctx, c.Conn, query, args...)
 }
 
-// MigrateTx does what Migrate does, with only the transactions of t, for callers without a pool. p
-// must not name a schema that does not exist.
+// MigrateTx does the same as Migrate in transactions of t, for callers without a pool. The schema
+// of p must exist.
 func MigrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return Retry(ctx, func() error { return of(p.Dialect).migrateTx(ctx, t, p) })
 }

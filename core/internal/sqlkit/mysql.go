@@ -11,10 +11,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// mysql is MariaDB and MySQL; see Flavor.
+// mysql is MariaDB or MySQL; see Flavor.
 type mysql struct{ readCommitted }
 
-// maxIdent returns 64: longer names are refused.
+// maxIdent returns 64, because the servers refuse longer names.
 func (mysql) maxIdent() int { return 64 }
 
 func (mysql) quote(ident string) string { return "`" + ident + "`" }
@@ -67,8 +67,9 @@ func (mysql) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return p.apply(ctx, onTransactor{t})
 }
 
-// onTransactor runs each statement by itself, on MySQL and MariaDB, which commit after each change
-// of the schema anyway. Several processes may do so at once: every statement may be repeated.
+// onTransactor runs each statement by itself, on MySQL and MariaDB. The servers commit after each
+// change of the schema anyway. Several processes may do so at once, because every statement may be
+// repeated.
 type onTransactor struct{ core.Transactor }
 
 var errApplied = errors.New("applied")
@@ -79,7 +80,7 @@ func (t onTransactor) exec(ctx context.Context, query string, args ...any) error
 		if err := (onTx{tx}).exec(ctx, query, args...); err != nil {
 			return err
 		}
-		if change { // it has ended the transaction, which had no other change
+		if change { // the statement has ended the transaction, which had no other change
 			return errApplied
 		}
 		return nil

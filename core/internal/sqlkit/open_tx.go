@@ -9,15 +9,15 @@ import (
 )
 
 // StillOpen returns an error wrapping core.ErrTxAborted if a MySQL or MariaDB server no longer has
-// the transaction: it has rolled back a deadlock's victim, and the application has ignored the
-// error. It is for untracked transactions, and costs a round trip. Statements for MariaDB read
-// @@in_transaction instead. MySQL has no such variable.
+// the transaction. The server rolls back the victim of a deadlock, and an application may ignore
+// that error. StillOpen is for untracked transactions, and costs a round trip. Statements for
+// MariaDB read @@in_transaction instead. MySQL has no such variable.
 func StillOpen(ctx context.Context, tx core.Tx) error {
 	if tx.Tracked() {
-		return nil // the tracker has refused already
+		return nil // the tracker has refused the statement already
 	}
-	// Refused within a transaction. Outside, it sets the next transaction, and the caller's
-	// ROLLBACK undoes it.
+	// MySQL refuses the statement within a transaction. Outside one, the statement sets the access
+	// mode of the next transaction, and the ROLLBACK of the caller undoes that.
 	const inProgress = 1568
 	switch _, err := tx.Exec(ctx, "SET TRANSACTION READ WRITE"); {
 	case err == nil:

@@ -11,7 +11,7 @@ import (
 
 type postgres struct{ readCommitted }
 
-// maxIdent returns 63: PostgreSQL cuts longer names silently.
+// maxIdent returns 63, because PostgreSQL cuts longer names without an error.
 func (postgres) maxIdent() int { return 63 }
 
 func (postgres) quote(ident string) string { return `"` + ident + `"` }
@@ -70,7 +70,7 @@ func (postgres) createSchema(ctx context.Context, c Conn, p Plan) error {
 	if p.Schema == "" {
 		return nil
 	}
-	// CREATE SCHEMA IF NOT EXISTS needs the right to create one even where it exists.
+	// CREATE SCHEMA IF NOT EXISTS needs the right to create a schema even if the schema exists.
 	found, err := ints(ctx, c, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1", p.Schema)
 	if err != nil || len(found) > 0 {
 		return err

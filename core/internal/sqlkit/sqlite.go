@@ -23,7 +23,7 @@ func (sqlite) readOnly() string { return "SELECT 0" }
 func (sqlite) tableOptions() string { return "" }
 
 // catalog returns the queries for SQLite. Its functions show generated columns only under another
-// name; the tables have none.
+// name; the tables have no generated columns.
 func (sqlite) catalog(_ Plan, table string) catalog {
 	return catalog{
 		columns: `SELECT name, type FROM pragma_table_info(?)`,

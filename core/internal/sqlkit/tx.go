@@ -17,9 +17,9 @@ const (
 	patience  = 20 * time.Second // a lock wait that times out has already taken long
 )
 
-// Retry runs fn, and runs it again after a deadlock or a serialization failure: at most ten times
-// and for twenty seconds, after a random pause that grows. fn must be a transaction of its own.
-// Never use Retry inside a transaction: on MariaDB a deadlock has rolled everything back.
+// Retry runs fn, and runs it again after a deadlock or a serialization failure. It makes at most
+// ten attempts within twenty seconds, after random pauses that grow. fn must be a transaction of
+// its own. Never use Retry inside a transaction: on MariaDB a deadlock has rolled everything back.
 func Retry(ctx context.Context, fn func() error) error {
 	wait, start := firstWait, time.Now()
 	for try := 1; ; try++ {

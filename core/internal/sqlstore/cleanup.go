@@ -7,14 +7,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Cleanup deletes old rows in transactions of its own, and waits for nobody.
+// Cleanup deletes old rows in transactions of its own, and waits for no locks.
 type Cleanup interface {
 	// Run returns how many rows it deleted. args are the parameters of the statement that looks for
-	// the rows. Those of prefix begin the key of each row.
+	// the rows. The parameters in prefix begin the key of each row.
 	Run(ctx context.Context, s *Store, what string, prefix []any, args ...any) (deleted int, err error)
 }
 
-// CleanupAtOnce is one DELETE.
+// CleanupAtOnce deletes with one DELETE statement.
 type CleanupAtOnce string
 
 // Run implements Cleanup.
@@ -27,10 +27,11 @@ func (c CleanupAtOnce) Run(ctx context.Context, s *Store, what string, _ []any, 
 	return deleted, err
 }
 
-// CleanupByKey locks what nobody else has locked and deletes it by its key: for MariaDB and MySQL.
+// CleanupByKey locks the rows that no other transaction has locked, and deletes them by key. It is
+// for MariaDB and MySQL.
 type CleanupByKey struct {
 	Find    string // returns the keys, without their prefix
-	Columns int    // that Find returns; all are texts
+	Columns int    // the number of columns that Find returns; all are texts
 	Delete  func(n int) string
 }
 

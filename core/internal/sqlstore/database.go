@@ -8,18 +8,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// database is what the databases do differently of what the stores share.
+// database has the parts of the stores that differ between the databases.
 type database interface {
 	words() map[string]word
-	// guarded says whether an INSERT in a caller's transaction can see by itself that there is none
-	// any more. Where it cannot, and others than the caller end transactions, it asks.
+	// guarded reports whether an INSERT in the caller's transaction can see by itself that the
+	// transaction has ended. If the INSERT cannot, guarded asks the server, unless only the caller
+	// can end a transaction.
 	guarded(ctx context.Context, tx core.Tx) (bool, error)
-	// inserted tells by the number of affected rows whether an Insert has inserted.
+	// inserted tells from the number of affected rows whether an Insert has inserted its row.
 	inserted(n int64) (bool, error)
 }
 
-// databaseOf makes what a dialect stands for. This and Each are the only places that tell the
-// dialects apart.
+// databaseOf returns the database of a dialect. This function and Each are the only places that
+// distinguish the dialects.
 func databaseOf(d core.Dialect) (database, bool) {
 	switch d {
 	case core.Postgres:
@@ -43,13 +44,13 @@ func (e Each[T]) Of(n Names) T {
 		return e.Postgres
 	case core.MySQL:
 		return e.MySQL
-	default: // Tables.Names knows no others
+	default: // Tables.Names accepts no other dialect
 		return e.SQLite
 	}
 }
 
-// conflict is for databases whose INSERT does nothing where there is a row, and counts that as 0
-// rows.
+// conflict is for databases whose INSERT does nothing if the row exists. Such a database counts 0
+// affected rows.
 type conflict struct{}
 
 func (conflict) guarded(context.Context, core.Tx) (bool, error) { return false, nil }
@@ -64,12 +65,12 @@ type sqlite struct{ conflict }
 
 func (sqlite) words() map[string]word { return sqliteWords }
 
-// mysql is MariaDB or MySQL. It counts up a column of a row that is there.
+// mysql is MariaDB or MySQL. Its INSERT increments a column if the row exists.
 type mysql struct{ flavor sqlkit.Flavor }
 
 func (*mysql) words() map[string]word { return mysqlWords }
 
-// guarded: MariaDB's INSERT can. MySQL is asked.
+// guarded returns true for MariaDB, whose INSERT sees an ended transaction. MySQL is asked.
 func (m *mysql) guarded(ctx context.Context, tx core.Tx) (bool, error) {
 	mariadb, err := m.flavor.MariaDB(ctx, tx)
 	if err == nil && !mariadb {
@@ -78,7 +79,8 @@ func (m *mysql) guarded(ctx context.Context, tx core.Tx) (bool, error) {
 	return mariadb, err
 }
 
-// inserted: 1 for a row that was inserted, 2 for one that was there, whatever the driver counts.
+// inserted expects 1 for a row that was inserted and 2 for a row that existed. The setting of the
+// driver for affected rows changes neither number.
 func (*mysql) inserted(n int64) (bool, error) {
 	if n == 0 {
 		return false, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)

@@ -6,19 +6,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Insert is an INSERT of one row in a caller's transaction, which leaves a row that is there. MySQL
-// counts up seen of that, so that the number of affected rows tells what happened, whatever the
-// driver counts; it never takes the shared lock that a refused INSERT takes, which deadlocks those
-// who wait.
+// Insert is an INSERT of one row in a caller's transaction. It does not change the columns of a row
+// that exists, except that MySQL and MariaDB increment its column seen. So the number of affected
+// rows tells what happened, whichever rows the driver counts. A refused INSERT would take a shared
+// lock instead, and transactions that wait for such a lock deadlock.
 type Insert struct {
 	Plain string
-	// Guarded writes nothing outside a transaction: a deadlock whose error was ignored has ended
-	// the caller's. Only MariaDB can have it.
+	// Guarded inserts nothing outside a transaction, because a deadlock whose error was ignored has
+	// ended the caller's transaction. Only MariaDB can have this text.
 	Guarded string
 }
 
-// InsertText returns which text of an INSERT is to be sent in a caller's transaction, after it made
-// sure of the transaction where the text cannot.
+// InsertText returns the text of an INSERT in a caller's transaction. If the text cannot check that
+// the transaction is open, InsertText has checked it.
 func (s *Store) InsertText(ctx context.Context, tx core.Tx, i Insert) (string, error) {
 	guarded, err := s.database.guarded(ctx, tx)
 	if guarded {
@@ -27,6 +27,6 @@ func (s *Store) InsertText(ctx context.Context, tx core.Tx, i Insert) (string, e
 	return i.Plain, err
 }
 
-// Inserted tells by the number of affected rows whether an Insert has inserted its row. An error
-// says that the transaction has ended.
+// Inserted tells from the number of affected rows whether an Insert has inserted its row. An error
+// means that the transaction has ended.
 func (s *Store) Inserted(n int64) (bool, error) { return s.database.inserted(n) }

@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Migration is one versioned change of a schema, as the Migration of each store is.
+// Migration is one versioned change of a schema. Each store has a Migration with the same fields.
 type Migration struct {
 	Version int
 	Name    string
@@ -47,8 +47,8 @@ func (s *Store) plan() (sqlkit.Plan, error) {
 	return plan, err
 }
 
-// Migrate applies the migrations that are missing. Any number of processes may call it at once. On
-// a Transactor the schema must exist.
+// Migrate applies the migrations that are missing. Any number of processes may call Migrate at
+// once. For a Store on a Transactor the schema must exist.
 func (s *Store) Migrate(ctx context.Context) error {
 	plan, err := s.plan()
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.Wrap("migrate", sqlkit.Migrate(ctx, s.pool, plan))
 }
 
-// Check compares the tables in the database with what the migrations create, and refuses a
-// read-only database. It needs a pool.
+// Check compares the tables in the database with the tables that the migrations create, and refuses
+// a read-only database. Check needs a pool.
 func (s *Store) Check(ctx context.Context) error {
 	if s.pool == nil {
 		return fmt.Errorf("%s: Check needs a *sql.DB: use New", s.tables.Package)

@@ -1,5 +1,5 @@
-// Package sqlstore is what the tables of keys, of the inbox and of effects have in common: names
-// and words of the databases, short transactions of their own, joining a caller's, migrations.
+// Package sqlstore is shared by the stores of keys, of the inbox and of effects: names and words of
+// the databases, short transactions of its own, statements in a caller's transaction, migrations.
 package sqlstore
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Config says where tables are, as the Config of each store does.
+// Config says where the tables are. The Config of each store has the same fields.
 type Config struct {
 	Dialect core.Dialect
 	Schema  string
@@ -25,8 +25,8 @@ type Names struct {
 	tables         map[string]string
 }
 
-// longest is the longest name that a prefix is put in front of. It limits the prefix of every
-// store, so that one that is good for one of them is good for all.
+// longest is the longest name that follows a prefix. It limits the prefix of every store, so that a
+// prefix that one store accepts is accepted by all.
 const longest = "side_effect_command_parked"
 
 // Names checks a configuration.
@@ -41,20 +41,20 @@ func (t *Tables) Names(c Config) (Names, error) {
 	return Names{dialect: c.Dialect, database: db, schema: c.Schema, prefix: c.Prefix, tables: t.Words}, nil
 }
 
-// Dialect returns the dialect of the texts.
+// Dialect returns the dialect of the statements.
 func (n Names) Dialect() core.Dialect { return n.dialect }
 
 // table quotes the name of a table.
 func (n Names) table(name string) string { return sqlkit.Qualify(n.dialect, n.schema, n.prefix+name) }
 
-// name quotes a name that must not have a schema: of an index or a constraint.
+// name quotes a name that must not have a schema: the name of an index or a constraint.
 func (n Names) name(name string) string { return sqlkit.Quote(n.dialect, n.prefix+name) }
 
 var placeholder = regexp.MustCompile(`\{\{?([a-z_]+)(?::([a-z_.]+))?\}?\}`)
 
-// Expand fills a text: the words of Tables are the tables, {name:x} is another name, and the words
-// of the dialect say what each database says differently. Files of the schema double the braces.
-// Parameters are ? in every text.
+// Expand fills in a text. The words of Tables become the names of the tables, and {name:x} becomes
+// another name. The words of the dialect become the SQL of the database. Files of the schema double
+// the braces. Parameters are ? in every text.
 func (n Names) Expand(text string) string {
 	words := n.database.words()
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
@@ -72,5 +72,5 @@ func (n Names) Expand(text string) string {
 	})
 }
 
-// Statement is Expand for a text with parameters.
+// Statement is like Expand, and turns ? into the placeholders of the dialect.
 func (n Names) Statement(text string) string { return sqlkit.Rebind(n.dialect, n.Expand(text)) }

@@ -17,18 +17,17 @@ import (
 
 // Tables describes the tables of one store.
 type Tables struct {
-	Package     string            // of the store, for errors
+	Package     string            // the package of the store, for errors
 	Words       map[string]string // the words for tables in texts, and their names without a prefix
 	Versions    string            // the table of the migrations that were applied
 	Files       fs.ReadFileFS     // has the folder schema
 	Diagnostic  map[string]bool   // columns of text that is never compared
-	HowToCreate string            // every way there is: a store does not know who uses it
+	HowToCreate string            // names every way to create the tables, because the store does not know its user
 	ErrDrift    error
 	ErrReadOnly error
 }
 
-// Store is a database in which the tables of one store are. It is safe for use by several
-// goroutines.
+// Store is a database with the tables of one store. It is safe for use by several goroutines.
 type Store struct {
 	Names
 	tables     *Tables
@@ -36,8 +35,8 @@ type Store struct {
 	transactor core.Transactor // instead of pool
 }
 
-// New returns the Store on a pool. It asks the database for its dialect if cfg does not name it,
-// within ten seconds, and is otherwise silent.
+// New returns the Store on a pool. If cfg names no dialect, New asks the database, for at most ten
+// seconds. Otherwise New sends no statement.
 func New(pool *sql.DB, t *Tables, cfg Config) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New(t.Package + ": db is nil")
@@ -70,7 +69,8 @@ func On(tr core.Transactor, t *Tables, cfg Config) (*Store, error) {
 	return &Store{Names: n, tables: t, transactor: tr}, nil
 }
 
-// Single runs one statement as a transaction of its own, repeated where others made it fail.
+// Single runs one statement as a transaction of its own, and repeats it after a conflict with other
+// transactions.
 func (s *Store) Single(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	if s.transactor != nil {
 		return s.InTx(ctx, what, fn)
@@ -78,7 +78,8 @@ func (s *Store) Single(ctx context.Context, what string, fn func(q sqlkit.Querie
 	return s.Wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: s.pool}) }))
 }
 
-// InTx runs several statements as a transaction of its own, repeated where others made it fail.
+// InTx runs several statements as a transaction of their own, and repeats it after a conflict with
+// other transactions.
 func (s *Store) InTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	if s.transactor != nil {
 		return s.Wrap(what, sqlkit.Retry(ctx, func() error {
@@ -100,7 +101,7 @@ func (s *Store) Join(tx core.Tx) error {
 	return tx.Err()
 }
 
-// TxError says of an error in a caller's transaction whether it ended that.
+// TxError wraps core.ErrTxAborted around an error that ended the caller's transaction.
 func TxError(err error) error {
 	if err != nil && !errors.Is(err, core.ErrTxAborted) && (sqlerr.Retryable(err) || sqlerr.State(err) == "25P02") {
 		return fmt.Errorf("%w: %w", core.ErrTxAborted, err)
@@ -108,7 +109,7 @@ func TxError(err error) error {
 	return err
 }
 
-// Wrap names the package and what it did.
+// Wrap puts the package and the operation in front of an error.
 func (s *Store) Wrap(what string, err error) error {
 	if err == nil {
 		return nil
@@ -122,18 +123,18 @@ func (s *Store) Wrap(what string, err error) error {
 // Vanished is how often a row may be deleted between two statements.
 const Vanished = 3
 
-// ErrVanished: it was deleted more often than that.
+// ErrVanished says that a row was deleted more often than Vanished allows.
 var ErrVanished = errors.New("the key comes and goes: it is being deleted while it is in use; " +
 	"is its time to live very short?")
 
-// DeleteChunk is how many keys one DELETE names: far below what makes an optimizer give up and walk
-// through the table.
+// DeleteChunk is how many keys one DELETE names. With far more keys an optimizer would read the
+// whole table.
 const DeleteChunk = 100
 
-// Micros is how durations travel to the database.
+// Micros is the form in which durations are sent to the database.
 func Micros(d time.Duration) int64 { return d.Microseconds() }
 
-// OrNil makes NULL of an empty text.
+// OrNil returns nil, which is NULL, for an empty text.
 func OrNil(s string) any {
 	if s == "" {
 		return nil
@@ -141,7 +142,7 @@ func OrNil(s string) any {
 	return s
 }
 
-// Column makes a text fit for a column that only describes.
+// Column makes a text fit for a column that no statement compares.
 func Column(s string, limit int) any { return OrNil(fit(s, limit)) }
 
 func fit(s string, limit int) string {

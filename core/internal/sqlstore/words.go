@@ -6,11 +6,11 @@ type word func(arg string) string
 
 func fixed(s string) word { return func(string) string { return s } }
 
-// The words of each database: now is the time of the statement by the database's clock; in and ago
-// are now plus and minus a parameter in microseconds; left:x is how many microseconds are left
-// until the instant x and us:x the instant x in microseconds since 1970; lock locks the rows of a
-// SELECT until the transaction ends and skip those that nobody else has locked; max is the larger
-// of two values.
+// The words of each database. now is the time of the statement by the database's clock. in and ago
+// are now plus and minus a parameter in microseconds. left:x is how many microseconds are left
+// until the instant x. us:x is the instant x in microseconds since 1970. lock locks the rows of a
+// SELECT until the transaction ends. skip does the same and passes over rows that another
+// transaction has locked. max is the larger of two values.
 var (
 	postgresWords = map[string]word{
 		"now": fixed("statement_timestamp()"),

@@ -30,8 +30,8 @@ func blank(d Dialect, s string) (n int, conditional, ok bool) {
 	return 0, false, true
 }
 
-// space reports whether c is white space in any of the databases. In the other databases it is an
-// error.
+// space reports whether c is white space in any of the databases. In a database where c is no white
+// space, c is an error.
 func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
 func lineComment(d Dialect, s string) int {

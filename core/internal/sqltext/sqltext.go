@@ -1,4 +1,4 @@
-// Package sqltext reads from the text of a statement what it can do to its transaction. Only a text
+// Package sqltext reads from the text of a statement how it can affect its transaction. Only a text
 // that is known to be harmless is Harmless. A text that the package does not know, or that has two
 // readings, is not.
 package sqltext
@@ -16,7 +16,7 @@ const (
 	SQLite
 )
 
-// Kind says what a text can do to its transaction.
+// Kind says how a text can affect its transaction.
 type Kind uint8
 
 // Kinds of texts.
@@ -48,7 +48,7 @@ type Name struct {
 	Spelled string // as it was written
 }
 
-// Read says what a text can do to the transaction it runs in. The usual statements cost no
+// Read says how a text can affect the transaction it runs in. The usual statements cost no
 // allocation.
 func Read(d Dialect, text string) (Kind, Name) {
 	l := lexer{d: d, text: text}
@@ -141,7 +141,7 @@ type lexer struct {
 // conditional judges a text with a comment that some servers execute. It is harmless only if both
 // readings are.
 func (l *lexer) conditional() Kind {
-	const most = 4 // each comment is read in two ways
+	const most = 4 // each comment is read in two ways, so the number of readings doubles
 	if strings.Count(l.text, "/*!")+strings.Count(l.text, "/*M!") > most {
 		return Hidden
 	}

@@ -154,7 +154,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The usual statements are read on the way to the database and must cost nothing there.
+// Read runs before every statement goes to the database, so the usual statements must not allocate.
 func TestReadDoesNotAllocate(t *testing.T) {
 	for _, text := range usual {
 		for _, d := range dialects {
@@ -185,8 +185,9 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// FuzzRead: what is read does not depend on case, nor on whitespace and comments in front; and a
-// statement behind a text that ends in no literal or comment is never missed.
+// FuzzRead requires that the result does not depend on case, nor on whitespace and comments in
+// front. Read must also see every statement that follows the text, if the text ends in no literal
+// or comment.
 func FuzzRead(f *testing.F) {
 	for _, tc := range texts {
 		f.Add(tc.text)
@@ -206,7 +207,7 @@ func FuzzRead(f *testing.F) {
 				continue
 			}
 			for _, control := range []string{"ROLLBACK", "\fCOMMIT", "SAVEPOINT s", "/**/ROLLBACK TO s"} {
-				// Behind a line end and the ends of all comments and literals there can be, in both
+				// The control follows a line end and the ends of all comments and literals, in both
 				// orders.
 				for _, closing := range []string{"\n;", "\n*/;", "\n';", "\n\";"} {
 					if n, _ := sqltext.Read(d, text+closing+control); n <= sqltext.Empty && executes(d, text+closing) {
@@ -218,8 +219,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// executes reports whether a statement behind prefix is surely one: no opening sign of a literal or
-// comment is in it.
+// executes reports whether a statement behind prefix is certainly run, because prefix contains no
+// opening sign of a literal or a comment.
 func executes(_ sqltext.Dialect, prefix string) bool {
 	return !strings.ContainsAny(prefix, "'\"`[$/*-#\\")
 }

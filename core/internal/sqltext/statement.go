@@ -10,7 +10,7 @@ func (l *lexer) statement() (Kind, Name) {
 		return Opaque, Name{}
 	case l.pos == len(l.text):
 		return Empty, Name{}
-	case l.text[l.pos] == '(' && (l.d == Postgres || l.d == MySQL): // a query; nothing else begins so
+	case l.text[l.pos] == '(' && (l.d == Postgres || l.d == MySQL): // only a query begins with (
 		return Harmless, Name{}
 	}
 	verb := l.word()
@@ -93,7 +93,7 @@ func other(verb *keyword) Kind {
 	return Opaque
 }
 
-// mysql has the statements that MySQL and MariaDB commit before, among others. A statement that is
+// mysql has the statements before which MySQL and MariaDB commit, among others. A statement that is
 // not in the list is a procedure, a prepared statement, or perhaps an administrative statement that
 // commits.
 func (l *lexer) mysql(verb *keyword) Kind {
@@ -127,8 +127,8 @@ func (l *lexer) mysql(verb *keyword) Kind {
 	return Opaque
 }
 
-// mysqlSet lets variables be set, except the one that commits. SET PASSWORD and SET DEFAULT ROLE
-// commit, SET STATEMENT runs another statement.
+// mysqlSet accepts statements that set variables, except autocommit, which can commit. SET PASSWORD
+// and SET DEFAULT ROLE commit. SET STATEMENT runs another statement.
 func (l *lexer) mysqlSet() Kind {
 	switch what := l.peek(); string(what.b[:what.n]) {
 	case "PASSWORD", "DEFAULT", "STATEMENT":
@@ -150,7 +150,7 @@ func contains(s, word string) bool {
 	return false
 }
 
-// pass reads a word if it is the one that may stand here.
+// pass reads a word if it is the optional word that may stand here.
 func (l *lexer) pass(optional string) {
 	if next := l.peek(); next.is(optional) {
 		_ = l.word()

@@ -8,9 +8,9 @@ import (
 	"unicode"
 )
 
-// Of returns every text in a struct, or a pointer to one, under the name of its field: insertTx is
-// insert_tx. Fields of a field have its name in front of theirs. A text that is missing is an
-// error, but for those of the fields named optional.
+// Of returns every text in a struct, or in a pointer to one, under the name of its field: insertTx
+// is insert_tx. The names of fields of a nested struct begin with the name of that field. An empty
+// text is an error, unless its field is named in optional.
 func Of(statements any, optional ...string) (map[string]string, error) {
 	texts := map[string]string{}
 	if err := add(texts, "", reflect.Indirect(reflect.ValueOf(statements)), optional); err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Problem says what is wrong with a text of at most limit bytes, as the end of a sentence that
-// begins with its name; "" if nothing is.
+// Problem says what is wrong with a text of at most limit bytes. The result is the end of a
+// sentence that begins with the name of the text, or "" if nothing is wrong.
 func Problem(s string, limit int, required bool) string {
 	switch {
 	case s == "" && required:

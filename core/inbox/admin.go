@@ -9,25 +9,25 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ListDead returns the dead events of this consumer, those first that were received first.
-// q.Consumer is that of the Inbox.
+// ListDead returns the dead events of this consumer. The events that were received first come
+// first. It takes the consumer of the Inbox, not q.Consumer.
 func (in *Inbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error) {
 	q.Consumer = in.cfg.Consumer
 	return in.cfg.Store.ListDead(ctx, q)
 }
 
-// RedriveRequest names dead events that are to be processed after all.
+// RedriveRequest names dead events that a person wants processed after all.
 type RedriveRequest struct {
 	Keys   []Key  // as ListDead returns them
-	Actor  string // who; required
+	Actor  string // who asks; required
 	Reason string // why; required
 }
 
 // Redrive lets dead events be processed, with fresh attempts, when their messages are delivered
-// again: from the dead-letter queue, or by a replay. It delivers nothing itself, because the
-// payload is there and not here. The row keeps actor and reason until then. It returns how many
-// changed: the others were not dead. An incomplete request, or one with a key of another consumer,
-// is refused with an error wrapping core.ErrInvalidRequest.
+// again: from the dead-letter queue, or by a replay. Redrive itself delivers nothing, because the
+// inbox does not have the payload. The row keeps actor and reason until the delivery. Redrive
+// returns how many events changed; the others were not dead. An incomplete request, or one with a
+// key of another consumer, is refused with an error wrapping core.ErrInvalidRequest.
 func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
 	for _, k := range req.Keys {
 		if k.Consumer != in.cfg.Consumer {
@@ -40,12 +40,12 @@ func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, 
 
 const cleanupChunk = 1000
 
-// errForever: there is nothing to clean up.
+// errForever says that Cleanup and Run have nothing to do.
 var errForever = errors.New("inbox: Config.Retention is not set: everything is kept for ever")
 
-// Cleanup deletes the processed events, and the keys of OnlyNewer, of this consumer that are older
-// than Config.Retention, in chunks. It returns how many. Rows of failed and dead events stay. Any
-// number of processes may call it at once.
+// Cleanup deletes, in chunks, the processed events and the keys of OnlyNewer of this consumer that
+// are older than Config.Retention. It returns how many it deleted. Rows of failed and dead events
+// stay. Any number of processes may call it at once.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	if in.cfg.Retention == 0 {
 		return 0, errForever
@@ -69,9 +69,9 @@ func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	return deleted, nil
 }
 
-// Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. An
-// error is told to the Observer and the Logger, and tried again. Without Config.Retention it
-// returns an error at once.
+// Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. The
+// Observer and the Logger get each error of Cleanup, and Run tries again. Without Config.Retention
+// it returns an error at once.
 func (in *Inbox) Run(ctx context.Context) error {
 	if in.cfg.Retention == 0 {
 		return errForever

@@ -14,8 +14,9 @@ import (
 // AtLeastOnce deduplicates messages without a transaction, by a lease of package once: in Redis
 // (module inbox/redisonce), or in a database that is not that of the effects. Copies are not
 // processed at the same time, nor after the first was marked as done. But the effects of a handler
-// and its mark are two things: a crash between them, a lease that is lost, a store that forgets run
-// the handler again. Use an Inbox where the effects are in its database.
+// and its mark are not written together. The handler runs again after a crash between the two,
+// after a lost lease, and when the store has lost the mark. Use an Inbox where the effects are in
+// its database.
 //
 // Make one with NewAtLeastOnce; it is safe for use by several goroutines.
 type AtLeastOnce struct {
@@ -23,11 +24,12 @@ type AtLeastOnce struct {
 	runner *once.Runner
 }
 
-// AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. The fields that
-// Config has too mean the same.
+// AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. A field that
+// Config has too means the same here.
 type AtLeastOnceConfig struct {
 	Consumer string
-	// Runner holds the lease. Its Config.TTL must be longer than the broker can deliver a message.
+	// Runner holds the lease. Its Config.TTL must be longer than the time for which the broker can
+	// deliver a message.
 	Runner  *once.Runner
 	Handler string
 	EventID func(msg Message) (string, error)
@@ -35,15 +37,15 @@ type AtLeastOnceConfig struct {
 	Observer *Observer
 	Logger   *slog.Logger
 
-	// MaxAttempts and MinAge say when a message is given up, as in Config: it has been run so
-	// often, and the first time so long ago. Then the Result is Dead, and
-	// nothing is kept: a message that is delivered again has fresh attempts. A
-	// run that ended with the process counts; one that only waited for another copy never does.
-	// Negative: without limit, at any age.
+	// MaxAttempts and MinAge say when a message is given up, as in Config: the handler has run so
+	// often, and the first run was so long ago. Then the Result is Dead, and the store forgets the
+	// attempts: a message that is delivered again has fresh ones. A run that ended with the process
+	// counts. A delivery that only waited for another copy does not. Negative: without limit, at
+	// any age.
 	MaxAttempts int
 	MinAge      time.Duration
-	// Classifier, RetryPause and MaxRetryPause are those of Config. A message that another copy
-	// holds is held for as long as its lease lasts, at most MaxRetryPause, before it is rejected.
+	// Classifier, RetryPause and MaxRetryPause are those of Config. A message whose event another
+	// copy holds waits for the lease of that copy, at most MaxRetryPause, before it is rejected.
 	Classifier    func(error) core.Class
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
@@ -77,11 +79,15 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 func (a *AtLeastOnce) Event(msg Message) (Event, error) { return a.in.Event(msg) }
 
 // Process runs h unless the event of msg is done, and says what to do with the message. The context
-// of h ends when the lease is lost (the cause is once.ErrLeaseLost): h should stop then.
+// of h ends when the lease is lost, with the cause once.ErrLeaseLost. h should stop then.
 //
-// Result.Err wraps the error of h; ErrDead when h has failed too often, or with core.Permanent;
-// ErrInvalidMessage; ErrInProgress and once.ErrInProgress while another copy is being processed; or
-// once.ErrStore when the store cannot be asked, and h was not run.
+// Result.Err wraps one of these:
+//
+//   - the error of h;
+//   - ErrDead when h has failed too often, or with core.Permanent;
+//   - ErrInvalidMessage;
+//   - ErrInProgress and once.ErrInProgress while another copy is being processed;
+//   - once.ErrStore when the store did not answer, and h was not run.
 func (a *AtLeastOnce) Process(ctx context.Context, msg Message,
 	h func(ctx context.Context, msg Message) error,
 ) Result {
@@ -102,7 +108,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 		if returned {
 			return
 		}
-		v := recover() // nil: runtime.Goexit, which goes on too
+		v := recover() // v is nil after runtime.Goexit, which goes on too
 		_ = a.in.failed(ctx, d.told(attempt, panicked(v)))
 		sleep(ctx, a.in.pauses.after(attempt))
 		if v != nil {
@@ -112,7 +118,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
 		this := once.AttemptOf(ctx)
 		attempt, ran = this.Number, true
-		// each of them panicked, or died
+		// Each of the earlier attempts panicked, or its process died.
 		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) {
 			this.Reset()
 			return once.Result{}, fmt.Errorf("%w: it was begun %d times and never ended", ErrDead, this.Number-1)
@@ -129,8 +135,8 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 
 func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
 
-// failedAttempt says what a failure of the handler means for the attempts that count, and for the
-// message.
+// failedAttempt says what a failure of the handler means for the message, and for the count of
+// attempts.
 func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) error {
 	limit := a.in.cfg.MaxAttempts
 	switch class := a.in.judge(err); {
@@ -139,7 +145,7 @@ func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err er
 		t.Reset()
 		return fmt.Errorf("%w (attempts: %d): %w", ErrDead, t.Number, err)
 	case class == core.ClassUnavailable, errors.Is(ctx.Err(), context.Canceled):
-		// it was cut short, or is not the event's fault
+		// The handler was cut short, or the failure is not the event's fault.
 		t.Refund()
 	}
 	return err
@@ -151,7 +157,7 @@ func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, attempt int, ran
 	pauses := &a.in.pauses
 	switch {
 	case err == nil && replayed, errors.Is(err, once.ErrAlreadyDone):
-		// by another copy, perhaps when this one had lost its lease
+		// Another copy did it, perhaps when this one had lost its lease.
 		pauses.reset()
 		a.in.obs.Duplicate(d.told(0, nil))
 		return 0, nil

@@ -11,19 +11,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// BatchHandler processes messages in tx, as Handler does with one.
+// BatchHandler processes several messages in tx, as a Handler processes one.
 type BatchHandler func(ctx context.Context, tx core.Tx, fresh []Message) error
 
 // ProcessBatch runs h once, in one transaction, with those messages that were not processed before,
-// in their order; not at all when there are none. All messages must be for one handler. It returns
-// a Result for each message, as Process would.
+// in their order. If there are none, it does not run h. All messages must be for one handler. It
+// returns a Result for each message, as Process would.
 //
-// When h or the commit fails, nothing is left of the batch, and each message is processed by
-// itself, by h with one message: so one bad message does not hold up the others, and only its own
-// attempts are counted.
+// When h or the commit fails, the transaction of the batch is rolled back, and each message is
+// processed by itself: h runs with one message. So one bad message does not hold up the others, and
+// only its own attempts are counted.
 //
-// A panic of h is an error of its messages, ErrPanicked, and counts as a failed attempt of the one
-// that panics by itself.
+// A panic of h is an error of its messages, ErrPanicked. It counts as a failed attempt of the
+// message whose own run panics.
 func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message, h BatchHandler) []Result {
 	b := &batch{in: in, ctx: ctx, h: h, results: make([]Result, len(msgs))}
 	for n, msg := range msgs {
@@ -46,7 +46,7 @@ func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message, h BatchHandle
 
 // item is one message of a batch that has a key.
 type item struct {
-	at  int // in results
+	at  int // its index in results
 	msg Message
 	d   delivery
 	o   outcome
@@ -70,7 +70,7 @@ func (b *batch) run() {
 		b.all(ErrInTransaction, 0)
 		return
 	}
-	var whole outcome // of the transaction of all
+	var whole outcome // of the transaction of the whole batch
 	err := once.RetryTx(b.ctx, b.in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
 		whole = outcome{end: endOf(tx), kept: whole.maybeKept()}
 		return b.inTx(ctx, tx, &whole)
@@ -81,9 +81,9 @@ func (b *batch) run() {
 			wait, err := b.in.conclude(b.ctx, it.d, it.o, nil)
 			b.answer(it, wait, err)
 		}
-	case !whole.ran, b.ctx.Err() != nil: // the database could not be reached; or it was cut short
+	case !whole.ran, b.ctx.Err() != nil: // the database could not be reached, or ctx ended
 		b.all(err, b.in.pauses.outage(b.ctx))
-	case whole.maybeKept() && !errors.Is(err, core.ErrCommitUnknown): // each by itself would look like a duplicate
+	case whole.maybeKept() && !errors.Is(err, core.ErrCommitUnknown): // each one would look like a duplicate
 		b.all(fmt.Errorf("%w: %w", ErrTransactionEnded, err), 0)
 	default:
 		b.singles()
@@ -130,8 +130,8 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
 	return b.call(ctx, tx, fresh)
 }
 
-// call runs h. A panic is an error of its messages: the other messages of the batch go on, and it
-// counts.
+// call runs h. A panic becomes an error of the messages in fresh, which counts as a failure. The
+// other messages of the batch go on.
 func (b *batch) call(ctx context.Context, tx core.Tx, fresh []Message) (err error) {
 	returned := false
 	defer func() {
@@ -142,7 +142,7 @@ func (b *batch) call(ctx context.Context, tx core.Tx, fresh []Message) (err erro
 		b.in.cfg.Logger.Error("inbox: the function of a batch did not return", "consumer", b.in.cfg.Consumer,
 			"messages", len(fresh),
 			"error", p, "stack", string(p.Stack))
-		err = fmt.Errorf("%w: %w", ErrPanicked, p) // nobody gets it after runtime.Goexit
+		err = fmt.Errorf("%w: %w", ErrPanicked, p) // after runtime.Goexit no caller gets it
 	}()
 	err = b.h(ctx, tx, fresh)
 	returned = true
@@ -160,7 +160,7 @@ func (b *batch) singles() {
 	}
 }
 
-// all answers every message that has no answer yet with err.
+// all gives every message of the batch the answer err.
 func (b *batch) all(err error, wait time.Duration) {
 	for _, it := range b.items {
 		b.answer(it, wait, fmt.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))

@@ -28,9 +28,9 @@ type Config struct {
 	Consumer string
 	// Transactor opens the transaction of each message: that of the ORM the handlers use.
 	Transactor core.Transactor
-	// Store is the table, in the same database: a sqlinbox.Store.
+	// Store is the table of the inbox, in the same database: a sqlinbox.Store.
 	Store Store
-	// Handler names the handler of messages that name none, at most 128 bytes: enough for a
+	// Handler names the handler of messages that name none, at most 128 bytes. It is enough for a
 	// consumer with one handler. Choose it once. Default: none, and then each Message needs one.
 	Handler string
 	// EventID returns the identity of the event of a message whose ID is empty. Never take it from
@@ -38,8 +38,8 @@ type Config struct {
 	EventID func(msg Message) (string, error)
 
 	// MaxAttempts is how often a handler may fail with an event before the event is dead. MinAge is
-	// how long ago its first failure must be. Both have to be over, so that a short disturbance
-	// makes no event dead. Failures that are not the event's fault spend no attempt:
+	// how long ago its first failure must be. Both conditions must hold, so that a short
+	// disturbance makes no event dead. Failures that are not the event's fault spend no attempt:
 	// core.Retryable, core.Unavailable and errors that Classifier judges so, a commit without an
 	// answer, a canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An
 	// error that is core.Permanent gives the event up at once.
@@ -51,40 +51,41 @@ type Config struct {
 	// spend attempts unless they came from an HTTP request.
 	Classifier func(error) core.Class
 	// RetryPause is Result.After for a message after its first failure, because most brokers
-	// deliver a rejected message again at once. It doubles with each further failure up to
-	// MaxRetryPause, less up to half at random. Defaults: 100 ms, 10 s. Negative: no pause.
-	// MaxRetryPause must be shorter than the broker waits for an acknowledgement, where messages
-	// are held for the pause.
+	// deliver a rejected message again at once. The pause doubles with each further failure up to
+	// MaxRetryPause, and a random part of up to half is taken off. Defaults: 100 ms, 10 s.
+	// Negative: no pause. Where messages are held for the pause, MaxRetryPause must be shorter than
+	// the time that the broker waits for an acknowledgement.
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
-	// OnlyNewer names handlers that want no event that is older than one they have processed of the
-	// same tenant, topic and key, because each event has the whole state. An older event is
-	// skipped, and a later delivery of it too, even if it was never processed because it failed and
-	// a newer one was faster. It takes Message.PartitionKey and KeySeq; events without are
-	// processed. An event that the outbox published late, because a person redrove it under policy
-	// SkipDead, counts by the key_seq that it had at first.
+	// OnlyNewer names handlers that skip an event that is older than one they have processed of the
+	// same tenant, topic and key, because each event has the whole state. A skipped event stays
+	// skipped when it is delivered again. An event that failed, and was overtaken by a newer one
+	// before it was processed, is skipped too. The order is that of Message.PartitionKey and
+	// KeySeq; events without them are processed. An event that the outbox published late, because a
+	// person redrove it under policy SkipDead, counts by the key_seq that it had at first.
 	OnlyNewer []string
-	// Cache in front of the table. Default: none.
+	// Cache is asked before the table. Default: none.
 	Cache Cache
 
-	// Retention is how long processed events are remembered. 0: for ever. It must be longer than
+	// Retention is how long processed events are remembered. 0: forever. It must be longer than
 	// BrokerRetention and ReplayWindow: a message that is delivered after its id was deleted is
 	// processed again.
 	Retention time.Duration
 	// BrokerRetention is how long the broker, its dead-letter and poison queues included, can
 	// deliver a message. Required with Retention.
 	BrokerRetention time.Duration
-	// ReplayWindow is how far back anybody replays events, from the outbox or by resetting a
+	// ReplayWindow is how far back a person can replay events, from the outbox or by resetting a
 	// consumer group. Default: BrokerRetention.
 	ReplayWindow time.Duration
-	// CleanupInterval is how often Run deletes what is older than Retention. Default 10 minutes.
+	// CleanupInterval is how often Run deletes rows that are older than Retention. Default: 10
+	// minutes.
 	CleanupInterval time.Duration
 
-	// Observer is called with everything that happens, for metrics. Default: none.
+	// Observer has callbacks for metrics, one for each kind of result. Default: none.
 	Observer *Observer
-	// Logger gets a line for each failed and each dead event, at level Debug where the message's
-	// context was canceled because the consumer stops. Default: core.DefaultLogger, warnings and
-	// errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Logger gets a line for each failed and each dead event. The level is Debug where the
+	// message's context was canceled because the consumer stops. Default: core.DefaultLogger,
+	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 

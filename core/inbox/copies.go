@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// copies lets one copy of an event at a time begin a transaction in this process. The others wait
-// here, and not in transactions of their own, each of which would take a connection from the pool
-// until the first has ended. Its zero value is ready for use.
+// copies lets one copy of an event at a time begin a transaction in this process. The other copies
+// wait here without a transaction. In transactions of their own, each would keep a connection of
+// the pool until the first copy has ended. The zero value is ready for use.
 type copies struct {
 	mu   sync.Mutex
 	held map[Key]*copyTurn
@@ -19,9 +19,9 @@ type copyTurn struct {
 	processed bool
 }
 
-// enter waits for the turn of a copy, or the end of ctx. When another copy has processed the event
-// meanwhile there is nothing to do, and no turn. Else leave ends the turn, and says whether the
-// event is processed now; only its first call counts.
+// enter waits for the turn of a copy, or for the end of ctx. If another copy has processed the
+// event meanwhile, processed is true and there is no turn. Otherwise the caller calls leave to end
+// its turn, and says whether the event is processed now. Only the first call of leave counts.
 func (c *copies) enter(ctx context.Context, k Key) (leave func(processed bool), processed bool, err error) {
 	for {
 		c.mu.Lock()

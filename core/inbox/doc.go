@@ -17,22 +17,23 @@
 //
 // Process opens a transaction and writes the event's id into a table. If the id is there already,
 // the handler is not run. Otherwise the handler runs with the transaction, and the id and the
-// handler's changes commit together. A crash, an error or a panic before the commit leaves nothing
-// behind. After the commit nothing is left to do.
+// handler's changes commit together. A crash, an error or a panic before the commit rolls both
+// back. After the commit the message only has to be acknowledged.
 //
 // # Failures
 //
-// An error of the handler spends an attempt, which is counted in the table and so over restarts. An
-// outage does not: of the database, of the network, or an error that core.Unavailable or
-// Config.Classifier marks as an outage. The event is given up when Config.MaxAttempts are spent and
-// its first failure is Config.MinAge ago, or at once with core.Permanent. The event is then dead:
-// ListDead shows it, and Redrive lets it be processed when it is delivered again.
+// An error of the handler spends an attempt. The table counts attempts, so a restart does not reset
+// them. An outage of the database or of the network spends none, nor does an error that
+// core.Unavailable or Config.Classifier marks as an outage. The event is given up when
+// Config.MaxAttempts are spent and its first failure is Config.MinAge ago, or at once with
+// core.Permanent. The event is then dead: ListDead shows it, and Redrive lets it be processed when
+// it is delivered again.
 //
 // # No promise
 //
 // Effects outside the transaction (mail, HTTP calls, another database) happen as often as the
 // handler runs: write an effect of package command, or an event of the outbox, in the transaction
-// instead. The order of messages is the broker's matter, save for Config.OnlyNewer. Once an id is
+// instead. The order of messages is that of the broker, except with Config.OnlyNewer. Once an id is
 // deleted, its event is new again: see Config.Retention.
 //
 // # Identity

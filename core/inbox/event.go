@@ -42,16 +42,16 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// Event is what a Store keeps of an event: its key and where it came from. Only the key decides;
-// what else does not fit into its column is cut.
+// Event is the part of an event that a Store keeps: its key and where it came from. Only the key
+// decides whether two events are the same. Any other text that is too long for its column is cut.
 type Event struct {
 	Key
 	Type                       string
 	Version                    int
 	AggregateType, AggregateID string
 
-	// Topic, PartitionKey and KeySeq place the event among those of its key, for Advance. KeySeq is
-	// 0 for an event without a place.
+	// Topic, PartitionKey and KeySeq give the event its place in the order of its key, for Advance.
+	// KeySeq is 0 for an event without a place.
 	Topic, PartitionKey string
 	KeySeq              int64
 

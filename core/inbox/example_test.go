@@ -24,10 +24,10 @@ func newInbox() *inbox.Inbox {
 	return in
 }
 
-// A consumer with a client of its choice.
+// A consumer with any client library.
 func ExampleInbox_Process() {
 	in, ctx := newInbox(), context.Background()
-	handle := func(_ context.Context, _ core.Tx, msg inbox.Message) error { // writes what it has to in the transaction
+	handle := func(_ context.Context, _ core.Tx, msg inbox.Message) error { // writes to tx
 		if string(msg.Payload) == "" {
 			return core.Permanent(errors.New("no payload"))
 		}
@@ -72,7 +72,7 @@ func ExampleInbox_ProcessBatch() {
 	// ack ack ack
 }
 
-// Effects that are in no database: the lease is in Redis (module inbox/redisonce), or any other
+// Effects that are in no database: the lease is in Redis (module inbox/redisonce), or in any other
 // store of package once.
 func ExampleAtLeastOnce_Process() {
 	runner, _ := once.New(once.Config{Store: outboxtest.NewOnceStore()})

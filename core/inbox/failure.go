@@ -12,15 +12,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// recordTimeout bounds the transaction that records a failure. When the message's context has
-// ended, the caller is answered late already.
+// recordTimeout bounds the transaction that records a failure. lateRecordTimeout bounds it when the
+// message's context has ended, because the caller then gets its answer late already.
 const (
 	recordTimeout     = 5 * time.Second
 	lateRecordTimeout = time.Second
 )
 
-// recording returns a context in which a failure can be written although that of the message has
-// ended.
+// recording returns a context in which a failure can be recorded even if the context of the message
+// has ended.
 func recording(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := recordTimeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -29,9 +29,9 @@ func recording(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-// judge says what kind of failure err is: what it says about itself, else what the classifier says.
-// A failure that only other transactions caused, and one of the database or the network, is
-// ClassUnavailable: it says nothing about the event.
+// judge returns the class of a failure: the class that err itself names, otherwise the class that
+// the classifier returns. A failure that only other transactions caused is ClassUnavailable, and so
+// is a failure of the database or the network: neither says anything about the event.
 func (in *Inbox) judge(err error) core.Class {
 	class, ok := core.ClassOf(err)
 	switch {
@@ -43,9 +43,9 @@ func (in *Inbox) judge(err error) core.Class {
 	return in.cfg.Classifier(err)
 }
 
-// becauseOfOthers is core.Retryable without a transaction that is merely known to have been
-// aborted: a handler that hides errors of its own statements does that each time, and must not go
-// on for ever.
+// becauseOfOthers is core.Retryable, but false for an error that only says that a transaction was
+// aborted. A handler that hides errors of its own statements causes that error each time, and must
+// not be retried forever.
 func becauseOfOthers(err error) bool {
 	if !errors.Is(err, core.ErrTxAborted) {
 		return core.Retryable(err)
@@ -59,9 +59,9 @@ func becauseOfOthers(err error) bool {
 	return false
 }
 
-// classify is the default of Config.Classifier. The end of an input that core.DefaultClassifier
-// takes for a lost connection is, in a handler, as likely that of a message which was cut off: it
-// spends attempts, unless it came from a request.
+// classify is the default of Config.Classifier. core.DefaultClassifier takes io.EOF for a lost
+// connection. In a handler it may as well be the end of a message that was cut off. So it spends
+// attempts, unless it came from an HTTP request.
 func classify(err error) core.Class {
 	if _, request := errors.AsType[*url.Error](err); !request &&
 		(errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
@@ -70,10 +70,10 @@ func classify(err error) core.Class {
 	return core.DefaultClassifier(err)
 }
 
-// fail records that the handler failed, and returns what the message is answered with, and how long
-// to wait before.
+// fail records that the handler failed. It returns the answer to the message, and how long to wait
+// before it.
 func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wait time.Duration, _ error) {
-	// it may be processed; it was cut short
+	// The event may be processed, or the handler was cut short: neither counts as a failure.
 	if errors.Is(err, core.ErrCommitUnknown) || errors.Is(ctx.Err(), context.Canceled) {
 		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
 	}
@@ -91,7 +91,7 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 		err = errors.Join(err, fmt.Errorf("inbox: record the failure: %w", recordErr))
 	case state == StateProcessed && o.maybeKept():
 		return in.ended(ctx, d, o, err)
-	case state == StateProcessed: // by another copy, meanwhile
+	case state == StateProcessed: // another copy processed it meanwhile
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(attempts, nil))
 		return 0, nil
@@ -107,7 +107,8 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 	return in.pauses.after(attempts), err
 }
 
-// dead answers a message whose event is dead.
+// dead tells the observer and the log that the event is dead, and returns the error for its
+// message.
 func (in *Inbox) dead(i Info) error {
 	in.obs.Dead(i)
 	in.cfg.Logger.Error("inbox: event is dead", logged(i)...)

@@ -39,21 +39,21 @@ func newInbox(cfg Config) *Inbox {
 	}
 }
 
-// Handler processes a message in tx, in which also the inbox works. ctx carries tx, for the
-// adapters of ORMs: gormoutbox.FromContext(ctx), for example.
+// Handler processes a message in tx, the transaction in which the inbox writes too. ctx carries tx
+// for the adapters of ORMs: gormoutbox.FromContext(ctx), for example.
 type Handler func(ctx context.Context, tx core.Tx, msg Message) error
 
 // Process runs h in a transaction unless the event of msg was processed before. Its result says
 // what to do with the message. The event's key, the changes of h in the transaction, and the events
 // that h publishes through an outbox there commit together.
 //
-// h may run several times: a transaction that failed only because of others (core.Retryable) is run
+// h may run several times. A transaction that failed only because of others (core.Retryable) is run
 // again as a whole, at most ten times and for twenty seconds. The database rolls the work of a
-// failed transaction back. While another copy of the message is being processed, Process waits for
-// its end.
+// failed transaction back. While another copy of the message is being processed, Process waits
+// until that has ended.
 //
-// Process does not pause: see Result. A panic of h rolls back, counts as a failed attempt, pauses,
-// and goes on.
+// Process does not pause: see Result. Only a panic of h is different: Process rolls back, counts a
+// failed attempt and pauses, and then the panic goes on.
 func (in *Inbox) Process(ctx context.Context, msg Message, h Handler) Result {
 	e, err := in.Event(msg)
 	if err != nil {
@@ -69,7 +69,7 @@ type delivery struct {
 	came time.Time
 }
 
-// told returns what an observer is told.
+// told returns the Info that observers get.
 func (d delivery) told(attempt int, err error) Info {
 	i := d.info
 	i.Attempt, i.Err, i.Duration = attempt, err, time.Since(d.came)
@@ -83,36 +83,33 @@ type outcome struct {
 	stale   bool
 	ran     bool // the handler began
 	end     *end
-	kept    bool // a transaction before it, which failed, may have been committed
+	kept    bool // an earlier transaction failed, but may have been committed
 }
 
-// end is how a transaction ended, as far as was heard.
+// end is how a transaction ended, as far as its listener was told.
 type end struct{ heard atomic.Int32 }
 
-// endOf listens for the end of tx. A listener also hears that the answer to COMMIT
-// was lost.
+// endOf listens for the end of tx. The listener is also told when the answer to COMMIT was lost.
 func endOf(tx core.Tx) *end {
 	e := &end{}
 	tx.OnOutcome(func(o core.Outcome) { e.heard.Store(1 + int32(o)) })
 	return e
 }
 
-// rolledBack is false when something was heard, and it was not a rollback.
+// rolledBack is false if the listener was told of an end that was not a rollback.
 func (e *end) rolledBack() bool {
 	heard := e.heard.Load()
 	return heard == 0 || heard == 1+int32(core.RolledBack)
 }
 
-// maybeKept reports whether what a transaction wrote that failed may be there all the same, the row
-// that says processed too: the handler ended it.
+// maybeKept reports whether the writes of a failed transaction may have been committed, with the
+// row that says processed. That happens when the handler ended the transaction.
 func (o outcome) maybeKept() bool { return o.kept || o.ran && o.end != nil && !o.end.rolledBack() }
 
-// errSeen rolls back a transaction in which there was nothing to do, which is cheaper than to
-// commit it.
+// errSeen rolls back a transaction that had nothing to do. That is cheaper than a commit.
 var errSeen = errors.New("inbox: seen before")
 
-// run processes one event. wait is how long it makes sense to wait before its message is delivered
-// again.
+// run processes one event. wait is how long to wait before its message is delivered again.
 func (in *Inbox) run(ctx context.Context, d delivery,
 	fn func(context.Context, core.Tx) error,
 ) (wait time.Duration, err error) {
@@ -139,7 +136,7 @@ func (in *Inbox) run(ctx context.Context, d delivery,
 		if returned {
 			return
 		}
-		v := recover() // nil: runtime.Goexit, which goes on too
+		v := recover() // v is nil after runtime.Goexit, which goes on too
 		if o.ran {
 			wait, _ := in.fail(ctx, d, o, panicked(v))
 			leave(false)
@@ -159,7 +156,7 @@ func (in *Inbox) run(ctx context.Context, d delivery,
 	return wait, err
 }
 
-// inTx is the transaction of one event.
+// inTx is the work of one event's transaction.
 func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
 	fn func(context.Context, core.Tx) error,
 ) (err error) {
@@ -182,12 +179,12 @@ func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
 	return fn(ctx, tx)
 }
 
-// conclude says what a transaction means for the message.
+// conclude says what the result of a transaction means for the message.
 func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error) (time.Duration, error) {
 	switch {
 	case o.state == StateProcessed && o.kept:
 		return in.ended(ctx, d, o, nil)
-	case o.state != 0 && o.state != StateFresh: // whatever became of the rollback
+	case o.state != 0 && o.state != StateFresh: // whether the rollback succeeded or not
 		return in.seen(ctx, d, o)
 	}
 	switch {
@@ -201,13 +198,13 @@ func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error)
 		in.pauses.reset()
 		in.obs.Processed(d.told(o.attempt, nil))
 		return 0, nil
-	case !o.ran: // the database could not be reached, say
+	case !o.ran: // for example, the database could not be reached
 		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
 	}
 	return in.fail(ctx, d, o, err)
 }
 
-// seen says what a row that was there means for the message.
+// seen says what an existing row means for the message.
 func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration, error) {
 	in.pauses.reset()
 	if o.state == StateProcessed {
@@ -216,16 +213,17 @@ func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration
 		return 0, nil
 	}
 	if o.state == StateDead {
-		// It was given up before and is here again: nobody has taken it away.
+		// The event was given up before and is here again: nobody took its message out of the
+		// queue.
 		return in.pauses.dead(), in.dead(d.told(o.attempt, in.why(ctx, d.info.Event.Key)))
 	}
 	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
 	return in.pauses.longest(), ErrInProgress
 }
 
-// ended says that the handler ended the transaction and failed. The event is processed as far as
-// the table knows, and it cannot be told apart from one that another copy has processed: so this is
-// said once, and the next delivery is a duplicate.
+// ended says that the handler ended the transaction and failed. The table says that the event is
+// processed, as it does after another copy has processed it. So only this delivery gets the error,
+// and the next one is a duplicate.
 func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) (time.Duration, error) {
 	err := ErrTransactionEnded
 	if cause != nil {
@@ -234,7 +232,7 @@ func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) 
 	return 0, in.failed(ctx, d.told(o.attempt, err))
 }
 
-// why is the error for an event that is dead. The table has the reason.
+// why is the error for an event that is dead. It reads the reason from the table.
 func (in *Inbox) why(ctx context.Context, k Key) error {
 	const redrive = "Redrive lets it be processed again"
 	list, err := in.cfg.Store.ListDead(ctx, DeadQuery{
@@ -251,8 +249,9 @@ func (in *Inbox) why(ctx context.Context, k Key) error {
 	return fmt.Errorf("%w: %s; it failed (attempts: %d) with: %s", ErrDead, redrive, list[0].Attempts, list[0].Text)
 }
 
-// failed tells that a message was not processed, and returns the error that says why. A message
-// that was cut short because its consumer stops spent no attempt and needs no attention.
+// failed tells the observer and the log that a message was not processed, and returns the error
+// that says why. A message that was cut short because its consumer stops spent no attempt and needs
+// no attention.
 func (in *Inbox) failed(ctx context.Context, i Info) error {
 	level := slog.LevelWarn
 	if cutShort(ctx, i.Err) {
@@ -266,8 +265,7 @@ func (in *Inbox) failed(ctx context.Context, i Info) error {
 	return i.Err
 }
 
-// cutShort reports whether err came from the end of a message's context, as far as anybody can
-// tell.
+// cutShort reports whether err probably came from the end of a message's context.
 func cutShort(ctx context.Context, err error) bool {
 	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, ErrPanicked) &&
 		!errors.Is(err, core.ErrCommitUnknown)
@@ -298,7 +296,7 @@ func (in *Inbox) cached(ctx context.Context, d delivery) bool {
 // remember is called after a commit only.
 func (in *Inbox) remember(ctx context.Context, d delivery) {
 	if in.cfg.Cache != nil {
-		_ = in.cfg.Cache.Remember(ctx, cacheKey(d.info.Event.Key)) // the table knows
+		_ = in.cfg.Cache.Remember(ctx, cacheKey(d.info.Event.Key)) // the table has the event
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 var errHandler = errors.New("the handler does not like it")
 
-// world is an inbox in memory, and how often each event had its effect in a transaction that
+// world is an inbox in memory. It counts how often each event had its effect in a transaction that
 // committed.
 type world struct {
 	t       *testing.T
@@ -56,7 +56,7 @@ func (w *world) apply(_ context.Context, tx core.Tx, msg inbox.Message) error {
 	return nil
 }
 
-// message is one of the event.
+// message is a message of the event.
 func message(id string, headers ...string) inbox.Message {
 	h := map[string]string{core.HeaderEventID: id}
 	for i := 0; i < len(headers); i += 2 {
@@ -72,7 +72,7 @@ func (w *world) wants(r inbox.Result, a inbox.Action, err error) {
 	}
 }
 
-// A copy of a message is acknowledged without the handler, which gets the message as it came.
+// A copy of a message is acknowledged without the handler. The handler gets the message unchanged.
 func TestProcess(t *testing.T) {
 	w := newWorld(t)
 	type record struct{ offset int }
@@ -94,8 +94,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// A failure leaves nothing, is tried again after a growing pause, and is given up after its
-// attempts; each delivery then says so at once, until it is redriven.
+// A failure leaves no changes, and is tried again after a growing pause. When the attempts are
+// spent, the event is dead: each further delivery is Dead at once, until the event is redriven.
 func TestProcessGivesUp(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 3 })
 	fail := func(ctx context.Context, tx core.Tx, m inbox.Message) error {
@@ -133,7 +133,8 @@ func TestProcessGivesUp(t *testing.T) {
 	}
 }
 
-// An outage spends no attempt, however often; what is permanent spends them all.
+// An outage spends no attempt, however often it happens. A permanent error gives the event up at
+// once.
 func TestProcessJudgesFailures(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 2 })
 	for range 10 {
@@ -147,7 +148,7 @@ func TestProcessJudgesFailures(t *testing.T) {
 	}), inbox.Dead, inbox.ErrDead)
 }
 
-// The loop of a client that cannot reject a single message holds it for the pauses.
+// A client that cannot reject a single message holds it for the pauses, with Again in a loop.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -213,7 +214,7 @@ func TestMessageToEvent(t *testing.T) {
 	w.wants(nameless.in.Process(t.Context(), message("e"), nil), inbox.Dead, inbox.ErrInvalidMessage)
 }
 
-// One bad message of a batch does not hold up the others, and each has its answer.
+// One bad message of a batch does not hold up the others, and each message has its own answer.
 func TestProcessBatch(t *testing.T) {
 	w := newWorld(t)
 	w.wants(w.in.Process(t.Context(), message("old"), w.apply), inbox.Ack, nil)
@@ -240,7 +241,7 @@ func TestProcessBatch(t *testing.T) {
 	}
 }
 
-// The lease instead of the transaction.
+// AtLeastOnce deduplicates with a lease instead of a transaction.
 func TestAtLeastOnceProcess(t *testing.T) {
 	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore()})
 	if err != nil {

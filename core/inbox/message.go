@@ -9,29 +9,29 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Message is what a consumer got from its broker. Headers are enough for events that an outbox of
-// ours published: all else that is empty is read from them.
+// Message is a message that a consumer got from its broker. For events that our outbox published,
+// Headers are enough: every other field that is empty is read from them.
 type Message struct {
 	// ID is the identity of the event, by which its copies are recognised, at most 255 bytes.
 	// Default: Config.EventID.
 	ID string
-	// Handler names what processes the message, of several handlers in one consumer, each of which
+	// Handler names the handler that processes the message. Each of several handlers of a consumer
 	// processes each event once. At most 128 bytes. Choose it once: under another name nothing was
 	// processed yet. Default: Config.Handler.
 	Handler string
-	// Tenant for whom, where the same ID may come from different tenants. At most 64 bytes.
-	// Default: the header tenant_id.
+	// Tenant is whose event it is, where the same ID may come from different tenants. At most 64
+	// bytes. Default: the header tenant_id.
 	Tenant string
 
-	// Topic is where the message was read, and Partition and Offset say where in it, if Located.
-	// The table keeps them, so that a person finds the message again.
+	// Topic is where the message was read. Partition and Offset say where in Topic, if Located. The
+	// table keeps them, so that a person finds the message again.
 	Topic     string
 	Partition int32
 	Offset    int64
 	Located   bool
 
-	// PartitionKey and KeySeq place the event among those of its key, for Config.OnlyNewer.
-	// Default: the headers partition_key and key_seq.
+	// PartitionKey and KeySeq give the event its place in the order of its key, for
+	// Config.OnlyNewer. Default: the headers partition_key and key_seq.
 	PartitionKey string
 	KeySeq       int64
 
@@ -42,7 +42,7 @@ type Message struct {
 	Raw any
 }
 
-// Event returns the event of a message as this inbox knows it, with its key. The error wraps
+// Event returns the event of a message with its key, as this inbox remembers it. The error wraps
 // ErrInvalidMessage.
 func (in *Inbox) Event(msg Message) (Event, error) {
 	h := msg.Headers
@@ -72,7 +72,7 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 	}
 	if e.KeySeq == 0 {
 		e.KeySeq = number(h[core.HeaderKeySeq], 63)
-		// it was overtaken, and its state is as old as ever
+		// A newer event overtook this one. Its state is as old as its first number says.
 		if first := number(h[core.HeaderFirstKeySeq], 63); first > 0 {
 			e.KeySeq = first
 		}
@@ -90,9 +90,9 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 var ErrNoID = errors.New("inbox: no event id: neither header event_id nor that of CloudEvents; set Message.ID or " +
 	"Config.EventID")
 
-// EventID returns the identity of an event from the headers of its message: event_id; else that of
-// CloudEvents, which is ce_source and ce_id (also written ce-id and cloudEvents:id) joined by a
-// blank; else ErrNoID.
+// EventID returns the identity of an event from the headers of its message. That is event_id.
+// Without it, the identity of CloudEvents is taken: ce_source and ce_id (also written ce-id and
+// cloudEvents:id), joined by a blank. Without either the error is ErrNoID.
 func EventID(headers map[string]string) (string, error) {
 	if id := headers[core.HeaderEventID]; id != "" {
 		return id, nil
@@ -126,7 +126,8 @@ func first(headers map[string]string, names ...string) string {
 	return ""
 }
 
-// number reads a positive number, else 0: what only describes must not stop a message.
+// number reads a positive number. Any other text is 0: a header that only describes must not stop a
+// message.
 func number(s string, bits int) int64 {
 	n, err := strconv.ParseUint(s, 10, bits)
 	if err != nil {

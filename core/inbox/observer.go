@@ -8,20 +8,20 @@ import (
 )
 
 // Observer has the callbacks of an Inbox for metrics and traces. Fields may be nil. Many goroutines
-// call them. They must be fast, must not block and must not panic. New fields may be added.
+// call them. A callback must be fast, must not block and must not panic. New fields may be added.
 type Observer struct {
 	// Processed: the handler ran, and its effects are committed.
 	Processed func(Info)
 	// Duplicate: the event had been processed before; the handler was not run.
 	Duplicate func(Info)
-	// Stale: a newer event of the same key had been processed before; the handler was not run, and
-	// never will for this one.
+	// Stale: a newer event of the same key had been processed before. The handler was not run for
+	// this event, and never will be.
 	Stale func(Info)
 	// InProgress: another process works on the event.
 	InProgress func(Info)
 	// Failed: the message was not processed, and is not acknowledged. Info.Err says why.
 	Failed func(Info)
-	// Dead: the event was given up now, or was delivered while it is dead.
+	// Dead: the event was given up now, or was delivered while it was dead.
 	Dead func(Info)
 	// Produced: the handler returned this many messages, which were written to the outbox in a
 	// transaction that is not committed yet. Only module inbox, whose handlers return messages,
@@ -29,21 +29,22 @@ type Observer struct {
 	Produced func(info Info, messages int)
 	// Cached: the cache was asked.
 	Cached func(info Info, hit bool)
-	// Cleaned: this many events and keys were deleted, or could not be.
+	// Cleaned: this many events and keys were deleted, or err says why Cleanup failed.
 	Cleaned func(deleted int, err error)
 }
 
 // Info describes one delivery of an event.
 type Info struct {
 	Event Event
-	// which attempt it was, those that failed included; 0: not known, or none: the consumer stops
+	// Attempt is the number of the attempt, with those that failed. 0: the number is not known, or
+	// the consumer stops and this was none.
 	Attempt    int
 	Duration   time.Duration // since the message came
-	OccurredAt time.Time     // of the event; zero when its metadata do not say
-	Err        error         // of Failed and Dead
+	OccurredAt time.Time     // the time of the event; zero when its headers do not say
+	Err        error         // set for Failed and Dead
 }
 
-// withDefaults returns a copy whose nil fields do nothing.
+// withDefaults returns a copy in which a nil field does nothing.
 func (o *Observer) withDefaults() Observer {
 	var c Observer
 	if o != nil {
@@ -72,7 +73,7 @@ type coder interface {
 	InboxCode() string
 }
 
-// code is a short name of what kind of error err is, for the table.
+// code is a short name of the kind of error that err is, for the table.
 func code(err error, class core.Class) string {
 	if p, ok := errors.AsType[*core.PanicError](err); ok {
 		if p.Value == nil {

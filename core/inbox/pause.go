@@ -11,7 +11,7 @@ import (
 // deliver a rejected message again at once.
 type pauses struct {
 	first, max time.Duration
-	streak     atomic.Int32 // outages since the last message that was answered by the database
+	streak     atomic.Int32 // outages since the database last answered a message
 }
 
 // after is the pause after a failure that spent an attempt.
@@ -25,7 +25,8 @@ func (p *pauses) after(attempts int) time.Duration {
 	return jittered(d)
 }
 
-// outage is the pause after a failure that is not the event's own. It grows while nothing succeeds.
+// outage is the pause after a failure that is not the event's fault. It grows while nothing
+// succeeds.
 func (p *pauses) outage(ctx context.Context) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -40,7 +41,7 @@ func (p *pauses) dead() time.Duration { return min(10*p.first, p.max) }
 
 func (p *pauses) longest() time.Duration { return p.max }
 
-// jittered takes away up to half of d, so that what failed together does not come back together.
+// jittered takes up to half off d, so that messages that failed together do not come back together.
 func jittered(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
 
 // sleep waits for d or the end of ctx.

@@ -11,16 +11,16 @@ type Action uint8
 
 // Actions.
 const (
-	// Ack: the event is processed, now or before, or need not be (Config.OnlyNewer). Acknowledge
-	// the message.
+	// Ack: the event is processed, now or before, or does not have to be (Config.OnlyNewer).
+	// Acknowledge the message.
 	Ack Action = iota + 1
 	// Retry: the event is not processed. Do not acknowledge the message, and process it again, or
 	// have it delivered again, after Result.After.
 	Retry
-	// Dead: the event was given up, and processing it again changes nothing. Put the message, with
-	// its payload, where a person finds it, a dead-letter queue for example, and acknowledge it
-	// then. A broker that keeps messages, such as Kafka, keeps this one too, and its place is in
-	// the table. Result.Err wraps ErrDead, or ErrInvalidMessage where nothing is in the table.
+	// Dead: the event was given up, and processing it again changes nothing. First put the message,
+	// with its payload, where a person finds it, such as a dead-letter queue. Then acknowledge it.
+	// A broker that keeps messages, such as Kafka, keeps this one too, and the table says where it
+	// is. Result.Err wraps ErrDead, or ErrInvalidMessage where the table has no row.
 	Dead
 )
 
@@ -40,17 +40,18 @@ func (a Action) String() string {
 // Result says what to do with a message.
 type Result struct {
 	Action Action
-	// After is how long to wait first: most brokers deliver a rejected message again at once. See
-	// Config.RetryPause. With Dead it is not zero when the event was dead before and its message
-	// came again, because nobody took it away.
+	// After is how long to wait before the message is processed or delivered again, because most
+	// brokers deliver a rejected message again at once. See Config.RetryPause. With Dead it is not
+	// zero when the event was dead before and its message came again, because nobody took it out of
+	// the queue.
 	After time.Duration
 	// Err says why; nil for Ack.
 	Err error
 }
 
 // Again waits for After and reports whether the message is to be processed again: the Action is
-// Retry, and ctx did not end meanwhile. It is for clients that do not reject single messages, those
-// of Kafka for example:
+// Retry, and ctx did not end meanwhile. Again is for clients that do not reject single messages,
+// those of Kafka for example:
 //
 //	res := in.Process(ctx, msg, handle)
 //	for res.Again(ctx) {
@@ -64,7 +65,7 @@ func (r Result) Again(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// result says what an error means for a message.
+// result returns the Result of a message whose processing returned err.
 func result(after time.Duration, err error) Result {
 	switch {
 	case err == nil:

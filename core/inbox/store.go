@@ -9,41 +9,41 @@ import (
 )
 
 // Store keeps the events that the handlers of consumers have processed, and the newest event of
-// each key. Package sqlinbox implements it in SQL; package inboxtest of module inbox has one in
-// memory for tests. Its methods are called by many goroutines at once.
+// each key. Package sqlinbox implements it in SQL; package inboxtest has one in memory for tests.
+// Many goroutines call its methods at once.
 //
-// Begin, BeginBatch and Advance work in the transaction of the handler's effects, which begins with
-// them, commits with the effects, and is rolled back after any error of theirs. The others are
-// short transactions of their own.
+// Begin, BeginBatch and Advance work in the transaction of the handler's effects. The transaction
+// begins with them, commits with the effects, and is rolled back after any error of theirs. The
+// other methods run short transactions of their own.
 type Store interface {
-	// Begin writes the event as processed in tx, and says StateFresh and which attempt this is; or
-	// it says what was there. While another transaction works on the same event it waits for the
-	// end of that.
+	// Begin writes the event as processed in tx, and returns StateFresh and the number of the
+	// attempt. If there was a row already, it returns the state of the row. While another
+	// transaction works on the same event, Begin waits until that transaction has ended.
 	Begin(ctx context.Context, tx core.Tx, e Event) (state State, attempt int, err error)
 	// BeginBatch does for many events of one consumer and handler what Begin does for one. A second
 	// copy of an event in the batch is StateProcessed.
 	BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]State, error)
-	// Advance moves the newest event that the handler has processed of the event's tenant, topic
-	// and key up to this one, in tx, and reports whether it was newer. It waits for other
-	// transactions that do so. An event without a key or a KeySeq is always newer.
+	// Advance records this event as the newest one that the handler has processed of the event's
+	// tenant, topic and key, in tx, and reports whether it was newer than the one before. It waits
+	// for other transactions that do the same. An event without a key or a KeySeq is always newer.
 	Advance(ctx context.Context, tx core.Tx, e Event) (newer bool, err error)
 
-	// Fail records a failure, after the transaction of the handler was rolled back: it counts the
-	// attempt and writes that the event failed or is dead, unless the event has been processed
-	// meanwhile, by another copy. It returns what the row says then: StateProcessed, StateDead, or
-	// 0 for failed.
+	// Fail records a failure, after the transaction of the handler was rolled back. It counts the
+	// attempt and writes that the event failed or is dead, unless another copy has processed the
+	// event meanwhile. It returns the new state of the row: StateProcessed, StateDead, or 0 for
+	// failed.
 	Fail(ctx context.Context, f Failure) (state State, attempts int, err error)
-	// ListDead returns dead events, those first that were received first.
+	// ListDead returns dead events. The events that were received first come first.
 	ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
-	// Redrive lets dead events be processed when they are delivered again, with fresh attempts. The
-	// row keeps the actor and the reason until then. It returns how many changed: the others are
-	// not dead.
+	// Redrive lets dead events be processed, with fresh attempts, when they are delivered again.
+	// The row keeps the actor and the reason until then. It returns how many events changed; the
+	// others were not dead.
 	Redrive(ctx context.Context, keys []Key, actor, reason string) (changed int, err error)
 	// Cleanup deletes at most limit events that the consumer processed longer than keep ago. It
-	// returns how many. Rows of failed and dead events stay.
+	// returns how many it deleted. Rows of failed and dead events stay.
 	Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
-	// CleanupKeys deletes at most limit keys of which the consumer processed the newest event
-	// longer than keep ago. It returns how many.
+	// CleanupKeys deletes at most limit keys whose newest event the consumer processed longer than
+	// keep ago. It returns how many it deleted.
 	CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
 }
 
@@ -54,12 +54,12 @@ type State uint8
 const (
 	// StateFresh: the row says processed now, as soon as the transaction commits.
 	StateFresh State = iota + 1
-	// StateProcessed: done before.
+	// StateProcessed: the event was processed before.
 	StateProcessed
-	// StateInProgress: a row that says so was written by something other than Begin, less than 15
-	// minutes ago.
+	// StateInProgress: another program, not Begin, wrote less than 15 minutes ago that it works on
+	// the event.
 	StateInProgress
-	// StateDead: given up; it waits for a person.
+	// StateDead: the event was given up and waits for a person.
 	StateDead
 )
 
@@ -82,13 +82,14 @@ func (s State) String() string {
 type Failure struct {
 	Event Event
 	// Code is short and stable, at most 64 bytes. An error with a method InboxCode() string names
-	// it itself.
+	// its own code.
 	Code string
-	Text string // without credentials, at most 2 KiB of it are kept
-	// Free spends no attempt.
+	Text string // without credentials; the Store keeps at most 2 KiB of it
+	// Free means that the failure spends no attempt.
 	Free bool
-	// Dead gives the event up at once. Else it is given up when it has failed MaxAttempts times (0
-	// is no limit), the first time, also for free, at least MinAge ago.
+	// Dead gives the event up at once. Otherwise the event is given up when it has failed
+	// MaxAttempts times (0 is no limit) and its first failure, which may have been Free, was at
+	// least MinAge ago.
 	Dead        bool
 	MaxAttempts int
 	MinAge      time.Duration
@@ -98,7 +99,7 @@ type Failure struct {
 type DeadEvent struct {
 	Event
 	Attempts   int
-	Code, Text string    // of the last failure
+	Code, Text string    // those of the last failure
 	ReceivedAt time.Time // when it failed first, or was redriven
 	FailedAt   time.Time
 }
@@ -108,18 +109,18 @@ type DeadQuery struct {
 	Consumer string     // required
 	Handler  string     // empty: all
 	EventID  string     // empty: all; else only this event of Tenant
-	Tenant   string     // looked at with EventID
+	Tenant   string     // used only with EventID
 	Limit    int        // default 100, at most 1000
-	After    *DeadEvent // the last one of the page before
+	After    *DeadEvent // the last event of the page before
 }
 
 // Cache is a faster memory of processed events in front of the table, such as Redis. If it knows an
 // event, the message is acknowledged without a query. If it does not know the event, or fails, the
-// table decides. An event is remembered after its commit only. The cache must forget an event
-// before the table does, and be emptied when the database has lost commits in a failover.
+// table decides. An event is remembered only after its commit. The cache must forget an event
+// before the table does, and must be emptied when the database has lost commits in a failover.
 type Cache interface {
 	// Seen reports whether the event with this key, in the form of once.Key.String, was remembered.
 	Seen(ctx context.Context, key string) (bool, error)
-	// Remember stores it.
+	// Remember stores the key.
 	Remember(ctx context.Context, key string) error
 }

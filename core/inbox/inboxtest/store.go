@@ -14,15 +14,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// Store is an inbox.Store in memory that joins any transaction whose end can be heard
+// Store is an inbox.Store in memory. It joins any transaction that reports its end
 // (core.Tx.Tracked), such as those of outboxtest.Repository. A transaction whose outcome is unknown
 // counts as rolled back. Make one with NewStore; it is safe for use by several goroutines.
 type Store struct {
 	mu    sync.Mutex
 	rows  map[inbox.Key]row
 	lanes map[lane]int64
-	locks map[any]*lock // by inbox.Key and lane
-	clock time.Duration // ahead of the time
+	locks map[any]*lock // one for each event, and for each key of Advance
+	clock time.Duration // how far it is ahead of the time
 }
 
 var _ inbox.Store = (*Store)(nil)
@@ -203,7 +203,7 @@ func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer b
 		return false, nil
 	}
 	s.lanes[l] = e.KeySeq
-	if held := s.locks[l]; held.undo == nil { // else by an older event of the same batch
+	if held := s.locks[l]; held.undo == nil { // else an older event of the same batch has set it
 		held.undo = func() { s.lanes[l] = old }
 	}
 	return true, nil

@@ -13,12 +13,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
-// batchSize is how many events one statement inserts: far below what any database takes as
-// parameters.
+// batchSize is how many events one statement inserts. Their parameters are far fewer than any
+// database allows.
 const batchSize = 500
 
-// BeginBatch does for many events of one consumer and handler what Begin does for one, with one
-// statement for up to 500 of them (40 on SQLite). It goes by their keys in ascending order, so that
+// BeginBatch does for many events of one consumer and handler what Begin does for one. One
+// statement writes up to 500 of them (40 on SQLite). It takes the keys in ascending order, so that
 // two batches wait for each other and do not deadlock. A second copy of an event in the batch is
 // inbox.StateProcessed.
 func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]inbox.State, error) {
@@ -60,7 +60,7 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 	return states, nil
 }
 
-// beginChunk fills in the states of a chunk, whose events are different.
+// beginChunk fills in the states of a chunk. Its events are all different.
 func (s *Store) beginChunk(ctx context.Context, tx core.Tx, events []inbox.Event, chunk []int,
 	states []inbox.State,
 ) error {
@@ -89,8 +89,8 @@ func (s *Store) beginChunk(ctx context.Context, tx core.Tx, events []inbox.Event
 	})
 }
 
-// seeRows locks the rows of the keys and then shows each. A key whose row is gone makes it fail:
-// the transaction is to be run again.
+// seeRows locks the rows of the keys and then shows each. If the row of a key is gone, seeRows
+// returns an error, and the transaction is run again.
 func (s *Store) seeRows(ctx context.Context, tx core.Tx, keys []inbox.Key,
 	show func(inbox.Key, inboxRow, int64) error,
 ) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // Cleanup deletes at most limit events that the consumer processed longer than keep ago. It returns
-// how many. Rows of failed and dead events stay.
+// how many it deleted. Rows of failed and dead events stay.
 func (s *Store) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil
@@ -17,9 +17,9 @@ func (s *Store) Cleanup(ctx context.Context, consumer string, keep time.Duration
 	return s.sql.cleanup.Run(ctx, s.db, "inbox cleanup", []any{consumer}, consumer, sqlstore.Micros(keep), int64(limit))
 }
 
-// CleanupKeys deletes at most limit keys of which the consumer processed the newest event longer
-// than keep ago. It returns how many. It walks through all keys of the consumer, which are not
-// indexed by time.
+// CleanupKeys deletes at most limit keys whose newest event the consumer processed longer than keep
+// ago. It returns how many it deleted. It reads all keys of the consumer, because they have no
+// index by time.
 func (s *Store) CleanupKeys(ctx context.Context, consumer string, keep time.Duration,
 	limit int,
 ) (deleted int, err error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// database is what the databases do differently in more than a statement.
+// database has the steps that take different statements, or more than one, on each database.
 type database interface {
 	// advance moves the newest event of a key, whose columns are key, up to seq, and reports
 	// whether it was older.
@@ -17,17 +17,17 @@ type database interface {
 
 	// batchSize is how many events one statement inserts.
 	batchSize() int
-	// stillOpen fails when the caller's transaction has ended and nobody but the server knows.
+	// stillOpen fails when the caller's transaction has ended and only the server knows it.
 	stillOpen(ctx context.Context, tx core.Tx) error
-	// insertRows inserts those of the events that are new and shows their keys. see shows which of
-	// them are there.
+	// insertRows inserts those of the events that are new, and calls fresh with their keys. see
+	// shows the rows that are there.
 	insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key), see seeRows) error
-	// seeRows returns the statement that locks the rows of keys, each of which it names in full, so
-	// that no planner walks through all events of a handler.
+	// seeRows returns the statement that locks the rows of keys. It names each key in full, so that
+	// no planner reads all events of a handler.
 	seeRows(keys []inbox.Key) (text string, args []any)
 }
 
-// seeRows locks the rows of keys and then shows each, and how often it was there already.
+// seeRows locks the rows of keys. Then it shows each row, and how often an insert found it there.
 type seeRows func(keys []inbox.Key, show func(k inbox.Key, r inboxRow, seen int64) error) error
 
 // conflict is for the databases whose INSERT knows ON CONFLICT.
@@ -46,10 +46,10 @@ func (d upsertLane) advance(ctx context.Context, tx core.Tx, key []any, seq int6
 	return n == 1, err
 }
 
-// stillOpen: there nobody but the caller ends a transaction without a trace.
+// stillOpen returns nil: on these databases a transaction does not end without its caller.
 func (upsertLane) stillOpen(context.Context, core.Tx) error { return nil }
 
-// seeByKeys ends the text of a seeRows that names its keys one by one.
+// seeByKeys returns the end of a seeRows statement that names n keys one by one.
 func seeByKeys(n int) string {
 	return strings.Repeat("("+inboxIs+") OR ", n-1) + "(" + inboxIs + "){lock}"
 }
@@ -70,8 +70,8 @@ func eventsArgs(events []inbox.Event) (args []any) {
 	return args
 }
 
-// showFresh runs a statement that returns tenant and id of the events it inserted, of one consumer
-// and handler.
+// showFresh runs a statement that inserts events of one consumer and handler and returns the tenant
+// and id of each. It calls fresh with each key.
 func showFresh(ctx context.Context, tx core.Tx, first inbox.Key, fresh func(inbox.Key), text string, args []any) error {
 	return sqlkit.EachRow(ctx, tx, text, args, func(rows core.Rows) error {
 		k := first

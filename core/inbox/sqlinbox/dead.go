@@ -13,9 +13,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
-// Fail records a failure, after the transaction of the handler was rolled back: it counts the
-// attempt and writes FAILED or DEAD, unless the event has been processed meanwhile, by another
-// copy. It returns what the row says then: inbox.StateProcessed, inbox.StateDead, or 0 for FAILED.
+// Fail records a failure, after the transaction of the handler was rolled back. It counts the
+// attempt and writes FAILED or DEAD, unless another copy has processed the event meanwhile. It
+// returns the new state of the row: inbox.StateProcessed, inbox.StateDead, or 0 for FAILED.
 func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, attempts int, err error) {
 	if err := f.Event.Validate(); err != nil {
 		return 0, 0, err
@@ -57,7 +57,7 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 	return state, attempts, err
 }
 
-// ListDead returns dead events, those first that were received first.
+// ListDead returns dead events. The events that were received first come first.
 func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.DeadEvent, err error) {
 	if q.Consumer == "" {
 		return nil, fmt.Errorf("%w: consumer is empty", core.ErrInvalidRequest)
@@ -98,9 +98,9 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 	return list, err
 }
 
-// Redrive lets dead events be processed again when they are delivered again, with fresh attempts.
-// The row keeps the actor and the reason until then. It returns how many changed: the others are
-// not dead.
+// Redrive lets dead events be processed again, with fresh attempts, when they are delivered again.
+// The row keeps the actor and the reason until then. It returns how many events changed; the others
+// were not dead.
 func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
 	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)

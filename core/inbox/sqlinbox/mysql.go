@@ -42,15 +42,15 @@ var mysqlVariant = variant{
 	},
 }
 
-// mysql is MariaDB or MySQL, which do not return what they inserted.
+// mysql is MariaDB or MySQL. There an INSERT does not return the rows that it inserted.
 type mysql struct {
 	key, advanceKey string
 	insert, see     func(n int) string
 }
 
-// advance takes two statements, because MySQL does not tell apart what its upsert did. The first
-// makes sure that there is a row, an older one, and locks it. An UPDATE that finds no row would
-// lock the gap, and two of them deadlock.
+// advance takes two statements, because the upsert of MySQL does not say which of its two ways it
+// went. The first statement makes sure that there is a row with an older number, and locks it.
+// Without a row the UPDATE would lock the gap, and two transactions would deadlock.
 func (d *mysql) advance(ctx context.Context, tx core.Tx, key []any, seq int64) (newer bool, err error) {
 	if _, err := tx.Exec(ctx, d.key, append(key, seq-1)...); err != nil {
 		return false, err
@@ -63,7 +63,7 @@ func (*mysql) batchSize() int { return batchSize }
 
 func (*mysql) stillOpen(ctx context.Context, tx core.Tx) error { return sqlkit.StillOpen(ctx, tx) }
 
-// insertRows counts up seen of what was there: what has a 0 there afterwards was inserted by us.
+// insertRows adds 1 to the column seen of each row that was there. A row with 0 was inserted now.
 func (d *mysql) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key),
 	see seeRows,
 ) error {
@@ -75,7 +75,7 @@ func (d *mysql) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event
 	for i := range events {
 		keys[i] = events[i].Key
 	}
-	if affected == int64(len(events)) { // 1 for each insert, 2 for each that was there
+	if affected == int64(len(events)) { // an insert counts 1, a row that was there counts 2
 		for _, k := range keys {
 			fresh(k)
 		}

@@ -33,8 +33,9 @@ var postgresVariant = variant{
 				strings.Repeat("?::text[], ", inboxColumns-3) + "?::text[]) AS v(tenant, event_id, type, version, " +
 				"aggregate_type, aggregate_id, partition_key, key_seq, " +
 				"topic, source_partition, source_offset)" + conflict + " RETURNING tenant_id, event_id"),
-			// One by one, each by the whole key: PostgreSQL takes what a list of keys has in common
-			// out of it, and walks through all events of the handler.
+			// The rows are read one by one, each by its whole key. For a list of keys PostgreSQL
+			// looks up only the parts that all keys have in common, and so reads all events of the
+			// handler.
 			seeAll: n.Statement("SELECT e.tenant_id, e.event_id, e.status, e.attempts, e.age, 0 FROM " +
 				"unnest(?::text[], " +
 				"?::text[]) AS v(tenant, event_id) CROSS JOIN LATERAL " +

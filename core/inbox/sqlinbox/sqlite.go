@@ -36,8 +36,8 @@ type sqlite struct {
 	insert, see func(n int) string
 }
 
-// batchSize is small: SQLite is no journey away, and its drivers take more than their share for
-// many parameters.
+// batchSize is small: a statement of SQLite needs no network, and its drivers get slow with many
+// parameters.
 func (*sqlite) batchSize() int { return 40 }
 
 func (d *sqlite) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key),

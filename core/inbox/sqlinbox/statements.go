@@ -8,7 +8,7 @@ import (
 
 const (
 	inboxIs      = "consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?"
-	inboxColumns = 13 // that eventArgs returns
+	inboxColumns = 13 // the number of columns that eventArgs returns
 
 	inboxHead = "INSERT INTO {inbox} (consumer, handler, tenant_id, event_id, event_type, event_version, " +
 		"aggregate_type, aggregate_id, partition_key, key_seq, " +
@@ -25,7 +25,7 @@ const (
 // statements are the statements about {inbox} and {inbox_key}.
 type statements struct {
 	see, seeFailed, take, fail, redrive string
-	dead                                string // without its end, and with ? for parameters
+	dead                                string // without its end; its parameters are written as ?
 
 	open, cleanupKeys string
 	insert            sqlstore.Insert
@@ -33,9 +33,9 @@ type statements struct {
 	database          database
 }
 
-// variant is what the databases do differently in the statements that they all have.
+// variant has those of the statements that are different on each database.
 type variant struct {
-	// unless ends an INSERT that leaves an event that is there; see sqlstore.Insert.
+	// unless ends an INSERT that leaves an existing event unchanged; see sqlstore.Insert.
 	unless      string
 	guarded     string // see sqlstore.Insert
 	cleanupKeys string
@@ -68,7 +68,8 @@ func newStatements(n sqlstore.Names) *statements {
 			"COALESCE(source_offset,0), " +
 			"source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), " +
 			"{us:received_at}, COALESCE({us:failed_at},0) " +
-			// the last words are those of the index, or SQLite does not use it
+			// The last condition is that of the partial index. Without it SQLite does not use the
+			// index.
 			"FROM {inbox} WHERE consumer = ? AND status = 4 AND status <> 2"),
 
 		open:        text(inboxHead + "VALUES (" + inboxOpened + ")" + v.unless),
@@ -82,7 +83,7 @@ func newStatements(n sqlstore.Names) *statements {
 	}
 }
 
-// insertRows inserts n rows.
+// insertRows returns the INSERT of n rows.
 func insertRows(n int) string {
 	return inboxHead + "VALUES " + strings.Repeat("("+inboxDone+"), ", n-1) + "(" + inboxDone + ")"
 }

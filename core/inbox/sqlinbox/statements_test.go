@@ -23,7 +23,7 @@ var goldenCases = map[string]sqlinbox.Config{
 	"sqlite":   {Dialect: core.SQLite},
 }
 
-// Every statement as it is sent, so that a change of one is seen in a review.
+// The golden file has every statement as it is sent, so that a review shows each change of one.
 func TestStatementTexts(t *testing.T) {
 	for name, cfg := range goldenCases {
 		t.Run(name, func(t *testing.T) {

@@ -37,9 +37,9 @@ type Store struct {
 
 var _ inbox.Store = (*Store)(nil)
 
-// New returns the Store for the tables in db. It asks the database for its dialect if cfg does not
-// name it, within ten seconds, and is otherwise silent: call Migrate to create the tables, or Check
-// to compare them.
+// New returns the Store for the tables in db. If cfg does not name the dialect, New asks the
+// database for it, within ten seconds. New sends nothing else: call Migrate to create the tables,
+// or Check to compare them.
 func New(db *sql.DB, cfg Config) (*Store, error) {
 	s, err := sqlstore.New(db, tables, sqlstore.Config(cfg))
 	if err != nil {
@@ -49,8 +49,8 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 }
 
 // On returns the Store for the tables in the database of t, where there is a Transactor of an ORM
-// and no pool. Its own short transactions are those of t, with their isolation. cfg.Dialect is
-// required: it is what core.Tx.Dialect says.
+// and no pool. The Store runs its own short transactions with t, at the isolation of t. cfg.Dialect
+// is required: it is what core.Tx.Dialect returns.
 func On(t core.Transactor, cfg Config) (*Store, error) {
 	s, err := sqlstore.On(t, tables, sqlstore.Config(cfg))
 	if err != nil {
@@ -59,7 +59,7 @@ func On(t core.Transactor, cfg Config) (*Store, error) {
 	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }
 
-// Dialect returns which SQL the Store speaks.
+// Dialect returns the SQL dialect of the Store.
 func (s *Store) Dialect() core.Dialect { return s.db.Dialect() }
 
 // Status of a row of the inbox.
@@ -71,12 +71,13 @@ const (
 	inboxParked     = 4
 )
 
-// processingStale is when a row that says PROCESSING is no longer believed.
+// processingStale is the age at which a row that says PROCESSING no longer counts.
 const processingStale = 15 * time.Minute
 
-// Begin writes the event as processed in tx, and says inbox.StateFresh and which attempt this is;
-// or it says what was there. While another transaction works on the same event it waits for the end
-// of that. A new event costs one statement.
+// Begin writes the event as processed in tx, and returns inbox.StateFresh and the number of the
+// attempt. If there was a row already, it returns the state of the row. While another transaction
+// works on the same event, Begin waits until that transaction has ended. A new event costs one
+// statement.
 func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (state inbox.State, attempt int, err error) {
 	const what = "inbox"
 	if err := e.Validate(); err != nil {
@@ -113,8 +114,8 @@ func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.Sta
 	return 0, 0, fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
 }
 
-// see locks the row of a key, decides, and takes it where that is possible. It returns 0 when there
-// is no row.
+// see locks the row of a key and returns its state. If the event may be processed, see marks it as
+// processed. It returns 0 when there is no row.
 func (s *Store) see(ctx context.Context, q sqlkit.Querier, k inbox.Key) (inbox.State, int, error) {
 	var r inboxRow
 	found, err := sqlkit.FirstRow(ctx, q, s.sql.see, keyArgs(k), &r.status, &r.attempts, &r.left)
@@ -124,7 +125,7 @@ func (s *Store) see(ctx context.Context, q sqlkit.Querier, k inbox.Key) (inbox.S
 	return s.decide(ctx, q, k, r)
 }
 
-// inboxRow is what decides about an event.
+// inboxRow is the part of a row that decides about its event.
 type inboxRow struct {
 	status, attempts int
 	left             int64 // microseconds from now to its last change: negative
@@ -146,16 +147,16 @@ func (s *Store) decide(ctx context.Context, q sqlkit.Querier, k inbox.Key, r inb
 	return inbox.StateFresh, r.attempts + 1, err
 }
 
-// MaxTopic and MaxPartitionKey are how many bytes the table keeps for Advance. Of a
-// longer text, or one that is not plain, it keeps the SHA-256.
+// MaxTopic and MaxPartitionKey are how many bytes the table keeps for Advance. If a text is longer,
+// or is not plain, the table keeps its SHA-256.
 const (
 	MaxTopic        = 249
 	MaxPartitionKey = 255
 )
 
-// Advance moves the newest event that the handler has processed of the event's tenant, topic and
-// key up to this one, in tx, and reports whether it was newer. It waits for other transactions that
-// do so. An event without a key or a KeySeq is always newer.
+// Advance records this event as the newest one that the handler has processed of the event's
+// tenant, topic and key, in tx, and reports whether it was newer than the one before. It waits for
+// other transactions that do the same. An event without a key or a KeySeq is always newer.
 func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer bool, err error) {
 	const what = "inbox key"
 	if e.KeySeq == 0 || e.PartitionKey == "" {
@@ -175,8 +176,8 @@ func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer b
 	return newer, s.db.Wrap(what, sqlstore.TxError(err))
 }
 
-// laneText makes a part of a lane, which anybody may have written, fit for its column, so that
-// different texts stay different: no plain text begins like its hash.
+// laneText makes a topic or a key fit for its column. A producer may have written any text.
+// Different texts stay different, because no plain text begins like a hash.
 func laneText(s string, limit int) string {
 	if textcheck.Problem(s, limit, false) == "" {
 		return s
@@ -187,7 +188,7 @@ func laneText(s string, limit int) string {
 
 func keyArgs(k inbox.Key) []any { return []any{k.Consumer, k.Handler, k.Tenant, k.EventID} }
 
-// args are the parameters of an insert.
+// eventArgs are the parameters of an insert.
 func eventArgs(e inbox.Event) []any {
 	args := append(keyArgs(e.Key), sqlstore.Column(e.Type, 128), e.Version, sqlstore.Column(e.AggregateType, 64),
 		sqlstore.Column(e.AggregateID, 128),

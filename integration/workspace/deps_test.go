@@ -23,6 +23,7 @@ type room struct {
 	ours   []string
 	others []string
 	brings []string // what others bring along, although it is heavy
+	tests  []string // modules that only its tests and Examples import
 }
 
 // rooms holds every released package, named relative to the root module. A package belongs to the
@@ -66,6 +67,7 @@ var rooms = map[string]room{
 	"inbox/redisonce": {
 		ours:   []string{"core", "core/inbox", "core/once", "inbox"},
 		others: []string{"github.com/redis/go-redis/v9", watermillModule},
+		tests:  []string{"github.com/alicebob/miniredis/v2"}, // Examples without a server
 	},
 	"watermillbridge": {ours: []string{"core"}, others: []string{watermillModule}},
 	"watermillbridge/kafkabridge": {ours: []string{"core", "watermillbridge"}, others: []string{
@@ -232,7 +234,7 @@ func checkGoMod(t *testing.T, dir, module string) {
 			}
 		case module == ".":
 			t.Errorf("the root module requires %s: it has the standard library alone", q.Path)
-		case allowed(module, q.Path):
+		case allowed(module, q.Path), slices.Contains(rooms[module].tests, q.Path):
 		case !q.Indirect:
 			t.Errorf("go.mod of %s requires %s itself", module, q.Path)
 		case isHeavy(q.Path):

@@ -31,7 +31,7 @@ var notShown = map[string][]string{
 		"core/inbox/sqlinbox.Migrations", "core/inbox/sqlinbox.New", "core/inbox/sqlinbox.On", "core/inbox.EventID",
 		"core/inbox.Final", "core/once/command.NewWorker", "core/once/command.Topic",
 		"core/once/command/sqlcommand.Migrations", "core/once/command/sqlcommand.New",
-		"entoutbox/entschema.MigrateOptions", "inbox/redisonce.NewCache",
+		"entoutbox/entschema.MigrateOptions",
 	},
 	"a setting of a middleware whose Example stands beside it": {
 		"core/once/httpkey.CanonicalJSON", "core/once/httpkey.DefaultPolicy", "core/once/httpkey.Retry",

@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// checked is a table that can be asked whether it is there.
+// checked is a table whose presence can be checked.
 type checked struct {
 	core.Repository
 	check   func() error
@@ -32,7 +32,7 @@ func (c *checked) Backlog(ctx context.Context, limit int) (core.Backlog, error) 
 	return c.Repository.Backlog(ctx, limit)
 }
 
-// lines collects what is logged.
+// logLines collects the lines that are logged.
 type logLines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -65,14 +65,14 @@ func (l *logLines) has(parts ...string) bool {
 	return false
 }
 
-// Run looks at the tables before it works, and says what it returns.
+// Run checks the tables before it works, and logs its error.
 func TestRunChecksTables(t *testing.T) {
 	missing := fmt.Errorf("schema drift: %w: table outbox_event is missing", core.ErrNoTables)
 	differ := fmt.Errorf("schema drift: %w: index x is missing", core.ErrTablesDiffer)
 	away := errors.New("connection refused")
 	for _, c := range []struct {
 		name    string
-		errs    []error // of the first checks
+		errs    []error // results of the first checks
 		backlog error
 		want    error
 		logged  []string
@@ -147,7 +147,7 @@ func TestRunChecksTables(t *testing.T) {
 	}
 }
 
-// Run logs its error by default, because it is mostly called in a goroutine.
+// Run logs its error by default, because most services call it in a goroutine.
 func TestRunTellsWhatItReturns(t *testing.T) {
 	var log logLines
 	before := slog.Default()

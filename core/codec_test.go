@@ -23,8 +23,8 @@ func (ownJSON) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 func (ownText) MarshalText() ([]byte, error) { return []byte("two"), nil }
 func (typedBody) EventType() string          { return "thing.happened" }
 
-// JSON text is inserted as it is when its type says so. Bytes that say nothing would become base64,
-// and are refused before anything is written.
+// JSON text is inserted unchanged if its type says that it is JSON. Bytes of another type would
+// become base64, so they are refused before anything is written.
 func TestJSONRefusesBytes(t *testing.T) {
 	text := []byte(`{"id":7}`)
 	raw := json.RawMessage(text)

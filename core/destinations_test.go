@@ -36,8 +36,8 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// A process that publishes to ever new topics for a year remembers the last of them, and those that
-// it works for.
+// A process publishes to new topics for a year. It remembers only the latest topics and the topics
+// in use.
 func TestDestinationsAreForgotten(t *testing.T) {
 	var c destinations
 	stopped, held, stuck := c.get("stopped"), c.get("held"), c.get("stuck")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A reader of the package's documentation sees which names a service needs, and which are for
-// authors of tables and adapters alone.
+// The documentation of the package tells its reader which names a service needs, and which names
+// only authors of tables and adapters need.
 func TestDocumentationNamesEveryEntry(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("doc.go")
@@ -28,7 +28,8 @@ func TestDocumentationNamesEveryEntry(t *testing.T) {
 	}
 }
 
-// exportedTypesAndFunctions of the package; constants and variables belong to one of them.
+// exportedTypesAndFunctions lists those of the package. Constants and variables belong to one of
+// them.
 func exportedTypesAndFunctions(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := os.ReadDir(".")

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// publish records events in a transaction of a fresh outbox and returns the rows that are there
+// publish records events in a transaction of a fresh outbox and returns the rows that are stored
 // afterwards.
 func publish(t *testing.T, cfg core.Config, events ...core.Event) ([]outboxtest.Row, []string, error) {
 	t.Helper()

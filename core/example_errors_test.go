@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A publisher that knows what a refusal means says so.
+// A publisher that knows the kind of a refusal marks its error.
 func ExampleClassOf() {
 	cause := errors.New("refused")
 	for _, err := range []error{
@@ -34,7 +34,7 @@ func ExampleClassOf() {
 	// false
 }
 
-// Config.Classifier can add what one publisher means by its errors.
+// Config.Classifier adds the meaning of one publisher's errors to the default.
 func ExampleDefaultClassifier() {
 	errOverQuota := errors.New("over quota")
 	classify := func(err error) core.Class {
@@ -85,7 +85,7 @@ func ExampleTxFromContext() {
 	// false
 }
 
-// A library that takes a Transactor reports a mistake when the program starts.
+// A library that takes a Transactor reports an unsuitable one when the program starts.
 func ExampleCheckTransactor() {
 	fmt.Println(core.CheckTransactor(outboxtest.NewRepository().Transactor()))
 	fmt.Println(core.CheckTransactor(nil) != nil)
@@ -94,10 +94,10 @@ func ExampleCheckTransactor() {
 	// true
 }
 
-// The default logger leaves out what nobody has to look at.
+// The default logger writes warnings and errors only.
 func ExampleDefaultLogger() {
 	ctx := context.Background()
-	logger := core.DefaultLogger() // for Config.Logger, as when it is left out
+	logger := core.DefaultLogger() // the logger that Config.Logger has by default
 	fmt.Println(logger.Enabled(ctx, slog.LevelInfo), logger.Enabled(ctx, slog.LevelWarn))
 	// Output: false true
 }

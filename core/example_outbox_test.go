@@ -11,7 +11,7 @@ import (
 )
 
 // The examples use a table in memory. With a database, sqloutbox.New gives the Repository, and an
-// adapter the transaction.
+// adapter gives the transaction.
 
 func Example() {
 	table := outboxtest.NewRepository()

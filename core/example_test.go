@@ -20,7 +20,7 @@ func (i *Invoice) Pay() {
 	i.Record(core.Event{Type: "invoice.paid", AggregateType: "invoice", AggregateID: i.ID})
 }
 
-// A model records what happens to it. The adapter of an ORM hands that over to the transaction that
+// A model records its events. The adapter of an ORM hands the events over to the transaction that
 // stores the model.
 func ExampleRecorder() {
 	inv := &Invoice{ID: "7"}
@@ -31,8 +31,8 @@ func ExampleRecorder() {
 	// Output: invoice.paid 7
 }
 
-// A constructor that returns a value moves it: Adopt says that the events moved too. Without it the
-// value is not stored.
+// A constructor that returns a value moves the model. Adopt says that the events moved too. Without
+// Adopt the model is not stored.
 func ExampleRecorder_Adopt() {
 	newInvoice := func() Invoice {
 		var inv Invoice
@@ -70,7 +70,7 @@ func ExampleRecorder_HandOver() {
 	// left after committed 0
 }
 
-// A publisher says what its errors mean.
+// A publisher marks its errors with their kind.
 func ExamplePermanent() {
 	publisher := core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 		if len(d.Payload) > 1<<20 {
@@ -84,8 +84,8 @@ func ExamplePermanent() {
 	// Output: permanent the broker takes no more than 1 MiB
 }
 
-// An event has one row for each topic, whose id follows from both; a further row of it gets a fresh
-// id in the same range.
+// An event has one row for each topic. The id of the row follows from the event id and the topic.
+// Further rows of the event get fresh ids in the same range.
 func ExampleNewRowID() {
 	const event = "018f3e2a-7b1c-7def-8123-456789abcdef"
 	orders, _ := core.NewRowID(event, "orders")
@@ -100,7 +100,7 @@ func ExampleNewRowID() {
 	// 018f3e2a-7b1c-8def-8000-000000000000 to 018f3e2a-7b1c-8def-bfff-ffffffffffff
 }
 
-// Events of one tenant, topic and key share a lane.
+// Events with the same tenant, topic and key have the same key id.
 func ExampleNewKeyID() {
 	a := core.NewKeyID("acme", "orders", "order/7")
 	b := core.NewKeyID("acme", "orders", "order/8")
@@ -111,7 +111,7 @@ func ExampleNewKeyID() {
 	// 1c168adb
 }
 
-// Every problem is reported at once.
+// Validate reports all problems at once.
 func ExampleConfig_Validate() {
 	err := core.Config{Workers: -1, DeadPolicy: 9}.Validate()
 	fmt.Println(err)
@@ -121,7 +121,7 @@ func ExampleConfig_Validate() {
 	// outbox: config: DeadPolicy 9 is unknown
 }
 
-// Several observers hear the same.
+// All observers get the same calls.
 func ExampleTeeObserver() {
 	metrics := &core.Observer{Inserted: func(topic string, _ bool) { fmt.Println("metrics:", topic) }}
 	traces := &core.Observer{Inserted: func(topic string, _ bool) { fmt.Println("traces:", topic) }}
@@ -141,7 +141,7 @@ func ExampleTeeObserver() {
 	// <nil>
 }
 
-// Publish finds the transaction in the context, too.
+// Publish also finds the transaction in the context.
 func ExampleContextWithTx() {
 	repo := outboxtest.NewRepository()
 	ob, err := core.New(core.Config{Repository: repo})
@@ -161,8 +161,8 @@ func ExampleContextWithTx() {
 	// <nil> 1
 }
 
-// An identity of another kind, such as an order number, becomes an event id that is the same each
-// time.
+// DeriveEventID turns another identity, such as an order number, into an event id. The same
+// identity gives the same id each time.
 func ExampleDeriveEventID() {
 	fmt.Println(core.DeriveEventID("order 42"))
 	// Output:

@@ -9,7 +9,7 @@ func init() {
 	reportIllegalMove = func(_ *relay, it *item, err error) { panic(fmt.Sprint(it.id, ": ", err)) }
 }
 
-// SetRandom gives the relays that o starts from now on their source of chance.
+// SetRandom sets the source of random numbers of the relays that o starts from now on.
 func (o *Outbox) SetRandom(random func() float64) { o.random = random }
 
 // Held counts what the relay of o holds: rows in the tracker, outcomes that are not written, and
@@ -32,7 +32,8 @@ func (o *Outbox) Held() int {
 	return n + r.marks.len() + len(r.marks.later.entries)
 }
 
-// LateProbe returns a stopped destination that is to be tried, and for how long that has been so.
+// LateProbe returns a stopped destination whose next probe is due, and how long the probe has been
+// due.
 func (o *Outbox) LateProbe() (topic string, late time.Duration) {
 	r := o.relay.Load()
 	if r == nil {

@@ -6,7 +6,7 @@ type used bool
 
 func (u *used) inUse() bool { return bool(*u) }
 
-// A value in use is remembered, however many others come. The others are forgotten in the end.
+// A value in use is remembered, however many others are added. The others are forgotten in the end.
 func TestGenerations(t *testing.T) {
 	g := generations[int, *used]{limit: 10}
 	if _, ok := g.find(0); ok {

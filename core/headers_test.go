@@ -71,7 +71,7 @@ func TestHeadersOfTheContext(t *testing.T) {
 	}
 }
 
-// FuzzHeaders requires that what is let through is what a broker and a log can carry.
+// FuzzHeaders requires that brokers and logs can carry every header that is accepted.
 func FuzzHeaders(f *testing.F) {
 	f.Add("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	f.Add("outbox_attempt", "1")

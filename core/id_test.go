@@ -42,10 +42,10 @@ func TestNewEventIDSortsByTime(t *testing.T) {
 	})
 }
 
-// Events of one call get their ids within a microsecond, and sort by id in their order.
+// Events of one call get their ids within one microsecond. The ids sort in the order of the events.
 func TestEventIDsOfOneMicrosecondSort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Hour) // away from what other tests made at the beginning of their time
+		time.Sleep(time.Hour) // so that no other test has made ids at this time
 		var ids []string
 		for range 1000 {
 			ids = append(ids, core.NewEventID()) // the clock of the bubble stands still
@@ -106,12 +106,12 @@ func TestRowIDIsOfEventAndTopic(t *testing.T) {
 }
 
 func TestRowIDOfTwoEventsDiffer(t *testing.T) {
-	// They share the first eight bytes, and differ behind them.
+	// The two ids share the first eight bytes and differ after them.
 	a, b := rowID(t, "018f3e2a-7b1c-7def-8123-456789abcdef", "t"), rowID(t, "018f3e2a-7b1c-7def-8123-456789abcdee", "t")
 	if a == b || !bytes.Equal(a[:8], b[:8]) {
 		t.Errorf("%s and %s", a, b)
 	}
-	// They differ only in the version nibble, which a row id does not keep.
+	// The ids differ only in the version nibble, which a row id does not keep.
 	if c := rowID(t, "018f3e2a-7b1c-4def-8123-456789abcdef", "t"); a == c {
 		t.Errorf("%s and %s", a, c)
 	}
@@ -174,8 +174,8 @@ func TestBadIDs(t *testing.T) {
 	}
 }
 
-// FuzzEventID requires that an accepted id has one canonical spelling under which it is stored, and
-// one row id.
+// FuzzEventID requires that every accepted id has one canonical spelling, under which it is stored,
+// and one row id.
 func FuzzEventID(f *testing.F) {
 	for _, s := range append(badIDs, core.NewEventID(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
 		"F47AC10B-58CC-4372-A567-0E02B2C3D479") {
@@ -213,7 +213,7 @@ func TestDeriveEventID(t *testing.T) {
 			t.Errorf("stored as %s", row.Event.ID)
 		}
 	}
-	// An id that changed between two releases would let consumers take one event for two.
+	// If the id changed between two releases, consumers would take one event for two.
 	if id := core.DeriveEventID("order 42"); id != "359a2e1f-46f3-8609-86e1-3e69ac314c32" {
 		t.Errorf("order 42 is %s", id)
 	}

@@ -41,8 +41,8 @@ func TestInflight(t *testing.T) {
 		t.Fatalf("sorted: %v", got)
 	}
 
-	// A row that is claimed again while its mark is on its way is another item: the end of the old
-	// one does not take it away.
+	// A row that is claimed again while its mark is being written is another item. The end of the
+	// old item does not remove the new one.
 	move(cold, itemReleasing)
 	again := &item{id: cold.id, path: PathCold, size: 20, dest: d}
 	move(again, itemWaiting)
@@ -50,7 +50,7 @@ func TestInflight(t *testing.T) {
 	if f.find(again.id) != again || closed(idle) {
 		t.Fatal("the item that was claimed again is not there")
 	}
-	// The late success of a stuck publish takes no slot of another item.
+	// A stuck publish that succeeds late takes no slot of another item.
 	late := &item{id: again.id, path: PathCold, dest: d}
 	move(late, itemAcked, itemGone)
 	if f.find(again.id) != again {

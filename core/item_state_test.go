@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The table in the documentation is the one that the code obeys.
+// The code has the same transitions as the table in the documentation.
 func TestItemTransitionsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/how-it-works.md")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestItemTransitionsAreDocumented(t *testing.T) {
 	}
 }
 
-// Every state can be reached and left, none comes twice in a life, and nothing comes back.
+// Every state can be reached and left. No state comes twice in a life.
 func TestItemTransitionsEnd(t *testing.T) {
 	reached := map[itemState]bool{itemNew: true}
 	left := map[itemState]bool{itemGone: true}

@@ -39,7 +39,7 @@ func TestReplayKeyID(t *testing.T) {
 	}
 }
 
-// The bytes of a lane and of a row id are in people's tables: they must never change.
+// The bytes of key ids and row ids are in the tables of users, so they must never change.
 func TestStoredBytesAreStable(t *testing.T) {
 	k := core.NewKeyID("acme", "orders", "order/7")
 	if got, want := fmt.Sprintf("%x", k), "1c168adbcee0f1be5ef7f2cd971a6963"; got != want {

@@ -17,7 +17,7 @@ func TestLanes(t *testing.T) {
 	}
 	one, two, three := laneItem(1), laneItem(2), laneItem(3)
 	one.place.opened = true
-	for _, it := range []*item{three, one, two} { // goroutines say in any order that they have committed
+	for _, it := range []*item{three, one, two} { // goroutines report their commits in any order
 		c.join(it)
 	}
 	if ready, _ := c.next(lane); ready != one {
@@ -46,8 +46,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// A number that comes back after a failover is not taken for the event that was acknowledged under
-// it.
+// After a failover, a number can come back for another event. The guard does not take that event
+// for the one that was acknowledged under the number.
 func TestLaneGuardComparesIDs(t *testing.T) {
 	var l laneState
 	it := laneItem(5)

@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// The default logger follows slog's default, whenever that is set, and passes on what somebody
-// should see.
+// The default logger follows slog's default, even if that is set later, and passes on warnings and
+// errors.
 func TestDefaultLogger(t *testing.T) {
 	l := core.DefaultLogger().With("a", 1).WithGroup("g").With("b", 2)
 	before := slog.Default()

@@ -34,7 +34,7 @@ func TestMarks(t *testing.T) {
 			t.Errorf("%s held nobody back", it.state)
 		}
 	}
-	acked[0].mark.tries = 1 // it was postponed, and is written later
+	acked[0].mark.tries = 1 // the mark was postponed, and is written later
 	if m.ended(acked[0]) || m.ended(released) || m.held != 0 {
 		t.Errorf("%d hold publishing back at the end", m.held)
 	}

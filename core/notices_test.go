@@ -11,11 +11,11 @@ func TestNoticesAreToldInOrder(t *testing.T) {
 	var n notices
 	var told []int
 	mu.Lock()
-	n.unlock(&mu) // nothing to tell
+	n.unlock(&mu) // no notice was added
 	mu.Lock()
 	n.add(func() {
 		told = append(told, 1)
-		mu.Lock() // the callback comes back to the relay, which notes more
+		mu.Lock() // the callback calls the relay, which adds notices
 		n.add(func() { told = append(told, 3) })
 		n.unlock(&mu)
 	})
@@ -29,7 +29,7 @@ func TestNoticesAreToldInOrder(t *testing.T) {
 	}
 }
 
-// A callback that panics leaves the lock free and the others to be told.
+// If a callback panics, the lock is free and the other callbacks are still called.
 func TestNoticeThatPanics(t *testing.T) {
 	var mu sync.Mutex
 	var n notices

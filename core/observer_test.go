@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// spy returns an Observer that notes every call with its arguments.
+// spy returns an Observer that records every call with its arguments.
 func spy(name string, calls *[]string) *core.Observer {
 	o := &core.Observer{}
 	v := reflect.ValueOf(o).Elem()
@@ -29,7 +29,7 @@ func spy(name string, calls *[]string) *core.Observer {
 	return o
 }
 
-// callAll calls every field with arguments that differ from each other.
+// callAll calls every field with arguments that differ.
 func callAll(o *core.Observer) {
 	v := reflect.ValueOf(o).Elem()
 	for _, f := range v.Fields() {

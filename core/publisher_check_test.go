@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A publisher that would fail for the first event is refused when the outbox is made.
+// New refuses a publisher that would fail for the first event.
 func TestNilPublishersAreRefused(t *testing.T) {
 	router := func(fill func(*core.Router)) core.Publisher {
 		r := core.NewRouter()
@@ -67,7 +67,8 @@ func TestPublishInAnEndedTransaction(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	// Not ErrTxAborted: its remedy, running the transaction again, would do committed work twice.
+	// The error is not ErrTxAborted, because a caller would then run the transaction again and do
+	// committed work twice.
 	if _, err := ob.Publish(t.Context(), tx, core.Event{Type: "a"}); !errors.Is(err, core.ErrNoTransaction) ||
 		errors.Is(err, core.ErrTxAborted) {
 		t.Fatalf("%v, want ErrNoTransaction", err)

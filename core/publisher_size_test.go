@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// If the publisher of one topic of an event can never publish it, the event is refused before
-// anything is written.
+// An event is refused before anything is written if the publisher of one of its topics can never
+// publish it.
 func TestTooLargeForThePublisherIsRefused(t *testing.T) {
 	large := errors.New("it has more than 10 bytes: raise the broker's limit")
 	limited := &outboxtest.Publisher{}

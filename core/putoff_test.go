@@ -11,15 +11,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// An event that its publisher puts off comes back when that said, spends no attempt, and holds up
-// no other of its topic.
+// A publisher can put an event off. The event comes back at the time that the publisher gave,
+// spends no attempt, and holds up no other event of its topic.
 func TestPutOff(t *testing.T) {
 	if core.PutOff(nil, time.Second) != nil {
 		t.Error("nil is an error")
 	}
 	for d, within := range map[time.Duration][2]time.Duration{
 		7 * time.Second:  {7 * time.Second, 9 * time.Second},
-		0:                {time.Millisecond, 3 * time.Second}, // as UnavailableForKey
+		0:                {time.Millisecond, 3 * time.Second}, // the same as UnavailableForKey
 		-time.Hour:       {time.Millisecond, 3 * time.Second},
 		1000 * time.Hour: {24 * time.Hour, 25 * time.Hour},
 	} {

@@ -47,7 +47,7 @@ func TestRecorderCopyDoesNotPublishForItsOriginal(t *testing.T) {
 
 	events, ended := handOver(t, &o.Recorder)
 	wantTypes(t, "handed over", events, "a")
-	own, endedOwn := handOver(t, &cp.Recorder) // what the original had waits no more
+	own, endedOwn := handOver(t, &cp.Recorder) // the copy no longer hands over the events of the original
 	wantTypes(t, "handed over by the copy", own, "b")
 	ended(core.RolledBack)
 	endedOwn(core.RolledBack)
@@ -86,7 +86,7 @@ func placed() order {
 	return o
 }
 
-// A value that was moved must not lose its events in silence, and need not lose them at all.
+// A value that was moved must not lose its events without an error, and with Adopt it keeps them.
 func TestRecorderMoved(t *testing.T) {
 	o := placed()
 	wantTypes(t, "recorded", o.Recorded(), "placed")
@@ -107,7 +107,7 @@ func TestRecorderMoved(t *testing.T) {
 	}
 }
 
-// A closure that is run again and works on a fresh copy each time publishes once.
+// A closure adopts a fresh copy each time it is run again. Its events are published once.
 func TestRecorderAdoptedByEachTry(t *testing.T) {
 	var o order
 	o.Record(core.Event{Type: "placed"})
@@ -121,7 +121,7 @@ func TestRecorderAdoptedByEachTry(t *testing.T) {
 		}
 		ended(outcome)
 		if outcome != core.Committed {
-			wantCopied(t, &o.Recorder) // a copy has it
+			wantCopied(t, &o.Recorder) // the copy has the events
 		}
 	}
 	if stored != 1 {
@@ -150,7 +150,7 @@ func TestRecorderCopyForgets(t *testing.T) {
 	wantTypes(t, "the original", o.Recorded(), "a")
 }
 
-// A model that is set back to an earlier copy of itself has the events of that time.
+// A model that is set back to an earlier copy of itself has the events of that copy.
 func TestRecorderSetBack(t *testing.T) {
 	var o order
 	o.Record(core.Event{Type: "a"})

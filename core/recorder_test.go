@@ -59,7 +59,7 @@ func TestRecorderAcceptsEventsAndTypedValues(t *testing.T) {
 	}
 }
 
-// A Recorder must not hide the model that embeds it from logs, nor print the events.
+// A Recorder must not hide the embedding model from logs, and must not print the events.
 func TestRecorderInLogs(t *testing.T) {
 	o := order{ID: "order-7"}
 	o.Record(core.Event{Type: "order.placed", Data: "secret"})
@@ -72,7 +72,7 @@ func TestRecorderInLogs(t *testing.T) {
 	if j, err := json.Marshal(o); err != nil || string(j) != `{"ID":"order-7"}` {
 		t.Errorf("as JSON it is %s, %v", j, err)
 	}
-	var methods []string // all are promoted to models, so that each is a choice
+	var methods []string // every method is promoted to the models, so add one deliberately
 	for m := range reflect.TypeFor[*core.Recorder]().Methods() {
 		methods = append(methods, m.Name)
 	}
@@ -105,8 +105,8 @@ func TestRecorderKeepsWhatDidNotCommit(t *testing.T) {
 	}
 }
 
-// A closure that is run again records again what its first run recorded, unless it works on a copy
-// made before.
+// A closure that is run again records the events of its first run again, unless it works on a copy
+// that was made before.
 func TestRecorderRetriedClosureDoublesNothing(t *testing.T) {
 	o := &order{ID: "7"}
 	o.Record(core.Event{Type: "placed"})
@@ -132,13 +132,13 @@ func TestRecorderWhileHandedOver(t *testing.T) {
 	var o order
 	o.Record(core.Event{Type: "a", ID: id, Topic: "one"})
 	_, ended := handOver(t, &o.Recorder)
-	o.Record(core.Event{Type: "a", ID: id, Topic: "two"}) // the same event for another topic, and not handed over
+	o.Record(core.Event{Type: "a", ID: id, Topic: "two"}) // the same event for another topic
 	ended(core.Committed)
 	left := o.Recorded()
 	if len(left) != 1 || left[0].Topic != "two" {
 		t.Fatalf("left are %+v, want the event that no transaction had", left)
 	}
-	ended(core.RolledBack) // a second report must not touch what came later
+	ended(core.RolledBack) // a second report must not change events that were recorded later
 	events, late := handOver(t, &o.Recorder)
 	ended(core.Committed)
 	if len(events) != 1 || len(o.Recorded()) != 1 {

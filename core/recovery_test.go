@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// After an outage of the database, however long, publishing goes on within two seconds, wherever
-// the outage had come.
+// Within two seconds after an outage of the database, publishing goes on. This holds for an outage
+// of any length at any point of the relay.
 func TestDatabaseIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -25,7 +25,7 @@ func TestDatabaseIsBack(t *testing.T) {
 			return nil
 		})
 		w.run()
-		for range 100 { // on the fast path, so that outcomes are waiting to be written
+		for range 100 { // on the fast path, so that outcomes wait to be written
 			w.publish(core.Event{Type: "a"})
 		}
 		down.Store(true)
@@ -45,11 +45,11 @@ func TestDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// The first goroutine that sees the database again tells the others: they need not wait until their
-// own pauses are over.
+// The first goroutine that reaches the database again tells the others, which then end their
+// pauses.
 func TestSuccessEndsThePausesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu atomic.Int64 // until when the database is away, as it says itself
+		var mu atomic.Int64 // the time until which the database is away
 		var back [2]atomic.Int64
 		w := newWorld(t, core.Config{MarkDelay: time.Millisecond})
 		w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
@@ -61,7 +61,7 @@ func TestSuccessEndsThePausesOfOthers(t *testing.T) {
 			case outboxtest.MethodMarkDone:
 				i = 1
 			case outboxtest.MethodClaimUnordered, outboxtest.MethodClaimHeads:
-			default: // whose first call comes when the database is back
+			default: // the first call of these methods comes after the outage
 				return nil
 			}
 			back[i].CompareAndSwap(0, time.Now().UnixNano())

@@ -70,8 +70,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// An acknowledgement between the claim of an event that was refused before and its next refusal is
-// enough to know.
+// An event was refused before it was claimed. If another event is acknowledged between the claim
+// and the next refusal, the refusal counts.
 func TestRefusalsOfClaimedEvent(t *testing.T) {
 	var s refusals
 	limits := refusalLimits{failures: 5, attempts: 10, quiet: time.Second}

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// damaged is a table of which some events cannot be read.
+// damaged is a table with some events that cannot be read.
 type damaged struct {
 	core.Repository
 	mended atomic.Bool
@@ -44,7 +44,7 @@ func (r *damaged) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core
 	return r.look(r.Repository.ClaimKey(ctx, req, lane))
 }
 
-// An event that cannot be read is dead under a code of its own and stops nothing but its key.
+// An event that cannot be read becomes DEAD with a code of its own. It stops only its key.
 func TestUndecodableRow(t *testing.T) {
 	for _, policy := range []core.DeadPolicy{core.BlockKey, core.SkipDead} {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestRetryThenDead(t *testing.T) {
 				core.Event{Type: "a", Key: fmt.Sprint(v)})
 		}
 		time.Sleep(time.Second)
-		w.publish(core.Event{Type: "a", Key: "witness"}) // its destination works
+		w.publish(core.Event{Type: "a", Key: "witness"}) // shows that the destination works
 		time.Sleep(5 * time.Minute)
 		if got := w.statuses(); got[outboxtest.StatusDead] != 1 || got[outboxtest.StatusDone] != 4 ||
 			got[outboxtest.StatusNew] != 2 {
@@ -46,7 +46,7 @@ func TestRetryThenDead(t *testing.T) {
 			t.Fatalf("Backlog: %+v, %v", backlog, err)
 		}
 
-		// A person mends the cause and redrives: the lane goes on in its order.
+		// A person repairs the cause and redrives the event. The key goes on in its order.
 		w.pub.FailFor(nil)
 		n, err := w.ob.Redrive(t.Context(), core.AdminRequest{
 			IDs: []core.RowID{dead[0].ID}, Actor: "me",
@@ -125,7 +125,7 @@ func TestDiscardUnblocksKey(t *testing.T) {
 	})
 }
 
-// An outage that nobody classified must not turn a backlog into dead letters.
+// An outage that no publisher classified must not turn a backlog into dead events.
 func TestOutageSpendsNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -146,7 +146,7 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 			}
 			attempts += r.Attempts
 		}
-		if attempts > 4 { // what it takes to see that it is not the events
+		if attempts > 4 { // the relay needs these attempts to see that the events are not at fault
 			t.Errorf("%d attempts were spent", attempts)
 		}
 		if n := len(w.pub.Accepted()); n != 300 {
@@ -201,7 +201,7 @@ func TestUnavailableStopsOnlyItsDestination(t *testing.T) {
 	})
 }
 
-// A timeout of one event is the event's fault only if its destination acknowledged others
+// A timeout of one event is the event's fault only if its destination acknowledged other events
 // meanwhile.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestPermanentAndPanic(t *testing.T) {
 		w.run()
 		w.publish(core.Event{Type: "large"}, core.Event{Type: "panic", Topic: "fine"}, core.Event{Type: "fine"})
 		time.Sleep(time.Second)
-		w.publish(core.Event{Type: "fine"}) // the destination works: it is the event
+		w.publish(core.Event{Type: "fine"}) // shows that the destination works, so the event is at fault
 		time.Sleep(time.Minute)
 		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
 		if err != nil || len(dead) != 2 {
@@ -260,8 +260,8 @@ func TestPermanentAndPanic(t *testing.T) {
 	})
 }
 
-// A mark that takes three times as long as a publish does not keep workers waiting: the next batch
-// grows meanwhile.
+// A mark that takes three times as long as a publish does not keep the workers waiting, because the
+// next batch grows meanwhile.
 func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 	for _, workers := range []int{32, 128} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 				const publish, mark, rounds = 5 * time.Millisecond, 15 * time.Millisecond, 40
 				var mu sync.Mutex
 				var batches []int
-				var ended time.Time // of the last publish
+				var ended time.Time // the time of the last publish
 				w := newWorld(t, core.Config{
 					Workers: workers, ClaimBatch: rounds * workers, ColdEvents: rounds * workers,
 					Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
@@ -341,7 +341,7 @@ func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
 		}
 		killer := producer.publish(core.Event{Type: "a", AggregateID: "killer"})[0]
 		alone := true
-		for range 40 { // each life of a process ends when it publishes the killer
+		for range 40 { // each life of a process ends when it publishes the event "killer"
 			hang := make(chan struct{})
 			var inFlight atomic.Int64
 			died := make(chan struct{})
@@ -349,7 +349,7 @@ func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
 			var dead atomic.Bool
 			faulty := outboxtest.NewFaultyRepository(repo)
 			faulty.Hook(func(ctx context.Context, m outboxtest.Method) error {
-				if dead.Load() { // a dead process writes nothing
+				if dead.Load() { // a dead process cannot reach the table
 					return errors.New("dead")
 				}
 				return nil
@@ -391,7 +391,7 @@ func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
 			cancel()
 			close(hang)
 			<-done
-			time.Sleep(time.Minute) // leases run out
+			time.Sleep(time.Minute) // the leases end
 		}
 		if !alone {
 			t.Error("a suspect was published beside others")

@@ -48,7 +48,7 @@ func TestRollbackPublishesNothing(t *testing.T) {
 		w := newWorld(t, core.Config{HotEvents: 1})
 		w.run()
 		boom := errors.New("boom")
-		for range 5 { // more than there are slots: each must be free again
+		for range 5 { // more than there are slots, so each slot must become free again
 			err := w.repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 				if _, err := w.ob.Publish(ctx, tx, core.Event{Type: "a", Key: "k"}); err != nil {
 					return err
@@ -172,7 +172,7 @@ func TestDelayAndNextDue(t *testing.T) {
 		w.run()
 		start := time.Now()
 		w.publish(core.Event{Type: "a", Delay: 7 * time.Second})
-		err := w.ob.Drain(t.Context()) // looks, and finds nothing due
+		err := w.ob.Drain(t.Context()) // the poller asks, and no event is due
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestDelayAndNextDue(t *testing.T) {
 			t.Fatal("published before its time")
 		}
 		w.stop()
-		w.run() // an idle poller sleeps until the row is due, not for an hour
+		w.run() // an idle poller sleeps until the row is due, not for the poll interval
 		w.pub.Wait(t, 1)
 		if d := time.Since(start); d < 7*time.Second || d > 8*time.Second {
 			t.Errorf("published after %s, want 7s", d)
@@ -210,8 +210,8 @@ func TestLateCommitIsLeftToThePoller(t *testing.T) {
 	})
 }
 
-// A transaction that began before Run did is not in the fast path, and committed after the first
-// poll: it need not wait for the next one.
+// A transaction that began before Run is not on the fast path. It commits after the first poll, and
+// need not wait for the next poll.
 func TestCommitAfterRunBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{PollInterval: time.Minute, MaxPollInterval: time.Minute})

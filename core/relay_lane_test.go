@@ -11,9 +11,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// An event may reach its lane before the relay hears how the transaction of the event before it
-// ended: the database gave the lock of the key on as soon as that had committed. If another process
-// then gets the earlier event, the later one must not wait for it for ever.
+// The database gives the lock of a key to the next transaction as soon as the earlier one has
+// committed. So an event may reach its lane before the relay hears how the earlier transaction
+// ended. If another process then gets the earlier event, the later event must not wait for it
+// forever.
 func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -30,7 +31,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 				down := &outboxtest.Publisher{}
 				w, other := join(t, repo, pub, core.Config{Publisher: down}), join(t, repo, pub, core.Config{})
 				for _, m := range []outboxtest.Method{outboxtest.MethodClaimHeads, outboxtest.MethodClaimKey} {
-					w.faulty.Fail(outboxtest.Fault{Method: m, Times: -1}) // the other process is always the first
+					w.faulty.Fail(outboxtest.Fault{Method: m, Times: -1}) // the other process always claims first
 				}
 				w.run()
 				told := make(chan struct{})
@@ -45,7 +46,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 				tx.FailCommit(tt.fault)
 				ended := make(chan error, 1)
 				go func() { ended <- tx.Commit() }()
-				synctest.Wait() // it has committed, and nobody was told
+				synctest.Wait() // the transaction has committed, and its callback was not called
 				w.publish(core.Event{Type: "a", Key: "k"})
 				if tt.outage {
 					down.Outage("a", nil)
@@ -73,7 +74,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 	}
 }
 
-// A refusal counts once, however often the relay has to write it down.
+// A refusal counts once, even if the relay has to write it more than once.
 func TestRefusalWhoseAnswerWasLostCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -92,7 +93,7 @@ func TestRefusalWhoseAnswerWasLostCountsOnce(t *testing.T) {
 	})
 }
 
-// A poll after a full claim of one row asks for no lane where there is none.
+// After a full claim of one row without a key, the next poll asks for no key.
 func TestUnorderedRowsAskForNoLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{KeyRun: 1})

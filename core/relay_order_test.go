@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Several processes, faults everywhere, producers on the same keys: nothing lost, nothing invented,
-// first copies in order.
+// Several processes and producers share keys, with faults in every method. No event is lost, no
+// event is invented, and first copies come in order.
 func TestOrderUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -122,10 +122,10 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 	}
 }
 
-// A claim may take less of a lane than is due. The rest is fetched when that is published, not when
-// the poll interval is over.
+// A claim may take only some of the due events of a lane. The relay fetches the rest when those are
+// published, without waiting for the poll interval.
 func TestLaneGoesOnAfterShortenedRun(t *testing.T) {
-	for _, lanes := range []int{1, 20} { // few are looked at one by one, many together
+	for _, lanes := range []int{1, 20} { // the relay asks for a few lanes one by one, and for many together
 		t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const perLane = 12

@@ -13,10 +13,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-var errService = errors.New("503 Service Unavailable") // nobody classifies it
+var errService = errors.New("503 Service Unavailable") // no classifier knows this error
 
-// However few events there are, an outage that nobody classified makes none of them dead, and ends
-// with the first answer.
+// No publisher classified this outage. It makes no event dead, even if there are few events. The
+// outage ends with the first acknowledgement.
 func TestUnclassifiedOutageOfFewKeys(t *testing.T) {
 	for _, keys := range []int{1, 2, 4, 5, 8} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
@@ -47,7 +47,8 @@ func TestUnclassifiedOutageOfFewKeys(t *testing.T) {
 	}
 }
 
-// Outages that come and go must not kill what was refused in one of them.
+// A destination that goes down and comes back must not make the events dead that it refused in one
+// of the outages.
 func TestFlappingDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -68,9 +69,9 @@ func TestFlappingDestination(t *testing.T) {
 	})
 }
 
-// Nobody can tell an event that is refused alone at a silent destination from an outage. It is
-// tried at the pace of probes and named; when the destination has acknowledged another one, its
-// attempts are over soon.
+// An event is refused alone at a destination that acknowledges nothing. The relay cannot tell this
+// from an outage. It tries the event at the pace of probes and names it in ProbeFailed. When the
+// destination has acknowledged another event, the attempts of this one end soon.
 func TestRefusedAloneAtSilentDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -130,7 +131,7 @@ func TestDiscardEndsAnEventRefusedAlone(t *testing.T) {
 		time.Sleep(time.Minute)
 		id := w.repo.Rows()[slices.IndexFunc(w.repo.Rows(),
 			func(r outboxtest.Row) bool { return r.Event.AggregateVersion == 1 })].ID
-		for n := 0; n == 0; { // not while it is out
+		for n := 0; n == 0; { // Discard changes nothing while the event is published
 			var err error
 			if n, err = w.ob.Discard(t.Context(), core.AdminRequest{
 				IDs: []core.RowID{id}, Actor: "me",
@@ -148,8 +149,8 @@ func TestDiscardEndsAnEventRefusedAlone(t *testing.T) {
 	})
 }
 
-// A process that has just started knows of no acknowledgement: what others refused before must not
-// die of its first look.
+// A process that has just started knows of no acknowledgement. Its first refusal must not make
+// events dead that other processes had refused.
 func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -193,7 +194,7 @@ func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 	})
 }
 
-// An error that the publisher marked as a refusal of this event is believed.
+// An error that the publisher marked as a refusal counts as one at once.
 func TestMarkedRefusalNeedsNoWitness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -208,7 +209,7 @@ func TestMarkedRefusalNeedsNoWitness(t *testing.T) {
 	})
 }
 
-// Events that are refused again and again do not hold up those that are not.
+// Events that are refused again and again do not hold up the others.
 func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -229,7 +230,7 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 			}
 			return nil
 		})
-		for range 60 { // cold, and before the others
+		for range 60 { // inserted first, for the poller
 			w.publish(core.Event{Type: "a", AggregateID: "poison", Unordered: true})
 		}
 		for i := range 200 {
@@ -240,7 +241,8 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 		if n := len(w.pub.Accepted()); n != 200 {
 			t.Errorf("%d of 200 events that nobody refuses were published in 100 s", n)
 		}
-		// From here on, while others are acknowledged, the old refusals stop nothing.
+		// From here on the destination acknowledges other events, and the earlier refusals stop
+		// nothing.
 		mu.Lock()
 		stopped, since = 0, time.Now()
 		mu.Unlock()
@@ -261,7 +263,7 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 	})
 }
 
-// A stopped destination is tried when it is time, even if the poller was woken for other reasons
+// A stopped destination is probed in time, even if the poller was woken for other reasons
 // meanwhile.
 func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +282,7 @@ func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
 		for i := range 14 {
 			w.publish(core.Event{Type: "down", Key: fmt.Sprint(i)})
 		}
-		w.publish(core.Event{Type: "other", Key: "k"}) // its retries wake the poller, until it is dead
+		w.publish(core.Event{Type: "other", Key: "k"}) // its retries wake the poller until the event is dead
 		time.Sleep(3 * time.Minute)
 		if n := w.statuses()[outboxtest.StatusDead]; n != 1 {
 			t.Fatalf("%d dead, want the other one", n)
@@ -294,7 +296,7 @@ func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
 	})
 }
 
-// An event that fails each probe must not keep those of other keys from being tried.
+// An event that fails each probe must not prevent probes with events of other keys.
 func TestProbesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})

@@ -15,14 +15,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// picky is a table that refuses statements for what is in them.
+// picky is a table that refuses statements because of their values.
 type picky struct {
 	core.Repository
 	mu     sync.Mutex
-	text   string              // of errors and receipts that it cannot store
-	rows   map[core.RowID]bool // that it does not change
-	calls  atomic.Int64        // marks
-	closed atomic.Bool         // it changes nothing at all
+	text   string              // the table cannot store errors and receipts that contain it
+	rows   map[core.RowID]bool // the table does not change these rows
+	calls  atomic.Int64        // the number of marks
+	closed atomic.Bool         // the table changes no row at all
 }
 
 var errPicky = errors.New("incorrect string value")
@@ -65,7 +65,7 @@ func (p *picky) MarkFailed(ctx context.Context, node string, failures []core.Fai
 	return p.Repository.MarkFailed(ctx, node, failures)
 }
 
-// receipts is a publisher that tells where an event went.
+// receipts is a publisher that returns a receipt for each event.
 type receipts struct {
 	*outboxtest.Publisher
 	receipt string
@@ -86,8 +86,8 @@ func rowOf(t *testing.T, repo *outboxtest.Repository, eventID string) outboxtest
 	return outboxtest.Row{}
 }
 
-// A table that cannot store an error text takes the outcome without it, and every other outcome.
-// An event that is done is written once, and not released as well.
+// A table that cannot store an error text stores the outcome without it, and stores every other
+// outcome. An event that is done is marked once, and is not released as well.
 func TestEachOutcomeIsWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var marked atomic.Int64
@@ -141,8 +141,8 @@ func TestTextThatCannotBeStored(t *testing.T) {
 	})
 }
 
-// A row that the table refuses to change is left apart, whatever became of it; its mark is tried
-// until it succeeds.
+// The relay marks a row that the table refuses to change apart from the others, whether its event
+// was accepted or refused. The relay tries that mark until it succeeds.
 func TestRowThatCannotBeMarked(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fails=%t", fails), func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestRowThatCannotBeMarked(t *testing.T) {
 				})
 				w.publish(e)
 				time.Sleep(time.Second)
-				for range 20 { // more than what may be unwritten
+				for range 20 { // more events than may wait for their marks
 					for range 50 {
 						w.publish(core.Event{Type: "good"})
 					}
@@ -195,7 +195,7 @@ func TestRowThatCannotBeMarked(t *testing.T) {
 	}
 }
 
-// While nothing at all can be written, publishing is held back, and goes on once it can.
+// While no mark can be written, the relay pauses publishing. It goes on once marks can be written.
 func TestNothingCanBeMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := outboxtest.NewRepository()
@@ -222,9 +222,9 @@ func TestNothingCanBeMarked(t *testing.T) {
 	})
 }
 
-// Rows that another transaction holds wait alone: a lock on a topic does not stop another one,
-// however long it lasts and however many rows it has. When it ends they are marked, without a
-// second copy.
+// Only the rows that another transaction holds wait. A lock on rows of one topic does not stop
+// another topic, however long the lock lasts and however many rows it covers. When the lock ends,
+// the rows are marked without a second copy.
 func TestLockedRowsStopNobody(t *testing.T) {
 	for _, n := range []int{1, 400} {
 		t.Run(fmt.Sprintf("%d rows", n), func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestLockedRowsStopNobody(t *testing.T) {
 				for i := range 1000 {
 					w.publish(core.Event{Type: "b", Key: fmt.Sprint(i % 10)})
 				}
-				time.Sleep(3 * time.Second) // less than the leases of the fast path
+				time.Sleep(3 * time.Second) // less than the lease of the fast path
 				if got := w.statuses(); got[outboxtest.StatusDone] != 1000 || got[outboxtest.StatusNew] != n {
 					t.Fatalf("rows by status: %v, want 1000 done", got)
 				}
@@ -272,7 +272,7 @@ func TestLockedRowsStopNobody(t *testing.T) {
 	}
 }
 
-// Failures and releases of locked rows wait alone as well.
+// If rows are locked, their refusals and releases are the only marks that wait.
 func TestLockedFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -290,7 +290,7 @@ func TestLockedFailure(t *testing.T) {
 		w.publish(bad)
 		w.pub.Block()
 		w.run()
-		time.Sleep(time.Second) // claimed
+		time.Sleep(time.Second) // the row is claimed by now
 		tx, err := w.repo.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)

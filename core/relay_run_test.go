@@ -171,7 +171,7 @@ func TestDrain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, core.Config{KeyRun: 3, ColdEvents: 20, ClaimBatch: 10, MarkBatch: 7, MaxUnmarked: 9})
 				producer := join(t, w.repo, w.pub, core.Config{})
-				for i := range 500 { // inserted by a process that does not relay
+				for i := range 500 { // inserted by a process without a relay
 					producer.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 7)}, core.Event{Type: "b"})
 				}
 				if running {

@@ -11,12 +11,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A relay whose destinations are all stopped has nothing to ask for. Events that commit meanwhile
-// must not make it ask all the same.
+// If all destinations of a relay are stopped, the relay has no reason to claim. Events that commit
+// meanwhile must not make it claim.
 func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	pub := &outboxtest.Publisher{}
 	pub.Outage("a", nil)
-	router := core.NewRouter() // it names its topics
+	router := core.NewRouter() // the router lists its topics
 	router.Handle("a", pub)
 	var failed atomic.Int64
 	stopped, enough := make(chan struct{}), make(chan struct{})
@@ -40,11 +40,11 @@ func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	go func() { done <- w.ob.Run(ctx) }()
 	w.publish(core.Event{Type: "a", Key: "k"})
 	<-stopped
-	w.publish(core.Event{Type: "a", Key: "k"}) // behind the first of its key
+	w.publish(core.Event{Type: "a", Key: "k"}) // these events wait for the first event of their key
 	before, probes := core.Rounds(w.ob), failed.Load()
 	<-enough
 	rounds, probes := core.Rounds(w.ob)-before, failed.Load()-probes
-	if rounds > 50*uint(probes+1) { // one for each probe, and those between
+	if rounds > 50*uint(probes+1) { // one round for each probe, and some rounds between them
 		t.Errorf("%d rounds of the poller for %d probes", rounds, probes)
 	}
 	pub.Restore("a")
@@ -54,7 +54,7 @@ func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	}
 }
 
-// A key that waits to be looked at does not keep Drain from telling that its destination is
+// A key whose next look is due later does not prevent Drain from reporting that its destination is
 // stopped.
 func TestDrainEndsWhenEveryDestinationIsStopped(t *testing.T) {
 	good := make(chan struct{})

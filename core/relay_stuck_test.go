@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// deaf is a publisher that ignores the end of its context for certain events, until it is told to
-// return.
+// deaf is a publisher that ignores the end of its context for certain events, until the test tells
+// it to return.
 type deaf struct {
 	next  *outboxtest.Publisher
 	hears func(d core.Delivery) bool
@@ -41,8 +41,9 @@ func (d *deaf) Publish(ctx context.Context, e core.Delivery) error {
 	return d.next.Publish(context.WithoutCancel(ctx), e)
 }
 
-// An event whose publisher never returns is given back with what waits behind it: another relay
-// publishes them, in their order, and the other events of the process go on.
+// The relay gives up an event whose publisher never returns, and releases it with the events that
+// wait behind it. Another relay publishes them in their order. The other events of the process go
+// on.
 func TestStuckPublishIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -81,7 +82,7 @@ func TestStuckPublishIsGivenUp(t *testing.T) {
 		if n := p.most.Load(); n != 1 {
 			t.Errorf("%d publishes of a destination that never answers were begun, want 1", n)
 		}
-		close(p.wake) // a late acknowledgement is a stale copy and nothing else
+		close(p.wake) // a late acknowledgement means a second copy and nothing else
 		time.Sleep(time.Minute)
 		w.atRest(220)
 		inOrder(t, pub.Accepted())
@@ -99,7 +100,7 @@ func TestStuckPublishIsGivenUp(t *testing.T) {
 	})
 }
 
-// A late acknowledgement is a fact: where nobody else has published the event, it is marked.
+// If no other process has published the event, a late acknowledgement marks it.
 func TestStuckPublishSucceedsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -121,8 +122,8 @@ func TestStuckPublishSucceedsLate(t *testing.T) {
 	})
 }
 
-// However many publishes hang, a process has no more than twice its workers, and what it cannot
-// publish is free for others.
+// Any number of publishes may hang. A process runs at most twice as many as it has workers, and
+// leaves the events that it cannot publish to other processes.
 func TestStuckPublishesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -159,8 +160,8 @@ func TestStuckPublishesAreBounded(t *testing.T) {
 	})
 }
 
-// A publisher that ends its goroutine, as t.FailNow in a test does, fails one event and costs no
-// worker.
+// A publisher may end its goroutine, as t.FailNow does in a test. This is a failure of one event,
+// and the relay keeps its workers.
 func TestGoexitInPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -176,7 +177,7 @@ func TestGoexitInPublisher(t *testing.T) {
 			w.publish(core.Event{Type: "a", Key: fmt.Sprint("exit", i)},
 				core.Event{Type: "a", Key: fmt.Sprint("good", i)}, core.Event{Type: "a"})
 		}
-		for range 60 { // the destination goes on acknowledging others
+		for range 60 { // the destination goes on acknowledging other events
 			w.publish(core.Event{Type: "a"})
 			time.Sleep(10 * time.Second)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A relay that starts before the first consumer of a topic gives up nothing, and the age of what
-// waits is seen.
+// A relay may start before the first consumer of a topic exists. It makes no event dead, and the
+// age of the waiting events is reported.
 func TestUnroutableUntilARouteWasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -25,12 +25,12 @@ func TestUnroutableUntilARouteWasSeen(t *testing.T) {
 		if err != nil || backlog.Dead != 0 || backlog.Pending != 40 || backlog.OldestAge < 10*time.Minute {
 			t.Fatalf("Backlog: %+v, %v; want 40 pending for 10 min and none dead", backlog, err)
 		}
-		w.pub.Restore("a") // somebody declares the queue
+		w.pub.Restore("a") // a person declares the queue
 		time.Sleep(5 * time.Second)
 		w.atRest(60)
 		inOrder(t, w.pub.Accepted())
 
-		// From here on the topic has a route: an event without one is wrong.
+		// From here on the topic has a route, so an event without a route is at fault.
 		w.pub.FailFor(func(d core.Delivery) error {
 			if d.AggregateID == "lost" {
 				return core.Unroutable(errors.New("312 NO_ROUTE"))
@@ -47,7 +47,7 @@ func TestUnroutableUntilARouteWasSeen(t *testing.T) {
 	})
 }
 
-// A queue that is deleted later does not make dead letters of a backlog.
+// A queue that is deleted later does not turn the backlog into dead events.
 func TestRouteThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})

@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A relay whose every destination is stopped waits for the next probe, whatever is committed
-// meanwhile. It neither spins nor asks the table for keys that it could not publish.
+// A relay whose destinations are all stopped waits for the next probe, whatever is committed
+// meanwhile. It runs no busy loop, and does not ask the table for keys that it could not publish.
 func TestEveryDestinationStopped(t *testing.T) {
 	for _, routed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,8 @@ func TestEveryDestinationStopped(t *testing.T) {
 	}
 }
 
-// A key asks for a look, and then all that the relay serves is stopped: the look waits with it.
+// A key asks for a look. Then all destinations of the relay are stopped, and the look waits until
+// one of them works.
 func TestKeyAsksForALookWhileEverythingStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -58,7 +59,7 @@ func TestKeyAsksForALookWhileEverythingStops(t *testing.T) {
 		synctest.Wait()
 		w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
 			if m == outboxtest.MethodClaimKey || m == outboxtest.MethodClaimHeads {
-				time.Sleep(time.Second) // meanwhile others ask
+				time.Sleep(time.Second) // meanwhile other keys ask for a look
 			}
 			return nil
 		})
@@ -77,7 +78,7 @@ func TestKeyAsksForALookWhileEverythingStops(t *testing.T) {
 	})
 }
 
-// Drain ends when nobody is left who could publish.
+// Drain ends when no worker is left to publish.
 func TestDrainWhileEveryPublishIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -100,8 +101,8 @@ func TestDrainWhileEveryPublishIsStuck(t *testing.T) {
 	})
 }
 
-// Rows that are claimed while the last worker gets stuck are given back: other processes can have
-// them.
+// Rows that are claimed while the last worker gets stuck are released, so that other processes can
+// claim them.
 func TestClaimedWhenTheLastWorkerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -111,7 +112,7 @@ func TestClaimedWhenTheLastWorkerIsLost(t *testing.T) {
 		w.run()
 		w.publish(core.Event{Type: "a"})
 		w.publish(core.Event{Type: "b"})
-		time.Sleep(18 * time.Second) // the first is given up, the second will be in some 4 s
+		time.Sleep(18 * time.Second) // the first event is given up, and the second will be in about 4 s
 		hold := make(chan struct{})
 		w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
 			if m == outboxtest.MethodClaimUnordered {
@@ -140,8 +141,8 @@ func TestClaimedWhenTheLastWorkerIsLost(t *testing.T) {
 	})
 }
 
-// A transaction that outlives the lease of its events is heard all the same: they do not wait for
-// the next poll.
+// A transaction may outlive the lease of its events. The relay still hears its outcome, and the
+// events do not wait for the next poll.
 func TestTransactionThatOutlivesItsLease(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -167,8 +168,8 @@ func TestTransactionThatOutlivesItsLease(t *testing.T) {
 	}
 }
 
-// A suspect whose mark has to wait for the lock of its row does not keep the other suspects
-// waiting.
+// The mark of a suspect may have to wait for the lock of its row. The other suspects do not wait
+// for it.
 func TestSuspectWhoseRowIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
@@ -210,7 +211,8 @@ func TestSuspectWhoseRowIsLocked(t *testing.T) {
 	})
 }
 
-// The observer hears of changes in their order: the last thing that it was told is how things are.
+// The observer is told of changes in their order, so the last change that it hears is the current
+// state.
 func TestObserverHearsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -244,7 +246,7 @@ func TestObserverHearsInOrder(t *testing.T) {
 	})
 }
 
-// Marks that shutdown cancels are not taken for rows that the table refuses.
+// A mark that is cancelled by shutdown does not count as refused by the table.
 func TestShutdownCancelsMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{ShutdownTimeout: time.Second})
@@ -269,7 +271,7 @@ func TestShutdownCancelsMarks(t *testing.T) {
 	})
 }
 
-// A suspect of which nothing can be written down is tried once in a while, and not again and again.
+// A suspect whose mark cannot be written is tried at intervals and not in a busy loop.
 func TestSuspectThatCannotBeWrittenDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})

@@ -104,7 +104,7 @@ func (w *world) statuses() map[outboxtest.Status]int {
 	return m
 }
 
-// atRest fails the test unless n rows are DONE and nothing else is there.
+// atRest fails the test unless n rows are DONE and no other row exists.
 func (w *world) atRest(n int) {
 	w.t.Helper()
 	if got := w.statuses(); got[outboxtest.StatusDone] != n || len(w.repo.Rows()) != n {

@@ -19,7 +19,7 @@ func TestRouter(t *testing.T) {
 	}
 	for _, r := range []*core.Router{core.NewRouter(), {}} {
 		r.Handle("b", core.PublisherFunc(as("lost")))
-		r.HandleFunc("b", as("b")) // the last one wins
+		r.HandleFunc("b", as("b")) // the last handler of a topic wins
 		r.HandleFunc("a", as("a"))
 		if got := r.Topics(); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("topics %q", got)

@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Effects are executed by the process that names their topic, even if other processes relay the
-// same table, wherever they were published, and also when they have to be tried again.
+// Effects are executed by the process that names their topic. This holds if other processes relay
+// the same table, wherever the effects were published, and for retries.
 func TestServedTopicsAreLeftToThoseWhoNameThem(t *testing.T) {
 	for name, serving := range map[string]func(r *core.Router, other core.Publisher){
 		"a router alone":             func(*core.Router, core.Publisher) {},
@@ -72,7 +72,7 @@ func TestServedTopicsAreLeftToThoseWhoNameThem(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				time.Sleep(5 * time.Minute) // of the bubble
+				time.Sleep(5 * time.Minute) // of fake time
 				stop()
 				relays.Wait()
 				if len(sent) != mails {

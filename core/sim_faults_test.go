@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// proceed does the next step: lets one call go on, or time pass.
+// proceed does the next step: it lets one call go on, or lets time pass.
 func (s *simulation) proceed() {
 	now := s.steps.Load()
 	calls := s.waiting(func(c *call) bool { return s.calm || c.inc.proc.pausedTo <= now })
@@ -54,12 +54,12 @@ func (s *simulation) hanging(c *call) bool {
 
 // reluctant reports whether a call mostly has to wait for others in this schedule.
 func (s *simulation) reluctant(c *call) bool {
-	// others overtake it
+	// Other calls overtake it.
 	return c.kind == s.profile.reluctant && (c.kind != callHear || strings.Contains(c.name, "producer 0"))
 }
 
-// elapse says how much time passes although calls wait; 0: none. Without faults only publishes may
-// take time, and less than they have.
+// elapse says how much time passes although calls wait; 0 means none. Without faults, time passes
+// only during publishes, and less of it than they have until their deadlines.
 func (s *simulation) elapse(calls []*call) time.Duration {
 	switch {
 	case s.calm:
@@ -84,7 +84,7 @@ func (s *simulation) elapse(calls []*call) time.Duration {
 	return 0
 }
 
-// judge says how a call goes on.
+// judge decides how a call goes on.
 func (s *simulation) judge(c *call) verdict {
 	p := &s.profile
 	expired := c.ctx.Err() != nil
@@ -162,13 +162,13 @@ func (s *simulation) judgePublish(c *call, expired bool) verdict {
 	return goOn
 }
 
-// later arranges that the destination accepts what the process gives up.
+// later arranges that the destination accepts the event after the process gave it up.
 func (s *simulation) later(c *call) verdict {
 	s.pending = append(s.pending, c.fact)
 	return late
 }
 
-// recover starts what has been down long enough, and reports whether there was something.
+// recover starts a process that has been down for long enough, and reports whether it did.
 func (s *simulation) recover() bool {
 	for _, p := range s.processes {
 		switch {
@@ -185,7 +185,7 @@ func (s *simulation) recover() bool {
 	return false
 }
 
-// disturb does something to the world that nobody asked for, and reports whether it did.
+// disturb causes trouble in the simulated world, and reports whether it did.
 func (s *simulation) disturb() bool {
 	now := s.steps.Load()
 	p := pickOne(s.scheduler, s.processes)
@@ -240,10 +240,10 @@ func (s *simulation) acceptLate(i int) {
 	s.note("late copy of " + f.name)
 }
 
-// administrate redrives or discards a row, as a person may.
+// administrate redrives or discards a row, as a person may do.
 func (s *simulation) administrate(redrive bool) bool {
 	rows := slices.DeleteFunc(s.repo.Rows(), func(r outboxtest.Row) bool {
-		if redrive { // under SkipDead an ordered event would come back under a random id
+		if redrive { // under SkipDead an ordered event would get a new random id
 			return r.Status != outboxtest.StatusDead || s.truth.policy == core.SkipDead && !r.KeyID.IsZero()
 		}
 		return r.Status == outboxtest.StatusDone || r.Status == outboxtest.StatusDiscarded

@@ -12,15 +12,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// process is one place where the application runs: one incarnation after the other, with its
-// producers.
+// process is one instance of the application with its producers. It has one incarnation after
+// another.
 type process struct {
 	sim       *simulation
 	index     int
-	inc       *incarnation // nil: down
+	inc       *incarnation // nil while the process is down
 	lives     int
-	upAt      uint64 // step at which it comes up again
-	pausedTo  uint64 // step until which none of its calls goes on
+	upAt      uint64 // the step at which the process starts again
+	pausedTo  uint64 // the step until which none of its calls goes on
 	producers []*producer
 }
 
@@ -31,12 +31,12 @@ type incarnation struct {
 	ob     *core.Outbox
 	lanes  map[core.KeyID][]*flight // publishes in flight; guarded by the truth's mutex
 	crash  context.CancelFunc
-	ctx    context.Context // ends when the process crashes
+	ctx    context.Context // ends at a crash of the process
 	dead   atomic.Bool
 
-	lateSince time.Time // since when a stopped destination waits to be tried
+	lateSince time.Time // since when a stopped destination waits for a probe
 
-	stop      context.CancelFunc // of Run
+	stop      context.CancelFunc // ends Run
 	stopAsked bool
 	ended     bool
 	stopped   chan error // the result of Run
@@ -45,7 +45,7 @@ type incarnation struct {
 
 func (i *incarnation) name() string { return fmt.Sprintf("%c%d", 'A'+i.proc.index, i.number) }
 
-// boot starts a new life.
+// boot starts a new incarnation.
 func (p *process) boot() {
 	s := p.sim
 	inc := &incarnation{proc: p, number: p.lives, lanes: map[core.KeyID][]*flight{}}
@@ -62,7 +62,8 @@ func (p *process) boot() {
 		panic(err)
 	}
 	inc.ob = ob
-	// A function of the moment, not a sequence: who asks first at one moment must not matter.
+	// The number depends on the moment. In a sequence it would depend on which goroutine asks
+	// first.
 	ob.SetRandom(func() float64 {
 		h := fnv.New64a()
 		fmt.Fprint(h, s.seed, p.index, s.steps.Load(), time.Now().UnixNano())
@@ -87,8 +88,8 @@ func (i *incarnation) run() {
 	go func() { stopped <- i.ob.Run(ctx) }()
 }
 
-// kill ends a life at once: nothing it does from here on has an effect. One call after the other
-// learns of it.
+// kill ends an incarnation at once. From here on, none of its calls has an effect. Each call gets
+// an error.
 func (p *process) kill() {
 	s, inc := p.sim, p.inc
 	p.inc = nil
@@ -102,15 +103,15 @@ func (p *process) kill() {
 		}
 		s.release(c, v)
 	}
-	inc.crash() // those that wait for locks
+	inc.crash() // ends the calls that wait for locks
 	s.note("locks of " + inc.name())
 	inc.stop()
 	s.note(inc.name() + " is gone")
 	s.ghosts = append(s.ghosts, inc)
 }
 
-// producer is a goroutine of the application: it writes and publishes in one transaction after the
-// other.
+// producer is a goroutine of the application. It runs one transaction after another, and writes and
+// publishes in each.
 type producer struct {
 	sim   *simulation
 	name  string
@@ -128,7 +129,7 @@ type statement struct {
 	events    []core.Event
 	savepoint bool
 	undo      bool // roll back to the savepoint
-	think     bool // do something else for a while
+	think     bool // pause for a while
 }
 
 var errDied = errors.New("process died")
@@ -165,7 +166,7 @@ func (p *producer) transaction(inc *incarnation, plan plan) error {
 	var rows []core.RowID
 	tx.OnOutcome(func(core.Outcome) { s.truth.ended(rows) })
 	for i, st := range plan.statements {
-		tx.OnOutcome(func(core.Outcome) { // called before the relay hears of these events
+		tx.OnOutcome(func(core.Outcome) { // this callback runs before that of the relay
 			s.park(&call{
 				name: fmt.Sprintf("%s %s hears of the end of %d", inc.name(), p.name, i), kind: callHear,
 				inc: inc, ctx: inc.ctx,

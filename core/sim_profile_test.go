@@ -13,15 +13,15 @@ const (
 	simKillerLosses   = 3 + 2
 )
 
-// profile says what a schedule is made of. Each seed draws its own, so that some schedules have
-// much of one kind of trouble.
+// profile says which faults and loads a schedule has. Each seed draws its own profile, so some
+// schedules have much trouble of one kind.
 type profile struct {
 	faultless bool
 	config    core.Config
 	processes int
 	producers int // of each process
 	chaos     int // steps with faults
-	budget    int // faults that end one life, one lease or one row; small ones are not counted
+	budget    int // faults that end an incarnation, a lease or a row; smaller faults are not counted
 
 	reluctant callKind // calls that mostly have to wait for others
 	// Chances, per step or per call.
@@ -58,7 +58,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	if s.chance(0.3) {
 		p.config.DeadPolicy = core.SkipDead
 	}
-	if s.chance(0.2) { // a relay that does not ask by itself is late
+	if s.chance(0.2) { // so that a missed wake-up makes the relay late
 		p.config.MaxPollInterval = 5 * time.Minute
 	}
 	p.reluctant = callKind(s.rng.IntN(int(callHear) + 3)) // beyond callHear: none
@@ -77,7 +77,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	return p
 }
 
-// some is a chance of at most limit, and none at all in half of the schedules.
+// some returns a chance of at most limit, or 0 in half of the schedules.
 func (p *profile) some(s *scheduler, limit float64) float64 {
 	if s.chance(0.5) {
 		return 0
@@ -85,7 +85,7 @@ func (p *profile) some(s *scheduler, limit float64) float64 {
 	return limit * s.rng.Float64()
 }
 
-// drawPlans gives every process its producers and them their transactions.
+// drawPlans gives every process its producers, and the producers their transactions.
 func (sim *simulation) drawPlans() {
 	keys := 1 + sim.rng.IntN(3)
 	made := 0
@@ -101,8 +101,8 @@ func (sim *simulation) drawPlans() {
 		case sim.chance(0.3):
 			e.Delay = time.Duration(1+sim.rng.IntN(1000)) * time.Millisecond
 		}
-		// A statement that waits for the locks of two keys would go on to the second without the
-		// token.
+		// A statement that waits for the locks of two keys would wait for the second lock without
+		// the token.
 		if len(beside) > 0 && beside[0].Key != "" && e.Key != "" && sim.profile.processes*sim.profile.producers > 1 {
 			e.Topic, e.Key = beside[0].Topic, beside[0].Key
 		}

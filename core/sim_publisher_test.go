@@ -18,7 +18,7 @@ type simTx interface {
 	FailCommit(f outboxtest.CommitFault)
 }
 
-// commit sends COMMIT, which can go wrong in every way.
+// commit sends COMMIT, which can fail in every way.
 func (p *producer) commit(inc *incarnation, tx simTx) error {
 	v := p.sim.park(&call{name: inc.name() + " " + p.name + " commits", kind: callCommit, inc: inc, ctx: inc.ctx})
 	switch v {
@@ -70,7 +70,7 @@ func (p *simPublisher) Publish(ctx context.Context, d core.Delivery) error {
 	return p.answer(ctx, f, v)
 }
 
-// answer is what the process hears of a publish that went wrong.
+// answer returns the result that the process gets for a publish with a fault.
 func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
 	t := p.sim.truth
 	t.mu.Lock()
@@ -89,7 +89,7 @@ func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
 	case keyless:
 		return core.UnavailableForKey(errors.New("no leader"))
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // the relay stops: that says nothing about the event
+	if errors.Is(ctx.Err(), context.Canceled) { // the relay stops, so the error does not concern the event
 		return ctx.Err()
 	}
 	t.answered(f, false)
@@ -102,11 +102,11 @@ func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
 // flight is a publish that has not returned.
 type flight struct{ start time.Time }
 
-// stuck: the relay may have given it up.
+// stuck reports whether the relay may have given the publish up.
 func (f *flight) stuck() bool { return time.Since(f.start) >= 2*simPublishTimeout }
 
-// enter counts the publishes of a lane: there is never more than one in a process, but for those
-// that do not return.
+// enter counts the publishes of a lane. A process never has more than one at a time, apart from
+// publishes that do not return.
 func (p *simPublisher) enter(f *fact) (leave func()) {
 	t := p.sim.truth
 	t.mu.Lock()

@@ -15,8 +15,8 @@ import (
 
 var errLost = errors.New("connection lost")
 
-// simRepository is the table as one process sees it: every statement parks before its effect, and
-// some before their answer.
+// simRepository is the table as one process sees it. Every statement parks before its effect, and
+// some park before their answer.
 type simRepository struct {
 	core.Repository // the table itself
 
@@ -26,8 +26,8 @@ type simRepository struct {
 
 var _ core.Repository = (*simRepository)(nil)
 
-// do runs a statement. dead: the process has crashed meanwhile; whatever it does now, it must not
-// have an effect.
+// do runs a statement. dead reports that the process has crashed meanwhile, so nothing that it does
+// now may have an effect.
 func (r *simRepository) do(ctx context.Context, kind callKind, method, rows string,
 	effect func(context.Context) (uint64, error),
 ) (dead bool, err error) {
@@ -42,7 +42,7 @@ func (r *simRepository) do(ctx context.Context, kind callKind, method, rows stri
 	}
 	effectCtx := context.WithoutCancel(ctx)
 	if kind == callInsert {
-		effectCtx = ctx // it may wait for a lock
+		effectCtx = ctx // the effect may wait for a lock
 	}
 	if v == locked {
 		effectCtx = context.WithValue(effectCtx, someLocked{}, true)
@@ -65,8 +65,8 @@ func (r *simRepository) do(ctx context.Context, kind callKind, method, rows stri
 // someLocked marks a statement that finds some of its rows locked by another transaction.
 type someLocked struct{}
 
-// unlocked divides the rows of a statement in those it can have and those that another transaction
-// holds: every second one, or the only one.
+// unlocked divides the rows of a statement into free rows and rows that another transaction holds.
+// Every second row is held, or the only row.
 func unlocked[T any](ctx context.Context, rows []T, id func(T) core.RowID) (free []T, err error) {
 	if ctx.Value(someLocked{}) == nil {
 		return rows, nil
@@ -82,7 +82,7 @@ func unlocked[T any](ctx context.Context, rows []T, id func(T) core.RowID) (free
 	return free, &core.LockedError{Rows: held}
 }
 
-// spreadOut brings the results for the unlocked rows, every second one, to the places of all.
+// spreadOut maps the results for the free rows, every second one, to the positions of all rows.
 func spreadOut(ctx context.Context, flags []bool, n int) []bool {
 	if ctx.Value(someLocked{}) == nil || flags == nil {
 		return flags
@@ -127,7 +127,7 @@ func (r *simRepository) Insert(ctx context.Context, tx core.Tx,
 	return places, err
 }
 
-// claimed is a claim statement: what it returned, unless its answer was lost.
+// claimed runs a claim statement and returns its result, unless the answer was lost.
 func (r *simRepository) claimed(ctx context.Context, method string, req core.ClaimRequest,
 	claim func(context.Context) ([]core.Claimed, error),
 ) (rows []core.Claimed, err error) {
@@ -139,7 +139,7 @@ func (r *simRepository) claimed(ctx context.Context, method string, req core.Cla
 		for i := range rows {
 			outcome = outcome*31 + digest(rows[i].ID, rows[i].ClaimNo, rows[i].Attempts, rows[i].LostClaims)
 		}
-		if step != nil { // it is the last one that the scheduler waits for
+		if step != nil { // the scheduler waits for this one last
 			step.outcome = outcome
 		}
 		return outcome, err
@@ -268,8 +268,8 @@ func (r *simRepository) Renew(ctx context.Context, node string, lease time.Durat
 	return held, errors.Join(err, others)
 }
 
-// renewer names the caller of Renew: a worker and the goroutine that renews batches may ask for the
-// same row at once.
+// renewer names the caller of Renew, because a worker and the goroutine that renews batches may
+// renew the same row at once.
 func renewer() string {
 	var stack [16]uintptr
 	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack[:])])
@@ -330,7 +330,7 @@ func (r *simRepository) CollectKeys(ctx context.Context, idle time.Duration, aft
 	return deleted, next, err
 }
 
-// digest makes a number of what a statement returned.
+// digest returns a hash of the result of a statement.
 func digest(parts ...any) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, parts...)

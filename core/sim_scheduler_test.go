@@ -31,18 +31,18 @@ type scheduler struct {
 	history []moment
 }
 
-// call is one step of somebody that waits for the token. Nothing in it depends on when it arrived.
+// call is one step that waits for the token. None of its fields depends on when it arrived.
 type call struct {
 	name    string
 	kind    callKind
 	inc     *incarnation
-	ctx     context.Context // of the call
+	ctx     context.Context // the context of the call
 	resume  chan verdict
 	topic   string
-	fact    *fact     // of a publish
-	judged  bool      // a publish whose context has ended: whether it hangs is decided
-	hangs   time.Time // until then it ignores the end of its context
-	outcome uint64    // what the effect said, for the history
+	fact    *fact     // the row of a publish
+	judged  bool      // a publish whose context has ended: it was decided whether it hangs
+	hangs   time.Time // the time until which the call ignores the end of its context
+	outcome uint64    // the result of the effect, for the history
 }
 
 type callKind uint8
@@ -51,9 +51,9 @@ const (
 	callThink   callKind = iota // a producer, between two statements
 	callCommit                  // a producer, before COMMIT
 	callDB                      // a statement, before its effect
-	callInsert                  // the same in the transaction of a producer
+	callInsert                  // a statement in the transaction of a producer
 	callPublish                 // a publish, before the destination sees it
-	callAnswer                  // something, between its effect and its answer
+	callAnswer                  // any call, between its effect and its answer
 	callStep                    // a claim, before its second statement and those after it
 	callHear                    // a producer, between the commit and its answer
 )
@@ -63,19 +63,19 @@ type verdict uint8
 
 const (
 	goOn        verdict = iota
-	slow                // has its effect, and parks again before its answer
-	noEffect            // an error, nothing happened
-	answerLost          // an error, it happened
+	slow                // has its effect, and parks again before the answer
+	noEffect            // returns an error and has no effect
+	answerLost          // returns an error and has its effect
 	timedOut            // a publish: given up, and the destination never had it
 	late                // a publish: given up, and the destination accepts it later
 	refuse              // a publish: refused
 	forbid              // a publish: refused as permanent
-	unavailable         // a publish: nobody is there
-	keyless             // a publish: the event's part of the destination is not there
+	unavailable         // a publish: the destination is down
+	keyless             // a publish: the destination is down for the key of the event
 	cutOff              // a commit: the connection broke before COMMIT
 	locked              // a mark: another transaction holds some of the rows
-	died                // its process is dead; what it did last had no effect
-	diedAfter           // the same, but COMMIT had arrived
+	died                // the process is dead; its last call had no effect
+	diedAfter           // the process is dead, but COMMIT had arrived
 )
 
 var verdictNames = [...]string{
@@ -89,7 +89,7 @@ type moment struct {
 	what    string
 	verdict verdict
 	outcome uint64
-	parked  uint64 // everybody that waits then
+	parked  uint64 // hash of the calls that wait at this moment
 }
 
 func (m moment) String() string {
@@ -107,7 +107,7 @@ func newScheduler(seed uint64) *scheduler {
 	}
 }
 
-// park waits for the token. A call of a dead process gets no further.
+// park waits for the token. A call of a dead process does not go on.
 func (s *scheduler) park(c *call) verdict {
 	c.resume = make(chan verdict)
 	s.mu.Lock()
@@ -138,8 +138,8 @@ func (s *scheduler) waiting(keep func(*call) bool) []*call {
 	return calls
 }
 
-// release lets a call go on and returns when everybody is blocked again. Calls that cannot be told
-// apart go together.
+// release lets a call go on and returns when all goroutines are blocked again. Calls with equal
+// names go on together.
 func (s *scheduler) release(c *call, v verdict) {
 	var twins []*call
 	s.mu.Lock()
@@ -163,7 +163,7 @@ func (s *scheduler) release(c *call, v verdict) {
 	s.record(moment{what: c.name, verdict: v, outcome: outcome})
 }
 
-// pass lets time pass: at most d, and if early is set no longer than until somebody parks.
+// pass lets time pass: at most d. If early is set, it returns as soon as a call parks.
 func (s *scheduler) pass(d time.Duration, early bool) {
 	s.steps.Add(1)
 	select {
@@ -184,7 +184,7 @@ func (s *scheduler) pass(d time.Duration, early bool) {
 	s.record(moment{what: "time passes"})
 }
 
-// note records something that the scheduler itself did.
+// note records an action of the scheduler itself.
 func (s *scheduler) note(what string) {
 	synctest.Wait()
 	s.steps.Add(1)
@@ -202,7 +202,7 @@ func (s *scheduler) record(m moment) {
 	s.history = append(s.history, m)
 }
 
-// lines prints a part of a history.
+// lines formats a part of a history.
 func lines(history []moment) string {
 	var b strings.Builder
 	for _, m := range history {

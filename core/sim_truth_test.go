@@ -11,22 +11,23 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// truth is what really happened in a simulation, as nobody in it can know, and the judge of it.
+// truth records what really happened in a simulation, and checks the invariants. No process can see
+// it.
 type truth struct {
 	policy core.DeadPolicy
 	repo   *outboxtest.Repository
 
 	mu        sync.Mutex
-	shift     time.Duration // of the database's clock
-	jumped    bool          // it jumped: leases end when nobody expects it
+	shift     time.Duration // how far the clock of the database was moved
+	jumped    bool          // the clock jumped, so leases end at any time
 	facts     map[core.RowID]*fact
 	ordered   []*fact // in the order of their names
 	violation error
 
-	answers int            // counts what destinations said
-	acked   map[string]int // the last of them that was an acknowledgement, by topic
-	asked   time.Time      // when somebody claimed last
-	idle    time.Time      // since when there was something to claim and nobody did
+	answers int            // the number of answers of destinations
+	acked   map[string]int // by topic: the number of the last answer that was an acknowledgement
+	asked   time.Time      // the time of the last claim
+	idle    time.Time      // since when a row could be claimed and no process claimed
 }
 
 // fact is the truth about one row.
@@ -37,30 +38,30 @@ type fact struct {
 	seq  int64
 
 	committed bool
-	copies    int  // accepted by the destination
-	done      bool // was DONE once
-	discarded bool // by a person
+	copies    int  // how many times the destination accepted it
+	done      bool // the row was DONE once
+	discarded bool // a person discarded the row
 	wasDead   bool
 
-	suspicious    bool  // when it was claimed last
-	suspectClaim  int64 // under which a publish of a suspect was begun; 0: the latest has none
-	suspectLosses int   // claims lost after that, since it was redriven
+	suspicious    bool  // the row was a suspect at its last claim
+	suspectClaim  int64 // the claim under which a publish of a suspect was begun; 0: none in the latest claim
+	suspectLosses int   // claims lost after that and since the last redrive
 
-	claims, publishes int // each claim is good for one publish
+	claims, publishes int // each claim allows one publish
 	holder            string
 	claimNo           int64
-	lease             time.Time // by the database's clock; zero: free
+	lease             time.Time // by the clock of the database; zero: the row is free
 
-	// Reasons for copies beyond the first, and for attempts.
+	// The fields below are reasons for copies beyond the first, and for attempts.
 	expiries, lostAcks, lateCopies int
-	refusals                       int // answers that count as a refusal, since it was redriven
-	firstRefusal                   int // which answer that was
+	refusals                       int // answers that count as a refusal, since the last redrive
+	firstRefusal                   int // the number of the first of them
 	topic                          string
 	forbidden                      bool
 	flights                        []*flight // publishes that have not returned
 }
 
-// stuck is how many publishes may have been given up.
+// stuck returns how many publishes the relay may have given up.
 func (f *fact) stuck() (n int) {
 	for _, fl := range f.flights {
 		if fl.stuck() {
@@ -74,7 +75,7 @@ func newTruth(repo *outboxtest.Repository, policy core.DeadPolicy) *truth {
 	return &truth{repo: repo, policy: policy, facts: map[core.RowID]*fact{}, acked: map[string]int{}}
 }
 
-// expect registers a row that may come to be.
+// expect registers a row that may be inserted.
 func (t *truth) expect(name string, e core.Event) {
 	id, err := core.NewRowID(e.ID, e.Topic)
 	if err != nil {
@@ -108,7 +109,7 @@ func (t *truth) failure() error {
 	return t.violation
 }
 
-// now is the database's clock.
+// now reads the clock of the database.
 func (t *truth) now() time.Time { return time.Now().Add(t.shift).UTC().Truncate(time.Microsecond) }
 
 func (t *truth) jump(d time.Duration) {
@@ -132,7 +133,7 @@ func (t *truth) inserted(req core.InsertRequest, places []core.Inserted) {
 	}
 }
 
-// ended looks which rows a transaction left behind.
+// ended checks which rows a transaction has left in the table.
 func (t *truth) ended(ids []core.RowID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,7 +177,7 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 	}
 }
 
-// look compares a row with what is known of it.
+// look compares a row with its fact.
 func (t *truth) look(f *fact) {
 	row, exists := t.repo.Row(f.id)
 	switch {
@@ -270,7 +271,7 @@ func (t *truth) released(node string, claims []core.ClaimRef) {
 	}
 }
 
-// begun is told when a process begins a publish.
+// begun records that a process begins a publish.
 func (t *truth) begun(f *fact, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -286,7 +287,7 @@ func (t *truth) begun(f *fact, node string) {
 	}
 }
 
-// accepted is told of every copy that the destination takes.
+// accepted records a copy that the destination accepts.
 func (t *truth) accepted(id core.RowID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -304,7 +305,7 @@ func (t *truth) accepted(id core.RowID) {
 	}
 }
 
-// answered is told what a process hears of a publish.
+// answered records the answer of a publish that a process gets.
 func (t *truth) answered(f *fact, ack bool) {
 	t.answers++
 	if ack {
@@ -317,8 +318,8 @@ func (t *truth) answered(f *fact, ack bool) {
 	}
 }
 
-// judgeLiveness checks, once the trouble is over and nobody waits for anything but time, that what
-// may be claimed is asked for within the limit.
+// judgeLiveness runs once the faults are over and every goroutine waits only for time. It checks
+// that claimable rows are claimed within the limit.
 func (t *truth) judgeLiveness(limit time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -337,7 +338,7 @@ func (t *truth) judgeLiveness(limit time.Duration) {
 	}
 }
 
-// head reports whether nothing of its lane is open, or blocks it, before the row.
+// head reports whether the row is the first of its lane that is open or blocks.
 func (t *truth) head(row outboxtest.Row) bool {
 	return row.KeyID.IsZero() || !slices.ContainsFunc(t.repo.Rows(), func(o outboxtest.Row) bool {
 		open := o.Status == outboxtest.StatusNew || o.Status == outboxtest.StatusRetry ||
@@ -346,8 +347,8 @@ func (t *truth) head(row outboxtest.Row) bool {
 	})
 }
 
-// passed reports whether the order of its lane may have gone by without f: a person ended it, or
-// DEAD events are skipped.
+// passed reports whether later events of its lane may precede f, because a person ended f, or
+// because DEAD events are skipped.
 func (t *truth) passed(f *fact) bool {
 	return f.discarded || t.policy == core.SkipDead && f.wasDead
 }
@@ -369,8 +370,8 @@ func (t *truth) judgeOrder(f *fact) {
 	}
 }
 
-// resting reports whether nothing is left to be done, whatever the time: all rows are done,
-// discarded, dead, or behind a dead one.
+// resting reports whether no work is left, at any time: all rows are done, discarded, dead, or
+// behind a dead row.
 func (t *truth) resting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -387,7 +388,7 @@ func (t *truth) resting() bool {
 	return true
 }
 
-// unfinished names the rows that keep a schedule from its rest.
+// unfinished names the rows that are not at rest.
 func (t *truth) unfinished() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -410,7 +411,7 @@ func (t *truth) blocked(row outboxtest.Row) bool {
 		})
 }
 
-// judgeEnd checks what must hold when everything is at rest.
+// judgeEnd checks the invariants that hold when everything is at rest.
 func (t *truth) judgeEnd(faultless bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -432,7 +433,7 @@ func (t *truth) judgeEnd(faultless bool) {
 	}
 }
 
-// administrated is told what a person did.
+// administrated records a redrive or a discard.
 func (t *truth) administrated(id core.RowID, redrive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,9 +20,10 @@ var (
 	simFirst = flag.Uint64("sim.first", 0, "seed of the first of them")
 )
 
-// TestSimulation runs the relay of several processes on one table through thousands of schedules:
-// who goes on when, which call fails and how, who crashes or stops, how time passes. Everything is
-// drawn from the seed of the schedule, so a failure can be run again.
+// TestSimulation runs the relays of several processes on one table through thousands of schedules.
+// A schedule says which call goes on, which call fails and how, which process crashes or stops, and
+// how time passes. Everything is drawn from the seed of the schedule, so a failure can be run
+// again.
 func TestSimulation(t *testing.T) {
 	if *simSeed >= 0 {
 		synctest.Test(t, func(t *testing.T) {
@@ -73,8 +74,8 @@ func TestSimulation(t *testing.T) {
 		float64(done.Load())/d.Seconds())
 }
 
-// The same seed is the same history, however many processors there are: else no failure could be
-// looked at twice.
+// The same seed gives the same history, for any number of processors. Otherwise no failure could be
+// run again.
 func TestSimulationReplays(t *testing.T) {
 	run := func(seed uint64) (r simResult) {
 		synctest.Test(t, func(t *testing.T) { r = simulate(seed) })
@@ -97,7 +98,7 @@ func TestSimulationReplays(t *testing.T) {
 	}
 }
 
-// parting shows where two histories part.
+// parting shows the first difference between two histories.
 func parting(a, b []moment) string {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -122,14 +123,14 @@ type simulation struct {
 	repo      *outboxtest.Repository
 	truth     *truth
 	processes []*process
-	ghosts    []*incarnation // crashed lives that have not found out yet
+	ghosts    []*incarnation // crashed incarnations with goroutines that still run
 	calm      bool           // no more faults
 	spent     int
-	outage    map[string]uint64 // step until which a topic is not there
+	outage    map[string]uint64 // the step until which a topic is down
 	pending   []*fact           // copies that the destination accepts later
 }
 
-// Bounds on a schedule: one that does not come to rest is stuck.
+// Bounds on a schedule. A schedule that does not come to rest within them is stuck.
 const (
 	maxSimSteps = 20_000
 	maxSimTime  = 2 * time.Hour
@@ -153,7 +154,7 @@ func simulate(seed uint64) simResult {
 func (s *simulation) run() error {
 	for _, p := range s.processes {
 		p.boot()
-		s.pass(time.Duration(1+s.rng.IntN(50_000_000)), false) // timers of two processes never meet
+		s.pass(time.Duration(1+s.rng.IntN(50_000_000)), false) // so that timers of two processes differ
 	}
 	for {
 		synctest.Wait()
@@ -184,7 +185,8 @@ func (s *simulation) run() error {
 	}
 }
 
-// chaosOver reports whether the faults end: some time after the last producer has done its work.
+// chaosOver reports whether the faults end. They end some time after the last producer has done its
+// work.
 func (s *simulation) chaosOver() bool {
 	return s.steps.Load() > uint64(s.profile.chaos) && (s.producersDone() || s.steps.Load() > maxSimSteps/4)
 }
@@ -200,7 +202,7 @@ func (s *simulation) producersDone() bool {
 	return true
 }
 
-// becalm ends all trouble: from here on everything has to come to rest by itself.
+// becalm ends all faults. From here on everything must come to rest by itself.
 func (s *simulation) becalm() {
 	s.calm = true
 	clear(s.outage)
@@ -222,21 +224,21 @@ func (s *simulation) atRest() bool {
 	return true
 }
 
-// simLate is how late a relay may be that knows what is to be done: a pause after an error of the
+// simLate is how late a relay may be that has work to do. It covers a pause after an error of the
 // database, and some jitter.
 const simLate = 3 * time.Second
 
-// judgeLiveness checks that what can be done is done in time, now that nothing is in the way.
+// judgeLiveness checks that work is done in time, now that no faults are left.
 func (s *simulation) judgeLiveness() {
 	for _, p := range s.processes {
 		if p.inc == nil || p.inc.stopAsked {
-			return // down, or not relaying
+			return // the process is down, or does not relay
 		}
 		topic, late := p.inc.ob.LateProbe()
 		switch {
 		case late <= 0:
 			p.inc.lateSince = time.Time{}
-		case p.inc.lateSince.IsZero(): // it may have been out until now
+		case p.inc.lateSince.IsZero(): // the probe may have been under way until now
 			p.inc.lateSince = time.Now()
 		case time.Since(p.inc.lateSince) > simLate:
 			s.truth.mu.Lock()
@@ -247,7 +249,7 @@ func (s *simulation) judgeLiveness() {
 	s.truth.judgeLiveness(s.profile.config.MaxPollInterval*5/4 + simLate)
 }
 
-// end stops everything, so that no goroutine is left.
+// end stops everything, so that no goroutine is left running.
 func (s *simulation) end() {
 	s.calm = true
 	failed := s.truth.failure() != nil

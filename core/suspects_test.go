@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A process that was killed three times makes suspects of all it held. They go one at a time, and
-// must not wait for seconds each.
+// A process was killed three times, so all events that it held are suspects. The relay publishes
+// suspects one at a time, without a pause of seconds for each.
 func TestInnocentSuspectsAreSoonThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -46,7 +46,7 @@ func TestInnocentSuspectsAreSoonThrough(t *testing.T) {
 	})
 }
 
-// loseClaims makes a process die with all that is due in its hands, so many times.
+// loseClaims makes a process die the given number of times while it holds all due events.
 func loseClaims(t *testing.T, w *world, times int) {
 	t.Helper()
 	for n := range times {
@@ -64,8 +64,8 @@ func loseClaims(t *testing.T, w *world, times int) {
 	}
 }
 
-// However often a process was killed for another reason: the events it held are not accused, and
-// are through soon.
+// A process may be killed again and again for another reason. The events that it held are not
+// blamed, and are soon published.
 func TestCrashLoopAccusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
@@ -83,7 +83,7 @@ func TestCrashLoopAccusesNobody(t *testing.T) {
 	})
 }
 
-// Suspects at a destination that does not answer stop nobody else.
+// Suspects at a destination that does not answer hold up no other events.
 func TestSuspectsStopNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -120,7 +120,7 @@ func TestSuspectsStopNobodyElse(t *testing.T) {
 	})
 }
 
-// A publish of a suspect that cannot be written down does not begin.
+// A publish of a suspect does not begin unless the table has recorded it.
 func TestSuspectIsWrittenDownFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})

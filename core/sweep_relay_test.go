@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Thousands of blocked keys are not looked at again and again: neither while nothing happens, nor
-// for each event of another key.
+// Thousands of blocked keys are not looked at again and again. This holds while no event is
+// committed, and for each event of another key.
 func TestBlockedKeysAreLeftAlone(t *testing.T) {
 	const keys = 5500 // six pages
 	synctest.Test(t, func(t *testing.T) {
@@ -36,12 +36,12 @@ func TestBlockedKeysAreLeftAlone(t *testing.T) {
 		before := w.faulty.Calls(outboxtest.MethodClaimHeads)
 		time.Sleep(time.Minute)
 		idle := w.faulty.Calls(outboxtest.MethodClaimHeads) - before
-		if idle > 150 { // twelve polls of six pages, and some
+		if idle > 150 { // twelve polls of six pages, and some more
 			t.Errorf("%d head scans in an idle minute", idle)
 		}
 
 		before = w.faulty.Calls(outboxtest.MethodClaimHeads)
-		for i := range 600 { // committed where nobody publishes: found by the poller alone, some of them in keys
+		for i := range 600 { // only the poller finds these events; some have keys
 			producer.publish(core.Event{Type: "good", Key: fmt.Sprint(i % 3)}, core.Event{Type: "good"})
 			w.publish(core.Event{Type: "good", Key: fmt.Sprint("own", i%3)})
 			time.Sleep(100 * time.Millisecond)
@@ -55,7 +55,7 @@ func TestBlockedKeysAreLeftAlone(t *testing.T) {
 		}
 		inOrder(t, w.pub.Accepted())
 
-		// Nothing is forgotten: what a person redrives leaves.
+		// No key is forgotten: redriven events are published.
 		w.pub.FailFor(nil)
 		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{Limit: 1000})
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// A process that has a Publisher and never calls Run is told once. One that relays, drains, or has
-// no Publisher is not.
+// A process with a Publisher that never calls Run gets one warning. A process that relays, drains,
+// or has no Publisher gets none.
 func TestForgottenRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		relay func(t *testing.T, w *world)

@@ -44,7 +44,7 @@ func TestWakeups(t *testing.T) {
 		t.Fatalf("took %v, want the sooner one", due)
 	}
 
-	// A look that found nothing is repeated for a while, and never beside a newer one.
+	// A look that found nothing is repeated for a while, but not if a newer look is due.
 	l := due[0]
 	tries := 0
 	for ; ; tries++ {
@@ -64,7 +64,7 @@ func TestWakeups(t *testing.T) {
 		t.Errorf("lanes %v", w.lanes)
 	}
 
-	// Too many lanes are looked at by an ordinary poll.
+	// If too many lanes need a look, an ordinary poll finds them.
 	w = newWakeups()
 	for i := range maxLaneWakes + 1 {
 		w.lane(KeyID{byte(i), byte(i >> 8)}, now)

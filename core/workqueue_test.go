@@ -48,7 +48,7 @@ func TestWorkQueueOneSuspectAtATime(t *testing.T) {
 	a, b := &item{dest: d, state: itemReady, suspect: true}, &item{dest: d, state: itemReady}
 	q.push(a)
 	q.push(b)
-	b.suspect = true // it became one while it waited
+	b.suspect = true // the item became a suspect while it waited
 	if it := q.pop(); it != a {
 		t.Fatal("the suspect did not come first")
 	}

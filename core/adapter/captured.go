@@ -14,7 +14,7 @@ type Captured struct {
 	conclude []func(core.Outcome)
 }
 
-// Map adds the events that an On function derives from a model. key is that of its row.
+// Map adds the events that an On function derives from a model. key is the key of the model's row.
 func (c *Captured) Map(ctx context.Context, fn Mapper, op core.Op, model reflect.Value, key string) error {
 	events, err := fn(ctx, op, model.Interface())
 	if err == nil {
@@ -23,8 +23,8 @@ func (c *Captured) Map(ctx context.Context, fn Mapper, op core.Op, model reflect
 	return err
 }
 
-// Take takes the events that were recorded on r. Add them; Conclude(core.RolledBack) leaves them
-// recorded.
+// Take returns the events that were recorded on r and takes them off r. Pass them to Add. After
+// Conclude(core.RolledBack) they are recorded on r again.
 func (c *Captured) Take(r *core.Recorder) ([]core.Event, error) {
 	events, conclude, err := r.HandOver()
 	if err != nil || len(events) == 0 {
@@ -35,7 +35,7 @@ func (c *Captured) Take(r *core.Recorder) ([]core.Event, error) {
 }
 
 // Add adds events of a model. An empty AggregateID becomes key. An empty AggregateType becomes the
-// result of the model's method of that name.
+// result of the model's method AggregateType.
 func (c *Captured) Add(events []core.Event, model reflect.Value, key string) {
 	for _, e := range events {
 		if e.AggregateID == "" {
@@ -61,7 +61,7 @@ func (c *Captured) Conclude(o core.Outcome) {
 	}
 }
 
-// Named reports whether each event names its aggregate, so that it can do without a key.
+// Named reports whether each event names its aggregate. Such events do not need the key of a row.
 func Named(events []core.Event) bool {
 	return !slices.ContainsFunc(events, func(e core.Event) bool { return e.AggregateID == "" })
 }

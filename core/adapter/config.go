@@ -12,31 +12,32 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/settings"
 )
 
-// Config configures the outbox of an adapter: every setting of core.Config but the Repository,
-// which the adapter makes, and those of adapters. The zero value is usable: events are inserted
-// into the existing tables, and another process relays them. Mistakes are reported when the outbox
-// is made (New, Open; db.Use of GORM's plugin), all at once.
+// Config configures the outbox of an adapter. It has every setting of core.Config except the
+// Repository, which the adapter makes, and the settings of adapters. The zero value is usable:
+// events are inserted into the existing tables, and another process relays them. All mistakes are
+// reported at once when the outbox is made (New, Open; db.Use of GORM's plugin).
 type Config struct {
-	// AutoCreate creates or migrates the tables when the outbox is made, which waits for the
+	// AutoCreate creates or migrates the tables when the outbox is made. That waits for the
 	// database, at most a minute. For production, apply the printed migrations
 	// (sqloutbox.Migrations).
 	AutoCreate bool
 	// Schema and Prefix name the tables; see sqloutbox.Config. Default: the connection's schema,
 	// "outbox_".
 	Schema, Prefix string
-	// Outbox is an outbox made elsewhere to be shared, on the same database. Of the other fields,
-	// only Logger, AllowKeyless and MaxResolvedRows may be set with it: the rest was decided when
-	// it was made.
+	// Outbox is an existing outbox on the same database, which this adapter shares. Of the other
+	// fields, only Logger, AllowKeyless and MaxResolvedRows may be set with it, because the outbox
+	// has its other settings already.
 	Outbox *core.Outbox
 
-	// AllowKeyless lets statements pass that On functions want to see and that do not say which
-	// rows they change: they cause no event, and the first of each type is logged as a warning.
-	// Events that a model has recorded are never left behind: they refuse such a statement all the
-	// same. Default: the statement is refused with core.ErrNoAggregateID. See ResolveRows of the
-	// adapter.
+	// AllowKeyless lets a statement pass that does not say which rows it changes, although its
+	// model has On functions. The statement causes no event, and the first one of each type is
+	// logged as a warning. If the model has recorded events, the statement is still refused, so
+	// that they are not lost. Default: the statement is refused with core.ErrNoAggregateID. See
+	// ResolveRows of the adapter.
 	AllowKeyless bool
 	// MaxResolvedRows is the most rows that one statement may change for On functions with
-	// ResolveRows; one that would change more is refused with core.ErrTooManyRows. Default: 1000.
+	// ResolveRows. A statement that would change more is refused with core.ErrTooManyRows. Default:
+	// 1000.
 	MaxResolvedRows int
 
 	// Publisher is where Run sends events. Nil: this process only inserts.
@@ -63,8 +64,8 @@ type Config struct {
 	HotBytes        int64                  // bounds the fast path
 	ColdEvents      int                    // bounds the events that the poller holds
 	ColdBytes       int64                  // bounds the events that the poller holds
-	HotLease        time.Duration          // of a row to the process that wrote it
-	ClaimLease      time.Duration          // of a row to the process that polled it
+	HotLease        time.Duration          // lease of the process that wrote the row
+	ClaimLease      time.Duration          // lease of the process that polled the row
 	LeaseMargin     time.Duration          // between a publish and the end of its lease
 	MaxLease        time.Duration          // the longest possible lease
 	PollInterval    time.Duration          // pause between polls
@@ -72,21 +73,21 @@ type Config struct {
 	ClaimBatch      int                    // rows that one claim takes
 	KeyRun          int                    // rows of one key that one claim takes
 	MarkBatch       int                    // marks that one statement writes
-	MarkDelay       time.Duration          // until marks are written
-	MaxUnmarked     int                    // marks that are not written yet
-	Retry           core.RetryPolicy       // of refused events
-	Breaker         core.BreakerPolicy     // of destinations that fail
+	MarkDelay       time.Duration          // longest wait before marks are written
+	MaxUnmarked     int                    // most marks that wait to be written
+	Retry           core.RetryPolicy       // attempts and pauses of refused events
+	Breaker         core.BreakerPolicy     // pauses of destinations that fail
 	MaxCrashes      int                    // processes that may die during publishes of one event
 	DeadPolicy      core.DeadPolicy        // what a dead event means for its key
-	Classifier      func(error) core.Class // of unmarked publish errors
-	Retention       core.Retention         // of published rows
-	DisableJanitor  bool                   // other processes clean up
-	ShutdownTimeout time.Duration          // of Run, after its context has ended
+	Classifier      func(error) core.Class // judges unmarked publish errors
+	Retention       core.Retention         // how long published rows are kept
+	DisableJanitor  bool                   // leave the cleanup to other processes
+	ShutdownTimeout time.Duration          // longest end of Run after its context has ended
 
-	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
-	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Logger gets warnings and errors for an operator. Default: core.DefaultLogger, which writes
+	// them to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-	// Observer is called with everything that happens, for metrics. Default: none.
+	// Observer has callbacks for metrics, one for each kind of result. Default: none.
 	Observer *core.Observer
 }
 
@@ -95,7 +96,8 @@ const defaultMaxResolvedRows = 1000
 // beside are the fields that may be set together with Outbox.
 var beside = map[string]bool{"Outbox": true, "Logger": true, "AllowKeyless": true, "MaxResolvedRows": true}
 
-// Validate reports every problem of c at once that shows without the database. Open calls it.
+// Validate reports at once every problem of c that can be found without the database. Open calls
+// it.
 func (c Config) Validate() error {
 	var problems []error
 	if c.MaxResolvedRows < 0 {
@@ -114,7 +116,7 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// core returns the settings of the core.Outbox that is made.
+// core returns the settings for core.New.
 func (c Config) core(repo core.Repository) core.Config {
 	own := core.Config{Repository: repo}
 	settings.Copy(&own, c)

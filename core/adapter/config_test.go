@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// Every setting of the outbox is one of an adapter, and arrives.
+// Every setting of the outbox is a setting of an adapter, and reaches the core.Outbox.
 func TestConfigHasEverySetting(t *testing.T) {
 	t.Parallel()
 	own := reflect.TypeFor[adapter.Config]()

@@ -23,7 +23,7 @@
 //
 // An event is written for a row only if the database said that this row was changed: its key came
 // back in RETURNING, or as many rows were affected as the statement names. An adapter refuses every
-// other statement with an error of UnknownRows, before it is executed where that can be known.
-// After the statement, the adapter keeps the transaction from committing. ResolveRows finds and
-// locks the rows first; Config.AllowKeyless lets the statement pass without events.
+// other statement with an error of UnknownRows. It refuses before the statement is executed if it
+// can; otherwise it keeps the transaction from committing. ResolveRows finds and locks the rows
+// first; Config.AllowKeyless lets the statement pass without events.
 package adapter

@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// capture is what an adapter does after a statement of its ORM that inserted a model.
+// capture does the work of an adapter after a statement of its ORM that inserted a model.
 func capture(ctx context.Context, own *adapter.Outbox, tx core.Tx, model any) error {
 	v := reflect.ValueOf(model)
 	typ := v.Type().Elem()
@@ -47,7 +47,7 @@ func capture(ctx context.Context, own *adapter.Outbox, tx core.Tx, model any) er
 	return nil
 }
 
-// An adapter in short: On functions and recorded events of a model that was stored.
+// A short adapter: On functions and recorded events of a model that was stored.
 func ExampleNew() {
 	repo := outboxtest.NewRepository()
 	shared, err := core.New(core.Config{Repository: repo})

@@ -8,8 +8,8 @@ import (
 	"reflect"
 )
 
-// Key makes the text of a primary key, which becomes the AggregateID of events. The zero value is
-// that of no columns.
+// Key makes the text of a primary key, which becomes the AggregateID of events. The zero value is a
+// key without columns.
 type Key struct {
 	text string
 	any  bool // a column is set
@@ -30,8 +30,8 @@ func (k *Key) Add(value any, zero bool) error {
 	return nil
 }
 
-// Text returns the columns joined by commas. It is empty when all of them are unset: a zero is fine
-// as a part of a composite key.
+// Text returns the columns joined by commas. It is empty when all of them are unset. In a composite
+// key, one column may be zero.
 func (k *Key) Text() string {
 	if !k.any {
 		return ""
@@ -39,8 +39,8 @@ func (k *Key) Text() string {
 	return k.text
 }
 
-// KeyText returns the text of one value: texts as they are, bytes in hex, what MarshalText, String
-// or Value (driver.Valuer) returns, else as fmt.Sprint has it.
+// KeyText returns the text of one value. A text stays as it is, and bytes become hex. Other values
+// become the result of MarshalText, String or Value (driver.Valuer), or else of fmt.Sprint.
 func KeyText(v any) (string, error) {
 	switch k := v.(type) {
 	case string:

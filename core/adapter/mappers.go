@@ -15,7 +15,7 @@ import (
 // type that it was registered for.
 type Mapper func(ctx context.Context, op core.Op, model any) ([]core.Event, error)
 
-// Mappers are the On functions of an outbox by type of model. The zero value is ready for use. It
+// Mappers keeps the On functions of an outbox by type of model. The zero value is ready for use. It
 // is safe for use by several goroutines.
 type Mappers struct {
 	mu      sync.RWMutex
@@ -24,13 +24,13 @@ type Mappers struct {
 	err     error
 }
 
-// OnOption changes what On and OnContext of an adapter register. Make it with ResolveRows of the
-// adapter.
+// OnOption changes how On and OnContext of an adapter register a function. ResolveRows of the
+// adapter makes one.
 type OnOption func(*onOptions)
 
 type onOptions struct{ resolve bool }
 
-// ResolveRows is the option of that name; each adapter says what it costs there.
+// ResolveRows is the option of that name. Each adapter documents its cost.
 func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
 
 // Resolves reports whether ResolveRows is among options.
@@ -44,7 +44,7 @@ func Resolves(options []OnOption) bool {
 	return o.resolve
 }
 
-// On registers fn for models of type T, a struct. A mistake is kept for Err. A nil m does nothing.
+// On registers fn for models of type T, a struct. Err returns a mistake. A nil m does nothing.
 func On[T any](m *Mappers, fn func(op core.Op, model *T) []core.Event, options ...OnOption) {
 	if fn == nil {
 		OnContext[T](m, nil, options...)
@@ -54,7 +54,7 @@ func On[T any](m *Mappers, fn func(op core.Op, model *T) []core.Event, options .
 		options...)
 }
 
-// OnContext is On for functions that need the context of the statement or can fail.
+// OnContext is On for functions that need the context of the statement or can return an error.
 func OnContext[T any](
 	m *Mappers, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error), options ...OnOption,
 ) {
@@ -84,22 +84,22 @@ func (m *Mappers) add(t reflect.Type, resolve bool, fn Mapper) {
 	m.byType[t] = append(slices.Clip(m.byType[t]), fn)
 }
 
-// Fail keeps a mistake for Err.
+// Fail keeps a mistake until Err returns it.
 func (m *Mappers) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.err = errors.Join(m.err, err)
 }
 
-// Err returns every mistake.
+// Err returns every mistake of the registrations.
 func (m *Mappers) Err() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.err
 }
 
-// Of returns the functions for models of type t, in the order of registration, nil for none.
-// resolve says that one of them was registered with ResolveRows.
+// Of returns the functions for models of type t, in the order of registration, or nil if there are
+// none. resolve says that one of them was registered with ResolveRows.
 func (m *Mappers) Of(t reflect.Type) (fns []Mapper, resolve bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -108,7 +108,7 @@ func TestCapturedConcludes(t *testing.T) {
 func TestRecorders(t *testing.T) {
 	t.Parallel()
 	var r adapter.Recorders
-	for range 2 { // the second time it is remembered
+	for range 2 { // the second answer comes from memory
 		if has, err := r.Has(reflect.TypeFor[order](), nil); !has || err != nil {
 			t.Errorf("order: %t, %v", has, err)
 		}

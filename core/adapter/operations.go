@@ -6,13 +6,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Operations are the methods of an adapter's outbox that have nothing to do with its ORM. Before
-// the outbox has a database they return an error wrapping core.ErrNotInstalled. When an On function
-// was registered with a mistake, they return that. Adapters embed Operations; the zero value is
-// that of an outbox without a database.
+// Operations are the methods of an adapter's outbox that do not depend on its ORM. Before the
+// outbox has a database they return an error wrapping core.ErrNotInstalled. If an On function was
+// registered with a mistake, they return the mistake. Adapters embed Operations. The zero value
+// belongs to an outbox without a database.
 type Operations struct{ of *Outbox }
 
-// Operations returns those of o.
+// Operations returns the Operations of o.
 func (o *Outbox) Operations() Operations { return Operations{o} }
 
 func (p Operations) core() (*core.Outbox, error) {
@@ -67,7 +67,7 @@ func (p Operations) ListDead(ctx context.Context, q core.DeadQuery) ([]core.Dead
 	return ob.ListDead(ctx, q)
 }
 
-// Redrive opens dead events again; see core.Outbox.Redrive.
+// Redrive lets dead events be tried again; see core.Outbox.Redrive.
 func (p Operations) Redrive(ctx context.Context, req core.AdminRequest) (int, error) {
 	ob, err := p.core()
 	if err != nil {

@@ -23,12 +23,12 @@ type Outbox struct {
 	cfg     Config
 	dialect core.Dialect                // written before core
 	core    atomic.Pointer[core.Outbox] // nil until Open
-	warned  sync.Map                    // what AllowsKeyless has logged
-	install string                      // what to do before Open
+	warned  sync.Map                    // the types that AllowsKeyless has logged
+	install string                      // what the program has to do before Open
 }
 
-// New returns an Outbox that answers core.ErrNotInstalled until Open has made it one of a database.
-// install is what that error tells the program to do.
+// New returns an Outbox without a database: until Open its errors are core.ErrNotInstalled. install
+// is the part of that error that tells the program what to do.
 func New(cfg Config, install string) *Outbox {
 	if cfg.Logger == nil {
 		cfg.Logger = core.DefaultLogger()
@@ -38,8 +38,8 @@ func New(cfg Config, install string) *Outbox {
 
 const migrateTimeout = time.Minute
 
-// Open makes the core.Outbox on a database, or takes that of Config.Outbox. pool is called when one
-// is made. Open reports mistakes in the configuration and in the On functions, and a failed
+// Open makes the core.Outbox on a database, or takes the one of Config.Outbox. It calls pool if it
+// makes one. Open reports mistakes in the configuration and in the On functions, and a failed
 // migration. Call it once.
 func (o *Outbox) Open(ctx context.Context, d core.Dialect, pool func() (*sql.DB, error)) error {
 	if err := o.cfg.Validate(); err != nil {
@@ -84,14 +84,14 @@ func (o *Outbox) build(ctx context.Context, d core.Dialect, pool func() (*sql.DB
 // Config returns the configuration, with a Logger.
 func (o *Outbox) Config() Config { return o.cfg }
 
-// Dialect returns that of the database, "" before Open.
+// Dialect returns the dialect of the database, "" before Open.
 func (o *Outbox) Dialect() core.Dialect { return o.dialect }
 
 // Opened reports whether Open has succeeded.
 func (o *Outbox) Opened() bool { return o.core.Load() != nil }
 
-// Core returns the core.Outbox. The error is core.ErrNotInstalled before Open; after it, what is
-// wrong with On functions that were registered since.
+// Core returns the core.Outbox. Before Open the error is core.ErrNotInstalled. After Open it names
+// the mistakes of On functions that were registered since.
 func (o *Outbox) Core() (*core.Outbox, error) {
 	ob := o.core.Load()
 	if ob == nil {
@@ -111,7 +111,7 @@ func (o *Outbox) Publish(ctx context.Context, tx core.Tx, events ...core.Event) 
 	return err
 }
 
-// Check returns the error that Publish would return for tx, whatever the events: call it before a
+// Check returns the error that Publish would return for tx with any events. Call it before a
 // statement whose events will be written in tx.
 func (o *Outbox) Check(ctx context.Context, tx core.Tx) error {
 	ob, err := o.Core()

@@ -7,7 +7,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Recorders remembers of each type of model whether it embeds a core.Recorder. The zero value is
+// Recorders remembers for each type of model whether it embeds a core.Recorder. The zero value is
 // ready for use. It is safe for use by several goroutines.
 type Recorders struct{ types sync.Map }
 
@@ -16,7 +16,7 @@ type recorderType struct {
 	err      error
 }
 
-// recorderMethods are what a model has that embeds a Recorder, by value or by pointer.
+// recorderMethods are the methods of a model that embeds a Recorder, by value or by pointer.
 var recorderMethods = reflect.TypeFor[interface {
 	Record(...any)
 	Recorded() []core.Event
@@ -24,7 +24,7 @@ var recorderMethods = reflect.TypeFor[interface {
 }]()
 
 // Has reports whether models of the struct type t embed a Recorder. The error wraps
-// core.ErrHiddenRecorder; apart is that of core.CheckModel.
+// core.ErrHiddenRecorder. apart is the parameter apart of core.CheckModel.
 func (r *Recorders) Has(t reflect.Type, apart func(reflect.StructField) bool) (bool, error) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return false, nil
@@ -48,7 +48,7 @@ func RecorderOf(model reflect.Value) (*core.Recorder, bool) {
 }
 
 // Pending returns the Recorder of a model, nil without one, and whether it has events. The error is
-// that of core.CheckRecorder.
+// the one of core.CheckRecorder.
 func Pending(model reflect.Value) (r *core.Recorder, pending bool, err error) {
 	r, ok := RecorderOf(model)
 	if !ok {

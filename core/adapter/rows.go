@@ -9,13 +9,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// UnknownRows is the error of a statement that does not say which rows it changes: it wraps
-// core.ErrNoAggregateID. of names the table or the type, and ways the remedies.
+// UnknownRows is the error of a statement that does not say which rows it changes. It wraps
+// core.ErrNoAggregateID. of names the table or the type, and ways names the remedies.
 func UnknownRows(op fmt.Stringer, of, why, ways string) error {
 	return fmt.Errorf("%w: %s of %s %s: %s", core.ErrNoAggregateID, op, of, why, ways)
 }
 
-// TooManyRows is the error of a statement that would change more than MaxRows: it wraps
+// TooManyRows is the error of a statement that would change more than MaxRows rows. It wraps
 // core.ErrTooManyRows.
 func (o *Outbox) TooManyRows(op fmt.Stringer, of string) error {
 	return fmt.Errorf("%w: %s of %s would change more than %d rows (Config.MaxResolvedRows)", core.ErrTooManyRows, op,
@@ -25,9 +25,8 @@ func (o *Outbox) TooManyRows(op fmt.Stringer, of string) error {
 // MaxRows is the most rows that ResolveRows reads: Config.MaxResolvedRows or its default.
 func (o *Outbox) MaxRows() int { return cmp.Or(o.cfg.MaxResolvedRows, defaultMaxResolvedRows) }
 
-// AllowsKeyless reports whether a statement that does not say which rows it changes may pass
-// without the On functions, as Config.AllowKeyless has it, and logs the first of each type. typ is
-// its type of model.
+// AllowsKeyless reports whether Config.AllowKeyless lets a statement pass that does not say which
+// rows it changes. It logs the first such statement of each type of model. typ is that type.
 func (o *Outbox) AllowsKeyless(ctx context.Context, typ any, op fmt.Stringer, of string) bool {
 	if !o.cfg.AllowKeyless {
 		return false

@@ -11,15 +11,15 @@ type (
 	Cache = engine.Cache
 	// Key names one event for one handler of one consumer.
 	Key = engine.Key
-	// Event is what the table keeps of an event: its key and where it came from.
+	// Event is the part of an event that the table keeps: its key and where it came from.
 	Event = engine.Event
 	// DeadEvent is an event that was given up and waits for a person.
 	DeadEvent = engine.DeadEvent
 	// DeadQuery selects dead events.
 	DeadQuery = engine.DeadQuery
-	// RedriveRequest names dead events that are to be processed after all.
+	// RedriveRequest names dead events that a person wants processed after all.
 	RedriveRequest = engine.RedriveRequest
-	// Observer is told what an Inbox does.
+	// Observer has callbacks for each result of an Inbox.
 	Observer = engine.Observer
 	// Info describes one delivery of an event.
 	Info = engine.Info
@@ -36,7 +36,7 @@ const (
 
 // Errors of package core/inbox that callers branch on with errors.Is.
 var (
-	// ErrInvalidMessage: nobody can tell which event the message is. Send it to a poison queue.
+	// ErrInvalidMessage: the message has no event id that can be kept. Send it to a poison queue.
 	ErrInvalidMessage = engine.ErrInvalidMessage
 	// ErrDead: the event was given up. It is not processed until Redrive.
 	ErrDead = engine.ErrDead
@@ -45,16 +45,16 @@ var (
 	// ErrTransactionEnded: the handler ended the transaction of the inbox itself, and the event
 	// counts as processed. Leave the end of the transaction to the inbox.
 	ErrTransactionEnded = engine.ErrTransactionEnded
-	// ErrPanicked: the handler panicked, or called runtime.Goexit. It also wraps a
+	// ErrPanicked: the handler panicked, or called runtime.Goexit. The error also wraps a
 	// *core.PanicError.
 	ErrPanicked = engine.ErrPanicked
 	// ErrInTransaction: the context of the message carries a transaction already. Either the
-	// middleware was added twice, or the Pub/Sub hands on the context of its publisher (gochannel's
-	// PreserveContext).
+	// middleware was added twice, or the Pub/Sub passes on the context of its publisher
+	// (PreserveContext of gochannel).
 	ErrInTransaction = engine.ErrInTransaction
 )
 
 // Final reports whether handling the same message again cannot help: err wraps ErrInvalidMessage or
-// ErrDead, or is core.Permanent. It is the filter for middleware.PoisonQueueWithFilter, and what is
-// not Final may be retried.
+// ErrDead, or is core.Permanent. It is the filter for middleware.PoisonQueueWithFilter. A message
+// whose error is not Final may be retried.
 func Final(err error) bool { return engine.Final(err) }

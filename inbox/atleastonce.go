@@ -16,8 +16,9 @@ import (
 // AtLeastOnce deduplicates messages without a transaction, by a lease of package once: in Redis
 // (module inbox/redisonce), or in a database that is not that of the effects. Copies are not
 // processed at the same time, nor after the first was marked as done. But the effects of a handler
-// and its mark are two things: a crash between them, a lease that is lost, a store that forgets run
-// the handler again. Use an Inbox where the effects are in its database.
+// and its mark are not written together. The handler runs again after a crash between the two,
+// after a lost lease, and when the store has lost the mark. Use an Inbox where the effects are in
+// its database.
 //
 // Make one with NewAtLeastOnce; it is safe for use by several goroutines.
 type AtLeastOnce struct {
@@ -26,15 +27,16 @@ type AtLeastOnce struct {
 	out    producer
 }
 
-// AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. The fields that
-// Config has too mean the same.
+// AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. A field that
+// Config has too means the same here.
 type AtLeastOnceConfig struct {
 	Consumer string
-	// Runner holds the lease. Its Config.TTL must be longer than the broker can deliver a message.
+	// Runner holds the lease. Its Config.TTL must be longer than the time for which the broker can
+	// deliver a message.
 	Runner *once.Runner
-	// Publisher takes the messages that a handler returns, before its event is marked as done: the
-	// broker's own will do, and they are published again when the handler runs again. Nil: such a
-	// handler fails with ErrProducedNeedsOutbox.
+	// Publisher publishes the messages that a handler returns, before the event is marked as done.
+	// The publisher of the broker is enough. When the handler runs again, they are published again.
+	// Nil: a handler that returns messages fails with ErrProducedNeedsOutbox.
 	Publisher message.Publisher
 
 	Handler  func(msg *message.Message) string
@@ -43,15 +45,15 @@ type AtLeastOnceConfig struct {
 	Observer *Observer
 	Logger   *slog.Logger
 
-	// MaxAttempts and MinAge say when a message is given up, as in Config: it has been run so
-	// often, and the first time so long ago. Then Middleware returns ErrDead, for the poison
-	// queue of Chain, and nothing is kept: a message that is delivered again has fresh attempts. A
-	// run that ended with the process counts; one that only waited for another copy never does.
-	// Negative: without limit, at any age.
+	// MaxAttempts and MinAge say when a message is given up, as in Config: the handler has run so
+	// often, and the first run was so long ago. Then Middleware returns ErrDead, for the poison
+	// queue of Chain, and the store forgets the attempts: a message that is delivered again has
+	// fresh ones. A run that ended with the process counts. A delivery that only waited for another
+	// copy does not. Negative: without limit, at any age.
 	MaxAttempts int
 	MinAge      time.Duration
-	// Classifier, RetryPause and MaxRetryPause are those of Config. A message that another copy
-	// holds is held for as long as its lease lasts, at most MaxRetryPause, before it is rejected.
+	// Classifier, RetryPause and MaxRetryPause are those of Config. A message whose event another
+	// copy holds waits for the lease of that copy, at most MaxRetryPause, before it is rejected.
 	Classifier    func(error) core.Class
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
@@ -78,13 +80,17 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 }
 
 // Middleware runs the handler of a message unless its event is done. Put it where Chain puts an
-// Inbox. The context of the message ends when the lease is lost (the cause is once.ErrLeaseLost):
-// the handler should stop then. After a failure it pauses before it returns, as that of an Inbox
-// does.
+// Inbox. The context of the message ends when the lease is lost, with the cause once.ErrLeaseLost.
+// The handler should stop then. After a failure Middleware pauses before it returns, as that of an
+// Inbox does.
 //
-// Errors: those of the handler; ErrDead when it has failed too often, or with core.Permanent;
-// ErrInvalidMessage; ErrInProgress, which wraps once.ErrInProgress, while another copy is being
-// processed; and once.ErrStore when the store cannot be asked, and the handler was not run.
+// Its errors are:
+//
+//   - the errors of the handler;
+//   - ErrDead when the handler has failed too often, or with core.Permanent;
+//   - ErrInvalidMessage;
+//   - ErrInProgress, which wraps once.ErrInProgress, while another copy is being processed;
+//   - once.ErrStore when the store did not answer, and the handler was not run.
 func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
@@ -102,5 +108,5 @@ func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// returnsDead is for Chain.
+// returnsDead tells Chain that Middleware returns dead messages as errors.
 func (a *AtLeastOnce) returnsDead() bool { return true }

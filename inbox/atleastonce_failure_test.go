@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// leased is an AtLeastOnce behind a poison queue, and what its observer heard.
+// leased is an AtLeastOnce behind a poison queue. It keeps what its observer was told.
 type leased struct {
 	t      *testing.T
 	store  *outboxtest.OnceStore
@@ -58,8 +58,8 @@ func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
 	return l
 }
 
-// redeliver delivers a message until it is acknowledged, as a broker does: at once. A panic of the
-// handler is a rejection.
+// redeliver delivers a message until it is acknowledged. Like a broker, it does not wait between
+// deliveries. A panic of the handler is a rejection.
 func (l *leased) redeliver(h message.HandlerFunc, id string) (deliveries int) {
 	l.t.Helper()
 	for acked := false; !acked; {
@@ -73,8 +73,8 @@ func (l *leased) redeliver(h message.HandlerFunc, id string) (deliveries int) {
 	return deliveries
 }
 
-// Redeliveries of what a process held that died do not spin, do not count, and run it when the
-// lease has ended.
+// While the lease of a process that died lasts, redeliveries of its message pause and spend no
+// attempt. When the lease has ended, the handler runs.
 func TestAtLeastOnceAfterACrashedHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
@@ -96,8 +96,8 @@ func TestAtLeastOnceAfterACrashedHolder(t *testing.T) {
 	})
 }
 
-// A message that keeps failing goes to the poison queue after MaxAttempts runs and MinAge, and has
-// fresh attempts when it comes back.
+// A message that keeps failing goes to the poison queue after MaxAttempts runs and MinAge. When it
+// comes back, it has fresh attempts.
 func TestAtLeastOnceGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t)
@@ -136,7 +136,7 @@ func TestAtLeastOnceOutage(t *testing.T) {
 			} else if time.Since(end) > time.Minute {
 				return nil, nil
 			}
-			if calls%2 == 0 { // one attempt of its own between outages
+			if calls%2 == 0 { // a failure of the event itself, between outages
 				return nil, core.Unavailable(errHandler)
 			}
 			return nil, nil
@@ -144,7 +144,7 @@ func TestAtLeastOnceOutage(t *testing.T) {
 		if len(l.poison) != 0 || deliveries > 140 {
 			t.Errorf("%d deliveries, poison queue %v", deliveries, l.poison)
 		}
-		for range 5 { // shutting down
+		for range 5 { // the consumer shuts down
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			_, err := l.h(func(*message.Message) ([]*message.Message, error) {
@@ -161,8 +161,8 @@ func TestAtLeastOnceOutage(t *testing.T) {
 	})
 }
 
-// A panic is told, counts, and does not spin; what always panics is given up before it is run once
-// more.
+// A panic is reported, counts as an attempt, and pauses. A message whose handler always panics is
+// given up before the handler runs once more.
 func TestAtLeastOncePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 3, -1 })

@@ -72,7 +72,8 @@ func TestAtLeastOnce(t *testing.T) {
 	}
 }
 
-// Produced messages are published before the mark, because after it nobody would.
+// Produced messages are published before the mark. After the mark the handler would not run again,
+// and they could be lost.
 func TestAtLeastOncePublishesBeforeItMarks(t *testing.T) {
 	out := &publisher{err: errHandler}
 	a := newAtLeastOnce(t, func(c *inbox.AtLeastOnceConfig) { c.Publisher, c.Handler = out, nil })

@@ -11,17 +11,17 @@ import (
 )
 
 // ProcessBatch runs fn once, in one transaction, with those messages that were not processed
-// before, in their order; not at all when there are none. Their contexts and ctx carry the
-// transaction. All messages must be for one handler (Config.Handler).
+// before, in their order. If there are none, it does not run fn. The contexts of the messages and
+// ctx carry the transaction. All messages must be for one handler (Config.Handler).
 //
-// When fn or the commit fails, nothing is left of the batch, and each message is processed by
-// itself, by fn with one message: so one bad message does not hold up the others, and only its own
-// attempts are counted.
+// When fn or the commit fails, the transaction of the batch is rolled back, and each message is
+// processed by itself: fn runs with one message. So one bad message does not hold up the others,
+// and only its own attempts are counted.
 //
-// A panic of fn is an error of its messages, ErrPanicked, and counts as a failed attempt of the one
-// that panics by itself.
+// A panic of fn is an error of its messages, ErrPanicked. It counts as a failed attempt of the
+// message whose own run panics.
 //
-// errs has an entry for each message, as Middleware would return it: acknowledge the messages whose
+// errs has an entry for each message, as Middleware would return it. Acknowledge the messages whose
 // entry is nil, and no other.
 func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message,
 	fn func(ctx context.Context, fresh []*message.Message) error,
@@ -33,7 +33,7 @@ func (in *Inbox) ProcessBatch(ctx context.Context, msgs []*message.Message,
 	results := in.engine.ProcessBatch(ctx, list, func(ctx context.Context, _ core.Tx, fresh []engine.Message) error {
 		raw := make([]*message.Message, len(fresh))
 		for n, m := range fresh {
-			msg, _ := m.Raw.(*message.Message) // as translated
+			msg, _ := m.Raw.(*message.Message) // as ProcessBatch set it
 			defer msg.SetContext(msg.Context())
 			msg.SetContext(ctx)
 			raw[n] = msg

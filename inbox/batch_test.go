@@ -14,11 +14,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// batches runs batches and notes which ids the function got.
+// batches runs batches and notes which ids each call of the function got.
 type batches struct {
 	w     *world
 	calls [][]string
-	bad   string // id of a message that cannot be processed
+	bad   string // the id of a message that cannot be processed
 }
 
 func (b *batches) fn(ctx context.Context, fresh []*message.Message) error {
@@ -92,8 +92,8 @@ func TestBatchFallsBackToSingles(t *testing.T) {
 	}
 }
 
-// One message makes the function panic: the others are processed, and it is parked after
-// MaxAttempts.
+// One message makes the function panic. The other messages are processed, and its event is dead
+// after MaxAttempts.
 func TestBatchPanicsAreCounted(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 2 })
 	fn := func(ctx context.Context, fresh []*message.Message) error {

@@ -29,7 +29,7 @@ func (c *cache) Remember(_ context.Context, key string) error {
 	return c.err
 }
 
-// A cache saves work, and decides nothing: what it has forgotten is still a duplicate.
+// A cache saves work but decides nothing: an event that it has forgotten is still a duplicate.
 func TestCache(t *testing.T) {
 	c := &cache{keys: map[string]bool{}}
 	hits, misses := 0, 0

@@ -6,18 +6,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// ChainConfig names the links of a Chain by their place.
+// ChainConfig has the middleware of a Chain, from the outermost to the innermost.
 type ChainConfig struct {
-	// Poison is outermost: it takes the messages that can never be processed out of the way, with
-	// their payload. Give it Final as its filter, so that an outage of the database does not fill
-	// it:
+	// Poison is outermost. It takes messages that can never be processed, with their payload, so
+	// that they hold up no other. Give it Final as its filter, so that an outage of the database
+	// does not fill the poison queue:
 	//
 	//	poison, err := middleware.PoisonQueueWithFilter(pub, "billing_poison", inbox.Final)
 	//
 	// Nil: none. Then Inbox must be an *Inbox whose Config.OnDead is AckDead, because a broker
-	// would deliver a dead message for ever.
+	// would deliver a dead message forever.
 	Poison message.HandlerMiddleware
-	// Retry comes next, and sees each transaction as a whole:
+	// Retry comes next. Each of its attempts runs a whole transaction:
 	//
 	//	middleware.Retry{
 	//		MaxRetries: 3, InitialInterval: 100 * time.Millisecond, ResetContextOnRetry: true,
@@ -43,12 +43,12 @@ var (
 	_ Deduplicator = (*AtLeastOnce)(nil)
 )
 
-// returnsDead is for Chain.
+// returnsDead tells Chain whether Middleware returns dead messages as errors.
 func (in *Inbox) returnsDead() bool { return in.onDead == ReturnDead }
 
 // Chain returns Poison(Retry(Inbox(handler))) as one middleware, because no other order works.
-// Middleware that is added to the Router after it runs inside of the transaction: it must neither
-// repeat the handler nor hide its errors.
+// Middleware that is added to the Router after it runs inside the transaction. Such middleware must
+// neither repeat the handler nor hide its errors.
 func Chain(c ChainConfig) (message.HandlerMiddleware, error) {
 	if isNil(c.Inbox) {
 		return nil, errors.New("inbox: ChainConfig.Inbox is nil")

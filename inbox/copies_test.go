@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// 8 copies at once: one effect, and nobody is told of an error.
+// Eight copies come at once: the event has one effect, and no copy ends with an error.
 func TestConcurrentCopies(t *testing.T) {
 	w := newWorld(t)
-	h, calls := w.times(1, errHandler) // the first one rolls back, and another goes on
+	h, calls := w.times(1, errHandler) // the first copy rolls back, and another one goes on
 	var wg sync.WaitGroup
 	var failures atomic.Int64
 	for range 8 {
@@ -22,7 +22,7 @@ func TestConcurrentCopies(t *testing.T) {
 	}
 	wg.Wait()
 	w.effect("e", 1)
-	// When another copy has succeeded before the failure was recorded, the one that failed is a
+	// If another copy has succeeded before the failure was recorded, the copy that failed is a
 	// duplicate.
 	if calls.Load() != 2 || failures.Load() > 1 {
 		t.Errorf("%d calls and %d failures, want 2 and at most 1", calls.Load(), failures.Load())

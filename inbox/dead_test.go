@@ -106,7 +106,7 @@ func TestAckDead(t *testing.T) {
 	}
 }
 
-// sqlState is an error of PostgreSQL, as its drivers have it.
+// sqlState is an error of PostgreSQL in the form in which its drivers return it.
 type sqlState string
 
 func (e sqlState) Error() string    { return "SQLSTATE " + string(e) }

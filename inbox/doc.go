@@ -7,18 +7,19 @@
 //
 // New and Chain build the same from its parts.
 //
-// For each message it opens a transaction and writes the event's id into a table. If it was there,
-// the message is acknowledged and the handler not run. Else the handler runs with the transaction
-// in the message's context (gormoutbox.FromContext(msg.Context())); the id, what the handler wrote
-// there and the messages it returned (through the outbox: Config.Publisher) commit together, and
-// only then is the message acknowledged. A crash, an error or a panic before the commit leaves
-// nothing behind, and after it nothing to do.
+// For each message the middleware opens a transaction and writes the event's id into a table. If
+// the id is there already, the message is acknowledged without the handler. Otherwise the handler
+// runs, with the transaction in the message's context (gormoutbox.FromContext(msg.Context())). The
+// transaction has the id, the changes of the handler, and the messages that it returned, which go
+// through the outbox (Config.Publisher). All of them commit together, and only then the message is
+// acknowledged. A crash, an error or a panic before the commit rolls all of them back. After the
+// commit the message only has to be acknowledged.
 //
 // # What it does not promise
 //
 // Effects outside the transaction (mail, HTTP calls, another database) happen as often as the
 // handler runs: write a durable command, or an event of the outbox, in the transaction instead. The
-// order of messages is the broker's matter, save for Config.OnlyNewer. Once an id is deleted, its
+// order of messages is that of the broker, except with Config.OnlyNewer. Once an id is deleted, its
 // event is new again: see Config.Retention.
 //
 // # Identity
@@ -31,9 +32,10 @@
 // # Order of middleware
 //
 // The first middleware that is added is the outermost. Only one order works:
-// Poison(Retry(Inbox(handler))), which Chain builds. Retry inside repeats the handler in a
-// transaction that has failed, and on databases where it goes on, with half of the first attempt in
-// it. Poison inside turns the failure into a success: what the handler wrote before it failed is
-// committed (the inbox notices, and refuses to commit with ErrPoisonInside). Watermill's own
-// Deduplicator marks a message as seen before it is handled, so a failure loses it: leave it out.
+// Poison(Retry(Inbox(handler))), which Chain builds. A Retry inside repeats the handler in a
+// transaction that has failed. On databases where such a transaction goes on, it also has half of
+// the first attempt. A Poison inside turns the failure into a success, and would commit the changes
+// that the handler made before it failed. The inbox notices that, and refuses to commit with
+// ErrPoisonInside. Watermill's own Deduplicator marks a message as seen before it is handled, so a
+// failure loses the message: leave it out.
 package inbox

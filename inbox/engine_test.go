@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// Every setting of package core/inbox is a setting here, under the same name.
+// Every setting of package core/inbox is a setting here too, under the same name.
 func TestConfigHasEverySettingOfTheEngine(t *testing.T) {
 	for here, there := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[inbox.Config]():            reflect.TypeFor[engine.Config](),

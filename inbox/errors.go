@@ -6,10 +6,10 @@ import (
 	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// Errors of this package alone that callers branch on with errors.Is.
+// Errors that only this package has, and that callers branch on with errors.Is.
 var (
 	// ErrProducedNeedsOutbox: the handler returned messages, and there is neither Config.Publisher
-	// nor the option Publisher. The Router would publish them after the commit, and lose them where
+	// nor the option Publisher. The Router would publish them after the commit, and lose them if
 	// that fails. Everything was rolled back.
 	ErrProducedNeedsOutbox error = &codedError{"produced_needs_outbox", "inbox: the handler returned messages and " +
 		"nobody takes them: give Middleware the option inbox.Publisher, " +
@@ -21,12 +21,12 @@ var (
 		"handler's error: build the chain with inbox.Chain"}
 )
 
-// codedError has a name in the table.
+// codedError is an error with a code for the table.
 type codedError struct{ code, text string }
 
 func (e *codedError) Error() string { return e.text }
 
-// InboxCode is what the table keeps.
+// InboxCode returns the code that the table keeps.
 func (e *codedError) InboxCode() string { return e.code }
 
 func isDead(err error) bool { return errors.Is(err, engine.ErrDead) }

@@ -61,7 +61,7 @@ func Example() {
 	check(err)
 	router.AddMiddleware(in.Middleware)
 	router.AddConsumerHandler("invoice", "orders", channel, func(msg *message.Message) error {
-		_, ok := core.TxFromContext(msg.Context()) // gormoutbox.FromContext(msg.Context()) gives the *gorm.DB
+		_, ok := core.TxFromContext(msg.Context()) // gormoutbox.FromContext with GORM
 		fmt.Println("in a transaction:", ok)
 		return nil
 	})
@@ -80,7 +80,7 @@ func ExampleInbox_Middleware() {
 	attempts := 0
 	handler := in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		if attempts++; attempts == 1 {
-			return nil, errors.New("the printer is on fire") // everything is rolled back
+			return nil, errors.New("the printer is on fire") // the transaction is rolled back
 		}
 		return nil, nil
 	})
@@ -140,7 +140,7 @@ func ExampleInbox_Redrive() {
 		keys = append(keys, p.Key)
 	}
 	n, err := in.Redrive(ctx, inbox.RedriveRequest{Keys: keys, Actor: "ada", Reason: "currency added"})
-	fmt.Println("released:", n, err) // and now deliver it again, from the poison queue
+	fmt.Println("released:", n, err) // now deliver it again, from the poison queue
 	// Output:
 	// parked: true
 	// invoice e-1 unknown currency
@@ -150,9 +150,9 @@ func ExampleInbox_Redrive() {
 func ExampleChain() {
 	in := newInbox(func(c *inbox.Config) {
 		c.MaxAttempts = 2
-		c.MinAge = -1 // a program waits 5 minutes at least, so that a short disturbance parks nothing
+		c.MinAge = -1 // by default 5 minutes, so that a short disturbance makes no event dead
 	})
-	// A program uses those of Watermill:
+	// A program uses the middleware of Watermill:
 	//	poison, err := middleware.PoisonQueueWithFilter(publisher, "billing_poison", inbox.Final)
 	//	retry := middleware.Retry{MaxRetries: 3, ShouldRetry: ...}.Middleware
 	poison := func(h message.HandlerFunc) message.HandlerFunc {
@@ -193,7 +193,7 @@ func ExampleConfig_retention() {
 	_, err := inbox.New(inbox.Config{
 		Consumer: "billing", Transactor: outboxtest.NewRepository().Transactor(), Store: inboxtest.NewStore(),
 		Retention:       7 * 24 * time.Hour,
-		BrokerRetention: 7 * 24 * time.Hour, // retention.ms of the topic, and how long a poison queue may lie around
+		BrokerRetention: 7 * 24 * time.Hour, // retention.ms of the topic; time in poison queues
 		ReplayWindow:    30 * 24 * time.Hour,
 	})
 	fmt.Println(err != nil)
@@ -208,7 +208,7 @@ func ExampleInbox_Cleanup() {
 	_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(delivered("e-1"))
 	check(err)
 	store.ShiftClock(32 * 24 * time.Hour)
-	n, err := in.Cleanup(context.Background()) // or go in.Run(ctx)
+	n, err := in.Cleanup(context.Background()) // or call go in.Run(ctx)
 	fmt.Println(n, err)
 	// Output: 1 <nil>
 }
@@ -239,7 +239,7 @@ func ExampleNewAtLeastOnce() {
 	})
 	check(err)
 	handler := search.Middleware(func(*message.Message) ([]*message.Message, error) {
-		fmt.Println("indexed") // again after a crash between this and the mark: fine, for an index
+		fmt.Println("indexed") // a crash before the mark repeats it, which does not harm an index
 		return nil, nil
 	})
 	for range 2 {
@@ -253,7 +253,7 @@ func ExampleMiddleware() {
 	// With GORM: inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables()).
 	transactor := outboxtest.NewRepository().Transactor()
 	dedup := inbox.Middleware(transactor, "billing", inbox.Configure(func(c *inbox.Config) {
-		c.Store = inboxtest.NewStore()                                 // in memory; a program has its tables
+		c.Store = inboxtest.NewStore()                                 // in memory; a program uses its tables
 		c.Handler = func(*message.Message) string { return "invoice" } // in a Router the handler has a name
 	}))
 	handler := dedup(func(*message.Message) ([]*message.Message, error) {

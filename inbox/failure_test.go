@@ -16,10 +16,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// production leaves out what the world sets to be quick.
+// production removes the settings of the world that make tests fast.
 func production(c *inbox.Config) { c.MinAge, c.RetryPause = 0, 0 }
 
-// redeliver delivers the message of an event until it is acknowledged or parked, as a broker does.
+// redeliver delivers the message of an event, as a broker does, until it is acknowledged or dead.
 func (w *world) redeliver(h message.HandlerFunc, id string) (deliveries int, err error) {
 	for {
 		deliveries++
@@ -29,8 +29,8 @@ func (w *world) redeliver(h message.HandlerFunc, id string) (deliveries int, err
 	}
 }
 
-// A service that refuses connections for ten minutes parks nothing, and is not asked as fast as
-// messages can be delivered.
+// A service that refuses connections for ten minutes makes no event dead. It is not asked as fast
+// as messages can be delivered.
 func TestAnOutageGivesNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, production)
@@ -85,7 +85,7 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 			t.Errorf("%d deliveries", deliveries)
 		}
 
-		// The attempts have to be spent too, however old the event is.
+		// The attempts must be spent too, even if the event is old.
 		slow := newWorld(t, production, func(c *inbox.Config) { c.MaxAttempts = 5 })
 		for n := 1; n <= 5; n++ {
 			err := slow.deliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
@@ -95,7 +95,7 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 		}
-		// Released, it has fresh attempts and is young again.
+		// After Redrive the event has fresh attempts and a new age.
 		list, err := slow.in.ListDead(t.Context(), inbox.DeadQuery{})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
@@ -114,8 +114,8 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 	})
 }
 
-// The pause doubles with the attempts of an event, ends with the message's context, and a parked
-// event that keeps coming does not spin.
+// The pause doubles with the attempts of an event and ends with the message's context. A dead event
+// that keeps coming is held for a pause too.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t,

@@ -9,8 +9,8 @@ import (
 	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// Inbox processes each event once: package core/inbox for a Router of Watermill. Make one with New;
-// it is safe for use by several goroutines, and its zero value is not usable.
+// Inbox processes each event once. It is package core/inbox for a Router of Watermill. Make one
+// with New; it is safe for use by several goroutines, and its zero value is not usable.
 type Inbox struct {
 	engine *engine.Inbox
 	from   translation
@@ -34,38 +34,38 @@ func New(cfg Config) (*Inbox, error) {
 	}, nil
 }
 
-// Event returns the event of a message as this inbox knows it, with its key. The error wraps
+// Event returns the event of a message with its key, as this inbox remembers it. The error wraps
 // ErrInvalidMessage.
 func (in *Inbox) Event(msg *message.Message) (Event, error) {
 	return in.engine.Event(in.from.message(msg))
 }
 
-// ListDead returns the dead events of this consumer, those first that were received first.
-// q.Consumer is that of the Inbox.
+// ListDead returns the dead events of this consumer. The events that were received first come
+// first. It takes the consumer of the Inbox, not q.Consumer.
 func (in *Inbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error) {
 	return in.engine.ListDead(ctx, q)
 }
 
 // Redrive lets dead events be processed, with fresh attempts, when their messages are delivered
-// again: from the poison queue, or by a replay. It delivers nothing itself, because the payload is
-// there and not here. The row keeps actor and reason until then. It returns how many changed: the
-// others were not dead. An incomplete request, or one with a key of another consumer, is refused
-// with an error wrapping core.ErrInvalidRequest.
+// again: from the poison queue, or by a replay. Redrive itself delivers nothing, because the inbox
+// does not have the payload. The row keeps actor and reason until the delivery. Redrive returns how
+// many events changed; the others were not dead. An incomplete request, or one with a key of
+// another consumer, is refused with an error wrapping core.ErrInvalidRequest.
 func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
 	return in.engine.Redrive(ctx, req)
 }
 
-// Cleanup deletes the processed events, and the keys of OnlyNewer, of this consumer that are older
-// than Config.Retention, in chunks. It returns how many. Rows of failed and dead events stay. Any
-// number of processes may call it at once.
+// Cleanup deletes, in chunks, the processed events and the keys of OnlyNewer of this consumer that
+// are older than Config.Retention. It returns how many it deleted. Rows of failed and dead events
+// stay. Any number of processes may call it at once.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) { return in.engine.Cleanup(ctx) }
 
-// Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. An
-// error is told to the Observer and the Logger, and tried again. Without Config.Retention it
-// returns an error at once.
+// Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. The
+// Observer and the Logger get each error of Cleanup, and Run tries again. Without Config.Retention
+// it returns an error at once.
 func (in *Inbox) Run(ctx context.Context) error { return in.engine.Run(ctx) }
 
-// answer says what a Router gets for a result.
+// answer returns the error that a Router gets for a result.
 func (in *Inbox) answer(r engine.Result) error {
 	if r.Action == engine.Dead && in.onDead == AckDead && isDead(r.Err) {
 		return nil

@@ -17,25 +17,24 @@ const reasonPoisoned = "reason_poisoned"
 //
 // The handler finds its transaction in the message's context, by FromContext of its adapter or
 // core.TxFromContext, and does all its work there. The messages that it returns are written to the
-// outbox in the same transaction (Config.Publisher), under the publish topic of the Router, so
-// nothing is left for the Router to publish; they carry the correlation id of the message, whether
-// Watermill's CorrelationID is outside, inside or not there. The handler must not acknowledge the
-// message itself.
+// outbox in the same transaction (Config.Publisher), under the publish topic of the Router. So the
+// Router has nothing left to publish. They carry the correlation id of the message, with or without
+// Watermill's CorrelationID. The handler must not acknowledge the message itself.
 //
-// It may run several times for one delivery: a transaction that failed only because of others
-// (core.Retryable) is run again as a whole, at most ten times and for twenty seconds.
+// The handler may run several times for one delivery. A transaction that failed only because of
+// others (core.Retryable) is run again as a whole, at most ten times and for twenty seconds.
 //
-// After a failure it pauses (Config.RetryPause) before it returns, because most brokers deliver a
-// rejected message again at once.
+// After a failure the middleware pauses (Config.RetryPause) before it returns, because most brokers
+// deliver a rejected message again at once.
 //
-// Errors: those of the handler and the database, after the rollback, so that the Router rejects the
-// message; ErrDead, ErrInvalidMessage, ErrInProgress, ErrProducedNeedsOutbox, ErrPoisonInside,
-// ErrInTransaction, ErrTransactionEnded. A panic of the handler rolls back, counts as a failed
-// attempt, and goes on.
+// After the rollback the middleware returns the errors of the handler and the database, so that the
+// Router rejects the message. Its own errors are ErrDead, ErrInvalidMessage, ErrInProgress,
+// ErrProducedNeedsOutbox, ErrPoisonInside, ErrInTransaction and ErrTransactionEnded. A panic of the
+// handler rolls back and counts as a failed attempt, and then goes on.
 func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
-		defer msg.SetContext(ctx) // a transaction that has ended is no use to anybody outside
+		defer msg.SetContext(ctx) // middleware outside gets no context of an ended transaction
 		res := in.engine.Process(ctx, in.from.message(msg),
 			func(ctx context.Context, _ core.Tx, m engine.Message) error {
 				msg.SetContext(ctx)

@@ -45,7 +45,7 @@ func TestDuplicatesAreAcknowledgedWithoutTheHandler(t *testing.T) {
 	}
 }
 
-// Keys differ in every part, and by every byte.
+// Two keys are different if any part differs in any byte.
 func TestDifferentKeysAreDifferentEvents(t *testing.T) {
 	w := newWorld(t)
 	ids := []string{"e", "E", "e ", "é", "e\u0301", "ß", "ss"}
@@ -83,7 +83,7 @@ func TestTwoHandlersOfOneTopicBothRun(t *testing.T) {
 	w.hears("duplicate", 2)
 }
 
-// A failure leaves nothing behind but its record, and the next delivery works.
+// A failure leaves only its record, and the next delivery succeeds.
 func TestAFailureIsRolledBackAndDeliveredAgain(t *testing.T) {
 	w := newWorld(t)
 	h, calls := w.times(2, errHandler)
@@ -91,7 +91,7 @@ func TestAFailureIsRolledBackAndDeliveredAgain(t *testing.T) {
 		r.AddMiddleware(w.in.Middleware)
 		r.AddConsumerHandler("h", "orders", ps, func(msg *message.Message) error { _, err := h(msg); return err })
 	})
-	if err := pubsub.Publish("orders", event(t.Context(), "e")); err != nil { // returns when it was acknowledged
+	if err := pubsub.Publish("orders", event(t.Context(), "e")); err != nil { // returns when acknowledged
 		t.Fatal(err)
 	}
 	if calls.Load() != 3 {
@@ -153,8 +153,8 @@ func TestRetryableFailuresRunTheTransactionAgain(t *testing.T) {
 	}
 }
 
-// The message is acknowledged after the commit only: a commit that others made fail is run again,
-// one without an answer is an error.
+// The message is acknowledged only after the commit. A transaction whose commit failed because of
+// others is run again. A commit without an answer is an error.
 func TestTheCommitDecides(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault outboxtest.CommitFault
@@ -189,7 +189,7 @@ func TestTheCommitDecides(t *testing.T) {
 
 func TestAPoisonQueueInsideIsNoticed(t *testing.T) {
 	w := newWorld(t)
-	h := func(msg *message.Message) ([]*message.Message, error) { // what Watermill's does
+	h := func(msg *message.Message) ([]*message.Message, error) { // as Watermill does
 		_ = w.apply(msg.Context(), "e")
 		msg.Metadata.Set("reason_poisoned", errHandler.Error())
 		return nil, nil
@@ -206,8 +206,8 @@ func TestAPoisonQueueInsideIsNoticed(t *testing.T) {
 	w.effect("e", 1)
 }
 
-// Effects in a transaction of somebody else would commit after the acknowledgement, or the second
-// of two inboxes find the row of the first.
+// In a transaction of a caller, the effects would commit after the acknowledgement. With two
+// inboxes, the second would find the row of the first.
 func TestATransactionInTheContextIsRefused(t *testing.T) {
 	w := newWorld(t)
 	twice := w.in.Middleware(w.in.Middleware(w.handler))

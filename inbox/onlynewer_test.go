@@ -19,8 +19,8 @@ func TestOnlyNewer(t *testing.T) {
 		}
 	}
 	deliver("new", "7", "a", "k")
-	deliver("old", "6", "a", "k") // stale
-	deliver("old", "6", "a", "k") // and now a duplicate
+	deliver("old", "6", "a", "k") // older than 7: stale
+	deliver("old", "6", "a", "k") // the second time a duplicate
 	deliver("other tenant", "1", "b", "k")
 	deliver("other key", "1", "a", "l")
 	deliver("newer", "8", "a", "k")
@@ -35,15 +35,15 @@ func TestOnlyNewer(t *testing.T) {
 	w.hears("stale", 1)
 	w.hears("duplicate", 1)
 
-	// A newer event that failed is none.
+	// A newer event that failed makes no other event stale.
 	h, _ := w.times(1, errHandler)
 	_ = w.deliver(h, event(t.Context(), "fails", "key_seq", "10", "tenant_id", "a", "partition_key", "k"))
 	deliver("between", "9", "a", "k")
 	w.effect("between", 1)
 }
 
-// An event that was redriven after newer ones had passed it comes with a new number: it is as old
-// as it was.
+// An event that was redriven after newer ones had passed it has a new number. It still counts as
+// old.
 func TestOnlyNewerAfterARedrive(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
 	lane := func(id, seq string, more ...string) *message.Message {

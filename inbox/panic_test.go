@@ -17,11 +17,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// chargeCard is a function of a handler that the stack has to name.
+// chargeCard is a function of a handler whose name must be in the stack.
 func chargeCard(v any) { panic(v) }
 
-// outside runs fn as Watermill's Recoverer does, on a goroutine of its own, and returns what it
-// panicked with and the stack that is seen there.
+// outside runs fn on a goroutine of its own, as Watermill's Recoverer does. It returns the value of
+// the panic and the stack as a caller sees it.
 func outside(fn func()) (value any, stack string, returned bool) {
 	done := make(chan struct{})
 	go func() {
@@ -38,8 +38,8 @@ func outside(fn func()) (value any, stack string, returned bool) {
 	return value, stack, returned
 }
 
-// A panic goes on with its value and its stack. The recorded, logged and reported error has the
-// value of the panic, and its place.
+// A panic goes on with its value and its stack. The error that is recorded, logged and reported has
+// the value of the panic and its place.
 func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 	const text = "panic: no card \"visa\" ?"
 	synctest.Test(t, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// poisonQueue is Watermill's PoisonQueue with Final as its filter, and a copy of the message, so
-// that one which could not be sent is as it came.
+// poisonQueue is Watermill's PoisonQueue with Final as its filter. It sends a copy of the message.
+// If the copy cannot be sent, the message itself is unchanged.
 type poisonQueue struct {
 	pub   message.Publisher
 	topic string

@@ -12,18 +12,19 @@ import (
 	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// producer publishes what handlers return.
+// producer publishes the messages that handlers return.
 type producer struct {
-	publisher message.Publisher // nil: such a handler fails
+	publisher message.Publisher // nil: a handler that returns messages fails
 	observer  *Observer
 	event     func(engine.Message) (Event, error)
 }
 
-// correlationID is the metadata under which Watermill's CorrelationID keeps it.
+// correlationID is the metadata key of Watermill's CorrelationID.
 const correlationID = "correlation_id"
 
-// publish writes what a handler returned to the outbox. It does what the middleware CorrelationID
-// does, which gets nothing to see when it is outside of the inbox.
+// publish writes the messages that a handler returned to the outbox. It also sets the correlation
+// id, because the middleware CorrelationID does not see these messages if it is outside of the
+// inbox.
 func (o producer) publish(ctx context.Context, m engine.Message, consumed *message.Message,
 	produced []*message.Message,
 ) error {
@@ -55,7 +56,7 @@ func (o producer) publish(ctx context.Context, m engine.Message, consumed *messa
 	}
 	if o.observer != nil && o.observer.Produced != nil {
 		info := Info{Duration: time.Since(start)}
-		info.Event, _ = o.event(m) // it was good before
+		info.Event, _ = o.event(m) // no error: the inbox has read the event before
 		info.OccurredAt, _ = time.Parse(time.RFC3339Nano, consumed.Metadata[core.HeaderOccurredAt])
 		o.observer.Produced(info, len(produced))
 	}

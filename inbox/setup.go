@@ -23,15 +23,16 @@ import (
 //	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables()))
 //
 // t is the Transactor of the ORM: gormoutbox.Transactor(db), bunoutbox.Transactor(db),
-// entoutbox.Transactor(client.Tx); for database/sql there is SQL. consumer is Config.Consumer:
-// choose it once. Settings without an option have the defaults of Config, except three: without
-// Poison nothing is given up, so a message that keeps failing is tried again until it succeeds; the
-// logger is slog.Default(); and the chain is built by itself, Poison(Retry(Inbox(handler))).
+// entoutbox.Transactor(client.Tx). For database/sql there is SQL. consumer is Config.Consumer:
+// choose it once. Settings without an option have the defaults of Config, with three differences.
+// Without Poison no message is given up: a message that keeps failing is tried again until it
+// succeeds. The logger is slog.Default(). Middleware builds the chain itself:
+// Poison(Retry(Inbox(handler))).
 //
-// It returns without asking the database. While that cannot be reached, or its tables cannot be
-// created, messages fail with the reason, which is logged, and are tried again. It panics when it
-// is given nonsense, as Router.AddHandler does: an empty consumer, a nil Transactor, options that
-// contradict each other. New and Chain return errors instead.
+// Middleware returns without a query. While the database cannot be reached, or its tables cannot be
+// created, messages fail, the reason is logged, and they are tried again. Like Router.AddHandler it
+// panics when an argument is wrong: an empty consumer, a nil Transactor, options that contradict
+// each other. New and Chain return errors instead.
 func Middleware(t core.Transactor, consumer string, opts ...Option) message.HandlerMiddleware {
 	o := newOptions(opts)
 	if o.ttl != 0 {
@@ -67,8 +68,8 @@ func SQL(db *sql.DB, consumer string, opts ...Option) message.HandlerMiddleware 
 }
 
 // Leased is Middleware without a transaction, on a lease in any store of package once: see
-// AtLeastOnce. For Redis there is redisonce.Middleware. The options CreateTables and Configure are
-// not for it: NewAtLeastOnce has more to set.
+// AtLeastOnce. For Redis there is redisonce.Middleware. It does not take the options CreateTables
+// and Configure; NewAtLeastOnce has more settings.
 func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMiddleware {
 	o := newOptions(opts)
 	if o.createTables {
@@ -91,10 +92,10 @@ func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMi
 	return o.chain("Leased", a)
 }
 
-// DefaultTTL is how long Leased remembers what was done.
+// DefaultTTL is how long Leased remembers events that are done.
 const DefaultTTL = 7 * 24 * time.Hour
 
-// Option is a part of Middleware, SQL, Leased and redisonce.Middleware.
+// Option is a setting of Middleware, SQL, Leased and redisonce.Middleware.
 type Option func(*options)
 
 type options struct {
@@ -147,12 +148,12 @@ func (o *options) chain(name string, d Deduplicator) message.HandlerMiddleware {
 }
 
 // CreateTables creates the tables of the inbox, or brings them up to date, before the first message
-// is processed: what Migrate of a sqlinbox.Store does. Without it they must be there.
+// is processed, as Migrate of a sqlinbox.Store does. Without this option the tables must exist.
 func CreateTables() Option { return func(o *options) { o.createTables = true } }
 
-// Poison sends what can never be processed (Final) to a topic, with its payload and the metadata of
-// Watermill's PoisonQueue, and acknowledges it. With it, messages are given up after
-// Config.MaxAttempts and Config.MinAge. When it cannot be sent, the message is rejected and comes
+// Poison sends messages that can never be processed (Final) to a topic, with their payload and the
+// metadata of Watermill's PoisonQueue, and acknowledges them. With it, messages are given up after
+// Config.MaxAttempts and Config.MinAge. A message that cannot be sent there is rejected and comes
 // again.
 func Poison(pub message.Publisher, topic string) Option {
 	return func(o *options) {
@@ -164,8 +165,8 @@ func Poison(pub message.Publisher, topic string) Option {
 	}
 }
 
-// Retry puts a middleware such as Watermill's Retry between Poison and the inbox. There is no need
-// for one: the inbox pauses, and the broker delivers again.
+// Retry puts a middleware such as Watermill's Retry between Poison and the inbox. The inbox works
+// without one: it pauses, and the broker delivers again.
 func Retry(m message.HandlerMiddleware) Option {
 	return func(o *options) {
 		if m == nil {
@@ -175,15 +176,15 @@ func Retry(m message.HandlerMiddleware) Option {
 	}
 }
 
-// Publisher takes the messages that handlers return: Config.Publisher, or that of
+// Publisher publishes the messages that handlers return: Config.Publisher, or the one of
 // AtLeastOnceConfig.
 func Publisher(pub message.Publisher) Option { return func(o *options) { o.publisher = pub } }
 
-// TTL is how long Leased remembers what was done: longer than the broker, its poison queue and any
-// replay can deliver a message. Default: DefaultTTL.
+// TTL is how long Leased remembers events that are done. It must be longer than the broker, its
+// poison queue and any replay can deliver a message. Default: DefaultTTL.
 func TTL(d time.Duration) Option { return func(o *options) { o.ttl = d } }
 
-// Configure changes the Config of Middleware and SQL, whatever it is, before it is checked.
+// Configure changes any setting in the Config of Middleware and SQL, before the Config is checked.
 func Configure(set func(*Config)) Option {
 	return func(o *options) {
 		if set == nil {
@@ -194,8 +195,8 @@ func Configure(set func(*Config)) Option {
 	}
 }
 
-// lazyInbox is a Transactor and its Store, which learns from the first transaction what the
-// database speaks.
+// lazyInbox is a Transactor and its Store. It learns the dialect of the database from the first
+// transaction.
 type lazyInbox struct {
 	t      core.Transactor
 	create bool
@@ -208,7 +209,8 @@ var _ Store = (*lazyInbox)(nil)
 
 var errProbe = errors.New("inbox: nothing to commit")
 
-// ready returns the store. One caller at a time makes it; what failed is tried again by the next.
+// ready returns the store. One caller at a time makes it. If that fails, the next caller tries
+// again.
 func (l *lazyInbox) ready(ctx context.Context) (*sqlinbox.Store, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,7 +302,7 @@ func (l *lazyInbox) CleanupKeys(ctx context.Context, consumer string, keep time.
 	return s.CleanupKeys(ctx, consumer, keep, limit)
 }
 
-// made returns the store, which is there in and after a transaction of RunInTx.
+// made returns the store. RunInTx has set it before its transaction begins.
 func (l *lazyInbox) made() *sqlinbox.Store {
 	l.mu.Lock()
 	defer l.mu.Unlock()

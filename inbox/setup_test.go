@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// Nonsense is told at once, all of it, where the program starts.
+// All wrong arguments are reported at once, where the program starts.
 func TestMiddlewarePanicsOnNonsense(t *testing.T) {
 	tx := outboxtest.NewRepository().Transactor()
 	store := outboxtest.NewOnceStore()
@@ -58,7 +58,8 @@ func TestMiddlewarePanicsOnNonsense(t *testing.T) {
 	}
 }
 
-// The links are in their order, and what cannot be sent to the poison queue stays with the broker.
+// The links of the chain are in their order. A message that cannot be sent to the poison queue
+// stays with the broker.
 func TestLeasedChain(t *testing.T) {
 	out := &publisher{err: errHandler}
 	retried := 0

@@ -35,8 +35,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// A message that a stopping consumer cuts short spends no attempt, says so, and is no warning,
-// however often the Pub/Sub delivers it again.
+// A message that a stopping consumer cuts short spends no attempt. Its error says so, and is no
+// warning, however often the Pub/Sub delivers the message again.
 func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	var log lockedBuffer
 	w := newWorld(t, func(c *inbox.Config) {
@@ -71,7 +71,7 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	for range 10 { // as gochannel does until it is closed
+	for range 10 { // gochannel delivers again until it is closed
 		if err := w.deliver(w.handler, event(ctx, "e")); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
@@ -113,8 +113,8 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	}
 }
 
-// The same with a Router on a Go channel, which delivers a rejected message again and again while
-// it is closed.
+// The same with a Router on a Go channel, which keeps delivering a rejected message while it is
+// being closed.
 func TestAStoppingRouterDoesNotFloodTheLog(t *testing.T) {
 	var log lockedBuffer
 	w := newWorld(t, func(c *inbox.Config) {
@@ -127,7 +127,7 @@ func TestAStoppingRouterDoesNotFloodTheLog(t *testing.T) {
 			r.AddConsumerHandler("handler", "orders", pubsub, func(msg *message.Message) error {
 				begun <- struct{}{}
 				<-msg.Context().Done()
-				return fmt.Errorf("%w: this one has ended already", core.ErrNoTransaction) // as database/sql ends it
+				return fmt.Errorf("%w: this one has ended already", core.ErrNoTransaction) // as database/sql does
 			})
 		})
 		go func() { _ = pubsub.Publish("orders", event(t.Context(), "e")) }()

@@ -9,7 +9,7 @@ import (
 	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// translation makes messages of package core/inbox of Watermill's.
+// translation turns messages of Watermill into messages of package core/inbox.
 type translation struct {
 	handler func(*message.Message) string
 	eventID func(*message.Message) (string, error)
@@ -36,8 +36,7 @@ func (t translation) withDefaults() translation {
 	return t
 }
 
-// message translates msg, which may be nil. The event id is asked for later, because it may be
-// missing.
+// message translates msg, which may be nil. The event id is read later, because it may be missing.
 func (t translation) message(msg *message.Message) engine.Message {
 	if msg == nil {
 		return engine.Message{}
@@ -50,7 +49,7 @@ func (t translation) message(msg *message.Message) engine.Message {
 	}
 }
 
-// id is EventID of the engine's Config.
+// id is the function EventID of the engine's Config.
 func (t translation) id(m engine.Message) (string, error) {
 	msg, ok := m.Raw.(*message.Message)
 	if !ok {

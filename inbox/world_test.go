@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// world is an inbox in memory, what its handler did in transactions that committed, and what its
-// observer heard.
+// world is an inbox in memory. It keeps the effects of transactions that committed, and what its
+// observer was told.
 type world struct {
 	t     *testing.T
 	repo  *outboxtest.Repository
@@ -71,7 +71,7 @@ func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
 	return w
 }
 
-// apply is the effect of an event: it counts once the transaction of ctx has committed.
+// apply is the effect of an event. The effect counts once the transaction of ctx has committed.
 func (w *world) apply(ctx context.Context, id string) error {
 	tx, ok := core.TxFromContext(ctx)
 	if !ok {

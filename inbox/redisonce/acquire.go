@@ -10,9 +10,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Acquire implements once.Store. The fence is the server's clock in microseconds, or one more than
-// the latest where that is higher: so it grows across evictions, restarts and failovers as well,
-// unless the clock is set back by then.
+// Acquire implements once.Store. The fence is the server's clock in microseconds, or the latest
+// fence plus one if that is higher. So the fence also grows across evictions, restarts and
+// failovers, unless the clock was set back meanwhile.
 func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
 	if err := req.Validate(); err != nil {
 		return once.Acquired{}, err
@@ -42,8 +42,8 @@ func (s *Store) acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			s.giveBack(claim(r), int(r.number(2))-1)
 		}
 	}
-	// The text names this call: the client repeats it when a connection breaks, and the second
-	// answer must be that of the first.
+	// The random text names this call. If a connection breaks, the client repeats the call, and the
+	// second answer must be the same as the first.
 	r, err := s.run(ctx, acquireScript, req.Key, true, late,
 		req.Owner, rand.Text(), req.Fingerprint.String(), micros(req.Lease), millis(req.TTL), micros(2*once.MaxLease),
 		refuseStale)
@@ -74,7 +74,7 @@ func (s *Store) acquire(ctx context.Context, req once.Request) (once.Acquired, e
 	return once.Acquired{}, r.unknown()
 }
 
-// micros and millis are how durations travel to the scripts, never shorter than they are.
+// micros and millis turn durations into numbers for the scripts, and round up.
 func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
 
 func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// CacheConfig says how a Cache uses Redis. Its zero value is documented defaults.
+// CacheConfig says how a Cache uses Redis. The zero value has the documented defaults.
 type CacheConfig struct {
 	// Prefix of every name in Redis, as in Config. Default: "seen:".
 	Prefix string
@@ -22,8 +22,8 @@ type CacheConfig struct {
 	TTL time.Duration
 	// Timeout of one call. Default: 50 ms.
 	Timeout time.Duration
-	// Pause is how long the Cache leaves Redis alone after an error, so that one that is down does
-	// not slow everybody. Default: 1 s.
+	// Pause is how long the Cache does not ask Redis after an error, so that an outage of Redis
+	// does not slow every message. Default: 1 s.
 	Pause time.Duration
 }
 
@@ -61,27 +61,28 @@ func (c CacheConfig) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Cache remembers what the table of an inbox has recorded as processed, so that a duplicate costs
-// no transaction: it is the Cache of inbox.Config. The table decides: only what has committed is
-// remembered, and a key that the Cache does not know may be new or not. So an evicted or lost entry
-// costs one look at the table, nothing else.
+// Cache remembers which events the table of an inbox has recorded as processed, so that a duplicate
+// costs no transaction. It is the Cache of inbox.Config. The table decides: an event is remembered
+// only after its commit, and an event that the Cache does not know may be new or not. So a lost
+// entry costs only one query of the table.
 //
-// An entry outlives its row when a person deletes that, or when the database is restored to an
-// earlier moment or loses commits in a failover: call Forget, or start with another Prefix. Until
-// then such an event would be passed over.
+// An entry outlives its row when a person deletes the row, or when the database is restored to an
+// earlier moment or loses commits in a failover. Call Forget then, or start with another Prefix.
+// Until then the event of that entry counts as processed.
 //
 // Make one with NewCache; it is safe for use by several goroutines and does not close the client.
 type Cache struct {
 	client redis.UniversalClient
 	cfg    CacheConfig
-	until  atomic.Int64 // of the pause after an error, in ns since 1970
+	until  atomic.Int64 // end of the pause after an error, in ns since 1970
 
 	hits, misses, errors atomic.Uint64
 }
 
 var _ inbox.Cache = (*Cache)(nil)
 
-// NewCache returns a Cache, or every problem of cfg at once. Any client will do, a Ring too.
+// NewCache returns a Cache, or every problem of cfg at once. It works with any client, also with a
+// Ring.
 func NewCache(client redis.UniversalClient, cfg CacheConfig) (*Cache, error) {
 	if client == nil {
 		return nil, errors.New("redisonce: client is nil")
@@ -92,7 +93,7 @@ func NewCache(client redis.UniversalClient, cfg CacheConfig) (*Cache, error) {
 	return &Cache{client: client, cfg: cfg.withDefaults()}, nil
 }
 
-// Seen tells whether Remember was called for key. False says nothing: ask the table.
+// Seen reports whether Remember was called for key. After false, ask the table.
 func (c *Cache) Seen(ctx context.Context, key string) (bool, error) {
 	n, err := c.do(ctx, "seen",
 		func(ctx context.Context) (int64, error) { return c.client.Exists(ctx, c.name(key)).Result() })
@@ -104,7 +105,7 @@ func (c *Cache) Seen(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// Remember notes that the work of key is done and committed. It does so also when the context of
+// Remember notes that the work of key is done and committed. It also does so when the context of
 // the message has ended.
 func (c *Cache) Remember(ctx context.Context, key string) error {
 	_, err := c.do(context.WithoutCancel(ctx), "remember", func(ctx context.Context) (int64, error) {
@@ -113,7 +114,7 @@ func (c *Cache) Remember(ctx context.Context, key string) error {
 	return err
 }
 
-// Forget drops entries, for a person who wants events to be processed again. It waits for as long
+// Forget deletes entries, for a person who wants events to be processed again. It waits for as long
 // as ctx and the client allow.
 func (c *Cache) Forget(ctx context.Context, keys ...string) error {
 	for _, k := range keys {
@@ -125,11 +126,11 @@ func (c *Cache) Forget(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// CacheStats counts since NewCache.
+// CacheStats has the counts since NewCache.
 type CacheStats struct {
 	Hits   uint64 // keys that were seen
-	Misses uint64 // keys that were not, or could not be asked for
-	Errors uint64 // calls that failed; those refused in the pause after one are not counted
+	Misses uint64 // keys that were not seen, or could not be asked for
+	Errors uint64 // calls that failed, without those refused in the pause
 }
 
 // Stats returns the counters.
@@ -139,7 +140,7 @@ func (c *Cache) Stats() CacheStats {
 
 var errPause = errors.New("redisonce: the cache leaves Redis alone for a while after an error")
 
-// do asks within the timeout, unless there was an error just now.
+// do calls Redis within the timeout, unless the pause after an error lasts.
 func (c *Cache) do(ctx context.Context, what string, fn func(ctx context.Context) (int64, error)) (int64, error) {
 	if time.Now().UnixNano() < c.until.Load() {
 		return 0, errPause
@@ -150,14 +151,14 @@ func (c *Cache) do(ctx context.Context, what string, fn func(ctx context.Context
 	if err == nil {
 		return n, nil
 	}
-	if ctx.Err() == nil { // the caller's end says nothing about Redis
+	if ctx.Err() == nil { // if the caller's context has ended, Redis is not at fault
 		c.errors.Add(1)
 		c.until.Store(time.Now().Add(c.cfg.Pause).UnixNano())
 	}
 	return 0, fmt.Errorf("redisonce: %s: %w", what, err)
 }
 
-// cacheEscaper keeps any two texts apart.
+// cacheEscaper gives different texts different names.
 var cacheEscaper = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
 func (c *Cache) name(key string) string { return c.cfg.Prefix + "{" + cacheEscaper.Replace(key) + "}" }

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 )
 
-// An error of Redis is a miss, is counted, and gives Redis a rest.
+// An error of Redis is a miss and is counted. During the pause after it, Redis is not asked.
 func TestCacheErrorsAreMisses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -48,8 +48,8 @@ func TestCacheErrorsAreMisses(t *testing.T) {
 	})
 }
 
-// A Redis that hangs costs no more than the timeout. The end of the caller says nothing about
-// Redis.
+// A Redis that hangs costs no more than the timeout. The end of the caller's context does not count
+// as an error of Redis.
 func TestCacheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})

@@ -15,14 +15,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// ErrEviction: the server may throw keys away when its memory is full, and what was done would be
-// done again. Set maxmemory-policy to noeviction.
+// ErrEviction: the server may evict keys when its memory is full. Work whose key was evicted would
+// run again. Set maxmemory-policy to noeviction.
 var ErrEviction = errors.New("redisonce: the server evicts keys")
 
-// Check asks the server, or each primary of a cluster, whether it keeps what it is told, and names
-// every problem at once: ErrEviction unless maxmemory-policy is noeviction, ErrReplicas when fewer
-// are connected than Config.WaitReplicas, a replica instead of a primary, and scripts that may not
-// run. Call it at start. It does not look at persistence: without it a restart forgets every key.
+// Check asks the server, or each primary of a cluster, whether it keeps the keys, and names every
+// problem at once:
+//
+//   - ErrEviction unless maxmemory-policy is noeviction;
+//   - ErrReplicas when fewer replicas are connected than Config.WaitReplicas;
+//   - a replica instead of a primary;
+//   - scripts that may not run.
+//
+// Call it at start. It does not check persistence: without it a restart forgets every key.
 func (s *Store) Check(ctx context.Context) error {
 	var mu sync.Mutex
 	var problems []error
@@ -52,7 +57,7 @@ func (s *Store) Check(ctx context.Context) error {
 	} else {
 		one(ctx, s.client)
 	}
-	// A claim that nobody has: it must be lost, and the server must have looked.
+	// No process has this claim. ErrLeaseLost shows that the server has run the script.
 	probe := once.Claim{Key: once.Key{Scope: "check", ID: rand.Text()}, Owner: "check", Fence: 1}
 	if err := s.Release(ctx, probe); !errors.Is(err, once.ErrLeaseLost) {
 		report(fmt.Errorf("redisonce: check: scripts do not run: %w", err))
@@ -62,7 +67,7 @@ func (s *Store) Check(ctx context.Context) error {
 
 const warnTimeout = 2 * time.Second
 
-// warnOfEviction asks one server for its policy. INFO is allowed where CONFIG GET is not.
+// warnOfEviction asks one server for its eviction policy. INFO is allowed where CONFIG GET is not.
 func (s *Store) warnOfEviction() {
 	ctx, cancel := context.WithTimeout(context.Background(), warnTimeout)
 	defer cancel()
@@ -81,7 +86,7 @@ func (s *Store) warnOfEviction() {
 	}
 }
 
-// judge says what is wrong with a server that describes itself so.
+// judge returns the problems of a server whose INFO is info.
 func (s *Store) judge(info map[string]string) []error {
 	var problems []error
 	if p := info["maxmemory_policy"]; p != "noeviction" {

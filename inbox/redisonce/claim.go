@@ -25,8 +25,8 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 	return s.change(ctx, "complete", completeScript, c, true, millis(ttl), res.Data, res.ContentType, res.Meta)
 }
 
-// Release implements once.Store. It does not wait for replicas: one that misses it keeps the key
-// until the lease ends.
+// Release implements once.Store. It does not wait for replicas: a replica that misses the release
+// keeps the key until the lease ends.
 func (s *Store) Release(ctx context.Context, c once.Claim) error {
 	return s.change(ctx, "release", releaseScript, c, false)
 }
@@ -36,8 +36,8 @@ func (s *Store) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int)
 	return s.change(ctx, "release", releaseScript, c, false, attempts)
 }
 
-// change runs a script that needs the claim. A claim of Config.FailOpen is none: there is nothing
-// to change.
+// change runs a script that needs the claim. A claim of Config.FailOpen has no entry in Redis, so
+// there is nothing to change.
 func (s *Store) change(ctx context.Context, what string, script *redis.Script, c once.Claim, confirm bool,
 	args ...any,
 ) error {

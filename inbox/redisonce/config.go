@@ -13,23 +13,23 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Config says how a Store uses Redis. Its zero value is documented defaults.
+// Config says how a Store uses Redis. The zero value has the documented defaults.
 type Config struct {
 	// Prefix of every name in Redis, for several applications in one Redis. At most 128 bytes
 	// without braces, blanks and control characters. Default: "once:".
 	Prefix string
 	// WaitReplicas is how many replicas must have a lease before its work runs, and a done mark
-	// before the work counts as done (WAIT). It makes it unlikely that a failover forgets one, not
-	// impossible. Default: 0, the primary alone.
+	// before the work counts as done (WAIT). With it a failover is unlikely to forget a lease or a
+	// mark, but it still can. Default: 0, the primary alone.
 	WaitReplicas int
-	// WaitTimeout is how long to wait for them: at least 1 ms, shorter than the read timeout of the
-	// client. When it is over, an Acquire gives the key back, and every method returns ErrReplicas.
-	// Default: 500 ms.
+	// WaitTimeout is how long to wait for the replicas: at least 1 ms, and shorter than the read
+	// timeout of the client. After that time an Acquire gives the key back, and every method
+	// returns ErrReplicas. Default: 500 ms.
 	WaitTimeout time.Duration
-	// FailOpen is asked whether work is to be run although Redis failed with err, without a lease
-	// and without a mark: at once with others and once more for every duplicate. Its claim has
-	// fence 0. It is the place to count, may look at key.Scope, and is called by many goroutines.
-	// It is not asked when the caller's context is over. Default: never; the work does not run.
+	// FailOpen decides whether work runs although Redis failed with err. Such work has no lease and
+	// no mark: copies of it run at the same time, and every duplicate runs it again. Its claim has
+	// fence 0. FailOpen may count its calls and look at key.Scope. Many goroutines call it. It is
+	// not called when the caller's context has ended. Default: never; the work does not run.
 	FailOpen func(key once.Key, err error) bool
 	// Logger gets the warning of New. Default: core.DefaultLogger, warnings and errors to
 	// slog.Default(). To silence it: slog.New(slog.DiscardHandler).
@@ -65,8 +65,7 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// prefixProblem says what is wrong with the beginning of a name, or nothing. Braces are for the
-// cluster's hash tag.
+// prefixProblem returns the problem of a prefix, or nothing. Braces are for the cluster's hash tag.
 func prefixProblem(s string) string {
 	switch {
 	case len(s) > 128:
@@ -77,7 +76,7 @@ func prefixProblem(s string) string {
 	return ""
 }
 
-// checkClient refuses a client with which the Store could not keep its word.
+// checkClient refuses a client with which the Store could not do what it promises.
 func (c Config) checkClient(client redis.UniversalClient) error {
 	if client == nil {
 		return errors.New("redisonce: client is nil")

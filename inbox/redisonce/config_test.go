@@ -43,7 +43,7 @@ func wantProblems(t *testing.T, err error, words ...string) {
 	}
 }
 
-// A client with which the Store could not keep its word is refused at once.
+// A client with which the Store could not do what it promises is refused at once.
 func TestNewRefusesClients(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	t.Cleanup(func() { _ = ring.Close() })
@@ -79,7 +79,7 @@ func TestNewRefusesClients(t *testing.T) {
 	}
 }
 
-// New says once when the server may throw keys away, or does not say, and goes on.
+// New warns once when the server may evict keys, or does not say, and then goes on.
 func TestNewWarnsOfEviction(t *testing.T) {
 	for name, tt := range map[string]struct {
 		info  string

@@ -12,10 +12,10 @@ import (
 // ExpiringKeys is an ExpiringKeyRepository for Watermill's middleware Deduplicator, in Redis, so
 // that all processes share it.
 //
-// Know what that middleware does: it marks a message as seen before it is handled. When the handler
-// then fails, or its process dies, the redelivery counts as a duplicate and is dropped: the message
-// is lost. Use it where a lost message is cheaper than a repeated one, in front of a publisher,
-// say. Middleware has not got that flaw.
+// The Deduplicator marks a message as seen before it is handled. If the handler then fails, or its
+// process dies, the redelivery counts as a duplicate and is dropped: the message is lost. Use it
+// where a lost message costs less than a repeated one, for example in front of a publisher.
+// Middleware of this package loses no message.
 //
 // Make one with NewExpiringKeys; it is safe for use by several goroutines.
 type ExpiringKeys struct {
@@ -24,9 +24,9 @@ type ExpiringKeys struct {
 	prefix string
 }
 
-// NewExpiringKeys returns an ExpiringKeys that remembers a key for window, at least 1 ms. A message
-// that comes after it is processed again. prefix begins every name in Redis, as in Config; default:
-// "recent:".
+// NewExpiringKeys returns an ExpiringKeys that remembers a key for window, at least 1 ms. A copy of
+// a message that comes after the window is processed again. prefix is the beginning of every name
+// in Redis, as in Config. Default: "recent:".
 func NewExpiringKeys(client redis.UniversalClient, window time.Duration, prefix string) (*ExpiringKeys, error) {
 	if prefix == "" {
 		prefix = "recent:"
@@ -47,10 +47,10 @@ func NewExpiringKeys(client redis.UniversalClient, window time.Duration, prefix 
 	return &ExpiringKeys{client: client, window: window, prefix: prefix}, nil
 }
 
-// IsDuplicate reports whether key was asked about within the window, and remembers it if not: SET
-// NX. When Redis cannot be asked it returns an error, and the Deduplicator rejects the message.
-// When the answer is lost and the client repeats the command, or the broker the message, the key is
-// a duplicate although nobody was told that it is new.
+// IsDuplicate reports whether key was asked for within the window, and remembers the key if not, by
+// SET NX. When Redis does not answer, it returns an error, and the Deduplicator rejects the
+// message. If only the answer is lost, and the client repeats the command or the broker the
+// message, the key is a duplicate although its message was not handled.
 func (e *ExpiringKeys) IsDuplicate(ctx context.Context, key string) (bool, error) {
 	name := e.prefix + "{" + cacheEscaper.Replace(key) + "}"
 	err := e.client.SetArgs(ctx, name, 1, redis.SetArgs{Mode: "NX", TTL: e.window}).Err()

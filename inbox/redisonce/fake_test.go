@@ -10,14 +10,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 )
 
-// fake answers in place of a server, command by command. It sets the value of cmd or returns an
-// error.
+// fake answers commands in place of a server. It sets the value of cmd or returns an error.
 type fake func(ctx context.Context, cmd redis.Cmder) error
 
 func (f fake) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (f fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		// what New asks for its warning
+		// New sends this command for its warning.
 		if info, ok := cmd.(*redis.StringCmd); ok && fmt.Sprint(cmd.Args()) == "[info memory]" {
 			info.SetVal("maxmemory_policy:noeviction\r\n")
 			return nil
@@ -54,7 +53,7 @@ func (f fake) store(t *testing.T, cfg redisonce.Config) *redisonce.Store {
 	return s
 }
 
-// says is a server whose scripts always answer so.
+// says is a server whose scripts always return answer.
 func says(answer ...any) fake {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		cmd.(*redis.Cmd).SetVal(answer)

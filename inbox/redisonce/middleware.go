@@ -9,15 +9,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// Middleware makes the handlers of a Watermill Router run once per message, at least once, in one
-// statement:
+// Middleware makes the handlers of a Watermill Router run at least once per message, and not again
+// after that. It needs one statement:
 //
 //	router.AddMiddleware(redisonce.Middleware(client, "billing"))
 //
-// It is inbox.Leased on a Store with a Config of defaults: what it promises is in the documentation
-// of this package, what it does with failures in that of inbox.AtLeastOnce. consumer is a name to
-// choose once. It asks the server for its eviction policy, as New does, and panics when it is given
-// nonsense, such as a nil client or a Ring.
+// It is inbox.Leased on a Store with the defaults of Config. The documentation of this package says
+// what it promises, and that of inbox.AtLeastOnce what it does with failures. consumer is a name to
+// choose once. Middleware asks the server for its eviction policy, as New does. It panics when an
+// argument is wrong, such as a nil client or a Ring.
 func Middleware(client redis.UniversalClient, consumer string, opts ...inbox.Option) message.HandlerMiddleware {
 	store, err := New(client, Config{})
 	if err != nil {

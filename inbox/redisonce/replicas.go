@@ -7,12 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// askReplicas is ask, and waits until enough replicas have what the script wrote. With ErrReplicas
-// it returns the answer too.
+// askReplicas is ask, and then waits until enough replicas have the writes of the script. With
+// ErrReplicas it returns the answer too.
 //
-// WAIT looks at the writes of its own connection. So it has to travel with the script, also when
-// the client repeats both on another connection, and in a cluster it must go to the node of the
-// key: by itself it could go anywhere.
+// WAIT counts only the writes of its own connection. So it is sent together with the script, also
+// when the client repeats both on another connection. In a cluster it must go to the node of the
+// key; sent by itself, it could go to any node.
 func (s *Store) askReplicas(ctx context.Context, script *redis.Script, name string, args []any) (reply, error) {
 	node, err := s.primary(ctx, name)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Store) askReplicas(ctx context.Context, script *redis.Script, name stri
 	switch {
 	case redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"):
 		if c, ok := s.client.(*redis.ClusterClient); ok {
-			c.ReloadState(ctx) // for the next time
+			c.ReloadState(ctx) // so that the next call finds the node
 		}
 		return nil, err
 	case err != nil:
@@ -51,10 +51,10 @@ func (s *Store) askAndWait(ctx context.Context, node redis.UniversalClient,
 	return r, n, err
 }
 
-// wrote tells whether the script changed anything that replicas must know.
+// wrote reports whether the script changed anything that replicas must have.
 func wrote(r reply) bool { return r.word() == "fresh" || r.word() == "ok" }
 
-// primary returns the client of the one server that holds name.
+// primary returns the client of the server that holds name.
 func (s *Store) primary(ctx context.Context, name string) (redis.UniversalClient, error) {
 	if c, ok := s.client.(interface {
 		MasterForKey(ctx context.Context, key string) (*redis.Client, error)

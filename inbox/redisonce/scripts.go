@@ -20,8 +20,8 @@ var (
 	releaseText string
 )
 
-// One script is one atomic step. Redis gets its digest, and its text when it does not know that
-// (any more).
+// Each script is one atomic step. The client sends its digest, and its text if Redis does not have
+// the script.
 var (
 	acquireScript  = redis.NewScript(headText + acquireText)
 	extendScript   = redis.NewScript(headText + extendText)
@@ -29,12 +29,12 @@ var (
 	releaseScript  = redis.NewScript(headText + releaseText)
 )
 
-// reply is what a script said: a word and values.
+// reply is the answer of a script: a word and values.
 type reply []any
 
 func (r reply) word() string { return r.text(0) }
 
-// text returns an element that is a text; nil and what is not there are empty.
+// text returns an element that is a text. It is empty for nil and for an element that is not there.
 func (r reply) text(i int) string {
 	if i >= len(r) {
 		return ""

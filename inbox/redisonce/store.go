@@ -13,15 +13,15 @@ import (
 )
 
 // ErrReplicas: fewer replicas than Config.WaitReplicas acknowledged in time. An Acquire has given
-// the key back; a Complete is known to the primary and may be repeated.
+// the key back. The primary knows the mark of a Complete, which may be repeated.
 var ErrReplicas = errors.New("redisonce: too few replicas acknowledged")
 
 // Store keeps keys in Redis 5 or newer: a single server, Sentinel, or Cluster. It implements
 // once.Store; create it with New. It is safe for use by several goroutines. It does not close the
 // client.
 //
-// Each key of package once is one hash in Redis, which Redis itself deletes when its time to live
-// is over. All time is that of the server.
+// Each key of package once is one hash in Redis. Redis itself deletes the hash when its time to
+// live is over. All times are those of the server.
 type Store struct {
 	client redis.UniversalClient
 	cfg    Config
@@ -30,8 +30,8 @@ type Store struct {
 var _ once.AttemptStore = (*Store)(nil)
 
 // New returns a Store, or every problem of cfg at once. It asks the server for its eviction policy,
-// for at most two seconds, and logs a warning when that may throw keys away, or when the server
-// does not say. It does not fail because of the server: call Check for that.
+// for at most two seconds. If the server may evict keys, or does not say, New logs a warning. It
+// does not fail because of the server: call Check for that.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.Validate(), cfg.checkClient(client)); err != nil {
@@ -42,19 +42,19 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Cleanup implements once.Store. Redis forgets by itself, so that it has nothing to do.
+// Cleanup implements once.Store. It has nothing to do, because Redis deletes keys by itself.
 func (s *Store) Cleanup(context.Context, int) (deleted int, err error) { return 0, nil }
 
 var tagEscaper = strings.NewReplacer("{", "%7B", "}", "%7D")
 
-// Name returns the name of key in Redis, to look at it: HGETALL shows who holds it. The part in
-// braces, which alone decides about the node of a cluster, has no brace of its own.
+// Name returns the name of key in Redis, to look at it: HGETALL shows which process holds the key.
+// The part in braces alone decides about the node of a cluster, and has no brace of its own.
 func (s *Store) Name(key once.Key) string {
 	return s.cfg.Prefix + "{" + tagEscaper.Replace(key.String()) + "}"
 }
 
-// run runs a script for one key and returns when ctx ends, or the client gives up. confirm waits
-// for replicas. late, unless nil, gets an answer that came after ctx was over.
+// run runs a script for one key. It returns when ctx ends, or when the client gives up. confirm
+// waits for replicas. late, unless nil, gets an answer that came after ctx had ended.
 func (s *Store) run(ctx context.Context, script *redis.Script, key once.Key, confirm bool, late func(reply),
 	args ...any,
 ) (reply, error) {
@@ -73,9 +73,9 @@ func (s *Store) ask(ctx context.Context, script *redis.Script, name string, args
 	return script.Run(ctx, s.client, []string{name}, args...).Slice()
 }
 
-// await returns what fn returns, or the cause of ctx when that ends first. The client looks at a
-// context before it sends a command and not while it waits for the answer, unless it was told to; a
-// heartbeat must not outlast its lease because of that.
+// await returns what fn returns, or the cause of ctx when that ends first. By default the client
+// looks at a context only before it sends a command, and not while it waits for the answer. Without
+// await a heartbeat could outlast its lease.
 func await[T any](ctx context.Context, fn func() (T, error), late func(T)) (T, error) {
 	if ctx.Done() == nil {
 		return fn()
@@ -104,8 +104,8 @@ func await[T any](ctx context.Context, fn func() (T, error), late func(T)) (T, e
 	}
 }
 
-// giveBack releases a claim that nobody will use, with the attempts before it: an outage must not
-// use them up. If it fails, the lease ends by itself.
+// giveBack releases a claim that no caller will use, and restores the attempts before it, because
+// an outage must not spend attempts. If it fails, the lease ends by itself.
 func (s *Store) giveBack(c once.Claim, attempts int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

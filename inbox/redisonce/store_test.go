@@ -34,8 +34,8 @@ func runner(t *testing.T, s once.Store) *once.Runner {
 	return r
 }
 
-// Each key has its own name, and one hash tag that is all of it: a cluster then spreads the keys,
-// whatever they hold.
+// Each key has its own name. The name is one hash tag, so that a cluster spreads the keys over its
+// nodes.
 func TestNames(t *testing.T) {
 	s := says().store(t, redisonce.Config{Prefix: "p:"})
 	seen := map[string]once.Key{}
@@ -63,7 +63,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Without Redis nothing runs, and the caller learns it.
+// Without Redis nothing runs, and the caller gets an error.
 func TestFailsClosed(t *testing.T) {
 	for name, server := range map[string]fake{
 		"down": fails(errDown), "a strange answer": says("what?"), "no answer": says(),
@@ -80,7 +80,7 @@ func TestFailsClosed(t *testing.T) {
 	}
 }
 
-// Work whose mark could not be written has not succeeded: its message must come again.
+// Work whose mark could not be written has not succeeded. Its message must come again.
 func TestUnrecordedWorkFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, ran int
@@ -120,7 +120,7 @@ func TestFailOpen(t *testing.T) {
 			})
 		return ran, err
 	}
-	for range 2 { // nothing remembers it
+	for range 2 { // the first run left no mark
 		if ran, err := run(t.Context(), "mail"); ran != 1 || err != nil {
 			t.Errorf("mail: %d runs, %v", ran, err)
 		}
@@ -151,7 +151,7 @@ func TestLateAnswerIsGivenBack(t *testing.T) {
 				cmd.(*redis.Cmd).SetVal([]any{"ok"})
 				return nil
 			}
-			<-slow // a network that hangs does not look at contexts
+			<-slow // like a network that hangs, it does not look at contexts
 			cmd.(*redis.Cmd).SetVal([]any{"fresh", "7", int64(4), int64(0)})
 			return nil
 		})
@@ -169,7 +169,7 @@ func TestLateAnswerIsGivenBack(t *testing.T) {
 	})
 }
 
-// The context of the work ends with its lease, also when Redis hangs instead of failing.
+// The context of the work ends with its lease, even if Redis hangs instead of failing.
 func TestHangingHeartbeatDoesNotOutlastTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -197,8 +197,8 @@ func TestHangingHeartbeatDoesNotOutlastTheLease(t *testing.T) {
 	})
 }
 
-// Too few replicas: an Acquire gives the key back and fails, a Complete fails although the primary
-// knows.
+// With too few replicas an Acquire gives the key back and fails. A Complete fails although the
+// primary has the mark.
 func TestReplicas(t *testing.T) {
 	for _, tt := range []struct {
 		replicas int64
@@ -236,7 +236,8 @@ func TestReplicas(t *testing.T) {
 			t.Errorf("complete with %d replicas: %v", tt.replicas, err)
 		}
 	}
-	s := fake(func(_ context.Context, cmd redis.Cmder) error { // an answer that changed nothing needs no replicas
+	// This answer changed nothing, so no replica must confirm it.
+	s := fake(func(_ context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "wait" {
 			cmd.(*redis.Cmd).SetVal(int64(0))
 		} else {

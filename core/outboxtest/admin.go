@@ -93,8 +93,8 @@ func (r *Repository) reopen(row *Row, now time.Time) {
 	})
 }
 
-// redriveAppend redrives under policy SkipDead: the lane has gone on, so a dead row comes back at
-// its end under a new id. It takes the locks of the key rows, as every writer of a lane does.
+// redriveAppend redrives under policy SkipDead. The lane has gone on, so a dead row comes back at
+// its end under a new id. redriveAppend locks the key rows, as every writer of a lane does.
 func (r *Repository) redriveAppend(ctx context.Context, req core.AdminRequest) (int, error) {
 	tx, err := r.Begin(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *Repository) redriveAppend(ctx context.Context, req core.AdminRequest) (
 	return changed, tx.Commit()
 }
 
-// appendDead changes the rows that are still dead now that the lanes are locked.
+// appendDead changes the rows that are still dead after their lanes were locked.
 func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminRequest) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminReques
 		}
 		changed++
 		r.audit("redrive", req, row, now)
-		if row.KeyID.IsZero() { // nothing has passed it
+		if row.KeyID.IsZero() { // no later row has passed it
 			r.reopen(row, now)
 			continue
 		}

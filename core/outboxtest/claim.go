@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ClaimUnordered implements core.Repository. Topics share the limit by age.
+// ClaimUnordered implements core.Repository. The rows of all topics share the limit, oldest first.
 func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
@@ -31,8 +31,9 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 	return rows, nil
 }
 
-// ClaimHeads implements core.Repository. Like most databases it needs several statements: one finds
-// heads, one reads what follows them, one leases what still stands as it was seen.
+// ClaimHeads implements core.Repository. As in most databases, a claim is several statements: one
+// finds heads, one reads the rows that follow them, and one leases the rows that have not changed
+// since.
 func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 	after core.KeyID,
 ) ([]core.Claimed, core.KeyID, error) {
@@ -83,13 +84,13 @@ func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane c
 	return rows, err
 }
 
-// laneHead is a lane whose head may be claimed, as a statement saw it.
+// laneHead is a lane whose head may be claimed, in the state that a statement saw.
 type laneHead struct {
 	lane core.KeyID
-	dead int64 // its first dead number; the largest number when there is none or it does not block
+	dead int64 // number of the first dead row if dead rows block; otherwise the largest number
 }
 
-// headOf looks at the head of a lane. The caller holds r.mu.
+// headOf returns the head of a lane. The caller holds r.mu.
 func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) (laneHead, bool) {
 	h := laneHead{lane: l, dead: math.MaxInt64}
 	var head *Row
@@ -107,8 +108,8 @@ func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) (laneHead, bool
 	return h, head != nil && head.KeySeq < h.dead && head.claimable(now, req.MaxLease)
 }
 
-// claimRuns reads the rows that follow the heads and leases those that follow them still. It
-// returns the lane at which the limits of the claim were reached, if that was not the last one.
+// claimRuns reads the rows that follow the heads, and leases those that still follow them. If the
+// claim reached its limits before the last lane, claimRuns returns the lane where it did.
 func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 	heads []laneHead,
 ) (rows []core.Claimed, last core.KeyID, err error) {
@@ -137,9 +138,9 @@ func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 	return r.leaseWanted(req, c.wanted), last, nil
 }
 
-// leaseWanted leases wanted rows. Only here the state of their lanes is one that is true: a row
-// that cannot be had, or no longer follows the one before it, ends the run of its lane. The caller
-// holds r.mu.
+// leaseWanted leases wanted rows. It checks the current state of their lanes, which earlier
+// statements cannot know. A row that cannot be claimed, or that no longer follows the one before
+// it, ends the run of its lane. The caller holds r.mu.
 func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []core.Claimed) {
 	now := r.now()
 	broken, before := map[core.KeyID]bool{}, map[core.KeyID]*Row{}
@@ -156,7 +157,8 @@ func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []c
 	return rows
 }
 
-// follows reports whether row comes next in its lane after before, or first if that is nil.
+// follows reports whether row comes next in its lane after before. If before is nil, it reports
+// whether row comes first.
 func (r *Repository) follows(req core.ClaimRequest, row, before *Row) bool {
 	var last *Row
 	for _, o := range r.table.lanes[row.KeyID] {
@@ -214,7 +216,7 @@ func head(rows []*Row, skipDead bool) int {
 	return slices.IndexFunc(rows, func(r *Row) bool { return r.Status.open() || !skipDead })
 }
 
-// claimer collects the rows of one claim within its limits.
+// claimer collects the rows of a claim within the limits of the request.
 type claimer struct {
 	req    core.ClaimRequest
 	now    time.Time
@@ -228,7 +230,7 @@ func (c *claimer) full() bool {
 	return len(c.wanted) >= c.req.Limit || len(c.wanted) > 0 && c.bytes >= c.req.MaxBytes
 }
 
-// want adds the row unless it does not fit.
+// want adds the row if it is within the limits.
 func (c *claimer) want(row *Row) bool {
 	size := int64(len(row.Event.Payload))
 	if len(c.wanted) >= c.req.Limit || len(c.wanted) > 0 && c.bytes+size > c.req.MaxBytes {
@@ -239,8 +241,8 @@ func (c *claimer) want(row *Row) bool {
 	return true
 }
 
-// wantLane adds the open rows of a lane from its start, up to the first that cannot be had or is
-// behind a dead one.
+// wantLane adds the open rows of a lane from its start. It stops at the first row that cannot be
+// claimed or that comes after a dead row.
 func (c *claimer) wantLane(rows []*Row, dead int64) {
 	run := 0
 	for _, row := range rows {

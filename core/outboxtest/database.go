@@ -13,15 +13,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// OpenDB returns a pool on a database that accepts every statement and keeps nothing: for an ORM,
-// or code on database/sql, in tests that look at events alone. Its transactions are tracked, and a
-// Repository takes them as its own.
+// OpenDB returns a pool on a database that accepts every statement and stores nothing. It is for
+// tests of code on database/sql or an ORM that check only events. Its transactions are tracked, and
+// a Repository accepts them like its own.
 //
-// A statement affects one row, or as many as it has VALUES, and none WHERE 1 = 0. Rows are numbered
-// from 1, as LastInsertId and RETURNING of one column tell; every other query returns no rows.
+// A statement affects as many rows as it has VALUES, and otherwise one row. With WHERE 1 = 0 it
+// affects none. Rows are numbered from 1, and LastInsertId and RETURNING of one column give the
+// number. Every other query returns no rows.
 func OpenDB(d core.Dialect) (*sql.DB, error) { return sqltx.OpenDB(&nothing{}, d) }
 
-// nothing is a driver whose connections keep nothing.
+// nothing is a driver whose connections store nothing.
 type nothing struct {
 	mu   sync.Mutex
 	last int64
@@ -58,7 +59,7 @@ type nothingStmt struct {
 func (s nothingStmt) Close() error  { return nil }
 func (s nothingStmt) NumInput() int { return -1 }
 
-// rows counts those of VALUES.
+// rows returns how many rows VALUES has.
 func (s nothingStmt) rows() int64 {
 	_, values, _ := strings.Cut(s.query, "VALUES")
 	return 1 + int64(strings.Count(strings.ReplaceAll(values, " ", ""), "),("))
@@ -90,7 +91,7 @@ type inserted struct{ first, rows int64 }
 func (r inserted) LastInsertId() (int64, error) { return r.first, nil }
 func (r inserted) RowsAffected() (int64, error) { return r.rows, nil }
 
-// numbers are the rows of RETURNING.
+// numbers has the rows of RETURNING.
 type numbers struct {
 	column    string
 	next, end int64

@@ -11,10 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Code on database/sql, or on an ORM above it, is tested without a database if only its events
-// matter.
+// A test that checks only events needs no database for code on database/sql or an ORM.
 func ExampleOpenDB() {
-	t := &testing.T{} // that of the test
+	t := &testing.T{} // the t of the test
 
 	db, err := outboxtest.OpenDB(core.Postgres)
 	if err != nil {
@@ -34,7 +33,7 @@ func ExampleOpenDB() {
 	// <nil> 1
 }
 
-// The clock, the dialect and the answers of the repository are those of the test.
+// The test chooses the clock, the dialect and the answers of the repository.
 func ExampleNewRepository() {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	repo := outboxtest.NewRepository(
@@ -50,11 +49,12 @@ func ExampleNewRepository() {
 	// Output: mysql 2 <nil>
 }
 
-// A model that was stored past the outbox still has its events: a test finds that.
+// A test finds a model that was not stored through the outbox, because the model still has its
+// events.
 func ExampleRequireNothingRecorded() {
 	type order struct{ core.Recorder }
 
-	t := &testing.T{} // that of the test
+	t := &testing.T{} // the t of the test
 	o := &order{}
 	outboxtest.RequireNothingRecorded(t, o)
 	fmt.Println(t.Failed())

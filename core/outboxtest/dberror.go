@@ -6,12 +6,12 @@ import "github.com/ormoutbox/ormoutbox/core"
 type errorKind uint8
 
 const (
-	errUnique        errorKind = iota // a key exists
-	errDeadlock                       // the transaction is the victim
-	errTxAborted                      // PostgreSQL after an error
+	errUnique        errorKind = iota // the key exists
+	errDeadlock                       // the transaction is the victim of a deadlock
+	errTxAborted                      // PostgreSQL refuses statements after an error
 	errNoSavepoint                    // ROLLBACK TO or RELEASE of an unknown name
 	errCommitRefused                  // COMMIT failed and nothing is committed
-	errConnection                     // the answer is lost
+	errConnection                     // the answer was lost
 )
 
 type dialectErrors struct {

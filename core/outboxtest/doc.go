@@ -1,9 +1,9 @@
 // Package outboxtest is for tests of services. It has an outbox table in memory whose transactions
-// behave like those of a database, a publisher that records and fails on demand, a repository that
-// fails on demand, and checks of published events.
+// behave like those of a database, a publisher that records events and fails on demand, a
+// repository that fails on demand, and checks of published events.
 //
-// An application's test takes NewOutbox, publishes in a transaction of its Transactor, drains, and
-// asks RequirePublished:
+// The test of an application calls NewOutbox, publishes in a transaction of its Transactor, drains,
+// and calls RequirePublished:
 //
 //	ob := outboxtest.NewOutbox(t, core.Config{})
 //	err := ob.Transactor.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
@@ -15,8 +15,8 @@
 //	...
 //	outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Type: "order.placed", AggregateID: "7"})
 //
-// Everything in it works inside a bubble of testing/synctest: it waits on channels only, and its
-// clock is time.Now.
+// The package works inside a bubble of testing/synctest: it waits only on channels, and its clock
+// is time.Now.
 //
 // Package suite, below, has the suites that adapters, tables and stores of keys must pass.
 package outboxtest

@@ -11,8 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// placeOrder is the application's code: it knows a Transactor and an Outbox, not what is below
-// them.
+// placeOrder is code of the application. It depends only on a Transactor and an Outbox.
 func placeOrder(ctx context.Context, db core.Transactor, ob *core.Outbox, id string) error {
 	return db.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
 		// ... the order is stored with tx ...
@@ -21,9 +20,9 @@ func placeOrder(ctx context.Context, db core.Transactor, ob *core.Outbox, id str
 	})
 }
 
-// A test of an application runs its code on a table in memory and looks at what left.
+// The test of an application runs its code on a table in memory and checks the published events.
 func ExampleNewOutbox() {
-	t := &testing.T{} // that of the test
+	t := &testing.T{} // the t of the test
 
 	ob := outboxtest.NewOutbox(t, core.Config{})
 	ctx := context.Background()
@@ -39,7 +38,7 @@ func ExampleNewOutbox() {
 	// Output: order.placed order/7 1
 }
 
-// A broker is down, and then answers again.
+// A broker is down, and later up again.
 func ExamplePublisher() {
 	t := &testing.T{}
 
@@ -64,8 +63,8 @@ func ExamplePublisher() {
 	// up: 1 <nil>
 }
 
-// The table is in memory, and its transactions behave like those of a database: here the answer of
-// COMMIT is lost, so the caller cannot know, and the row is there.
+// The transactions of the table in memory behave like those of a database. Here the answer of
+// COMMIT is lost. The caller cannot know the outcome, and the row was committed.
 func ExampleRepository_FailCommit() {
 	repo := outboxtest.NewRepository()
 	ob, err := core.New(core.Config{Repository: repo})
@@ -78,7 +77,7 @@ func ExampleRepository_FailCommit() {
 	// Output: true 1 new
 }
 
-// The third claim fails; everything else goes through.
+// The third claim fails. All other calls succeed.
 func ExampleFaultyRepository() {
 	repo := outboxtest.NewFaultyRepository(outboxtest.NewRepository())
 	repo.Fail(outboxtest.Fault{Method: outboxtest.MethodClaimUnordered, N: 3})

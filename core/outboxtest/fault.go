@@ -35,11 +35,11 @@ const (
 
 // Fault is an error that a FaultyRepository returns instead of the result of a call.
 type Fault struct {
-	Method Method // empty: any
-	N      int    // the n-th matching call from now on; 0 is taken for 1, the next one
-	Times  int    // how many matching calls in a row fail; 0 is taken for 1, a negative number means all
-	After  bool   // the call takes effect and its answer is lost; else it has no effect
-	Err    error  // what the caller gets; nil: an error that says that the connection was lost
+	Method Method // empty: any method
+	N      int    // the n-th matching call from now on fails; 0 and 1 mean the next one
+	Times  int    // how many matching calls in a row fail; 0 means 1, a negative number means all
+	After  bool   // the call takes effect and its answer is lost; otherwise it has no effect
+	Err    error  // the error that the caller gets; nil: an error that says that the connection was lost
 }
 
 // FaultyRepository passes calls on to another repository and makes some of them fail. It is safe
@@ -61,7 +61,7 @@ func NewFaultyRepository(next core.Repository) *FaultyRepository {
 	return &FaultyRepository{next: next, calls: map[Method]int{}}
 }
 
-// Fail arranges that calls fail. Of several faults that match a call, the first counts.
+// Fail makes calls fail. If several faults match a call, the first one counts.
 func (f *FaultyRepository) Fail(fault Fault) {
 	fault.N, fault.Err = max(fault.N, 1), orConnectionLost(fault.Err)
 	if fault.Times == 0 {
@@ -72,23 +72,23 @@ func (f *FaultyRepository) Fail(fault Fault) {
 	f.faults = append(f.faults, &fault)
 }
 
-// Heal forgets all faults and the hook.
+// Heal removes all faults and the hook.
 func (f *FaultyRepository) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults, f.hook = nil, nil
 }
 
-// Hook makes fn run before every call, without a lock: it may block until ctx ends. The call fails
-// with its error. nil ends it.
+// Hook makes fn run before every call. No lock is held, so fn may block until ctx ends. The call
+// fails with the error of fn. A nil fn removes the hook.
 func (f *FaultyRepository) Hook(fn func(ctx context.Context, m Method) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hook = fn
 }
 
-// Calls returns how often the method was called, failed calls included; an empty method stands for
-// all.
+// Calls returns how often the method was called, failed calls included. An empty method means all
+// methods.
 func (f *FaultyRepository) Calls(m Method) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func orConnectionLost(err error) error {
 	return err
 }
 
-// match counts the call and returns the fault that hits it.
+// match counts the call and returns the fault that matches it.
 func (f *FaultyRepository) match(m Method) (hit *Fault, hook func(context.Context, Method) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +130,7 @@ func (f *FaultyRepository) match(m Method) (hit *Fault, hook func(context.Contex
 	return hit, f.hook
 }
 
-// call runs one call of next and decides what the caller hears of it.
+// call runs one call of next and decides which result the caller gets.
 func (f *FaultyRepository) call(ctx context.Context, m Method, run func() error) error {
 	fault, hook := f.match(m)
 	if hook != nil {
@@ -148,13 +148,13 @@ func (f *FaultyRepository) call(ctx context.Context, m Method, run func() error)
 	return err
 }
 
-// isLocked reports whether an error comes together with a result.
+// isLocked reports whether an error is returned together with a result.
 func isLocked(err error) bool {
 	_, ok := errors.AsType[*core.LockedError](err)
 	return ok
 }
 
-// value is call for a method with a result, which a failed call does not return.
+// value is call for a method with a result. A failed call does not return the result.
 func value[T any](ctx context.Context, f *FaultyRepository, m Method, run func() (T, error)) (T, error) {
 	var result T
 	err := f.call(ctx, m, func() (err error) { result, err = run(); return err })

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// calls has every method of core.Repository.
+// calls returns a call of every method of core.Repository.
 func calls(ctx context.Context, r core.Repository, tx core.Tx) map[outboxtest.Method]func() error {
 	e := core.Event{ID: core.NewEventID(), Type: "t", Topic: "t"}
 	id, _ := core.NewRowID(e.ID, e.Topic)
@@ -56,7 +56,7 @@ func TestFaultyRepositoryFailsEachMethod(t *testing.T) {
 		f.Fail(outboxtest.Fault{Method: m, N: 2, Err: reason})
 		for i, want := range []error{nil, reason, nil} {
 			if m == outboxtest.MethodInsert && i == 2 {
-				break // the first one has inserted the row
+				break // the first call has inserted the row
 			}
 			if err := call(); !errors.Is(err, want) {
 				t.Errorf("%s, call %d: %v, want %v", m, i+1, err, want)

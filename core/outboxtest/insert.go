@@ -30,8 +30,8 @@ func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequ
 	return inserted, err
 }
 
-// insertElsewhere inserts rows that are there when tx, a transaction of an ORM say, has committed.
-// It waits for no locks, because tx is not one of this package.
+// insertElsewhere inserts rows for a transaction that is not one of this package, such as one of an
+// ORM. The rows exist once that transaction has committed. insertElsewhere waits for no locks.
 func (r *Repository) insertElsewhere(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
 	t, err := r.Begin(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Repository) insertElsewhere(ctx context.Context, tx core.Tx, req core.I
 	return places, nil
 }
 
-// insert is one statement: it happens as a whole or not at all.
+// insert is one statement: it takes effect as a whole or not at all.
 func (t *Tx) insert(ctx context.Context, req core.InsertRequest) (places []core.Inserted, err error) {
 	r := t.repo
 	if err := ctx.Err(); err != nil {
@@ -85,7 +85,7 @@ func (t *Tx) insert(ctx context.Context, req core.InsertRequest) (places []core.
 	return places, nil
 }
 
-// lockLanes locks the key rows, lanes in ascending order, each once.
+// lockLanes locks the key row of each lane once, in ascending order of the lanes.
 func (t *Tx) lockLanes(ctx context.Context, rows []core.NewRow) error {
 	var lanes []core.KeyID
 	for _, row := range rows {
@@ -102,7 +102,7 @@ func (t *Tx) lockLanes(ctx context.Context, rows []core.NewRow) error {
 	return nil
 }
 
-// write inserts the rows. The caller holds the mutex, and the transaction all locks it needs.
+// write inserts the rows. The caller holds the mutex, and the transaction holds all locks it needs.
 func (t *Tx) write(req core.InsertRequest, now time.Time) ([]core.Inserted, error) {
 	places := make([]core.Inserted, len(req.Rows))
 	for i, n := range req.Rows {
@@ -127,7 +127,7 @@ func (t *Tx) write(req core.InsertRequest, now time.Time) ([]core.Inserted, erro
 	return places, nil
 }
 
-// exists reports whether the transaction sees a row of that id.
+// exists reports whether the transaction sees a row with that id.
 func (t *Tx) exists(id core.RowID) bool {
 	if _, ok := t.repo.table.rows[id]; ok {
 		return true
@@ -135,13 +135,13 @@ func (t *Tx) exists(id core.RowID) bool {
 	return slices.ContainsFunc(t.inserted, func(r *Row) bool { return r.ID == id })
 }
 
-// next is the upsert of the key row: it takes the next number of the lane for the row of that id.
+// next is the upsert of the key row. It takes the next number of the lane for the row with that id.
 func (t *Tx) next(lane core.KeyID, id core.RowID, now time.Time) core.Inserted {
 	r := t.repo
 	key, ok := r.keys[lane]
 	if !ok {
-		// The clock, so that a key that was collected comes back higher than it ever was, even
-		// where time stands still.
+		// The number begins at the clock. So a key that was collected gets a higher number than it
+		// ever had, even if the clock stands still.
 		seq := max(now.UnixMicro(), r.floor+1)
 		r.keys[lane] = &keyRow{lastSeq: seq, firstSeq: seq, lastID: id, usedAt: now}
 		t.undo = append(t.undo, func() { delete(r.keys, lane) })

@@ -23,7 +23,7 @@ func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int)
 	return deleted, nil
 }
 
-// CollectKeys implements core.Repository. Key rows that a transaction has locked are left for the
+// CollectKeys implements core.Repository. It leaves key rows that a transaction has locked for the
 // next round.
 func (r *Repository) CollectKeys(ctx context.Context, idle time.Duration, after core.KeyID,
 	limit int,
@@ -81,11 +81,11 @@ func (r *Repository) resetKeys(lanes []core.KeyID) int {
 	defer r.mu.Unlock()
 	now, changed := r.now(), 0
 	reading := now.UnixMicro()
-	for _, key := range r.keys { // where time stands still numbers run ahead of the clock
+	for _, key := range r.keys { // if the clock stands still, numbers run ahead of it
 		reading = max(reading, key.lastSeq)
 	}
 	for _, l := range lanes {
-		if key := r.keys[l]; key != nil { // a key whose first transaction rolled back meanwhile is gone
+		if key := r.keys[l]; key != nil { // the key is gone if its first transaction has rolled back
 			*key = keyRow{lastSeq: reading, firstSeq: reading, usedAt: now}
 			changed++
 		}

@@ -13,12 +13,12 @@ type lockKey struct {
 	id          [16]byte
 }
 
-// rowLock is held by one transaction until it ends. Waiting is done on channels and never with the
-// repository's mutex held, so that a waiter counts as durably blocked in a bubble of
-// testing/synctest.
+// rowLock is held by one transaction until it ends. Transactions wait on channels and never hold
+// the mutex of the repository meanwhile. So a waiting goroutine counts as durably blocked in a
+// bubble of testing/synctest.
 type rowLock struct {
 	owner   *Tx
-	waiters []*waiter // first come, first served
+	waiters []*waiter // in the order in which they get the lock
 }
 
 type waiter struct {
@@ -56,7 +56,7 @@ func (r *Repository) lock(ctx context.Context, tx *Tx, key lockKey) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	tx.waiting = nil
-	if l.owner == tx { // also when both happened at once: the answer must not depend on chance
+	if l.owner == tx { // even if ctx has ended at the same time: the result must not depend on chance
 		return nil
 	}
 	for i := range l.waiters {
@@ -68,7 +68,7 @@ func (r *Repository) lock(ctx context.Context, tx *Tx, key lockKey) error {
 	return ctx.Err()
 }
 
-// deadlock reports whether tx would wait for itself.
+// deadlock reports whether tx would wait for itself if it waited for l.
 func (r *Repository) deadlock(tx *Tx, l *rowLock) bool {
 	for l != nil {
 		if l.owner == tx {
@@ -79,7 +79,7 @@ func (r *Repository) deadlock(tx *Tx, l *rowLock) bool {
 	return false
 }
 
-// unlock hands every lock of tx to the first that waits for it. The caller holds r.mu.
+// unlock hands every lock of tx to the first transaction that waits for it. The caller holds r.mu.
 func (r *Repository) unlock(tx *Tx) {
 	for _, key := range tx.locks {
 		l := r.locks[key]
@@ -90,15 +90,15 @@ func (r *Repository) unlock(tx *Tx) {
 		w := l.waiters[0]
 		l.waiters = l.waiters[1:]
 		l.owner = w.tx
-		w.tx.waiting = nil // or it would seem to wait for itself until it wakes up
+		w.tx.waiting = nil // otherwise it would seem to wait for itself until it wakes up
 		w.tx.locks = append(w.tx.locks, key)
 		close(w.ready)
 	}
 	tx.locks = nil
 }
 
-// LockRows locks rows of the table until the end of the transaction, as an UPDATE of them by hand
-// does: claims pass them over, and marks leave them out.
+// LockRows locks rows of the table until the end of the transaction, as an UPDATE by a person does.
+// Claims pass over the rows, and marks leave them out.
 func (t *Tx) LockRows(ctx context.Context, ids ...core.RowID) error {
 	for _, id := range ids {
 		if err := t.repo.lock(ctx, t, lockKey{event: true, id: id}); err != nil {

@@ -39,7 +39,7 @@ func (r *Repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 	return changed, lockedError(held)
 }
 
-// lockedError is a *core.LockedError, or nil.
+// lockedError returns a *core.LockedError for held, or nil if held is empty.
 func lockedError(held []core.RowID) error {
 	if len(held) == 0 {
 		return nil

@@ -12,12 +12,12 @@ import (
 )
 
 // OnceStore is a once.Store and once.TxStore in memory. It passes TestOnceStore and
-// TestOnceTxStore. Its transaction form joins the transactions of a Repository, so that an
-// application's test has events and keys in one transaction. It is safe for use by several
-// goroutines; make one with NewOnceStore or Repository.OnceStore.
+// TestOnceTxStore. Its transaction form joins the transactions of a Repository, so that the test of
+// an application has events and keys in one transaction. It is safe for use by several goroutines.
+// Make one with NewOnceStore or Repository.OnceStore.
 type OnceStore struct {
 	repo *Repository
-	rows map[once.Key]*onceRow // guarded by repo.mu; a row that a transaction changed is locked by it
+	rows map[once.Key]*onceRow // guarded by repo.mu; a transaction has locked the rows that it changed
 }
 
 var (
@@ -31,7 +31,7 @@ type onceRow struct {
 	claim       once.Claim
 	fingerprint once.Fingerprint
 	attempts    int
-	since       time.Time // of the first of them
+	since       time.Time // when the first attempt began
 	leaseUntil  time.Time
 	expiresAt   time.Time
 	result      once.Result
@@ -53,17 +53,17 @@ func (r *Repository) OnceStore() *OnceStore {
 	return &OnceStore{repo: r, rows: map[once.Key]*onceRow{}}
 }
 
-// ShiftClock moves the clock of the store by d from now on, and so that of its Repository.
+// ShiftClock moves the clock of the store and of its Repository by d from now on.
 func (s *OnceStore) ShiftClock(d time.Duration) { s.repo.ShiftClock(d) }
 
-// Keys returns how many keys are remembered, forgotten ones included until Cleanup deletes them.
+// Keys returns how many keys the store has. Expired keys count until Cleanup deletes them.
 func (s *OnceStore) Keys() int {
 	s.repo.mu.Lock()
 	defer s.repo.mu.Unlock()
 	return len(s.rows)
 }
 
-// Forget drops a key, as a server does that evicts it or comes back without it.
+// Forget removes a key, as a server does that evicts it or restarts without it.
 func (s *OnceStore) Forget(key once.Key) {
 	s.repo.mu.Lock()
 	defer s.repo.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *OnceStore) Extend(ctx context.Context, c once.Claim, lease time.Duratio
 	}
 	return s.alone(ctx, c.Key, func(now time.Time) error {
 		row := s.rows[c.Key]
-		if row == nil { // forgotten, so nobody took it
+		if row == nil { // the store forgot the key, so no other holder took it
 			row = &onceRow{
 				status: onceHeld, claim: c, attempts: 1, since: now,
 				expiresAt: now.Add(lease + once.ForgottenTTL),
@@ -117,7 +117,7 @@ func (s *OnceStore) Complete(ctx context.Context, c once.Claim, res once.Result,
 		return err
 	}
 	return s.alone(ctx, c.Key, func(now time.Time) error {
-		if s.rows[c.Key] == nil { // forgotten, and what was done is a fact
+		if s.rows[c.Key] == nil { // the store forgot the key, but the work is done
 			s.rows[c.Key] = &onceRow{status: onceHeld, claim: c, attempts: 1}
 		}
 		row, err := s.held(c, onceDone)
@@ -150,8 +150,8 @@ func (s *OnceStore) ReleaseAttempts(ctx context.Context, c once.Claim, attempts 
 	})
 }
 
-// held returns the row of a claim that is to become something else; nil and nil when it is that
-// already.
+// held returns the row of a claim that is about to get the status to. It returns nil and nil if the
+// row has that status already.
 func (s *OnceStore) held(c once.Claim, to onceStatus) (*onceRow, error) {
 	row := s.rows[c.Key]
 	switch {
@@ -175,7 +175,7 @@ func (s *OnceStore) Cleanup(ctx context.Context, limit int) (deleted int, err er
 	var expired []once.Key
 	for k, row := range s.rows {
 		_, locked := s.repo.locks[onceLock(k)]
-		if !locked && row.expiresAt.Before(now) { // no lease ends later
+		if !locked && row.expiresAt.Before(now) { // no lease ends after expiresAt
 			expired = append(expired, k)
 		}
 	}
@@ -187,8 +187,8 @@ func (s *OnceStore) Cleanup(ctx context.Context, limit int) (deleted int, err er
 	return deleted, nil
 }
 
-// decide says what the key's row means for req. row is the one to write when the answer is Fresh,
-// without status and times. The caller holds the mutex and the lock of the key.
+// decide returns the answer for req. If the answer is Fresh, row is the row to write, without
+// status and times. The caller holds the mutex and the lock of the key.
 func (s *OnceStore) decide(req once.Request, now time.Time) (got once.Acquired, row *onceRow) {
 	old := s.rows[req.Key]
 	got = once.Acquired{State: once.Fresh, Fence: 1, Attempt: 1}
@@ -227,7 +227,7 @@ func (s *OnceStore) decide(req once.Request, now time.Time) (got once.Acquired, 
 	}
 }
 
-// alone runs fn as a short transaction that has locked one key.
+// alone runs fn in a short transaction that has locked one key.
 func (s *OnceStore) alone(ctx context.Context, key once.Key, fn func(now time.Time) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -292,7 +292,7 @@ func (s *OnceStore) changeTx(ctx context.Context, tx core.Tx, c once.Claim, chan
 	})
 }
 
-// put writes a row in a transaction that has locked its key.
+// put writes a row in a transaction that has locked the key of the row.
 func (s *OnceStore) put(t *Tx, key once.Key, row *onceRow) {
 	old, existed := s.rows[key]
 	s.rows[key] = row

@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Keys, events and transactions of an application's test are in one place: what is rolled back
-// leaves neither.
+// The test of an application has keys, events and transactions in one place. A rollback removes
+// both the key and the event.
 func ExampleRepository_OnceStore() {
 	repo := outboxtest.NewRepository()
 	store := repo.OnceStore()
@@ -27,7 +27,7 @@ func ExampleRepository_OnceStore() {
 	_, replayed, _ := runner.RunInTx(ctx, repo.Transactor(), key, once.Fingerprint{}, work(nil))
 	fmt.Println(replayed, store.Keys())
 
-	store.ShiftClock(2 * time.Hour) // beyond its time to live
+	store.ShiftClock(2 * time.Hour) // after the time to live of the key
 	deleted, _ := runner.Cleanup(ctx)
 	fmt.Println(deleted, store.Keys())
 	// Output:

@@ -11,15 +11,16 @@ type Outbox struct {
 	*core.Outbox
 	// Repository is the table.
 	Repository *Repository
-	// Publisher is where Drain and Run send events. It is idle when Config.Publisher was set.
+	// Publisher gets the events of Drain and Run. It is not used if Config.Publisher is of another
+	// type.
 	Publisher *Publisher
 	// Transactor opens transactions of Repository.
 	Transactor core.Transactor
 }
 
-// NewOutbox returns an Outbox that uses cfg with a Repository and, unless cfg has one, a Publisher
-// of this package. cfg.Repository may be a *Repository, which is used then. It fails the test when
-// cfg is not valid.
+// NewOutbox returns an Outbox with the settings of cfg. It adds a Repository and a Publisher of
+// this package, unless cfg has them. cfg.Repository may be a *Repository; Outbox.Repository is then
+// that one. NewOutbox fails the test if cfg is not valid.
 func NewOutbox(t testing.TB, cfg core.Config) *Outbox {
 	t.Helper()
 	repo, ok := cfg.Repository.(*Repository)

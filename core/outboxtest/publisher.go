@@ -12,14 +12,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Publisher is a core.Publisher that accepts what it gets and remembers it, and that fails, blocks
-// or hangs on demand. The zero value accepts everything. It is safe for use by several goroutines;
-// it must not be copied.
+// Publisher is a core.Publisher that accepts and records all events, and that fails, blocks or
+// hangs on demand. The zero value accepts everything. It is safe for use by several goroutines. It
+// must not be copied.
 type Publisher struct {
 	mu       sync.Mutex
 	attempts []Attempt
 	accepted []core.Delivery
-	changed  chan struct{} // closed and renewed when something is accepted
+	changed  chan struct{} // closed and replaced when an event is accepted
 	gate     chan struct{} // not nil: publishes wait until it is closed
 
 	failNext []error
@@ -43,8 +43,8 @@ var (
 // Attempt is one call of Publish that has ended.
 type Attempt struct {
 	Delivery core.Delivery
-	Accepted bool  // the destination has it, whatever the caller was told
-	Err      error // what the caller was told
+	Accepted bool  // the destination has accepted the event, even if the caller got an error
+	Err      error // the error that the caller got
 }
 
 // Publish implements core.Publisher.
@@ -103,7 +103,7 @@ func (p *Publisher) enter(d core.Delivery) (leave func()) {
 	}
 }
 
-// wait returns when the publisher is not blocked.
+// wait blocks until the publisher is not blocked.
 func (p *Publisher) wait(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -120,7 +120,7 @@ func (p *Publisher) wait(ctx context.Context) error {
 	}
 }
 
-// verdict says what is to become of d: hang, fail or, without an error, be accepted.
+// verdict decides whether d hangs, fails, or, without an error, is accepted.
 func (p *Publisher) verdict(d core.Delivery) (hang bool, err error) {
 	p.mu.Lock()
 	hangFor, failFor := p.hangFor, p.failFor
@@ -174,25 +174,25 @@ func (p *Publisher) FailNext(n int, err error) {
 	}
 }
 
-// FailFor makes publishes fail for which fn returns an error. The last fn counts; nil ends it. fn
-// may be called by several goroutines at once.
+// FailFor makes publishes fail for which fn returns an error. Only the latest fn is used; nil
+// removes it. Several goroutines may call fn at once.
 func (p *Publisher) FailFor(fn func(core.Delivery) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failFor = fn
 }
 
-// HangFor makes publishes for which fn returns true wait for the end of their context and fail with
-// its error, as a destination does that does not answer. The last fn counts; nil ends it. fn may be
-// called by several goroutines at once.
+// HangFor makes publishes hang for which fn returns true: they wait for the end of their context
+// and fail with its error, as if the destination did not answer. Only the latest fn is used; nil
+// removes it. Several goroutines may call fn at once.
 func (p *Publisher) HangFor(fn func(core.Delivery) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hangFor = fn
 }
 
-// LoseAcks makes the next n publishes that are accepted report err nevertheless: the destination
-// has the event, the answer was lost.
+// LoseAcks makes the next n accepted publishes return err, as if the destination had accepted the
+// event and the answer was lost.
 func (p *Publisher) LoseAcks(n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,7 +231,7 @@ func (p *Publisher) Block() {
 	}
 }
 
-// Unblock lets waiting and further publishes go on.
+// Unblock ends Block.
 func (p *Publisher) Unblock() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,15 +241,15 @@ func (p *Publisher) Unblock() {
 	}
 }
 
-// Receipts makes PublishWithReceipt return what fn says. Default: no receipt. fn is called with a
-// lock held and must not use p.
+// Receipts makes PublishWithReceipt return the result of fn. Default: no receipt. fn is called with
+// a lock held and must not use p.
 func (p *Publisher) Receipts(fn func(core.Delivery) string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.receipt = fn
 }
 
-// Accepted returns what was accepted so far, in this order.
+// Accepted returns the events that were accepted so far, in this order.
 func (p *Publisher) Accepted() []core.Delivery {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,8 +270,8 @@ func (p *Publisher) InFlight() int {
 	return p.inFlight
 }
 
-// Overlaps returns how many publishes began while another one of the same key was under way. A
-// relay keeps it at 0.
+// Overlaps returns how many publishes began while another one of the same key was under way. With a
+// relay it stays 0.
 func (p *Publisher) Overlaps() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,8 +281,8 @@ func (p *Publisher) Overlaps() int {
 // waitLimit is how long Wait waits.
 const waitLimit = 10 * time.Second
 
-// Wait waits until at least n events are accepted and returns all that are. It fails the test after
-// ten seconds. It must be called from the goroutine of the test.
+// Wait waits until at least n events are accepted and returns all accepted events. It fails the
+// test after ten seconds. Call it from the goroutine of the test.
 func (p *Publisher) Wait(t testing.TB, n int) []core.Delivery {
 	t.Helper()
 	limit := time.NewTimer(waitLimit)
@@ -318,7 +318,7 @@ func (p *Publisher) CheckSize(e core.Event) error {
 	return fn(e)
 }
 
-// Sizes makes CheckSize return what fn says. Default: every size is fine.
+// Sizes makes CheckSize return the result of fn. Default: every size is accepted.
 func (p *Publisher) Sizes(fn func(core.Event) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -130,7 +130,7 @@ func TestPublisherSeesOverlaps(t *testing.T) {
 	})
 }
 
-// failing catches what a helper makes of a test: Fatalf ends the goroutine.
+// failing records the failures that a helper reports. Fatalf ends the goroutine.
 type failing struct {
 	testing.TB
 	message string
@@ -227,7 +227,7 @@ func TestWaitGivesUp(t *testing.T) {
 
 type model struct{ core.Recorder }
 
-// Events that were handed over and committed are not recorded any more.
+// Events that were handed over and committed are no longer recorded.
 func TestRequireNothingRecorded(t *testing.T) {
 	m := &model{}
 	m.Record(core.Event{Type: "placed"})

@@ -13,19 +13,20 @@ import (
 )
 
 // Repository is a core.Repository in memory. Its transactions (Begin, Transactor) behave like those
-// of a database: rows are invisible until they commit, key rows are locked until the end,
-// savepoints and lost answers of COMMIT exist, and a deadlock has a victim. It passes
-// TestRepository. It is safe for use by several goroutines; make one with NewRepository.
+// of a database. Rows are invisible until they commit, and key rows are locked until the
+// transaction ends. Savepoints and lost answers of COMMIT exist, and a deadlock has a victim.
+// Repository passes TestRepository. It is safe for use by several goroutines. Make one with
+// NewRepository.
 type Repository struct {
 	dialect core.Dialect
 	clock   func() time.Time
 	exec    func(query string, args []any) (int64, error)
 
-	mu           sync.Mutex // guards what follows; never held while waiting
+	mu           sync.Mutex // guards the fields below; never held while waiting
 	shift        time.Duration
 	table        table
 	keys         map[core.KeyID]*keyRow
-	floor        int64 // no key may start below this: the highest number of a key row that was deleted
+	floor        int64 // the highest number of a deleted key row; no key may start below it
 	locks        map[lockKey]*rowLock
 	audits       []Audit
 	commitFaults []CommitFault
@@ -33,8 +34,8 @@ type Repository struct {
 
 var _ core.Repository = (*Repository)(nil)
 
-// keyRow is a row of the key table. It is changed in place under its lock; the transaction
-// remembers what it was.
+// keyRow is a row of the key table. It is changed in place under its lock, and the transaction
+// records its earlier value.
 type keyRow struct {
 	lastSeq, firstSeq int64
 	lastID            core.RowID
@@ -44,18 +45,18 @@ type keyRow struct {
 // Option configures a Repository.
 type Option func(*Repository)
 
-// WithClock makes the repository read its clock from now. Default: time.Now. The repository
-// truncates it to microseconds.
+// WithClock makes now the clock of the repository, which truncates it to microseconds. Default:
+// time.Now.
 func WithClock(now func() time.Time) Option { return func(r *Repository) { r.clock = now } }
 
 // WithDialect makes the transactions of the repository behave like those of a database of that
-// dialect: what an error does to the transaction, and how savepoint names are compared. Default:
+// dialect: how an error affects the transaction, and how savepoint names are compared. Default:
 // core.Postgres, where every error aborts the transaction.
 func WithDialect(d core.Dialect) Option { return func(r *Repository) { r.dialect = d } }
 
 // WithExec makes Exec and Query of the repository's transactions call fn for every statement that
-// is not transaction control. An error of fn is treated as one of the database. Default: they do
-// nothing.
+// is not transaction control. An error of fn is treated as an error of the database. Default: such
+// statements do nothing.
 func WithExec(fn func(query string, args []any) (affected int64, err error)) Option {
 	return func(r *Repository) { r.exec = fn }
 }
@@ -80,12 +81,12 @@ func (r *Repository) ShiftClock(d time.Duration) {
 	r.shift += d
 }
 
-// now is the clock of the database. The caller holds r.mu.
+// now reads the clock of the database. The caller holds r.mu.
 func (r *Repository) now() time.Time {
 	return r.clock().Add(r.shift).Round(0).UTC().Truncate(time.Microsecond)
 }
 
-// Rows returns the committed rows in ascending id. It is a copy.
+// Rows returns a copy of the committed rows in ascending order of ids.
 func (r *Repository) Rows() []Row {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +99,7 @@ func (r *Repository) Rows() []Row {
 	return rows
 }
 
-// Row returns the committed row of that id.
+// Row returns the committed row with that id.
 func (r *Repository) Row(id core.RowID) (Row, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,16 +126,15 @@ func (r *Repository) Keys() int {
 	return len(r.keys)
 }
 
-// FailCommit makes the next commits of this repository's transactions end in the given ways, one
-// after the other.
+// FailCommit makes the next commits of this repository's transactions end in the given ways, in
+// this order.
 func (r *Repository) FailCommit(faults ...CommitFault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.commitFaults = append(r.commitFaults, faults...)
 }
 
-// begin checks ctx and enters the critical section in which a statement of the repository's own
-// does its work.
+// begin checks ctx and enters the critical section of a statement that runs outside a transaction.
 func (r *Repository) begin(ctx context.Context) error {
 	if err := pause.Now(ctx); err != nil {
 		return err

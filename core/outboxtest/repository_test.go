@@ -242,8 +242,7 @@ func TestForeignTransactionsAreRefused(t *testing.T) {
 	}
 }
 
-// A transaction of an ORM is as good as one of the repository: its rows are there once it has
-// committed.
+// A Repository accepts a transaction of an ORM. The rows exist once that transaction has committed.
 func TestTransactionsOfOthers(t *testing.T) {
 	db, err := outboxtest.OpenDB(core.Postgres)
 	if err != nil {

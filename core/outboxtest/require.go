@@ -8,14 +8,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Match describes deliveries. Empty fields match everything.
+// Match selects deliveries. Empty fields match everything.
 type Match struct {
 	ID, Type, Topic, Key, AggregateType, AggregateID, TenantID string
-	// Where, when set, must return true as well.
+	// Where must return true too, if it is set.
 	Where func(core.Delivery) bool
 }
 
-// Matches reports whether d is described by m.
+// Matches reports whether m selects d.
 func (m Match) Matches(d core.Delivery) bool {
 	return matches(m.ID, d.ID) && matches(m.Type, d.Type) && matches(m.Topic, d.Topic) && matches(m.Key, d.Key) &&
 		matches(m.AggregateType, d.AggregateType) && matches(m.AggregateID, d.AggregateID) &&
@@ -48,8 +48,8 @@ func (m Match) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// RequirePublished returns the one event that p accepted and m describes. It fails the test when
-// there is none or more than one.
+// RequirePublished returns the one event that p accepted and m selects. It fails the test if there
+// is none or more than one.
 func RequirePublished(t testing.TB, p *Publisher, m Match) core.Delivery {
 	t.Helper()
 	accepted := p.Accepted()
@@ -69,7 +69,7 @@ func RequirePublished(t testing.TB, p *Publisher, m Match) core.Delivery {
 	return found[0]
 }
 
-// RequireNotPublished fails the test when p accepted an event that m describes.
+// RequireNotPublished fails the test if p accepted an event that m selects.
 func RequireNotPublished(t testing.TB, p *Publisher, m Match) {
 	t.Helper()
 	for _, d := range p.Accepted() {
@@ -79,11 +79,10 @@ func RequireNotPublished(t testing.TB, p *Publisher, m Match) {
 	}
 }
 
-// RequireNothingRecorded fails the test when events that were recorded on one of these models still
-// wait. Call it after the transaction that stores them: it finds what nothing else can tell, a
-// Recorder whose events nobody takes, because the outbox was not installed on the *gorm.DB or
-// *bun.DB that stored the model, or because the model was not stored at all. A model that embeds no
-// Recorder fails the test too.
+// RequireNothingRecorded fails the test if one of these models still has recorded events. Call it
+// after the transaction that stores the models. It finds a Recorder whose events no adapter took:
+// the outbox was not installed on the *gorm.DB or *bun.DB that stored the model, or the model was
+// not stored at all. A model that embeds no Recorder fails the test too.
 func RequireNothingRecorded(t testing.TB, models ...any) {
 	t.Helper()
 	for _, m := range models {
@@ -105,7 +104,7 @@ func RequireNothingRecorded(t testing.TB, models ...any) {
 	}
 }
 
-// describe lists deliveries for a message, without their payloads.
+// describe lists deliveries without their payloads, for a message.
 func describe(ds []core.Delivery) string {
 	if len(ds) == 0 {
 		return " none"

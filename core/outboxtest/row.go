@@ -9,10 +9,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Status is the state of a row. "Claimed" is none of them: a claim is a lease that has not ended.
+// Status is the status of a row. A claimed row has no status of its own: its lease has not ended.
 type Status uint8
 
-// The states of a row.
+// The statuses of a row.
 const (
 	StatusNew Status = iota
 	StatusDone
@@ -21,7 +21,7 @@ const (
 	StatusDiscarded
 )
 
-// String returns the name of the state in lower case.
+// String returns the name of the status in lower case.
 func (s Status) String() string {
 	switch s {
 	case StatusNew:
@@ -38,11 +38,11 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// open reports whether a row in this state is still to be published.
+// open reports whether a row with this status is still to be published.
 func (s Status) open() bool { return s == StatusNew || s == StatusRetry }
 
-// Row is one row of the table, as Repository.Rows shows it. Times are those of the repository's
-// clock, zero for none.
+// Row is one row of the table, as Repository.Rows returns it. Times are those of the clock of the
+// repository, or zero.
 type Row struct {
 	ID     core.RowID
 	Event  core.Event
@@ -52,7 +52,7 @@ type Row struct {
 	Status       Status
 	Attempts     int
 	LostClaims   int
-	suspectBegun bool // under the latest claim
+	suspectBegun bool // a publish was begun under the latest claim
 	ClaimNo      int64
 	ClaimedBy    string
 	LeaseUntil   time.Time
@@ -66,17 +66,17 @@ type Row struct {
 	Receipt   string
 }
 
-// Audit is one row of the audit table, as Repository.Audits shows it.
+// Audit is one row of the audit table, as Repository.Audits returns it.
 type Audit struct {
 	RowID  core.RowID
-	Action string // redrive or discard
+	Action string // "redrive" or "discard"
 	Actor  string
 	Reason string
 	At     time.Time
 }
 
-// leased reports whether somebody holds the row. A lease further ahead than maxLease is none; 0
-// accepts every lease.
+// leased reports whether a process holds the row. A lease that ends later than maxLease from now
+// does not count. A maxLease of 0 accepts every lease.
 func (r *Row) leased(now time.Time, maxLease time.Duration) bool {
 	if r.LeaseUntil.IsZero() || !r.LeaseUntil.After(now) {
 		return false
@@ -89,14 +89,15 @@ func (r *Row) claimable(now time.Time, maxLease time.Duration) bool {
 	return r.Status.open() && !r.AvailableAt.After(now) && !r.leased(now, maxLease)
 }
 
-// heldBy reports whether the claim is the row's latest, the row is open and the claim was neither
+// heldBy reports whether the claim is the row's latest, the row is open, and the claim was neither
 // released nor marked.
 func (r *Row) heldBy(node string, claimNo int64) bool {
 	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && !r.LeaseUntil.IsZero()
 }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
-	// neither released nor marked by its holder; the caller itself is alive
+	// A claim is lost if its holder neither released nor marked it. A claim of the caller is not
+	// lost, because the caller is alive.
 	lost := !r.LeaseUntil.IsZero() && r.ClaimedBy != req.Node
 	if lost && (r.LostClaims < core.Suspicious || r.suspectBegun) {
 		r.LostClaims++
@@ -111,7 +112,7 @@ func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
 	}
 }
 
-// cloneEvent copies what e shares, so that neither side sees the other's changes.
+// cloneEvent copies the shared parts of e, so that neither side sees the other's changes.
 func cloneEvent(e core.Event) core.Event {
 	e.Headers = maps.Clone(e.Headers)
 	e.Payload = bytes.Clone(e.Payload)

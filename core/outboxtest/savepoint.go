@@ -11,12 +11,12 @@ import (
 
 type txSavepoint struct {
 	name string
-	mark int // length of Tx.undo
+	mark int // length of Tx.undo at the savepoint
 }
 
 var comments = regexp.MustCompile(`(?s)/\*.*?\*/|--[^\n]*`)
 
-// control runs transaction control as the database would. known is false for any other statement.
+// control runs transaction control as the database does. known is false for any other statement.
 func (t *Tx) control(query string) (known bool, err error) {
 	t.repo.mu.Lock()
 	defer t.repo.mu.Unlock()
@@ -50,7 +50,7 @@ func (t *Tx) control(query string) (known bool, err error) {
 	return true, nil
 }
 
-// rollback is ROLLBACK, or ROLLBACK TO a savepoint.
+// rollback runs ROLLBACK, or ROLLBACK TO a savepoint.
 func (t *Tx) rollback(words []string, name string) error {
 	if !slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, "TO") }) {
 		t.end(false)
@@ -67,7 +67,7 @@ func (t *Tx) rollback(words []string, name string) error {
 }
 
 func (t *Tx) savepoint(name string) {
-	// there a name is set once; elsewhere the new one hides the old
+	// On MySQL the new savepoint replaces the old one of that name. Elsewhere it hides the old one.
 	if i := t.find(name); i >= 0 && t.repo.dialect == core.MySQL {
 		t.savepoints = append(t.savepoints[:i], t.savepoints[i+1:]...)
 	}
@@ -83,7 +83,7 @@ func (t *Tx) find(name string) int {
 	return -1
 }
 
-// fail returns an error of the database and does to the transaction what it does there.
+// fail returns an error of the database, and changes the transaction as the database does.
 func (t *Tx) fail(kind errorKind) error {
 	if t.repo.dialect == core.Postgres {
 		t.state = txAborted
@@ -91,8 +91,8 @@ func (t *Tx) fail(kind errorKind) error {
 	return databaseError(t.repo.dialect, kind)
 }
 
-// name returns what identifies a savepoint: PostgreSQL keeps the case of a quoted name, the others
-// ignore case always.
+// name returns the identity of a savepoint. PostgreSQL keeps the case of a quoted name. The other
+// databases always ignore case.
 func (t *Tx) name(word string) string {
 	bare := strings.Trim(word, "\"`")
 	if bare != word && t.repo.dialect == core.Postgres {

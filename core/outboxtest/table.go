@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// table holds the committed rows with the indexes a database would have: everything is visited in
+// table holds the committed rows with the indexes that a database would have. Rows are visited in
 // sorted order, so that the same calls give the same answers.
 type table struct {
 	rows      map[core.RowID]*Row
@@ -22,7 +22,7 @@ func newTable() table {
 	return table{rows: map[core.RowID]*Row{}, lanes: map[core.KeyID][]*Row{}}
 }
 
-// change takes row out of the indexes, runs fn on it and puts it back where it then belongs.
+// change removes row from the indexes, runs fn on it and inserts it at its new position.
 func (t *table) change(row *Row, fn func()) {
 	t.unindex(row)
 	fn()
@@ -77,7 +77,8 @@ func (t *table) lanesAfter(l core.KeyID) []core.KeyID {
 	return t.laneOrder[i:]
 }
 
-// pending calls fn for every open or dead row, unordered ones first, lanes in order.
+// pending calls fn for every open or dead row: first the unordered ones, then those of the lanes,
+// in order.
 func (t *table) pending(fn func(*Row)) {
 	for _, row := range t.unordered {
 		fn(row)

@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Transactor returns a core.Transactor of the repository: what application code under test gets in
-// place of the one of its ORM.
+// Transactor returns a core.Transactor of the repository. Application code under test gets it
+// instead of the Transactor of its ORM.
 func (r *Repository) Transactor() core.Transactor { return transactor{r} }
 
 type transactor struct{ repo *Repository }

@@ -15,18 +15,19 @@ type CommitFault uint8
 
 // The ways in which COMMIT can go wrong.
 const (
-	// CommitSucceeds is none.
+	// CommitSucceeds: COMMIT does not fail.
 	CommitSucceeds CommitFault = iota
 	// CommitRefused: the database answers with an error and has committed nothing.
 	CommitRefused
-	// CommitAnswerLost: the transaction committed, its answer was lost.
+	// CommitAnswerLost: the transaction committed, and the answer was lost.
 	CommitAnswerLost
-	// CommitNotSent: the connection broke before COMMIT arrived: nothing is committed, and the
-	// caller cannot tell this from CommitAnswerLost.
+	// CommitNotSent: the connection broke before COMMIT arrived. Nothing is committed, and the
+	// caller cannot distinguish this from CommitAnswerLost.
 	CommitNotSent
 )
 
-// Tx is a transaction of a Repository. Like every core.Tx it is used by one goroutine at a time.
+// Tx is a transaction of a Repository. Like any core.Tx, it must be used by one goroutine at a
+// time.
 type Tx struct {
 	repo    *Repository
 	tracker *sqltx.Tracker
@@ -65,9 +66,9 @@ func (t *Tx) FailCommit(f CommitFault) {
 	t.fault, t.faultSet = f, true
 }
 
-// Commit makes what was inserted visible, at once and as a whole, gives its locks back, and reports
-// the outcome to the callbacks. Its error wraps core.ErrCommitUnknown when the answer was lost and
-// somebody waits for the outcome.
+// Commit makes the inserted rows visible at once, releases the locks, and reports the outcome to
+// the callbacks. The error wraps core.ErrCommitUnknown if the answer was lost and a callback is
+// registered.
 func (t *Tx) Commit() error { return t.tracker.Commit(t.commit) }
 
 func (t *Tx) commit() error {
@@ -83,7 +84,7 @@ func (t *Tx) commit() error {
 	}
 	if t.state == txAborted {
 		t.end(false)
-		if r.dialect == core.MySQL { // it was rolled back then, and an empty COMMIT succeeds
+		if r.dialect == core.MySQL { // it was rolled back before, and an empty COMMIT succeeds
 			return nil
 		}
 		return databaseError(r.dialect, errTxAborted)
@@ -104,7 +105,7 @@ func (t *Tx) commit() error {
 	return nil
 }
 
-// Rollback undoes everything, gives the locks back and reports the outcome to the callbacks. After
+// Rollback undoes all changes, releases the locks and reports the outcome to the callbacks. After
 // the end of the transaction it returns sql.ErrTxDone and does nothing.
 func (t *Tx) Rollback() error {
 	t.repo.mu.Lock()
@@ -133,18 +134,18 @@ func (t *Tx) end(commit bool) {
 	t.repo.unlock(t)
 }
 
-// abort does what an error that is worse than a violated constraint does. The caller holds the
-// mutex.
+// abort changes the transaction as an error does that is more serious than a violated constraint.
+// The caller holds the mutex.
 func (t *Tx) abort() {
 	t.state = txAborted
-	if t.repo.dialect == core.MySQL { // there a deadlock ends the transaction
+	if t.repo.dialect == core.MySQL { // on MySQL a deadlock ends the transaction
 		t.undoTo(0)
 		t.savepoints = nil
 		t.repo.unlock(t)
 	}
 }
 
-// undoTo undoes what was done since the mark. The caller holds the mutex.
+// undoTo undoes the changes since the mark. The caller holds the mutex.
 func (t *Tx) undoTo(mark int) {
 	for i := len(t.undo) - 1; i >= mark; i-- {
 		t.undo[i]()
@@ -152,8 +153,9 @@ func (t *Tx) undoTo(mark int) {
 	t.undo = t.undo[:mark]
 }
 
-// Exec understands SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT and ROLLBACK. Every other statement does
-// what WithExec says, by default nothing, so that code under test can run SQL beside Publish.
+// Exec runs SAVEPOINT, RELEASE, ROLLBACK TO, COMMIT and ROLLBACK. It passes every other statement
+// to the function of WithExec. Without one such a statement does nothing, so code under test can
+// run SQL beside Publish.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (affected int64, err error) {
 	if err = ctx.Err(); err == nil {
 		affected, err = t.statement(query, args)
@@ -175,7 +177,7 @@ func (t *Tx) statement(query string, args []any) (int64, error) {
 	return affected, err
 }
 
-// Query returns no rows. It exists to implement core.Tx.
+// Query returns no rows. It calls the function of WithExec, as Exec does.
 func (t *Tx) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
 	_, err := t.Exec(ctx, query, args...)
 	if err != nil {
@@ -193,12 +195,12 @@ func (t *Tx) Tracked() bool { return true }
 // OnOutcome registers fn as core.Tx describes.
 func (t *Tx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
-// Err returns an error wrapping core.ErrTxAborted when the transaction can no longer be trusted, as
+// Err returns an error wrapping core.ErrTxAborted if the transaction can no longer be trusted, as
 // core.Tx describes.
 func (t *Tx) Err() error { return t.tracker.Err() }
 
-// Untracked returns a view of t whose end cannot be heard, as an adapter has it that does not see
-// COMMIT.
+// Untracked returns a view of t that reports no outcome, like the transaction of an adapter that
+// does not see COMMIT.
 func (t *Tx) Untracked() core.Tx { return untracked{t} }
 
 type untracked struct{ *Tx }
@@ -206,10 +208,10 @@ type untracked struct{ *Tx }
 func (untracked) Tracked() bool                { return false }
 func (untracked) OnOutcome(func(core.Outcome)) {}
 
-// fake finds the transaction also behind types that embed *Tx.
+// fake finds the transaction behind types that embed *Tx too.
 func (t *Tx) fake() *Tx { return t }
 
-// txOf returns the transaction of this repository behind tx.
+// txOf returns the transaction of this repository that is behind tx.
 func (r *Repository) txOf(tx core.Tx) (*Tx, error) {
 	f, ok := tx.(interface{ fake() *Tx })
 	if !ok || f.fake() == nil {
@@ -222,7 +224,7 @@ func (r *Repository) txOf(tx core.Tx) (*Tx, error) {
 	return t, nil
 }
 
-// CheckTx implements core.TxChecker: transactions of another Repository are refused.
+// CheckTx implements core.TxChecker. It refuses transactions of another Repository.
 func (r *Repository) CheckTx(_ context.Context, tx core.Tx) error {
 	if _, err := r.txOf(tx); errors.Is(err, core.ErrOtherDatabase) {
 		return err

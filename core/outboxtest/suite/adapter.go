@@ -15,30 +15,29 @@ import (
 // AdapterHarness tells TestAdapter how to reach an adapter: the transactions of an ORM or a driver,
 // with an outbox in them.
 type AdapterHarness struct {
-	// Open returns the adapter on an empty database. cfg has everything but the Repository. It is
+	// Open returns the adapter on an empty database. cfg has all fields but the Repository. Open is
 	// called once for each case.
 	Open func(t *testing.T, cfg core.Config) Adapter
-	// AbortsOnError says that a refused statement makes the transaction unusable, as PostgreSQL
-	// does it.
+	// AbortsOnError says that a refused statement makes the transaction unusable, as in PostgreSQL.
 	AbortsOnError bool
-	// SingleWriter says that only one transaction writes at a time, as SQLite does it.
+	// SingleWriter says that only one transaction writes at a time, as in SQLite.
 	SingleWriter bool
 	// Programs is how many random programs of savepoints are run. Default: 300.
 	Programs int
-	// Seed makes the random programs those of an earlier run, which named its seed when it failed.
-	// Default: another one each time.
+	// Seed repeats the random programs of an earlier run, which printed its seed when it failed.
+	// Default: a new seed each time.
 	Seed uint64
 }
 
-// Adapter is an adapter under test. Fields are required unless they say otherwise. Inside a
-// transaction the functions are given the context that RunInTx gave to its function.
+// Adapter is an adapter under test. A field is required unless its comment says otherwise. Inside a
+// transaction the functions get the context that RunInTx gave to its function.
 type Adapter struct {
-	// Outbox is what Publish records events with. The suite runs its relay where it needs one.
+	// Outbox records the events of Publish. The suite runs its relay in the cases that need one.
 	Outbox *core.Outbox
-	// Transactor is that of the adapter.
+	// Transactor opens transactions of the adapter.
 	Transactor core.Transactor
-	// Nested runs fn in a nested transaction by the means of the ORM. Nil: the Transactor's way is
-	// the only one.
+	// Nested runs fn in a nested transaction by the means of the ORM. Nil: only the Transactor can
+	// nest.
 	Nested func(ctx context.Context, fn func(ctx context.Context) error) error
 	// Publish records events by the means of the adapter, in the transaction that ctx carries.
 	Publish func(ctx context.Context, events ...core.Event) error
@@ -47,41 +46,42 @@ type Adapter struct {
 	// Stored returns the event ids of all committed rows of the outbox. It uses a connection of its
 	// own.
 	Stored func(ctx context.Context) ([]string, error)
-	// RefuseCommit prepares in the transaction that ctx carries that the database will refuse its
-	// COMMIT, by a deferred constraint for example. Nil: there is no way.
+	// RefuseCommit makes the database refuse the COMMIT of the transaction that ctx carries, for
+	// example by a deferred constraint. Nil: the database cannot do that.
 	RefuseCommit func(ctx context.Context) error
 
-	// The ways below are for scenarios that only some databases and drivers can have. Nil, or an
-	// error wrapping errors.ErrUnsupported, means that there is no way: the scenario says so in its
-	// log and ends.
+	// The fields below are for scenarios that only some databases and drivers can have. If a field
+	// is nil or returns an error wrapping errors.ErrUnsupported, the scenario says so in its log
+	// and ends.
 
-	// LoseCommit prepares in the transaction that ctx carries that nobody hears the answer of its
-	// COMMIT, which the database carries out when committed is true and never hears of otherwise.
+	// LoseCommit makes the answer to the COMMIT of the transaction that ctx carries get lost. If
+	// committed is true, the database carries the COMMIT out. Otherwise the COMMIT never reaches
+	// the database.
 	LoseCommit func(ctx context.Context, committed bool) error
-	// Deadlock makes the transaction that ctx carries the victim of a deadlock in a statement that
-	// is run by the means of the ORM. It returns the error of that statement.
+	// Deadlock makes the transaction that ctx carries the victim of a deadlock. The statement runs
+	// by the means of the ORM. Deadlock returns the error of that statement.
 	Deadlock func(ctx context.Context) error
 	// Disconnect ends the connection of the transaction that ctx carries on the side of the server.
 	Disconnect func(ctx context.Context) error
-	// Connection returns a function that ends the connection of the transaction that ctx carries on
-	// the side of the server, later, when nobody uses it. It returns when the driver is able to see
-	// that.
+	// Connection returns a function end, for the connection of the transaction that ctx carries.
+	// The suite calls end later, when no transaction uses the connection. end closes the connection
+	// on the side of the server. It returns when the driver is able to see that.
 	Connection func(ctx context.Context) (end func(ctx context.Context) error, err error)
 	// Booked returns the ids of all committed rows of the table outboxtest_booking (id INTEGER
-	// PRIMARY KEY), which stands for the tables of an application and is there, and empty, when the
-	// case begins.
+	// PRIMARY KEY). The table stands for the tables of an application. It exists, and is empty,
+	// when the case begins.
 	Booked func(ctx context.Context) ([]int, error)
 }
 
-// adapterCase is one thing that every adapter must do.
+// adapterCase is one requirement that every adapter must meet.
 type adapterCase struct {
 	name string
 	run  func(a *adapterFixture)
 }
 
-// TestAdapter is the conformance suite of adapters: that outcomes are reported exactly once and
-// never wrongly, whatever the application does to its transaction, and that exactly what committed
-// is published. Its groups are:
+// TestAdapter is the conformance suite of adapters. Outcomes must be reported exactly once and
+// correctly, whatever the application does to its transaction. Exactly the committed events must be
+// published. The groups are:
 //
 //   - Commit: ends by commit, error, panic, runtime.Goexit and refused COMMIT; closures that are
 //     run again; concurrent transactions
@@ -93,12 +93,11 @@ type adapterCase struct {
 //   - Trouble: contexts that end, statements that fail, duplicates, lost connections, connections
 //     that died unused
 //   - Deadlock: the victim, with its error returned and ignored
-//   - End: what the application's own rows are worth after an error that it swallows
-//   - AfterCommit: functions that run after the commit, and never else
+//   - End: the rows of the application after an error that it ignores
+//   - AfterCommit: functions that run only after a commit
 //   - Other: transactions of another database
-//   - Relay: what leaves, when, and how often
-//   - Random: programs of savepoints; what is reported is compared with the table, and what is
-//     published too
+//   - Relay: which events are published, when, and how often
+//   - Random: programs of savepoints; reports and published events are compared with the table
 func TestAdapter(t *testing.T, h AdapterHarness) {
 	for _, group := range []struct {
 		name  string
@@ -128,19 +127,19 @@ func TestAdapter(t *testing.T, h AdapterHarness) {
 	}
 }
 
-// adapterFixture is what a case of the adapter suite works with.
+// adapterFixture has the state of a case of the adapter suite.
 type adapterFixture struct {
 	*testing.T
 	AdapterHarness
 	Adapter
 	published *outboxtest.Publisher
-	polled    chan struct{} // closed when the relay has looked for work: from then on it takes what commits
+	polled    chan struct{} // closed when the relay has polled: from then on it publishes committed events
 
 	mu    sync.Mutex
 	heard []report
 }
 
-// report is one call of a callback that an event's publisher registered.
+// report is one call of a callback that the publisher of an event registered.
 type report struct {
 	id      string
 	outcome core.Outcome
@@ -151,7 +150,8 @@ func newAdapterFixture(t *testing.T, h AdapterHarness) *adapterFixture {
 	var once sync.Once
 	a.Adapter = h.Open(t, core.Config{
 		Publisher: a.published, DisableJanitor: true,
-		// Short, so that rows whose outcome nobody knows are found within the time of a test.
+		// The lease is short, so that rows with an unknown outcome are found within the time of a
+		// test.
 		PublishTimeout: 500 * time.Millisecond, LeaseMargin: 100 * time.Millisecond, HotLease: time.Second,
 		ClaimLease: 2 * time.Second, PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
 		Observer: &core.Observer{
@@ -188,7 +188,7 @@ func (a *adapterFixture) tx(ctx context.Context) core.Tx {
 	return tx
 }
 
-// tryPublish records an event and listens for its outcome.
+// tryPublish records an event and registers a callback for its outcome.
 func (a *adapterFixture) tryPublish(ctx context.Context, e core.Event) error {
 	if err := a.Publish(ctx, e); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (a *adapterFixture) follow(ctx context.Context, id string) {
 	})
 }
 
-// publish records a new event, listens for its outcome and returns its id.
+// publish records a new event, registers a callback for its outcome and returns its id.
 func (a *adapterFixture) publish(ctx context.Context) string {
 	a.Helper()
 	e := newEvent()
@@ -261,7 +261,7 @@ func (a *adapterFixture) reports() []report {
 	return slices.Clone(a.heard)
 }
 
-// outcomes returns what was heard of each event. It fails when something was heard twice.
+// outcomes returns the reported outcome of each event. It fails if an outcome was reported twice.
 func (a *adapterFixture) outcomes() map[string]core.Outcome {
 	a.Helper()
 	heard := map[string]core.Outcome{}
@@ -273,7 +273,7 @@ func (a *adapterFixture) outcomes() map[string]core.Outcome {
 	return heard
 }
 
-// wantOutcome requires that the outcome was heard once of each event.
+// wantOutcome requires that this outcome was reported once for each event.
 func (a *adapterFixture) wantOutcome(want core.Outcome, ids ...string) {
 	a.Helper()
 	heard := a.outcomes()
@@ -284,8 +284,8 @@ func (a *adapterFixture) wantOutcome(want core.Outcome, ids ...string) {
 	}
 }
 
-// noLies waits until every event has been reported and requires that no report contradicts the
-// table. It returns how many are Committed.
+// noLies waits until every event has a report and requires that no report contradicts the table. It
+// returns how many reports are Committed.
 func (a *adapterFixture) noLies(ids ...string) (committed int) {
 	a.Helper()
 	eventually(a, "every outcome is heard", func() bool {
@@ -310,8 +310,8 @@ func (a *adapterFixture) noLies(ids ...string) (committed int) {
 	return committed
 }
 
-// has reports whether there is a way to do what the scenario is about, which an adapter tells by a
-// nil function or by what it returns.
+// has reports whether the adapter supports the scenario. An adapter that does not has a nil
+// function or returns an error.
 func (a *adapterFixture) has(way bool, err error) bool {
 	if !way || errors.Is(err, errors.ErrUnsupported) {
 		a.Log("this adapter has no way to do that")
@@ -320,7 +320,7 @@ func (a *adapterFixture) has(way bool, err error) bool {
 	return true
 }
 
-// whole requires that the adapter goes on after trouble: with a transaction that commits.
+// whole requires that the adapter still works after trouble: a transaction commits.
 func (a *adapterFixture) whole() {
 	a.Helper()
 	var id string
@@ -329,9 +329,9 @@ func (a *adapterFixture) whole() {
 	a.must(slices.Contains(a.stored(), id), "the event of a transaction that committed is not there")
 }
 
-// truthful requires that the reports about these events are true, and that RunInTx, which returned
-// err, reported success only if the event first is there, and a failure only if it is not, unless
-// it says that it does not know.
+// truthful requires that the reports about these events are true, and that the result of RunInTx
+// is. err is that result. RunInTx may report success only if the event first is stored, and a
+// failure only if it is not stored, unless the error says that the outcome is unknown.
 func (a *adapterFixture) truthful(err error, first string, further ...string) {
 	a.Helper()
 	committed := a.noLies(append(further, first)...)
@@ -340,7 +340,7 @@ func (a *adapterFixture) truthful(err error, first string, further ...string) {
 	a.must(err == nil || committed == 0, "RunInTx failed with %v, and an event was reported as committed", err)
 }
 
-// relay runs the relay until the case ends. Its published events must be visible to every
+// relay runs the relay until the case ends. The published events must be visible to every
 // connection at that time.
 func (a *adapterFixture) relay() {
 	a.Helper()
@@ -353,7 +353,7 @@ func (a *adapterFixture) relay() {
 	a.runRelay()
 }
 
-// waitIdle waits until the relay has nothing left to publish.
+// waitIdle waits until the relay has no events left to publish.
 func (a *adapterFixture) waitIdle() {
 	a.Helper()
 	eventually(a, "the relay has published everything", func() bool {
@@ -363,7 +363,7 @@ func (a *adapterFixture) waitIdle() {
 	})
 }
 
-// runRelay returns when the relay runs, so that what commits from then on goes by the fast path.
+// runRelay returns when the relay runs, so that later commits take the fast path.
 func (a *adapterFixture) runRelay() {
 	a.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -10,7 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Functions that run after the commit: sqltx.AfterCommit on the transactions of the adapter.
+// These cases call functions after the commit: sqltx.AfterCommit on the transactions of the
+// adapter.
 func adapterAfterCommitCases() []adapterCase {
 	return []adapterCase{
 		{"after the commit, before RunInTx returns", adapterAfterCommit},
@@ -22,7 +23,7 @@ func adapterAfterCommitCases() []adapterCase {
 	}
 }
 
-// after registers that name runs after the commit.
+// after registers a function that adds name to ran after the commit.
 func (a *adapterFixture) after(ctx context.Context, ran *[]string, name string) {
 	a.Helper()
 	a.check(sqltx.AfterCommit(a.tx(ctx), func() { *ran = append(*ran, name) }))

@@ -81,11 +81,11 @@ func adapterPanic(a *adapterFixture) {
 	}()
 	a.wantOutcome(core.RolledBack, id)
 	a.wantStored()
-	a.inTx(func(ctx context.Context) { id = a.publish(ctx) }) // the connection is whole
+	a.inTx(func(ctx context.Context) { id = a.publish(ctx) }) // the connection still works
 	a.wantStored(id)
 }
 
-// adapterGoexit ends the goroutine in the middle, as t.FailNow does in somebody's test.
+// adapterGoexit ends the goroutine inside the transaction, as t.FailNow does in a test.
 func adapterGoexit(a *adapterFixture) {
 	e := newEvent()
 	ended := make(chan error, 1)
@@ -159,7 +159,7 @@ func adapterTwo(a *adapterFixture) {
 			a.Errorf("RunInTx returned %v", err)
 		}
 	})
-	if a.SingleWriter { // the second could not begin
+	if a.SingleWriter { // the second transaction could not begin
 		<-rolledBack
 	}
 	a.inTx(func(ctx context.Context) {
@@ -230,7 +230,7 @@ func adapterEnded(a *adapterFixture) {
 	a.wantOutcome(core.Committed, id)
 }
 
-// adapterRetried publishes one event in two attempts of which the first is rolled back.
+// adapterRetried publishes one event in two attempts. The first is rolled back.
 func adapterRetried(a *adapterFixture) {
 	e := newEvent()
 	reason := errors.New("reason")
@@ -266,7 +266,7 @@ func adapterInvalid(a *adapterFixture) {
 		a.must(errors.Is(err, core.ErrInvalidEvent) && errors.Is(err, large),
 			"Publish of an event too large for the publisher: %v", err)
 
-		id = a.publish(ctx) // nothing was written, so nothing is spoilt
+		id = a.publish(ctx) // nothing was written, so the transaction goes on
 	})
 	a.wantStored(id)
 	a.wantOutcome(core.Committed, id)

@@ -7,8 +7,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// A database may roll back the whole transaction of a deadlock's victim, and go on as if each
-// further statement were meant by itself.
+// A database may roll back the whole transaction of a deadlock's victim. It then runs each further
+// statement as a transaction of its own.
 func adapterDeadlockCases() []adapterCase {
 	return []adapterCase{
 		{"the victim returns the error", adapterDeadlockReturned},
@@ -19,7 +19,7 @@ func adapterDeadlockCases() []adapterCase {
 }
 
 // deadlock makes the transaction the victim of a deadlock and returns the error of its statement.
-// can is false when there is no way.
+// can is false if the adapter does not support that.
 func (a *adapterFixture) deadlock(ctx context.Context) (can bool, err error) {
 	a.Helper()
 	if !a.has(a.Deadlock != nil, nil) {
@@ -59,7 +59,7 @@ func adapterDeadlockIgnored(a *adapterFixture) {
 			return nil
 		}
 		a.must(a.Publish(ctx, second) != nil, "published in a transaction that the database has rolled back")
-		return nil // the application does not care
+		return nil // the application ignores the error
 	})
 	if !can {
 		return
@@ -74,8 +74,8 @@ func adapterDeadlockIgnored(a *adapterFixture) {
 		len(a.published.Accepted()))
 }
 
-// adapterDeadlockNested ends differently on each database: PostgreSQL goes on from the savepoint,
-// InnoDB has rolled back everything.
+// adapterDeadlockNested ends differently on each database. PostgreSQL goes on from the savepoint.
+// InnoDB has rolled back the whole transaction.
 func adapterDeadlockNested(a *adapterFixture) {
 	for _, nest := range a.nestings() {
 		var outer, inner string

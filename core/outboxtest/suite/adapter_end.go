@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// A transaction after an error that the application swallows: the outcome for its own rows and for
-// events.
+// In these cases a transaction goes on after an error that the application ignores. They check its
+// own rows and its events.
 func adapterEndCases() []adapterCase {
 	return []adapterCase{
 		{"a violated constraint that is swallowed", func(a *adapterFixture) { a.swallowedConstraint(1, 1, 2) }},
@@ -28,7 +28,7 @@ func (a *adapterFixture) book(ctx context.Context, id int) error {
 	return a.Exec(ctx, fmt.Sprintf("INSERT INTO outboxtest_booking (id) VALUES (%d)", id))
 }
 
-// wantBooked requires that exactly these rows of the application are there.
+// wantBooked requires that exactly these rows of the application are stored.
 func (a *adapterFixture) wantBooked(want ...int) {
 	a.Helper()
 	got, err := a.Booked(a.Context())
@@ -57,7 +57,7 @@ func (a *adapterFixture) swallowedConstraint(ids ...int) {
 		a.wantBooked()
 		return
 	}
-	a.check(err) // the statement alone is undone
+	a.check(err) // only the statement is undone
 	a.wantBooked(1, 2)
 	a.wantOutcome(core.Committed, event)
 }
@@ -79,8 +79,8 @@ func adapterEndConstraintNested(a *adapterFixture) {
 	}
 }
 
-// afterDeadlock tries to go on in a transaction that the database has rolled back. Nothing may
-// reach it: it would stand for itself.
+// afterDeadlock tries to go on in a transaction that the database has rolled back. No statement may
+// reach the database, because it would commit by itself.
 func (a *adapterFixture) afterDeadlock(ctx context.Context, nest nested) {
 	a.Helper()
 	for what, err := range map[string]error{
@@ -117,8 +117,8 @@ func adapterEndDeadlock(a *adapterFixture) {
 	a.whole()
 }
 
-// adapterEndDeadlockNested ends differently on each database: PostgreSQL goes on from the
-// savepoint, InnoDB has rolled back everything.
+// adapterEndDeadlockNested ends differently on each database. PostgreSQL goes on from the
+// savepoint. InnoDB has rolled back the whole transaction.
 func adapterEndDeadlockNested(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) {
 		return
@@ -152,8 +152,8 @@ func adapterEndDeadlockNested(a *adapterFixture) {
 	}
 }
 
-// adapterEndDeadlockAgain does what every application does with a deadlock, only that its first
-// attempt goes on for a while.
+// adapterEndDeadlockAgain runs a transaction again after a deadlock, as every application does. The
+// first attempt runs some more statements before it ends.
 func adapterEndDeadlockAgain(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) {
 		return
@@ -176,8 +176,8 @@ func adapterEndDeadlockAgain(a *adapterFixture) {
 	a.wantBooked(1, 2)
 }
 
-// adapterEndRollbackTable: on SQLite a table may ask that a violated constraint rolls the
-// transaction back.
+// adapterEndRollbackTable uses a table of SQLite that rolls the transaction back on a violated
+// constraint.
 func adapterEndRollbackTable(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 )
 
-// mistakes are what an adapter can do wrong, and the scenarios that must not pass it.
+// mistakes are possible errors in an adapter, each with the scenarios that must fail for it.
 var mistakes = map[string]struct {
 	wrong   wrongAdapter
 	noticed []string
@@ -102,8 +102,8 @@ var mistakes = map[string]struct {
 	},
 }
 
-// The suite is worth what it refuses: every mistake is built into an adapter that is right
-// otherwise, and the scenarios named must fail.
+// Every mistake is built into an adapter that is otherwise correct. The named scenarios must then
+// fail.
 func TestAdapterMistakesAreNoticed(t *testing.T) {
 	t.Parallel()
 	for name, m := range mistakes {
@@ -132,7 +132,7 @@ func TestAdapterMistakesAreNoticed(t *testing.T) {
 const mistakeVariable = "OUTBOXTEST_MISTAKE"
 
 // TestAdapterWithMistake is the suite on an adapter with the mistake that the environment names.
-// Without one it is right, and passes.
+// Without a mistake the adapter is correct and passes.
 func TestAdapterWithMistake(t *testing.T) {
 	name := os.Getenv(mistakeVariable)
 	if _, ok := mistakes[name]; name != "" && !ok {
@@ -170,15 +170,15 @@ func TestAdapterWithMistake(t *testing.T) {
 	})
 }
 
-// wrongAdapter says what is wrong. The zero value is right.
+// wrongAdapter says which mistakes an adapter has. The zero value is a correct adapter.
 type wrongAdapter struct {
-	onOutcome func(ctx context.Context, tx core.Tx, fn func(core.Outcome)) // in place of the transaction's own
-	// onOutcome is given a context of its own for what is nested
+	onOutcome func(ctx context.Context, tx core.Tx, fn func(core.Outcome)) // replaces OnOutcome of the transaction
+	// onOutcome gets a context of its own in a nested transaction.
 	nested bool
 	commit func(error) error // changes what RunInTx returns
-	// Publish writes an event once, whatever becomes of it
+	// Publish writes an event once, even if its transaction rolls back.
 	once bool
-	// Publish writes an event that was refused in a transaction of its own
+	// If an event is refused, Publish writes it in a transaction of its own.
 	elsewhere bool
 }
 
@@ -217,21 +217,21 @@ func (w *wrongTransactor) RunInTx(ctx context.Context, fn func(context.Context, 
 	return err
 }
 
-// frame collects callbacks until a transaction, or what is nested in it, has ended.
+// frame collects callbacks until a transaction, or a nested one, has ended.
 type frame struct{ fns []func(core.Outcome) }
 
 type frameKey struct{}
 
-// atTheEnd waits for the end of the outer transaction.
+// atTheEnd calls fn at the end of the outer transaction.
 func atTheEnd(ctx context.Context, _ core.Tx, fn func(core.Outcome)) {
 	f := ctx.Value(frameKey{}).(*frame)
 	f.fns = append(f.fns, fn)
 }
 
-// byContext waits for the end of what the context belongs to.
+// byContext calls fn at the end of the transaction that the context belongs to.
 func byContext(ctx context.Context, tx core.Tx, fn func(core.Outcome)) { atTheEnd(ctx, tx, fn) }
 
-// wrongTx is found by the repository through the transaction that it embeds.
+// wrongTx embeds a transaction, so that the repository finds it.
 type wrongTx struct {
 	*outboxtest.Tx
 	ctx   context.Context

@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Nested transactions in less tidy programs.
+// These cases use nested transactions in unusual ways.
 func adapterNestedCases() []adapterCase {
 	return []adapterCase{
 		{"the outer context is used inside, and what is nested fails", adapterNestedForeign},
@@ -23,9 +23,9 @@ func adapterNestedCases() []adapterCase {
 	}
 }
 
-// adapterNestedForeign publishes inside with the context of the outer transaction, which is easily
-// done in a closure. The connection is the same, so the database undoes it with everything else
-// that came after the savepoint.
+// adapterNestedForeign publishes inside a nested transaction with the context of the outer one,
+// which is an easy mistake in a closure. The connection is the same, so a rollback to the savepoint
+// undoes the event too.
 func adapterNestedForeign(a *adapterFixture) {
 	a.relay()
 	var good, bad []string
@@ -50,8 +50,8 @@ func adapterNestedForeign(a *adapterFixture) {
 	a.wantPublished(good)
 }
 
-// adapterNestedStale goes on with a context that belongs to a nested transaction which has failed.
-// It may be refused; what is not refused belongs to the outer transaction.
+// adapterNestedStale goes on with the context of a nested transaction that has failed. The adapter
+// may refuse a statement. A statement that it does not refuse belongs to the outer transaction.
 func adapterNestedStale(a *adapterFixture) {
 	for _, nest := range a.nestings() {
 		var outer, inner string
@@ -80,8 +80,8 @@ func adapterNestedStale(a *adapterFixture) {
 	}
 }
 
-// adapterNestedCancelled ends the context of a nested transaction. Whether its rollback still gets
-// through differs; what is reported must be true.
+// adapterNestedCancelled ends the context of a nested transaction. Adapters differ in whether the
+// rollback still reaches the database. The reported outcome must be true.
 func adapterNestedCancelled(a *adapterFixture) {
 	for _, nest := range a.nestings() {
 		var outer, inner, last string
@@ -112,7 +112,7 @@ func adapterNestedCancelled(a *adapterFixture) {
 	}
 }
 
-// adapterNestedAgain runs a nested closure again with the same event: it is there once.
+// adapterNestedAgain runs a nested closure again with the same event, which must be stored once.
 func adapterNestedAgain(a *adapterFixture) {
 	a.relay()
 	var want []string
@@ -162,8 +162,8 @@ func adapterNestedMany(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedEight fails on every other of eight levels, and each level takes its error as said
-// and goes on: what is kept is the two levels above the first that fails.
+// adapterNestedEight has eight nested levels. Every other level fails, and each level ignores the
+// error of the level below it. Only the two levels above the first failure are kept.
 func adapterNestedEight(a *adapterFixture) {
 	var good, bad []string
 	var level func(ctx context.Context, nest nested, depth int, lost bool) error
@@ -196,8 +196,8 @@ func adapterNestedEight(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedText rolls back to a savepoint by text inside a nested transaction, which then
-// succeeds.
+// adapterNestedText rolls back to a savepoint with an SQL text inside a nested transaction, which
+// then succeeds.
 func adapterNestedText(a *adapterFixture) {
 	var good, bad []string
 	for _, nest := range a.nestings() {
@@ -219,7 +219,7 @@ func adapterNestedText(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedTextAround rolls back over a nested transaction that succeeded.
+// adapterNestedTextAround rolls back to a savepoint before a nested transaction that succeeded.
 func adapterNestedTextAround(a *adapterFixture) {
 	var good, bad []string
 	for _, nest := range a.nestings() {

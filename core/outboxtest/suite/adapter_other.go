@@ -14,8 +14,8 @@ func adapterOtherCases() []adapterCase {
 	}
 }
 
-// adapterOtherDatabase publishes with the outbox of another database. That is refused before
-// anything is written: the transaction goes on, and each outbox has its own events.
+// adapterOtherDatabase publishes with the outbox of another database. The outbox refuses that
+// before anything is written. The transaction goes on, and each outbox has its own events.
 func adapterOtherDatabase(a *adapterFixture) {
 	other := newAdapterFixture(a.T, a.AdapterHarness)
 	var own []string
@@ -31,8 +31,8 @@ func adapterOtherDatabase(a *adapterFixture) {
 	other.whole()
 }
 
-// adapterOtherDatabaseNested begins a transaction of another database inside one of its own: it is
-// none of the outer one, and each outbox takes its own.
+// adapterOtherDatabaseNested begins a transaction of another database inside one of its own. It is
+// independent of the outer one, and each outbox accepts its own transaction.
 func adapterOtherDatabaseNested(a *adapterFixture) {
 	other := newAdapterFixture(a.T, a.AdapterHarness)
 	var own, theirs string

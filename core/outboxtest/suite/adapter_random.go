@@ -16,7 +16,7 @@ func adapterRandomCases() []adapterCase {
 	return []adapterCase{{"programs of savepoints", adapterRandomPrograms}, {"texts", adapterRandomTexts}}
 }
 
-// tokens are what texts are made of that only the database knows how to read.
+// tokens are the parts of texts that only the database can interpret.
 var tokens = []string{
 	"ROLLBACK", "COMMIT", "END", "ABORT", "ROLLBACK TO s1", "ROLLBACK TO SAVEPOINT s1", "SAVEPOINT s1", "RELEASE s1",
 	"BEGIN", "SELECT 1", "SELECT", "1", "(", ")", ";", ";", ";", "'", "'", `"`, "`", "''", "\\", "$$", "$a$", "E", "--",
@@ -24,10 +24,11 @@ var tokens = []string{
 	"\u00a0", "\ufeff", "é", "a", "AS", "UPDATE", "outboxtest_booking", "SET", "id", "=",
 }
 
-// adapterRandomTexts lets the database judge what random texts do to a transaction, and requires
-// that nothing was reported wrongly. Most of them are errors, so some begin as a statement does.
+// adapterRandomTexts runs random texts, and lets the database decide how they affect a transaction.
+// It requires that no outcome is reported wrongly. Most texts are errors, so some texts begin like
+// a statement.
 func adapterRandomTexts(a *adapterFixture) {
-	if !a.has(a.Booked != nil, nil) { // it has no tables, and reads no SQL
+	if !a.has(a.Booked != nil, nil) { // the database has no tables, and reads no SQL
 		return
 	}
 	seed := a.Seed
@@ -35,7 +36,7 @@ func adapterRandomTexts(a *adapterFixture) {
 		seed = rand.Uint64()
 	}
 	ran, harmless := 0, 0
-	for n := 0; n < cmp.Or(a.Programs, 300) || harmless == 0 && n < 3000; n++ { // few texts may be errors alone
+	for n := 0; n < cmp.Or(a.Programs, 300) || harmless == 0 && n < 3000; n++ { // a few texts may all be errors
 		rng := rand.New(rand.NewPCG(seed, uint64(n)))
 		parts := []string{[]string{"", "SELECT 1", "SELECT 1;", "SELECT '", "/*", "--"}[rng.IntN(6)]}
 		for range 1 + rng.IntN(7) {
@@ -49,11 +50,11 @@ func adapterRandomTexts(a *adapterFixture) {
 			before = a.publish(ctx)
 			a.exec(ctx, "SAVEPOINT s1")
 			if first := text[0] | 0x20; tx.Dialect() == core.SQLite && (first < 'a' || first > 'z') {
-				text = "SELECT 1;" + text // drivers stumble over a text that is nothing but a comment
+				text = "SELECT 1;" + text // some drivers fail on a text that is only a comment
 			}
 			failed = a.Exec(ctx, text+"\n")
 			published = a.tryPublish(ctx, after) == nil
-			return nil // the application does not care
+			return nil // the application ignores the error
 		})
 		ids := []string{}
 		if published {
@@ -73,28 +74,29 @@ func adapterRandomTexts(a *adapterFixture) {
 	a.whole()
 }
 
-// program is one random transaction: events between savepoints, set and rolled back by text and by
-// nesting, with names that differ only in case and quotes, errors that are ignored, and an end by
-// commit or rollback.
+// program is one random transaction. It has events between savepoints, which are set and rolled
+// back by texts and by nesting. Names differ only in case and quotes. Errors are ignored. The end
+// is a commit or a rollback.
 type program struct {
 	*adapterFixture
 	rng   *rand.Rand
-	names []string // all that there are
-	set   []string // those that were set
+	names []string // all names
+	set   []string // the names that were set
 	log   []string
 	ids   []string
 }
 
 var errProgram = errors.New("the program rolls back")
 
-// adapterRandomPrograms runs random programs while the relay runs, and requires after each that
-// what was reported is true, and in the end that what was published is what is in the table.
+// adapterRandomPrograms runs random programs while the relay runs. After each program it requires
+// that the reported outcomes are true. At the end it requires that the published events are those
+// in the table.
 func adapterRandomPrograms(a *adapterFixture) {
 	seed := a.Seed
 	for seed == 0 {
 		seed = rand.Uint64()
 	}
-	a.runRelay() // the comparison in the end is the cheaper one
+	a.runRelay() // the relay is compared with the table only once, at the end
 	committed, total := 0, 0
 	for n := range cmp.Or(a.Programs, 300) {
 		p := &program{adapterFixture: a, rng: rand.New(rand.NewPCG(seed, uint64(n)))}
@@ -113,7 +115,7 @@ func adapterRandomPrograms(a *adapterFixture) {
 		len(a.stored()))
 }
 
-// savepointNames differ in case and quotes; which of them are the same is for the database to say.
+// savepointNames differ in case and quotes. The database decides which of them are the same.
 func savepointNames(d core.Dialect) []string {
 	q := `"`
 	if d == core.MySQL {
@@ -126,7 +128,7 @@ func (p *program) note(format string, args ...any) {
 	p.log = append(p.log, fmt.Sprintf(format, args...))
 }
 
-// run takes that many steps. The error that it returns rolls back.
+// run runs that many steps. If it returns an error, the transaction is rolled back.
 func (p *program) run(ctx context.Context, steps, depth int) error {
 	for range steps {
 		switch n := p.rng.IntN(60); {
@@ -154,8 +156,8 @@ func (p *program) run(ctx context.Context, steps, depth int) error {
 	return nil
 }
 
-// name returns the name of a savepoint that was set, or now and then any: an unknown name is an
-// error, which ends most of a program.
+// name returns the name of a savepoint that was set, or sometimes any name. An unknown name is an
+// error, and most programs end after it.
 func (p *program) name() string {
 	if len(p.set) == 0 || p.rng.IntN(12) == 0 {
 		return p.names[p.rng.IntN(len(p.names))]
@@ -192,13 +194,13 @@ func (p *program) verify(seed uint64, n int) (committed int) {
 	committed = p.noLies(p.ids...)
 	failed = false
 	p.mu.Lock()
-	p.heard = nil // the next program's reports are looked at alone
+	p.heard = nil // so that the next program's reports are checked alone
 	p.mu.Unlock()
 	return committed
 }
 
-// publishedIsStored waits until every row of the table has been published, and requires that
-// nothing else was.
+// publishedIsStored waits until every row of the table has been published, and requires that no
+// other event was published.
 func (a *adapterFixture) publishedIsStored(seed uint64) {
 	a.Helper()
 	want := a.stored()
@@ -210,7 +212,7 @@ func (a *adapterFixture) publishedIsStored(seed uint64) {
 			got = append(got, d.ID)
 		}
 		slices.Sort(got)
-		got = slices.Compact(got) // a lease may run out on a busy machine
+		got = slices.Compact(got) // a lease may end on a busy machine, and the event is published again
 		return len(got) >= len(want)
 	})
 	a.must(slices.Equal(got, want), "seed %d: published were %d events, in the table are %d: a ghost", seed, len(got),

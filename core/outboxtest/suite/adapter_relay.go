@@ -103,7 +103,7 @@ func adapterRelayLater(a *adapterFixture) {
 	a.wantPublished(ids)
 }
 
-// adapterRelayRetried runs a closure until its third attempt commits.
+// adapterRelayRetried runs a closure again until its third attempt commits.
 func adapterRelayRetried(a *adapterFixture) {
 	a.relay()
 	e := newEvent()
@@ -122,7 +122,7 @@ func adapterRelayRetried(a *adapterFixture) {
 	a.wantStored(e.ID)
 }
 
-// adapterRelayOpen holds a transaction open until the relay has published something that was
+// adapterRelayOpen keeps a transaction open until the relay has published an event that was
 // recorded later.
 func adapterRelayOpen(a *adapterFixture) {
 	a.relay()
@@ -133,7 +133,7 @@ func adapterRelayOpen(a *adapterFixture) {
 			inner = a.publish(ctx)
 			return nil
 		}))
-		if a.SingleWriter { // no other can commit meanwhile; the check of everything that is published has to do
+		if a.SingleWriter { // no other transaction can commit meanwhile
 			return
 		}
 		a.inTx(func(ctx context.Context) { late = a.publish(ctx) })
@@ -165,8 +165,8 @@ func adapterRelayRefused(a *adapterFixture) {
 	a.wantPublished([]string{id})
 }
 
-// adapterRelayChanged changes the data of events after they were recorded: on the fast path and
-// from the table the same leaves.
+// adapterRelayChanged changes the data of events after they were recorded. The fast path and the
+// poller must publish the same data.
 func adapterRelayChanged(a *adapterFixture) {
 	a.relay()
 	data, payload := map[string]int{"n": 1}, []byte(`{"n":1}`)

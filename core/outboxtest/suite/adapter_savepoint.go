@@ -126,8 +126,8 @@ func adapterNestedSiblings(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedDeep rolls back the middle of three levels: the innermost succeeded and is lost all
-// the same.
+// adapterNestedDeep rolls back the middle of three levels. The innermost level succeeded, and must
+// be rolled back with it.
 func adapterNestedDeep(a *adapterFixture) {
 	var good, bad []string
 	for _, nest := range a.nestings() {
@@ -154,8 +154,8 @@ func adapterNestedDeep(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedDuplicate has an event refused inside a savepoint: the outer transaction commits,
-// and what it says of its events is true.
+// adapterNestedDuplicate has an event refused inside a savepoint. The outer transaction commits,
+// and the reported outcomes of its events are true.
 func adapterNestedDuplicate(a *adapterFixture) {
 	twin := newEvent()
 	a.inTx(func(ctx context.Context) { a.check(a.Publish(ctx, twin)) })

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// The application may control its transaction with SQL text, in any spelling.
+// These applications control their transaction with SQL texts, in any spelling.
 func adapterTextCases() []adapterCase {
 	return []adapterCase{
 		{"ROLLBACK TO drops what came after the savepoint", adapterTextRollbackTo},
@@ -139,7 +139,7 @@ func adapterTextUnknown(a *adapterFixture) {
 		if err := a.Exec(ctx, "ROLLBACK TO SAVEPOINT never_set"); err == nil {
 			return errors.New("ROLLBACK TO an unknown savepoint is no error")
 		}
-		return nil // the application does not care
+		return nil // the application ignores the error
 	})
 	a.must(a.noLies(id) == 0 || err == nil, "RunInTx failed with %v, and the event was reported as committed", err)
 }
@@ -164,8 +164,8 @@ func adapterTextOuter(a *adapterFixture) {
 	a.wantStored(first, last)
 }
 
-// adapterTextReleaseOuter rolls back to a savepoint that went with the release of an outer one: the
-// database refuses that.
+// adapterTextReleaseOuter rolls back to a savepoint that was removed by the release of an outer
+// one. The database refuses that.
 func adapterTextReleaseOuter(a *adapterFixture) {
 	var first, second string
 	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
@@ -177,13 +177,13 @@ func adapterTextReleaseOuter(a *adapterFixture) {
 		if err := a.Exec(ctx, "ROLLBACK TO SAVEPOINT s2"); err == nil {
 			return errors.New("ROLLBACK TO a savepoint that was released is no error")
 		}
-		return nil // the application does not care
+		return nil // the application ignores the error
 	})
 	a.truthful(err, first, second)
 }
 
-// adapterTextQuoted leaves it to the database which names are the same: what is reported must be
-// true.
+// adapterTextQuoted leaves it to the database which names are the same. The reported outcomes must
+// be true.
 func adapterTextQuoted(a *adapterFixture) {
 	for n := range 7 * 7 {
 		var ids []string
@@ -235,9 +235,9 @@ func adapterTextCommitNested(a *adapterFixture) {
 	}
 }
 
-// textImplicit runs a statement that ends the transaction on some databases and is an error or
-// nothing of that kind on others. The application then rolls back: what is reported must be true,
-// and no event may be recorded that the rollback does not undo.
+// textImplicit runs a statement that ends the transaction on some databases. On others it is an
+// error or has no such effect. The application then rolls back. The reported outcomes must be true,
+// and every recorded event must be undone by the rollback.
 func (a *adapterFixture) textImplicit(query string) {
 	var before string
 	further, reason := newEvent(), errors.New("reason")
@@ -245,7 +245,7 @@ func (a *adapterFixture) textImplicit(query string) {
 	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, tx core.Tx) error {
 		before = a.publish(ctx)
 		if strings.HasPrefix(query, "/*") && tx.Dialect() != core.MySQL {
-			query = "SELECT 1 " + query // a comment alone is not a statement there
+			query = "SELECT 1 " + query // on these databases a comment alone is not a statement
 		}
 		a.Logf("%s: %v", query, a.Exec(ctx, query))
 		published = a.tryPublish(ctx, further) == nil
@@ -261,8 +261,8 @@ func (a *adapterFixture) textImplicit(query string) {
 	a.whole()
 }
 
-// textEnd ends the transaction by text. Nobody knows from then on what becomes of anything: no
-// outcome may be more than unknown where the table says otherwise, and nothing further is recorded.
+// textEnd ends the transaction by a text. From then on the outcome is unknown to the adapter. It
+// must not report an outcome that contradicts the table, and no further event is recorded.
 func (a *adapterFixture) textEnd(query string) {
 	var before string
 	further := newEvent()
@@ -279,15 +279,15 @@ func (a *adapterFixture) textEnd(query string) {
 		a.must(id != further.ID, "an event was recorded after %s", query)
 	}
 	var id string
-	a.inTx(func(ctx context.Context) { id = a.publish(ctx) }) // the connection is whole
+	a.inTx(func(ctx context.Context) { id = a.publish(ctx) }) // the connection still works
 	a.wantOutcome(core.Committed, id)
 }
 
-// adapterTextHidden ends the transaction, or touches its savepoints, by texts in which not every
-// reader sees that. The reported outcome must be true on every database, and so must the result of
-// RunInTx. Events recorded before them count as much as events recorded after them.
+// adapterTextHidden ends the transaction, or changes its savepoints, by texts that some readers
+// interpret differently. The reported outcome must be true on every database, and so must the
+// result of RunInTx. This holds for events recorded before and after the texts.
 func adapterTextHidden(a *adapterFixture) {
-	if !a.has(a.Booked != nil, nil) { // it has no tables, and reads no SQL
+	if !a.has(a.Booked != nil, nil) { // the database has no tables, and reads no SQL
 		return
 	}
 	a.relay()
@@ -306,13 +306,13 @@ func adapterTextHidden(a *adapterFixture) {
 			err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, tx core.Tx) error {
 				before = a.publish(ctx)
 				a.exec(ctx, "SAVEPOINT s1")
-				// drivers stumble over a text that is a comment to SQLite
+				// Some drivers fail on a text that SQLite reads as a comment.
 				if tx.Dialect() == core.SQLite && (query[0] == '/' || query[0] == '-') {
 					query += "\nSELECT 1"
 				}
 				_ = a.Exec(ctx, query)
 				published = a.tryPublish(ctx, after) == nil
-				return nil // the application does not care
+				return nil // the application ignores the error
 			})
 			ids := []string{}
 			if published {
@@ -326,8 +326,8 @@ func adapterTextHidden(a *adapterFixture) {
 	a.waitIdle()
 }
 
-// adapterTextHarmless runs texts with control in literals, names and comments. They cost a
-// transaction nothing.
+// adapterTextHarmless runs texts with transaction control only in literals, names and comments.
+// They must not affect the transaction.
 func adapterTextHarmless(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) {
 		return

@@ -68,8 +68,8 @@ func adapterCancelledBegin(a *adapterFixture) {
 
 const badStatement = "INSERT INTO outboxtest_no_such_table (x) VALUES (1)"
 
-// adapterStatementError ignores the error of a statement. Databases answer the COMMIT differently.
-// The reported outcome must be true.
+// adapterStatementError ignores the error of a statement. Databases answer the later COMMIT
+// differently. The reported outcome must be true.
 func adapterStatementError(a *adapterFixture) {
 	var first string
 	second := newEvent()
@@ -141,7 +141,7 @@ func adapterDuplicateIgnored(a *adapterFixture) {
 		published, err, stored)
 }
 
-// disconnected ends the connection in the middle of a transaction, which then publishes or commits.
+// disconnected ends the connection during a transaction, which then publishes or commits.
 func (a *adapterFixture) disconnected(publish bool) {
 	var id string
 	can := a.has(a.Disconnect != nil, nil)
@@ -173,14 +173,13 @@ func (a *adapterFixture) disconnected(publish bool) {
 	a.whole()
 }
 
-// adapterIdleConnections has the server end all connections of the pool while nobody uses them, as
-// a restart does. No transaction may fail for that: nothing has happened on a connection that has
-// not begun one.
+// adapterIdleConnections makes the server end all idle connections of the pool, as a restart does.
+// No transaction may fail because of that, because none had begun on those connections.
 func adapterIdleConnections(a *adapterFixture) {
 	if a.SingleWriter || !a.has(a.Connection != nil, nil) {
 		return
 	}
-	const size = 5 // more than database/sql tries before it opens a new one
+	const size = 5 // more connections than database/sql tries before it opens a new one
 	ends := make(chan func(context.Context) error, size)
 	errs := make(chan error, size)
 	var all, done sync.WaitGroup
@@ -191,7 +190,7 @@ func adapterIdleConnections(a *adapterFixture) {
 				end, err := a.Connection(ctx)
 				ends <- end
 				all.Done()
-				all.Wait() // each has a connection of its own
+				all.Wait() // each transaction has a connection of its own
 				return err
 			})
 		})

@@ -7,7 +7,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Commits of which nobody knows whether the database has carried them out.
+// In these cases it is unknown whether the database has carried out a COMMIT.
 func adapterUnknownCases() []adapterCase {
 	return []adapterCase{
 		{"the answer is lost and it has committed", func(a *adapterFixture) { a.unknownCommit(true) }},
@@ -19,8 +19,8 @@ func adapterUnknownCases() []adapterCase {
 	}
 }
 
-// loseCommit runs fn in a transaction whose COMMIT is answered by nobody and returns what RunInTx
-// returned. can is false when there is no way.
+// loseCommit runs fn in a transaction whose COMMIT gets no answer, and returns the result of
+// RunInTx. can is false if the adapter does not support that.
 func (a *adapterFixture) loseCommit(committed bool, fn func(ctx context.Context)) (can bool, err error) {
 	a.Helper()
 	can = a.has(a.LoseCommit != nil, nil)
@@ -53,7 +53,8 @@ func (a *adapterFixture) unknownCommit(committed bool) {
 	a.whole()
 }
 
-// adapterUnknownNested tells apart what was rolled back before and what nobody knows.
+// adapterUnknownNested distinguishes events that were rolled back before from events with an
+// unknown outcome.
 func adapterUnknownNested(a *adapterFixture) {
 	for _, nest := range a.nestings() {
 		var outer, kept, lost string
@@ -77,8 +78,8 @@ func adapterUnknownNested(a *adapterFixture) {
 	}
 }
 
-// unknownAgain does what an application does that is not sure: everything again, with the same
-// event. It is there once in any case.
+// unknownAgain runs the transaction again with the same event, as an application does after an
+// unknown outcome. The event must be stored once.
 func (a *adapterFixture) unknownAgain(committed bool) {
 	e := newEvent()
 	if can, _ := a.loseCommit(committed, func(ctx context.Context) { a.check(a.tryPublish(ctx, e)) }); !can {
@@ -94,8 +95,8 @@ func (a *adapterFixture) unknownAgain(committed bool) {
 	a.wantStored(e.ID)
 }
 
-// adapterUnknownRelay leaves unknown commits to the poller, which publishes those that it finds
-// once their lease is over.
+// adapterUnknownRelay leaves events with an unknown outcome to the poller, which publishes the
+// stored ones when their leases have ended.
 func adapterUnknownRelay(a *adapterFixture) {
 	a.relay()
 	var want []string

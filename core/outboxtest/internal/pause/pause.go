@@ -1,4 +1,5 @@
-// Package pause lets a test act before a statement. The table in memory and the suites share it.
+// Package pause lets a test run code before a statement. The table in memory and the suites share
+// it.
 package pause
 
 import "context"
@@ -10,7 +11,7 @@ func Context(ctx context.Context, fn func() error) context.Context {
 	return context.WithValue(ctx, key{}, fn)
 }
 
-// Now calls the function that a test put into ctx, if any, and returns its error.
+// Now calls the function that a test put into ctx, if there is one, and returns its error.
 func Now(ctx context.Context) error {
 	if fn, ok := ctx.Value(key{}).(func() error); ok {
 		return fn()

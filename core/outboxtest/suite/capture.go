@@ -19,14 +19,14 @@ type CaptureHarness struct {
 	// Open returns the ORM on an empty database. It is called once for each group of cases.
 	Open func(t *testing.T, o CaptureOptions) CaptureORM
 	// Refused names the cases whose statements the adapter refuses with core.ErrNoAggregateID, and
-	// why it has to: "Update/a slice and a condition", or one of its kinds, "Update/a slice and a
-	// condition/recorded". Every other case must cause its events; a case that is named and causes
-	// them fails too, so that the list stays true.
+	// gives the reason. A name is a case, "Update/a slice and a condition", or one of its variants,
+	// "Update/a slice and a condition/recorded". Every other case must cause its events. A named
+	// case that causes its events fails too, so that the list stays correct.
 	Refused map[string]string
 	// Statements is how many random statements are run in each group that has them. Default: 200.
 	Statements int
-	// Seed makes the random statements those of an earlier run, which named its seed. Default:
-	// another one each time.
+	// Seed repeats the random statements of an earlier run, which printed its seed. Default: a new
+	// seed each time.
 	Seed uint64
 }
 
@@ -36,92 +36,93 @@ type CaptureOptions struct {
 	Resolve bool
 }
 
-// CaptureORM is an ORM with an outbox, and two tables: one whose integer keys the database
-// generates, and one whose textual keys the program makes. Both have the columns id, name (a unique
-// text), note (a text) and stock (an integer). The models of a table are of three kinds: with an On
-// function that returns CaptureEvent of the model, with an embedded core.Recorder, and with both.
+// CaptureORM is an ORM with an outbox and two tables. In one table the database generates the
+// integer keys. In the other the program makes the textual keys. Both have the columns id, name (a
+// unique text), note (a text) and stock (an integer). Each table has three models: one with an On
+// function that returns CaptureEvent of the model, one with an embedded core.Recorder, and one with
+// both.
 type CaptureORM struct {
-	// RunInTx runs fn in a transaction of the ORM. The context of fn carries it.
+	// RunInTx runs fn in a transaction of the ORM. The context of fn carries the transaction.
 	RunInTx func(ctx context.Context, fn func(ctx context.Context) error) error
 	// Exec runs a statement in the transaction that ctx carries. left returns the types of the
-	// events that are still recorded on its models, also after the transaction. An error wrapping
-	// errors.ErrUnsupported says that the ORM has no such statement, and why: nothing was executed
-	// then, and the case says so in its log.
+	// events that are still recorded on its models, during or after the transaction. An error
+	// wrapping errors.ErrUnsupported says that the ORM has no such statement, and why. Then nothing
+	// was executed, and the case says so in its log.
 	Exec func(ctx context.Context, s CaptureStatement) (left func() []string, err error)
-	// Hidden stores a model that has a core.Recorder in a field with a name. Nil: there are no
+	// Hidden stores a model that has a core.Recorder in a named field. Nil: the ORM has no
 	// recorders.
 	Hidden func(ctx context.Context) error
 
-	// The functions below go past the ORM, on connections of their own.
+	// The functions below bypass the ORM and use connections of their own.
 
-	// Insert stores rows. An empty Key is generated.
+	// Insert stores rows. The database generates the Key of a row that has none.
 	Insert func(ctx context.Context, own bool, rows []CaptureRow) error
 	// Rows returns all rows of a table.
 	Rows func(ctx context.Context, own bool) ([]CaptureRow, error)
 	// Events returns all events of the outbox's table.
 	Events func(ctx context.Context) ([]CapturedEvent, error)
-	// Reset empties all of them.
+	// Reset empties the tables, the outbox's included.
 	Reset func(ctx context.Context) error
 }
 
-// CaptureRow is a row of one of the tables.
+// CaptureRow is a row of one of the two tables.
 type CaptureRow struct {
-	Key   string // as text, "" when the database has not generated it yet
+	Key   string // as text; "" if the database has not generated it yet
 	Name  string
 	Note  string
 	Stock int64
 }
 
-// CapturedEvent is an event that was stored.
+// CapturedEvent is a stored event.
 type CapturedEvent struct {
 	Type    string
 	Key     string // Event.AggregateID
 	Payload []byte
 }
 
-// CaptureEvent is what an On function returns of a model.
+// CaptureEvent returns the event that an On function returns for a model.
 func CaptureEvent(op core.Op, row CaptureRow) core.Event {
 	return core.Event{Type: mappedType + op.String(), Data: row}
 }
 
 const mappedType = "mapped."
 
-// CaptureModel is a model that a statement is given.
+// CaptureModel is a model that is passed to a statement.
 type CaptureModel struct {
 	CaptureRow
-	// Record is the type of an event that was recorded on it, "" for none. It is a core.Event
-	// without an AggregateID.
+	// Record is the type of an event that was recorded on the model, or "" for none. The event has
+	// no AggregateID.
 	Record string
 }
 
-// CaptureDo is what a statement does.
+// CaptureDo is the kind of a statement.
 type CaptureDo uint8
 
 // Kinds of statements.
 const (
-	CaptureCreate CaptureDo = iota // INSERT, which fails on rows that are there already
-	CaptureSkip                    // INSERT that passes over rows that are there already
-	CaptureUpsert                  // INSERT that updates rows that are there already
+	CaptureCreate CaptureDo = iota // INSERT that fails if a row exists
+	CaptureSkip                    // INSERT that passes over rows that exist
+	CaptureUpsert                  // INSERT that updates rows that exist
 	CaptureUpdate
 	CaptureDelete
 )
 
-// CaptureSet is what an update or an upsert sets.
+// CaptureSet says which columns an update or an upsert sets.
 type CaptureSet uint8
 
 // Assignments of an update or an upsert.
 const (
 	CaptureSetModel CaptureSet = iota // all columns, to the values of the models
-	CaptureSetNote                    // note, to Note of the statement (an upsert: to that of the model)
-	CaptureSetStock                   // stock, to an expression: stock + 1
+	CaptureSetNote                    // note, to Note of the statement (an upsert: to Note of the model)
+	CaptureSetStock                   // stock, to the expression stock + 1
 )
 
-// CaptureReturning is what a statement returns of the rows it changed.
+// CaptureReturning says which columns a statement returns of the rows it changed.
 type CaptureReturning uint8
 
 // Results of a statement.
 const (
-	CaptureReturnsNothing CaptureReturning = iota // the statement as the ORM makes it by itself
+	CaptureReturnsNothing CaptureReturning = iota // the statement that the ORM makes by default
 	CaptureReturnsAll                             // all columns
 	CaptureReturnsKey                             // the key
 	CaptureReturnsNote                            // another column
@@ -129,38 +130,38 @@ const (
 
 // CaptureWhere is a condition.
 type CaptureWhere struct {
-	Text  string                  // as the program writes it, without placeholders
-	Holds func(r CaptureRow) bool // what it means
+	Text  string                  // the text that the program writes, without placeholders
+	Holds func(r CaptureRow) bool // whether the condition holds for r
 }
 
-// CaptureStatement is one statement, as a program may write it by the means of its ORM.
+// CaptureStatement is one statement that a program may write by the means of its ORM.
 type CaptureStatement struct {
 	Do       CaptureDo
 	Own      bool // on the table whose keys the program makes
 	Mapped   bool // models have an On function
 	Recorder bool // models embed a core.Recorder
-	// Models is what the statement is given: one, or a slice when Slice is set. None: the statement
-	// names the type only, or a slice that is empty.
+	// Models are the models that are passed to the statement: one model, or a slice if Slice is
+	// set. Without models, the statement gets only the type, or an empty slice.
 	Models []CaptureModel
 	Slice  bool
-	Values bool // the slice is one of structs, else of pointers
-	// Copies: the models were copied after their events had been recorded, and the copies are what
-	// the statement is given.
+	Values bool // the slice has structs; otherwise it has pointers
+	// Copies: the models were copied after their events had been recorded, and the copies are
+	// passed to the statement.
 	Copies bool
 
-	// ByKey: an update or a delete names its rows by the keys of the models. Otherwise Where alone
-	// says which rows it is about.
+	// ByKey: an update or a delete names its rows by the keys of the models. Otherwise only Where
+	// selects the rows.
 	ByKey bool
 	Where *CaptureWhere
 	Set   CaptureSet
 	Note  string
-	// OnName: an upsert, or a skip, expects that rows may be there under their name, else under
-	// their key.
+	// OnName: an upsert or a skip looks for existing rows by name. Otherwise it looks for them by
+	// key.
 	OnName    bool
 	Returning CaptureReturning
 }
 
-// String is for the log of a test.
+// String formats s for the log of a test.
 func (s CaptureStatement) String() string {
 	var b strings.Builder
 	say := func(ok bool, text string, args ...any) {
@@ -190,11 +191,11 @@ func (s CaptureStatement) String() string {
 	return b.String()
 }
 
-// TestCapture is the conformance suite of what adapters make of statements. Its question is always
-// the same: which rows did this statement change? The events that arrive, with their keys and
-// payloads, must be those of the rows in which the table differs from what it was before; or the
-// statement, or its transaction, fails with core.ErrNoAggregateID, and nothing was written. Its
-// groups are:
+// TestCapture is the conformance suite of the events that adapters make of statements. Every case
+// checks which rows a statement changed, by comparing the table before and after it. The stored
+// events, with their keys and payloads, must be those of the changed rows. Otherwise the statement
+// or its transaction must fail with core.ErrNoAggregateID, and nothing may be written. The groups
+// are:
 //
 //   - Create, Skip, Upsert, Update, Delete: statements that programs write, which must cause their
 //     events unless the harness names them in Refused
@@ -225,11 +226,11 @@ func TestCapture(t *testing.T, h CaptureHarness) {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
 			orm := h.Open(t, group.options)
-			for _, c := range group.cases { // one after the other: they share the tables
+			for _, c := range group.cases { // one after the other, because they share the tables
 				t.Run(c.name, func(t *testing.T) {
 					for _, v := range captureVariants {
 						if group.options.Resolve && !v.mapped {
-							continue // it is On functions that resolve
+							continue // only On functions resolve rows
 						}
 						t.Run(v.name, func(t *testing.T) {
 							f := &captureFixture{T: t, CaptureORM: orm, options: group.options, variant: v}
@@ -272,27 +273,27 @@ var captureVariants = []captureVariant{
 	{"recorded, own keys", true, false, true},
 }
 
-// captureFixture is what a case works with.
+// captureFixture has the state of a case.
 type captureFixture struct {
 	*testing.T
 	CaptureORM
 	options CaptureOptions
 	variant captureVariant
-	why     string // the adapter refuses the statement
+	why     string // the reason why the adapter refuses the statement
 }
 
-// captured is what became of a statement.
+// captured has the results of a statement.
 type captured struct {
 	before, after []CaptureRow
 	events        []CapturedEvent
 	left          []string
-	execErr, err  error // of the statement, and of its transaction
+	execErr, err  error // errors of the statement and of its transaction
 }
 
 // lacks reports whether the ORM has no such statement.
 func (c *captured) lacks() bool { return errors.Is(c.execErr, errors.ErrUnsupported) }
 
-// reset empties the tables and stores rows. It returns them with their keys.
+// reset empties the tables and stores rows. It returns the rows with their keys.
 func (f *captureFixture) reset(own bool, rows ...CaptureRow) map[string]CaptureRow {
 	f.Helper()
 	f.must(f.Reset(f.Context()))
@@ -323,8 +324,8 @@ func (f *captureFixture) must(err error) {
 	}
 }
 
-// run runs a statement in a transaction of its own. ignore: the program goes on as if there were no
-// error.
+// run runs a statement in a transaction of its own. If ignore is set, the program ignores an error
+// of the statement.
 func (f *captureFixture) run(s CaptureStatement, ignore bool) *captured {
 	f.Helper()
 	c := &captured{before: f.rows(s.Own)}
@@ -349,7 +350,7 @@ func (f *captureFixture) run(s CaptureStatement, ignore bool) *captured {
 	return c
 }
 
-// is runs a statement and requires what must become of it.
+// is runs a statement and checks its results.
 func (f *captureFixture) is(s CaptureStatement) *captured {
 	f.Helper()
 	c := f.run(s, false)
@@ -367,7 +368,7 @@ func (f *captureFixture) is(s CaptureStatement) *captured {
 	return c
 }
 
-// check compares what arrived with what changed.
+// check compares the stored events with the changed rows.
 func (f *captureFixture) check(s CaptureStatement, c *captured) {
 	f.Helper()
 	t := truth{statement: s, captured: c, resolve: f.options.Resolve}
@@ -391,7 +392,7 @@ var captureNotes struct {
 	n int
 }
 
-// freshNote returns a text that no row has, so that a row that was changed shows it.
+// freshNote returns a text that no row has. A row that was changed to it differs from before.
 func freshNote() string {
 	captureNotes.Lock()
 	defer captureNotes.Unlock()

@@ -15,7 +15,7 @@ type captureCase struct {
 
 // captureModels makes models for a statement.
 type captureModels struct {
-	rows map[string]CaptureRow // those that are stored, by name
+	rows map[string]CaptureRow // the stored rows, by name
 	own  bool
 }
 
@@ -40,7 +40,7 @@ func captureKey(own bool, name string) string {
 	return ""
 }
 
-// statement stores a, b and c and makes the statement of a case.
+// statement stores a, b and c and returns the statement of a case.
 func (f *captureFixture) statement(c captureCase) CaptureStatement {
 	f.Helper()
 	s := c.make(captureModels{rows: f.reset(f.variant.own, captureStock(f.variant.own)...), own: f.variant.own})
@@ -51,7 +51,7 @@ func (f *captureFixture) statement(c captureCase) CaptureStatement {
 	return s
 }
 
-// record has events recorded on the models that some names.
+// record records events on the models for which some returns true.
 func (s *CaptureStatement) record(some func() bool) {
 	for i := range s.Models {
 		if some() {
@@ -60,7 +60,7 @@ func (s *CaptureStatement) record(some func() bool) {
 	}
 }
 
-// loaded returns models as they are stored.
+// loaded returns models with the stored values.
 func (m captureModels) loaded(names ...string) (all []CaptureModel) {
 	for _, n := range names {
 		all = append(all, CaptureModel{CaptureRow: m.rows[n]})
@@ -68,7 +68,7 @@ func (m captureModels) loaded(names ...string) (all []CaptureModel) {
 	return all
 }
 
-// changed returns models with other values than are stored.
+// changed returns models whose values differ from the stored ones.
 func (m captureModels) changed(names ...string) []CaptureModel {
 	all := m.loaded(names...)
 	for i := range all {
@@ -78,7 +78,7 @@ func (m captureModels) changed(names ...string) []CaptureModel {
 	return all
 }
 
-// fresh returns models that are new, or seem to be: without a key that the database generates.
+// fresh returns models without a key that the database generates, so that they are or seem new.
 func (m captureModels) fresh(names ...string) (all []CaptureModel) {
 	for _, n := range names {
 		all = append(all, CaptureModel{CaptureRow: CaptureRow{
@@ -89,7 +89,7 @@ func (m captureModels) fresh(names ...string) (all []CaptureModel) {
 	return all
 }
 
-// gone returns models whose rows are not there any more.
+// gone returns models whose rows do not exist.
 func (m captureModels) gone(names ...string) []CaptureModel {
 	all := m.fresh(names...)
 	for i := range all {
@@ -170,7 +170,7 @@ func captureUpsertCases() []captureCase {
 	}
 }
 
-// nameIsNotB and the others are conditions, in the texts that programs write them in.
+// nameIsNotB and the variables below are conditions with the texts that programs write.
 var (
 	nameIsNotB  = &CaptureWhere{"name <> 'b'", func(r CaptureRow) bool { return r.Name != "b" }}
 	nameIsB     = &CaptureWhere{"name = 'b'", func(r CaptureRow) bool { return r.Name == "b" }}
@@ -183,7 +183,7 @@ var (
 	}
 )
 
-// captureChangeCases are those of updates and deletes.
+// captureChangeCases are the cases of updates and deletes.
 func captureChangeCases(do CaptureDo) []captureCase {
 	change := func(
 		names []string, slice bool, where *CaptureWhere, returning CaptureReturning,
@@ -273,7 +273,7 @@ func (captureModels) unkeyed() []CaptureModel {
 	return []CaptureModel{{CaptureRow: CaptureRow{Name: "nobody"}}}
 }
 
-// captureResolveCases must all be told, by On functions: that is what ResolveRows is for.
+// captureResolveCases must all cause events of On functions. ResolveRows is for such statements.
 func captureResolveCases() []captureCase {
 	var cases []captureCase
 	for _, do := range []struct {
@@ -306,7 +306,7 @@ func captureResolveCases() []captureCase {
 	return cases
 }
 
-// captureRecorders is about recorders that are not where a statement looks for them.
+// captureRecorders checks recorders in places where an adapter does not look for them.
 func captureRecorders(f *captureFixture) {
 	if f.Hidden == nil {
 		f.Log("there are no recorders")

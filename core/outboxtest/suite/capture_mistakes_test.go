@@ -18,8 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 )
 
-// captureMistakes are what an adapter can make of statements that is wrong, and cases that must not
-// pass it.
+// captureMistakes are possible errors in an adapter, each with the cases that must fail for it.
 var captureMistakes = map[string]struct {
 	wrong   wrongCapture
 	noticed []string
@@ -100,7 +99,7 @@ var captureMistakes = map[string]struct {
 	},
 }
 
-// The suite is worth what it refuses.
+// Every mistake must make its cases fail.
 func TestCaptureMistakesAreNoticed(t *testing.T) {
 	t.Parallel()
 	for name, m := range captureMistakes {
@@ -125,7 +124,7 @@ func TestCaptureMistakesAreNoticed(t *testing.T) {
 }
 
 // TestCaptureWithMistake is the suite on an adapter with the mistake that the environment names.
-// Without one it is right, and passes.
+// Without a mistake the adapter is correct and passes.
 func TestCaptureWithMistake(t *testing.T) {
 	name := os.Getenv(mistakeVariable)
 	suite.TestCapture(t, suite.CaptureHarness{
@@ -159,10 +158,10 @@ func refusedModels() map[string]string {
 	return refused
 }
 
-// wrongCapture says what is wrong. The zero value is right: it looks at the table before and after
-// each statement.
+// wrongCapture says which mistakes an adapter has. The zero value is correct: such an adapter
+// compares the table before and after each statement.
 type wrongCapture struct {
-	report                      func(s suite.CaptureStatement, changed []suite.CaptureRow) bool // all models
+	report                      func(s suite.CaptureStatement, changed []suite.CaptureRow) bool // report all models
 	hide                        func(s suite.CaptureStatement) bool
 	stale, ownKey, twice        bool
 	recordedAlways, forget      bool
@@ -270,7 +269,7 @@ func (w *captureWorld) exec(_ context.Context, s suite.CaptureStatement) (func()
 	}
 	if s.Do >= suite.CaptureUpdate && slices.ContainsFunc(s.Models,
 		func(m suite.CaptureModel) bool { return m.Record != "" && m.Key == "" }) {
-		return left, core.ErrNoAggregateID // whose event is it?
+		return left, core.ErrNoAggregateID // no key says whose event it is
 	}
 	before := w.open.clone().tables[s.Own]
 	if err := w.change(s); err != nil {
@@ -290,7 +289,7 @@ func (w *captureWorld) refusal() error {
 	return core.ErrNoAggregateID
 }
 
-// change does what the statement says.
+// change executes the statement on the tables.
 func (w *captureWorld) change(s suite.CaptureStatement) error {
 	table := w.open.tables[s.Own]
 	if s.Do <= suite.CaptureUpsert {
@@ -345,7 +344,7 @@ func set(s suite.CaptureStatement, r suite.CaptureRow, m suite.CaptureModel) sui
 	return r
 }
 
-// tell publishes the events.
+// tell publishes the events of the changed rows.
 func (w *captureWorld) tell(s suite.CaptureStatement, before map[string]suite.CaptureRow,
 	recorders []*core.Recorder,
 ) {
@@ -354,7 +353,7 @@ func (w *captureWorld) tell(s suite.CaptureStatement, before map[string]suite.Ca
 		data, _ := json.Marshal(e.Data)
 		w.open.events = append(w.open.events, suite.CapturedEvent{Type: e.Type, Key: e.AggregateID, Payload: data})
 	}
-	names := map[string]bool{} // of rows that were changed
+	names := map[string]bool{} // names of changed rows
 	keys := map[string]bool{}
 	mapped := func(op core.Op, r suite.CaptureRow) {
 		if names[r.Name], keys[r.Key] = true, true; !s.Mapped || w.wrong.hide != nil && w.wrong.hide(s) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// captureRandom runs statements of all kinds. Each must be told, or refused; which of the two is
-// not looked at.
+// captureRandom runs statements of all kinds. Each statement must cause its events or be refused.
+// The test accepts either.
 func captureRandom(t *testing.T, h CaptureHarness, options CaptureOptions) {
 	seed := cmp.Or(h.Seed, rand.Uint64())
 	t.Logf("seed %d", seed)
@@ -67,7 +67,7 @@ func randomStatement(r *rand.Rand, m captureModels) CaptureStatement {
 	case CaptureSkip, CaptureUpsert:
 		s.OnName = r.IntN(2) == 0
 		if s.Models = m.fresh(names[:n]...); !m.own && !s.OnName {
-			s.OnName = true // a key that is not known cannot be there
+			s.OnName = true // no row can have an unknown key
 		}
 	default:
 		s.change(r, m, names, n)
@@ -95,7 +95,7 @@ func (s *CaptureStatement) change(r *rand.Rand, m captureModels, names []string,
 			case m.own:
 				s.Models = append(s.Models, m.gone(name)...)
 			case s.Set == CaptureSetModel:
-				s.Models = append(s.Models, m.changed("a")...) // once more, perhaps
+				s.Models = append(s.Models, m.changed("a")...) // sometimes twice
 			default:
 				s.Models = append(s.Models, m.loaded("a")...)
 			}

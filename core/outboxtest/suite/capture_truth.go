@@ -16,8 +16,8 @@ type truth struct {
 	resolve bool
 }
 
-// change is a row in which the table differs from what it was before. A zero before or after is a
-// row that was not there.
+// change is a row that differs before and after the statement. A zero before or after means that
+// the row did not exist.
 type change struct{ before, after CaptureRow }
 
 func (c change) ops() []core.Op {
@@ -31,7 +31,7 @@ func (c change) ops() []core.Op {
 	}
 }
 
-// changes returns the differences by key.
+// changes returns the changed rows by key.
 func (t *truth) changes() map[string]change {
 	all := map[string]change{}
 	for _, r := range t.before {
@@ -50,7 +50,7 @@ func (t *truth) changes() map[string]change {
 	return all
 }
 
-// problems returns what is wrong, nil when nothing is.
+// problems returns the problems that were found, or nil.
 func (t *truth) problems() (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	changes := t.changes()
@@ -126,8 +126,8 @@ func (t *truth) problems() (all []string) {
 	return all
 }
 
-// changeOf returns the key of the row that a model stands for, "" when it was not changed. known is
-// false when nobody can tell.
+// changeOf returns the key of the changed row that a model stands for, or "" if the row was not
+// changed. known is false if this cannot be determined.
 func (t *truth) changeOf(m CaptureModel, changes map[string]change) (key string, known bool) {
 	s := t.statement
 	switch {
@@ -151,7 +151,7 @@ func (t *truth) changeOf(m CaptureModel, changes map[string]change) (key string,
 	return "", len(changes) == 0
 }
 
-// payload compares an event with the row that it is about.
+// payload compares an event with its row.
 func (t *truth) payload(e CapturedEvent, c change) string {
 	ops := c.ops()
 	if t.statement.Do == CaptureCreate {
@@ -167,7 +167,7 @@ func (t *truth) payload(e CapturedEvent, c change) string {
 	want := c.after
 	if want.Key == "" {
 		want = c.before
-		// The model has what the program, or RETURNING, has put into it.
+		// The model has the values that the program, or RETURNING, has put into it.
 		if s := t.statement; !t.resolve || s.ByKey || s.Returning == CaptureReturnsKey ||
 			s.Returning == CaptureReturnsNote {
 			want, row = CaptureRow{Key: want.Key}, CaptureRow{Key: row.Key}

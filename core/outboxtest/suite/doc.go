@@ -1,4 +1,4 @@
-// Package suite is for authors of adapters, tables and stores of keys. It holds the tests that each
+// Package suite is for authors of adapters, tables and stores of keys. It has the tests that each
 // implementation of an interface of core and of once must pass:
 //
 //   - TestRepository: core.Repository, the tables of the outbox
@@ -6,8 +6,9 @@
 //   - TestCapture: the events that an adapter makes of the statements of its ORM
 //   - TestOnceStore and TestOnceTxStore: once.Store and once.TxStore, the keys
 //
-// Each takes a harness, which says how to reach the implementation, and runs its cases as parallel
-// subtests. The comments of the interfaces say what is promised; the cases look at it from outside:
+// Each test takes a harness, which says how to reach the implementation, and runs its cases as
+// parallel subtests. The cases check the promises in the comments of the interfaces, from outside
+// the implementation:
 //
 //	func TestRepository(t *testing.T) {
 //		suite.TestRepository(t, suite.RepositoryHarness{New: func(t *testing.T) suite.Backend {

@@ -25,7 +25,7 @@ func ExampleTestRepository() {
 					Audits: func(testing.TB) int { return len(repo.Audits()) },
 				}
 			},
-			AbortsOnError: true, // as PostgreSQL
+			AbortsOnError: true, // as PostgreSQL does
 		})
 	}
 }
@@ -35,7 +35,7 @@ func ExampleTestAdapter() {
 	_ = func(t *testing.T) {
 		suite.TestAdapter(t, suite.AdapterHarness{
 			Open: func(t *testing.T, cfg core.Config) suite.Adapter {
-				repo := outboxtest.NewRepository() // that of the adapter's database
+				repo := outboxtest.NewRepository() // the repository in the adapter's database
 				cfg.Repository = repo
 				ob, err := core.New(cfg)
 				if err != nil {
@@ -61,7 +61,7 @@ func ExampleTestAdapter() {
 					},
 				}
 			},
-			AbortsOnError: true, // as PostgreSQL
+			AbortsOnError: true, // as PostgreSQL does
 		})
 	}
 }

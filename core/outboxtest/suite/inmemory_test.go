@@ -104,7 +104,7 @@ func openInMemory(t *testing.T, d core.Dialect, cfg core.Config) suite.Adapter {
 	}
 }
 
-// txOf returns the transaction that ctx carries, also behind one of the adapters with a mistake.
+// txOf returns the transaction that ctx carries. It also works for an adapter with a mistake.
 func txOf(ctx context.Context) *outboxtest.Tx {
 	tx, _ := core.TxFromContext(ctx)
 	if wrong, ok := tx.(*wrongTx); ok {

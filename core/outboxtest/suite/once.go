@@ -14,26 +14,26 @@ import (
 type OnceHarness struct {
 	// New returns an empty store. It is called once for each case; cases run in parallel.
 	New func(t *testing.T) once.Store
-	// Forget deletes a key of such a store behind its back, as an eviction does. Required.
+	// Forget deletes a key from such a store without its methods, as an eviction does. Required.
 	Forget func(t *testing.T, s once.Store, key once.Key)
-	// ForgetsStale says that a lease that ended leaves nothing behind: then Request.RefuseStale,
-	// Acquired.TakenOver, Acquired.Attempt and the outcome of a claim whose lease has ended are not
-	// asked for.
+	// ForgetsStale says that the store keeps nothing of a lease that ended. The suite then does not
+	// check Request.RefuseStale, Acquired.TakenOver, Acquired.Attempt and the outcome of a claim
+	// whose lease has ended.
 	ForgetsStale bool
-	// ForgetsExpired says that keys whose time to live is over vanish by themselves, so that
+	// ForgetsExpired says that keys vanish by themselves when their time to live is over, so that
 	// Cleanup has nothing to do.
 	ForgetsExpired bool
 }
 
-// onceCase is one thing that every store must do.
+// onceCase is one requirement that every store must meet.
 type onceCase struct {
 	name string
 	run  func(f *onceFixture)
 }
 
-// TestOnceStore is the conformance suite of once.Store: what the comments of that interface
-// promise, seen from the outside. It uses short real durations and waits with a deadline where time
-// matters.
+// TestOnceStore is the conformance suite of once.Store. It checks the promises in the comments of
+// that interface, from outside the store. It uses short real durations, and waits with a deadline
+// where time matters.
 func TestOnceStore(t *testing.T, h OnceHarness) {
 	for _, group := range []struct {
 		name  string
@@ -61,7 +61,7 @@ func TestOnceStore(t *testing.T, h OnceHarness) {
 	}
 }
 
-// onceFixture is what a case of the suite works with.
+// onceFixture has the state of a case.
 type onceFixture struct {
 	*testing.T
 	OnceHarness
@@ -70,7 +70,7 @@ type onceFixture struct {
 
 var onceOwners atomic.Int64
 
-// onceRequest asks for a key under a new owner.
+// onceRequest returns a request for a key by a new owner.
 func onceRequest(key once.Key) once.Request {
 	return once.Request{Key: key, Owner: fmt.Sprintf("owner-%d", onceOwners.Add(1)), Lease: longLease, TTL: time.Hour}
 }
@@ -107,7 +107,7 @@ func (f *onceFixture) fresh(req once.Request) once.Claim {
 	return once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}
 }
 
-// state asks what the store says to somebody else.
+// state returns the state that the store reports to another owner.
 func (f *onceFixture) state(key once.Key) once.State {
 	f.Helper()
 	return f.acquire(onceRequest(key)).State
@@ -125,8 +125,8 @@ func (f *onceFixture) complete(c once.Claim, res once.Result) {
 	f.check(f.store.Complete(f.Context(), c, res, time.Hour))
 }
 
-// pass waits until a lease or a time to live of that length, begun before the call, is over by the
-// clock of the store.
+// pass waits until a lease or a time to live of length d is over by the clock of the store. It must
+// have begun before the call.
 func (f *onceFixture) pass(d time.Duration) {
 	f.Helper()
 	req := onceRequest(keyOf("clock " + strconv.FormatInt(onceOwners.Add(1), 10)))
@@ -135,7 +135,7 @@ func (f *onceFixture) pass(d time.Duration) {
 	eventually(f, "the clock of the store", func() bool { return f.state(req.Key) == once.Fresh })
 }
 
-// stale leaves a key behind whose holder disappeared.
+// stale creates a key whose holder disappeared.
 func (f *onceFixture) stale(key once.Key, fp once.Fingerprint) once.Claim {
 	f.Helper()
 	req := onceRequest(key)

@@ -168,7 +168,7 @@ func onceStaleCases() []onceCase {
 			got := f.acquire(req)
 			f.must(got.State == once.Mismatch, "it is %s", got.State)
 			req.Fingerprint = once.Fingerprint{}
-			f.complete(f.fresh(req), once.Result{}) // and the fingerprint stays
+			f.complete(f.fresh(req), once.Result{}) // the key keeps its fingerprint
 			req.Fingerprint = fingerprintB
 			got = f.acquire(req)
 			f.must(got.State == once.Mismatch, "after the takeover without one it is %s", got.State)
@@ -216,7 +216,7 @@ func onceStaleCases() []onceCase {
 	}
 }
 
-// wantErrors calls what needs a claim and wants that error of each.
+// wantErrors calls every method that needs a claim and requires that error.
 func (f *onceFixture) wantErrors(c once.Claim, want error, why string) {
 	f.Helper()
 	for name, err := range map[string]error{

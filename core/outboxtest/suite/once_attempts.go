@@ -7,7 +7,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// onceAttemptCases are about stores that count attempts.
+// onceAttemptCases check stores that count attempts.
 func onceAttemptCases() []onceCase {
 	attempts := func(f *onceFixture, want int, wantAge bool) once.Claim {
 		f.Helper()
@@ -26,15 +26,15 @@ func onceAttemptCases() []onceCase {
 				return
 			}
 			f.check(s.Release(f.Context(), attempts(f, 1, false)))
-			f.pass(shortLease) // so that there is an age
+			f.pass(shortLease) // so that the key has an age
 			second := attempts(f, 2, true)
-			f.check(s.ReleaseAttempts(f.Context(), second, 1)) // refunded
+			f.check(s.ReleaseAttempts(f.Context(), second, 1)) // as Attempt.Refund does
 			f.check(s.ReleaseAttempts(f.Context(), second, 1)) // the answer was lost
 			third := attempts(f, 2, true)
 			f.check(s.Release(f.Context(), third))
 			fourth := attempts(f, 3, true)
 			f.must(fourth.Fence > third.Fence, "fence %d after %d", fourth.Fence, third.Fence)
-			f.check(s.ReleaseAttempts(f.Context(), fourth, 0)) // reset
+			f.check(s.ReleaseAttempts(f.Context(), fourth, 0)) // as Attempt.Reset does
 			fifth := attempts(f, 1, false)
 			f.must(fifth.Fence > fourth.Fence, "fence %d after %d", fifth.Fence, fourth.Fence)
 			if err := s.ReleaseAttempts(f.Context(), fourth, 0); !errors.Is(err, once.ErrLeaseLost) {

@@ -142,7 +142,7 @@ func onceExpiryCases() []onceCase {
 		{"a done key is forgotten after its time to live", func(f *onceFixture) {
 			req := onceRequest(keyOf("k"))
 			req.Fingerprint = fingerprintA
-			// a busy machine sees it done, too
+			// A slow machine must see the key done, too.
 			f.check(f.store.Complete(f.Context(), f.fresh(req), once.Result{Data: []byte("old")}, 3*time.Second))
 			f.wantState(keyOf("k"), once.Done)
 			req = onceRequest(keyOf("k"))
@@ -154,7 +154,7 @@ func onceExpiryCases() []onceCase {
 			})
 			f.must(got.State == once.Fresh && !got.TakenOver && got.Attempt <= 1, "got %+v", got)
 			f.complete(once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, once.Result{})
-			f.wantResult(f.acquire(req).Result, once.Result{}) // nothing of the old one is left
+			f.wantResult(f.acquire(req).Result, once.Result{}) // nothing of the old result is left
 		}},
 		{"cleanup deletes what is forgotten, in chunks, and nothing else", func(f *onceFixture) {
 			if f.ForgetsExpired {
@@ -174,7 +174,7 @@ func onceExpiryCases() []onceCase {
 			}
 			f.check(f.store.Release(f.Context(), f.fresh(short("old free"))))
 			f.fresh(short("old stale"))
-			kept := short("kept alive") // its time to live is over, and its lease is not
+			kept := short("kept alive") // its time to live is over, and its lease has not ended
 			f.check(f.store.Extend(f.Context(), f.fresh(kept), longLease))
 			f.pass(shortLease)
 

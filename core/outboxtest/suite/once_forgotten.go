@@ -6,8 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// onceForgottenCases are about keys that the store lost while their holder worked: evicted,
-// deleted, or gone with the memory of a server.
+// onceForgottenCases check keys that the store lost while their holder worked. Such a key was
+// evicted or deleted, or the server lost its memory.
 func onceForgottenCases() []onceCase {
 	return []onceCase{
 		{"what was done is written although the key is forgotten", func(f *onceFixture) {

@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// hostileKeys are keys that a careless store takes for each other.
+// hostileKeys are different keys that a careless store treats as the same.
 func hostileKeys() []once.Key {
 	var keys []once.Key
 	for _, id := range []string{
@@ -57,7 +57,7 @@ func onceKeyCases() []onceCase {
 }
 
 func onceConcurrencyCases() []onceCase {
-	// among asks with n goroutines at once and returns how often each state was the answer.
+	// among asks for the key with n goroutines at once and counts the states in the answers.
 	among := func(f *onceFixture, n int, key once.Key) map[once.State]int {
 		f.Helper()
 		var mu sync.Mutex

@@ -18,7 +18,7 @@ type OnceTxHarness struct {
 	New func(t *testing.T) OnceTxBackend
 }
 
-// OnceTxBackend is one empty store and the way into its transactions. All fields are required.
+// OnceTxBackend is one empty store with its transactions. All fields are required.
 type OnceTxBackend struct {
 	// Store is the lease form on the same keys.
 	Store   once.Store
@@ -32,8 +32,8 @@ type onceTxCase struct {
 	run  func(f *onceTxFixture)
 }
 
-// TestOnceTxStore is the conformance suite of once.TxStore: what the comments of that interface
-// promise, seen from the outside.
+// TestOnceTxStore is the conformance suite of once.TxStore. It checks the promises in the comments
+// of that interface, from outside the store.
 func TestOnceTxStore(t *testing.T, h OnceTxHarness) {
 	for _, group := range []struct {
 		name  string
@@ -228,7 +228,7 @@ func onceTxOutcomeCases() []onceTxCase {
 				}
 			}
 			req := onceRequest(keyOf("k"))
-			req.Lease = 0 // has no meaning here
+			req.Lease = 0 // the transaction form ignores it
 			f.freshTx(tx, req)
 			f.check(tx.Commit())
 		}},
@@ -304,8 +304,8 @@ func onceTxLeaseCases() []onceTxCase {
 }
 
 func onceTxConcurrencyCases() []onceTxCase {
-	// once runs one transaction, again as long as it fails because of others, and reports whether
-	// its key was fresh.
+	// run runs one transaction, and repeats it if it failed only because of other transactions. It
+	// reports whether its key was fresh.
 	run := func(f *onceTxFixture, key once.Key, fresh func() (commit bool)) (committed bool) {
 		for f.Context().Err() == nil {
 			tx, err := f.Begin(f.Context())

@@ -12,27 +12,25 @@ type RepositoryHarness struct {
 	// New returns an empty table. It is called once for each case; cases run in parallel.
 	New func(t *testing.T) Backend
 	// AbortsOnError says that a refused statement makes the transaction unusable until it or a
-	// savepoint is rolled back, as PostgreSQL does it.
+	// savepoint is rolled back, as in PostgreSQL.
 	AbortsOnError bool
 	// SingleWriter says that only one transaction writes at a time and the others wait for its end,
-	// as SQLite does it.
+	// as in SQLite.
 	SingleWriter bool
 }
 
-// Backend is one empty table and the way into its transactions. All fields are required but
-// SetHeaders.
+// Backend is one empty table with its transactions. All fields but SetHeaders are required.
 type Backend struct {
-	// Repository is the one under test. The code that sends its statements calls Pause before each
-	// of them.
+	// Repository is the repository under test. It calls Pause before each of its statements.
 	Repository core.Repository
 	// Begin opens a transaction. Its Exec understands SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE
 	// SAVEPOINT.
 	Begin func(ctx context.Context) (Transaction, error)
-	// Lock locks rows in the transaction until its end, as an UPDATE by hand does. It is not called
-	// where there is a SingleWriter.
+	// Lock locks rows in the transaction until its end, as an UPDATE by a person does. It is not
+	// called if SingleWriter is set.
 	Lock func(ctx context.Context, tx Transaction, ids ...core.RowID) error
-	// SetHeaders writes a text into the headers of a committed row, as another program may. Nil
-	// where it cannot be done.
+	// SetHeaders writes a text into the headers of a committed row, as another program may do. Nil:
+	// the table cannot do that.
 	SetHeaders func(t testing.TB, id core.RowID, text string)
 	// Audits returns how many audit rows there are.
 	Audits func(t testing.TB) int
@@ -45,15 +43,15 @@ type Transaction interface {
 	Rollback() error
 }
 
-// repositoryCase is one thing that every repository must do.
+// repositoryCase is one requirement that every repository must meet.
 type repositoryCase struct {
 	name string
 	run  func(f *fixture)
 }
 
-// TestRepository is the conformance suite of core.Repository: what the comments of that interface
-// promise, seen from the outside. It uses short real durations and waits with a deadline where time
-// matters.
+// TestRepository is the conformance suite of core.Repository. It checks the promises in the
+// comments of that interface, from outside the repository. It uses short real durations, and waits
+// with a deadline where time matters.
 func TestRepository(t *testing.T, h RepositoryHarness) {
 	for _, group := range []struct {
 		name  string

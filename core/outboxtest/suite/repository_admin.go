@@ -61,7 +61,7 @@ func backlogLimit(f *fixture) {
 }
 
 func backlogAge(f *fixture) {
-	f.addDead(newRow("topic", "")) // dead rows have no age
+	f.addDead(newRow("topic", "")) // a dead row does not count for the age
 	f.must(f.backlog(10).OldestAge == 0, "age %s of nothing pending", f.backlog(10).OldestAge)
 	old := newRow("topic", "")
 	start := time.Now()
@@ -96,7 +96,7 @@ func adminCases() []repositoryCase {
 	}
 }
 
-// audited requires that many audit rows.
+// audited requires n audit rows.
 func (f *fixture) audited(n int) {
 	f.Helper()
 	f.must(f.Audits(f) == n, "%d audit rows, want %d", f.Audits(f), n)
@@ -187,7 +187,7 @@ func redriveOthers(f *fixture) {
 		req.SkipDead = skip
 		f.must(f.redrive(req) == 0, "redrove a row that is not dead")
 	}
-	f.audited(1) // that of the discard
+	f.audited(1) // the audit row of the discard
 	f.none("nothing was dead")
 	dead := f.addDead(newRow("topic", ""))
 	f.must(f.redrive(adminOf(append(ids, dead.ID, dead.ID)...)) == 1, "want the dead row redriven, once")
@@ -215,7 +215,7 @@ func redriveAppends(f *fixture) {
 	f.must(again.KeySeq == last.KeySeq+1 && again.KeyID == first.KeyID && again.ID != first.ID,
 		"appended as %+v after %+v", again, last)
 	f.must(again.Attempts == 0 && again.LostClaims == 0 && again.ClaimNo == 1, "appended as %+v", again)
-	// The copy says how old its state is, also when it is overtaken once more.
+	// The header of the copy has the first number of its event, and a later copy has the same.
 	wantCopy := func(got core.Claimed) {
 		want := first.Event
 		want.Headers = map[string]string{"h": "v", core.HeaderFirstKeySeq: strconv.FormatInt(firstSeq, 10)}

@@ -121,12 +121,12 @@ func claimManyTopics(f *fixture) {
 	f.wantSet(f.claim(req), rows[25], rows[75], rows[125])
 }
 
-// A relay with a plain bridge asks for all topics: what is served in another process must not come
-// to it.
+// A relay without a list of topics claims all topics. It must not get topics that another process
+// serves.
 func claimServed(f *fixture) {
 	mail, hook := core.ServedTopicPrefix+"mail", core.ServedTopicPrefix+"webhook"
 	plain, ordered := newRow("orders", ""), newRow("orders", "k")
-	near := newRow("effect", "") // only its name is like theirs
+	near := newRow("effect", "") // without the prefix of the served topics
 	m, h, lane := newRow(mail, ""), newRow(hook, ""), newRow(mail, "k")
 	f.commit(plain, ordered, near, m, h, lane)
 	probe := func(only, except, served []string, want ...core.NewRow) {
@@ -164,13 +164,13 @@ func claimOldestFirst(f *fixture) {
 	req.Only = []string{"marker"}
 	f.eventually("the marker is due", func() bool { return len(f.claim(req)) > 0 })
 	req.Only, req.Limit = nil, 1
-	for i := range rows { // the last is due first
+	for i := range rows { // the last row is due first
 		f.wantIDs(f.claim(req), rows[len(rows)-1-i])
 	}
 }
 
-// A relay publishes in the order in which a claim returns rows: what was put off must not come
-// before what waits longer, whatever its id.
+// A relay publishes in the order in which a claim returns rows. A row that was put off must not
+// come before rows that wait longer, whatever its id.
 func claimInOrder(f *fixture) {
 	a, b, marker := newRows(9, "a", ""), newRows(4, "b", ""), newRow("marker", "")
 	for i := range a {

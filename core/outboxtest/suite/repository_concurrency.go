@@ -37,7 +37,7 @@ func (f *fixture) parallel(n int, fn func(ctx context.Context, worker int) error
 	f.check(errors.Join(errs...))
 }
 
-// ledger is what producers have committed.
+// ledger records the rows that producers have committed.
 type ledger struct {
 	mu   sync.Mutex
 	rows map[core.KeyID][]committed
@@ -56,8 +56,8 @@ func (l *ledger) add(rows []core.NewRow, places []core.Inserted) {
 	}
 }
 
-// produce commits or rolls back transactions with one to three rows for keys of a small set. As an
-// application has to, it runs a transaction again that the database refused.
+// produce commits or rolls back transactions with one to three rows for keys of a small set. Like an
+// application, it runs a transaction again that the database refused.
 func (f *fixture) produce(ctx context.Context, seed uint64, transactions int, keys []string, l *ledger) error {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range transactions {
@@ -95,8 +95,8 @@ func (f *fixture) produceOnce(ctx context.Context, rows []core.NewRow, rollback 
 	return nil
 }
 
-// verify requires that each lane's numbers follow each other without a gap and name the row before,
-// except where a key was opened anew.
+// verify requires that the numbers of each lane have no gap, and that each row names the row before
+// it. A key that was opened again is an exception.
 func (f *fixture) verify(l *ledger, reopened bool) {
 	f.Helper()
 	for lane, rows := range l.rows {
@@ -145,7 +145,7 @@ func concurrentProducers(f *fixture) {
 	}
 }
 
-// claims notes who claimed what under which number.
+// claims records which node claimed which row under which number.
 type claims struct {
 	mu   sync.Mutex
 	seen map[core.ClaimRef]string
@@ -156,7 +156,7 @@ func newClaims() *claims {
 	return &claims{seen: map[core.ClaimRef]string{}, done: map[core.RowID]bool{}}
 }
 
-// note fails when somebody had one of the claims before, or claimed a row that was done.
+// note fails if the claim was given before, or if the row was done.
 func (c *claims) note(node string, rows []core.Claimed) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,8 +172,8 @@ func (c *claims) note(node string, rows []core.Claimed) error {
 	return nil
 }
 
-// finish marks rows done. They count as done only once the call is over, because only then nobody
-// may claim them.
+// finish marks rows done. They count as done only after the call, because only then no node may
+// claim them.
 func (f *fixture) finish(ctx context.Context, c *claims, ids []core.RowID, deleteRows bool) error {
 	marks := make([]core.Done, len(ids))
 	for i, id := range ids {
@@ -199,8 +199,8 @@ func (f *fixture) finish(ctx context.Context, c *claims, ids []core.RowID, delet
 	return nil
 }
 
-// untilUnlocked repeats a fact or a guess while other transactions hold some of its rows, as a
-// relay does. A changed row is not changed again.
+// untilUnlocked repeats a mark while other transactions hold some of its rows, as a relay does. A
+// row that was changed is not changed again.
 func untilUnlocked(ctx context.Context, mark func() error) error {
 	for {
 		err := mark()
@@ -256,13 +256,13 @@ func concurrentClaims(f *fixture) {
 	f.none("all are done")
 }
 
-// laneOrder notes how far each lane has come.
+// laneOrder records the rows of each lane that were not claimed yet.
 type laneOrder struct {
 	mu   sync.Mutex
-	rows map[core.KeyID][]core.RowID // what is left, in order
+	rows map[core.KeyID][]core.RowID // the remaining rows, in order
 }
 
-// check requires that rows, as claimed, are the next of their lanes.
+// check requires that the claimed rows are the next ones of their lanes.
 func (o *laneOrder) check(rows []core.Claimed) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -295,8 +295,8 @@ func (o *laneOrder) empty() bool {
 	return true
 }
 
-// concurrentLanes lets several nodes work off the same lanes. A node must claim the next rows of
-// the key at that moment: nobody ever gets a row while an earlier one is open elsewhere.
+// concurrentLanes makes several nodes process the same lanes. A node must claim the next rows of
+// the key at that moment. No node ever gets a row while another node holds an earlier one.
 func concurrentLanes(f *fixture) {
 	order := &laneOrder{rows: map[core.KeyID][]core.RowID{}}
 	for i := range 6 {
@@ -319,7 +319,7 @@ func concurrentLanes(f *fixture) {
 			}
 			after = next
 			for _, r := range rows {
-				order.pop(r.KeyID) // before the row is done: another node may claim the next one at once
+				order.pop(r.KeyID) // before the row is done, because another node may then claim the next one at once
 				if err := f.finish(ctx, c, []core.RowID{r.ID}, worker == 0); err != nil {
 					return err
 				}
@@ -330,8 +330,8 @@ func concurrentLanes(f *fixture) {
 	f.none("all are done")
 }
 
-// concurrentCollector deletes key rows while producers use them: numbers never repeat, and a key is
-// opened only when nothing of it is left.
+// concurrentCollector deletes key rows while producers use them. Numbers never repeat, and a key is
+// opened only if no row of it is left.
 func concurrentCollector(f *fixture) {
 	l := &ledger{rows: map[core.KeyID][]committed{}}
 	ctx, stop := context.WithCancel(f.Context())
@@ -371,9 +371,9 @@ func (f *fixture) consumeAndCollect(ctx context.Context) error {
 	return nil
 }
 
-// concurrentEverything runs producers, holders that succeed, fail and vanish, an administrator and
-// a janitor at once. In the end every committed row is done or discarded, and no claim was given
-// twice.
+// concurrentEverything runs producers, an administrator and a janitor at once, and holders that
+// succeed, fail and disappear. In the end every committed row is done or discarded, and no claim
+// was given twice.
 func concurrentEverything(f *fixture) {
 	l := &ledger{rows: map[core.KeyID][]committed{}}
 	c := newClaims()
@@ -407,8 +407,8 @@ func concurrentEverything(f *fixture) {
 	f.none("all have ended")
 }
 
-// holdAndFail claims a few rows and does one of the things to each that a relay, an administrator
-// or a crash does.
+// holdAndFail claims a few rows. It treats each of them as a relay, an administrator or a crash may
+// do.
 func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, c *claims) error {
 	req := request(node)
 	req.Limit, req.Run, req.Lease = 5, 2, 30*time.Millisecond
@@ -438,7 +438,7 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 			}
 		case 1:
 			act = func() (err error) { _, err = f.Repository.Release(ctx, node, []core.ClaimRef{ref(r)}); return err }
-		case 2: // the holder vanishes; others wait for the end of its lease
+		case 2: // the holder disappears; other nodes wait for the end of its lease
 			continue
 		case 3:
 			act = func() (err error) {
@@ -469,8 +469,8 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 	return err
 }
 
-// concurrentOrders has producers name the same lanes in different orders: each call locks them in
-// one order, so nobody is a victim.
+// concurrentOrders has producers name the same lanes in different orders. Each call locks them in
+// the same order, so no producer becomes the victim of a deadlock.
 func concurrentOrders(f *fixture) {
 	keys := []string{"k", "l", "m", "n"}
 	for _, k := range keys {

@@ -82,7 +82,7 @@ func contextEndsWaiting(f *fixture) {
 	row := newRow("topic", "k")
 	tx := f.begin()
 	f.insertIn(tx, row)
-	if !f.SingleWriter { // there already Begin would wait
+	if !f.SingleWriter { // with a SingleWriter, Begin would wait
 		ctx, cancel := context.WithTimeout(f.Context(), shortLease)
 		defer cancel()
 		other, err := f.Begin(f.Context())

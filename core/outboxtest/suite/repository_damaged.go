@@ -47,7 +47,7 @@ func damagedRow(f *fixture) {
 		for _, c := range append(rows, heads...) {
 			damaged := c.ID == bad.ID || c.ID == run[1].ID
 			f.must((c.Err != nil) == damaged, "row %s with headers %s: error %v", c.ID, text, c.Err)
-			if damaged { // what can be read is read
+			if damaged { // the readable fields are returned
 				f.must(c.Event.Topic == "topic" && string(c.Event.Payload) == `{"n":1}` && c.ClaimNo == 1,
 					"claimed %+v", c)
 				f.kill(nodeA, c)
@@ -59,7 +59,7 @@ func damagedRow(f *fixture) {
 			f.must(d.Event.Topic == "topic" && len(d.Event.Headers) == 0 && d.ErrorCode == "boom", "listed as %+v", d)
 		}
 
-		// It blocks its lane until it is mended and redriven.
+		// The row blocks its lane until it is repaired and redriven.
 		f.must(f.done(true, run[0].ID, good.ID) == 2, "not done")
 		f.must(f.release(nodeA, core.ClaimRef{ID: run[2].ID, ClaimNo: 1}) == 1, "not released")
 		f.none("behind a dead row")

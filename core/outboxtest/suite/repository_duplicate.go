@@ -33,9 +33,9 @@ func (f *fixture) wantDuplicate(tx core.Tx, rows ...core.NewRow) error {
 	return err
 }
 
-// refused makes a row exist with add, tries to insert it again together with rows of two lanes, and
-// requires that nothing of that stays and that the numbers of the lanes go on without a gap: by a
-// savepoint everywhere, and without one where the database keeps the transaction usable.
+// refused makes a row exist with add, and tries to insert it again together with rows of two lanes.
+// It requires that none of them is stored and that the numbers of the lanes have no gap. The insert
+// runs in a savepoint, and also without one if the database keeps the transaction usable.
 func (f *fixture) refused(add func(core.NewRow)) {
 	twin := newRow("topic", "k")
 	add(twin)
@@ -66,7 +66,7 @@ func (f *fixture) refused(add func(core.NewRow)) {
 	f.must(b.Pending <= 7, "%d pending rows: the refused rows stayed", b.Pending)
 }
 
-// goesOn requires that lanes k and other go on after their last places and that lane fresh is
+// goesOn requires that lanes k and other continue after their last places and that lane fresh is
 // opened.
 func (f *fixture) goesOn(places []core.Inserted, k, other core.Inserted) {
 	f.Helper()
@@ -122,7 +122,7 @@ func duplicateAfterDeletion(f *fixture) {
 	f.wantIDs(f.heads(request(nodeA)), row)
 }
 
-// duplicateRace inserts one row in two transactions at once: exactly one of them commits it.
+// duplicateRace inserts one row in two transactions at once. Exactly one of them commits it.
 func duplicateRace(f *fixture) {
 	for _, key := range []string{"", "k"} {
 		row := newRow("topic", key)

@@ -36,8 +36,8 @@ func (f *fixture) next(node string) core.Claimed {
 	return got[0]
 }
 
-// failedAgain fails a row several times in the same way and requires that it waits each time and
-// spends that many attempts.
+// failedAgain fails a row several times in the same way. It requires that the row waits each time,
+// and that it has spent that many attempts.
 func (f *fixture) failedAgain(kind core.FailureKind, attempts int) {
 	for _, key := range []string{"", "k"} {
 		row := newRow("topic", key)
@@ -64,7 +64,7 @@ func failedMixedKinds(f *fixture) {
 	} {
 		c := f.one(nodeA)
 		f.must(c.Attempts == (i+1)/2, "%d attempts before failure %d", c.Attempts, i)
-		// no delay: due at once
+		// Without a delay the row is due at once.
 		f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: kind, Code: "c"})[0], "not changed")
 	}
 }
@@ -94,7 +94,7 @@ func failedDead(f *fixture) {
 	}
 }
 
-// stale makes a claim of nodeA that ran out and was taken over by nodeB.
+// stale returns a claim of nodeA whose lease ended, and the claim of nodeB that took the row over.
 func (f *fixture) stale(key string) (old core.ClaimRef, current core.Claimed) {
 	f.Helper()
 	row := newRow("topic", key)
@@ -102,7 +102,7 @@ func (f *fixture) stale(key string) (old core.ClaimRef, current core.Claimed) {
 	return core.ClaimRef{ID: row.ID, ClaimNo: 1}, f.next(nodeB)
 }
 
-// changesNothing requires that no guess under this claim changes anything.
+// changesNothing requires that no failure and no release under this claim changes anything.
 func (f *fixture) changesNothing(node string, c core.ClaimRef) {
 	f.Helper()
 	for _, kind := range []core.FailureKind{core.FailRetry, core.FailDead, core.FailUnavailable} {
@@ -144,7 +144,7 @@ func failedForeign(f *fixture) {
 	}
 }
 
-// failedAfterEnd repeats guesses, as a relay does whose answer was lost.
+// failedAfterEnd repeats failures and releases, as a relay does after a lost answer.
 func failedAfterEnd(f *fixture) {
 	ends := []func(core.ClaimRef){
 		func(c core.ClaimRef) { f.must(f.release(nodeA, c) == 1, "not released") },
@@ -159,7 +159,7 @@ func failedAfterEnd(f *fixture) {
 		c := f.one(nodeA)
 		end(ref(c))
 		f.changesNothing(nodeA, ref(c))
-		again := f.one(nodeB) // at once: no lease and no delay
+		again := f.one(nodeB) // at once, because the row has no lease and no delay
 		f.must(again.ID == c.ID && again.Attempts == min(1, i%2) && again.LostClaims == 0, "claimed %+v", again)
 		f.done(false, c.ID)
 	}
@@ -212,7 +212,7 @@ func failedMany(f *fixture) {
 	f.must(refusals == len(rows)/2, "%d refusals, want %d", refusals, len(rows)/2)
 }
 
-// hardTexts are diagnostics as publishers return them.
+// hardTexts are error texts that publishers may return.
 var hardTexts = []string{
 	"🤷 größe \U0001F4A9", "\xff\xfe broken", "nul \x00 in it", strings.Repeat("é", 3000), strings.Repeat("x", 1<<20),
 	"a\nb\tc\x01\x7f", `{"quoted": "\\u0000"}`, "\U0010FFFF\uFFFE",
@@ -238,7 +238,7 @@ func failedTexts(f *fixture) {
 		f.must(len(d.Error) > 0 && utf8.ValidString(d.Error) && utf8.ValidString(d.ErrorCode),
 			"listed with code %q and error %q", d.ErrorCode, d.Error)
 	}
-	for i, text := range hardTexts { // and receipts
+	for i, text := range hardTexts { // and as receipts
 		n, err := f.Repository.MarkDone(f.Context(), []core.Done{{ID: rows[i].ID, Receipt: text}}, false)
 		f.check(err)
 		f.must(n == 1, "not done with receipt %.20q", text)

@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// fixture is what a case of the repository suite works with.
+// fixture has the state of a case of the repository suite.
 type fixture struct {
 	*testing.T
 	RepositoryHarness
@@ -22,8 +22,8 @@ type fixture struct {
 const (
 	nodeA, nodeB = "node-a/1", "node-b/1"
 
-	longLease  = time.Minute            // does not end while a case runs
-	shortLease = 150 * time.Millisecond // is waited for
+	longLease  = time.Minute            // does not end during a case
+	shortLease = 150 * time.Millisecond // short enough to wait for
 	patience   = 20 * time.Second       // how long eventually waits
 )
 
@@ -42,7 +42,7 @@ func (f *fixture) must(ok bool, format string, args ...any) {
 	}
 }
 
-// eventually polls until done says yes.
+// eventually polls until done returns true.
 func (f *fixture) eventually(what string, done func() bool) {
 	f.Helper()
 	eventually(f, what, done)
@@ -63,7 +63,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// newRow returns a cold row for a topic; an empty key means unordered.
+// newRow returns a cold row for a topic. An empty key means unordered.
 func newRow(topic, key string) core.NewRow {
 	return rowOf(core.Event{
 		ID: core.NewEventID(), Type: "thing.happened", Topic: topic, Key: key,
@@ -75,7 +75,7 @@ func newRow(topic, key string) core.NewRow {
 func rowOf(e core.Event) core.NewRow {
 	id, err := core.NewRowID(e.ID, e.Topic)
 	if err != nil {
-		panic(err) // a mistake in the suite
+		panic(err) // an error of the suite
 	}
 	n := core.NewRow{ID: id, Event: e}
 	if e.Key != "" && !e.Unordered {
@@ -149,7 +149,7 @@ func (f *fixture) tryCommit(req core.InsertRequest) ([]core.Inserted, error) {
 	return places, tx.Commit()
 }
 
-// request is a claim by node without narrow limits.
+// request is a claim by node with wide limits.
 func request(node string) core.ClaimRequest {
 	return core.ClaimRequest{
 		Node: node, Lease: longLease, MaxLease: 15 * time.Minute, Limit: 1000, MaxBytes: 1 << 30, Run: 100, Keys: 1000,
@@ -189,7 +189,7 @@ func (f *fixture) lane(req core.ClaimRequest, l core.KeyID) []core.Claimed {
 	return rows
 }
 
-// claimAny claims unordered rows and heads.
+// claimAny claims unordered rows and heads of keys.
 func (f *fixture) claimAny(req core.ClaimRequest) []core.Claimed {
 	f.Helper()
 	return append(f.claim(req), f.heads(req)...)
@@ -345,8 +345,8 @@ func (f *fixture) wantSet(rows []core.Claimed, want ...core.NewRow) {
 	}
 }
 
-// diffEvent says in what an event that came back differs from the one that went in. Delay and
-// Unordered are instructions for the insert and need not come back.
+// diffEvent describes how an event that was read differs from the one that was inserted. Delay and
+// Unordered are instructions for the insert and need not be returned.
 func diffEvent(got, want core.Event) string {
 	if !bytes.Equal(got.Payload, want.Payload) {
 		return fmt.Sprintf("payload of %d bytes came back as %d other bytes", len(want.Payload), len(got.Payload))
@@ -374,8 +374,8 @@ func diffEvent(got, want core.Event) string {
 	return ""
 }
 
-// within runs fn with a deadline, so that a repository that waits for ever fails one case and not
-// the whole run.
+// within runs fn with a deadline, so that a repository that waits forever fails only one case and
+// not the whole run.
 func (f *fixture) within(fn func(ctx context.Context) error) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), patience)

@@ -27,7 +27,7 @@ func insertCases() []repositoryCase {
 	}
 }
 
-// roundTripEvents are events at the limits of what core lets through.
+// roundTripEvents are events at the limits of the values that core accepts.
 func roundTripEvents() map[string]core.Event {
 	allBytes := make([]byte, 256)
 	for i := range allBytes {
@@ -81,7 +81,7 @@ func roundTripEvents() map[string]core.Event {
 	}
 }
 
-// manyHeaders returns as many headers as an event may have, close to the limit of their size.
+// manyHeaders returns as many headers as an event may have, with nearly the largest allowed size.
 func manyHeaders() map[string]string {
 	h := map[string]string{}
 	for i := range 64 {
@@ -172,7 +172,7 @@ func insertRollback(f *fixture) {
 	b, err := f.Repository.Backlog(f.Context(), 10)
 	f.check(err)
 	f.must(b.Pending == 0, "backlog %+v", b)
-	places := f.commit(ordered, plain) // their ids are free
+	places := f.commit(ordered, plain) // their ids are not in use
 	f.must(places[0].Opened && places[0].Prev.IsZero(), "the key of a rolled back row was not opened anew: %+v",
 		places[0])
 	f.wantSet(f.claimAny(request(nodeA)), ordered, plain)
@@ -203,7 +203,7 @@ func insertCold(f *fixture) {
 func insertHot(f *fixture) {
 	rows := hot(newRow("topic", ""), newRow("topic", "k"), newRow("topic", ""), newRow("topic", "other"))
 	f.commit(rows[:2]...)
-	f.commit(rows[2]) // a single row may have a statement of its own
+	f.commit(rows[2]) // one row may have a statement of its own
 	f.commit(rows[3])
 	f.none("leased to their writer")
 	for _, r := range rows {
@@ -245,7 +245,7 @@ func insertDelay(f *fixture) {
 }
 
 func insertMany(f *fixture) {
-	const n = 1200 // more than one statement takes on some databases
+	const n = 1200 // more than one statement can take on some databases
 	rows := newRows(n, "topic", "")
 	for i := range 300 {
 		rows = append(rows, newRow("topic", fmt.Sprint("key", i)))

@@ -10,14 +10,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// A claim is several statements on most databases. These cases do something to its rows before each
-// of them: whatever it is, and whenever, no event is claimed while one before it is not finished,
-// and nobody gets what another holds.
+// A claim is several statements on most databases. These cases change its rows before each of them.
+// Whatever the change is, no event is claimed while an earlier one is not finished, and no node
+// gets a row that another node holds.
 
-// meddler does something to the rows while another node claims them.
+// meddler changes the rows while another node claims them.
 type meddler struct {
 	f    *fixture
-	rows []core.NewRow // of one lane, or unordered
+	rows []core.NewRow // all in one lane, or all unordered
 
 	held     []core.Claimed // claimed by nodeB before the claim began
 	kept     map[core.RowID]int64
@@ -94,12 +94,12 @@ func interleavingCases() []repositoryCase {
 	return cases
 }
 
-// blockedAfter is how long a claim waits for the meddler: one that takes longer waits for a lock of
-// the claim, which has to go on.
+// blockedAfter is how long a claim waits for the meddler. A meddler that takes longer waits for a
+// lock of the claim, so the claim must go on.
 const blockedAfter = 300 * time.Millisecond
 
-// interleave runs the claim again and again, and lets i act before its first statement, then before
-// its second, and so on.
+// interleave repeats the claim. i acts before its first statement, then before its second, and so
+// on.
 func (f *fixture) interleave(i interleaving, key string,
 	claim func(context.Context, core.KeyID) ([]core.Claimed, error),
 ) {
@@ -124,7 +124,7 @@ func (f *fixture) interleave(i interleaving, key string,
 			reached = true
 			go func() {
 				err := i.act(f.Context(), m)
-				if _, ok := errors.AsType[*core.LockedError](err); ok { // by the claim, which was first
+				if _, ok := errors.AsType[*core.LockedError](err); ok { // the claim has locked the rows first
 					err = nil
 				}
 				acted <- err
@@ -158,7 +158,7 @@ func (f *fixture) interleave(i interleaving, key string,
 	}
 }
 
-// judge looks at what was claimed, and finishes all rows.
+// judge checks the claimed rows and finishes all rows.
 func (m *meddler) judge(got []core.Claimed, point int) {
 	f := m.f
 	f.Helper()
@@ -189,7 +189,7 @@ func (m *meddler) judge(got []core.Claimed, point int) {
 	f.must(changed == open, "statement %d: %d rows were open or dead in the end, want %d", point, changed, open)
 }
 
-// claim claims as nodeB, at most n rows.
+// claim claims at most n rows as nodeB.
 func (m *meddler) claim(ctx context.Context, n int) ([]core.Claimed, error) {
 	req := request(nodeB)
 	if m.rows[0].KeyID.IsZero() {
@@ -251,7 +251,7 @@ func (m *meddler) done(ctx context.Context, id core.RowID) error {
 	return err
 }
 
-// killSecond claims two rows, gives the first back and makes the second dead.
+// killSecond claims two rows, releases the first and makes the second dead.
 func killSecond(ctx context.Context, m *meddler) error {
 	rows, err := m.claim(ctx, 2)
 	if err != nil || len(rows) < 2 {

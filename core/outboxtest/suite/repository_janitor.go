@@ -43,7 +43,7 @@ func cleanupOld(f *fixture) {
 			return deleted >= 2
 		})
 		f.must(deleted == 2 && f.cleanup(0, 100) == 0, "deleted %d rows, want the two that ended", deleted)
-		f.commit(done, discarded) // their ids are free again
+		f.commit(done, discarded) // their ids are not in use any more
 		b := f.backlog(100)
 		f.must(b.Pending == 4 && b.Dead == 1, "backlog %+v", b)
 		f.done(true, done.ID, discarded.ID, open.ID, retry.ID, dead.ID)
@@ -127,7 +127,7 @@ func keysCollected(f *fixture) {
 		f.must(places[0].KeySeq > last.KeySeq, "life %d begins at %d, not above %d", life, places[0].KeySeq,
 			last.KeySeq)
 		last = places[len(places)-1]
-		f.done(life%2 == 1, newIDs(rows)...) // done rows may stay, deleted ones are gone
+		f.done(life%2 == 1, newIDs(rows)...) // done rows may stay; deleted rows do not exist
 		f.collected(1, 100)
 	}
 }
@@ -170,7 +170,7 @@ func keysLocked(f *fixture) {
 	row, next := newRow("topic", "k"), newRow("topic", "k")
 	place := f.commit(row)[0]
 	f.done(true, row.ID)
-	<-time.After(30 * time.Millisecond) // idle for long enough, but for the lock
+	<-time.After(30 * time.Millisecond) // idle for long enough, but still locked
 	tx := f.begin()
 	at := f.insertIn(tx, next)
 	if !f.SingleWriter {
@@ -203,7 +203,7 @@ func keysReset(f *fixture) {
 	rows := newRows(3, "topic", "k")
 	places := f.commit(append(rows, newRow("topic", "other"))...)
 	f.done(true, newIDs(rows)...)
-	<-time.After(2 * time.Millisecond) // SQLite's clock counts milliseconds: it passes the numbers of k
+	<-time.After(2 * time.Millisecond) // the clock of SQLite counts milliseconds, and must pass the numbers of k
 	f.must(f.resetKeys() == 2, "want two keys changed")
 	next := f.commit(newRow("topic", "k"), newRow("topic", "other"))
 	for i, p := range next {

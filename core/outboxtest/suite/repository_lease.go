@@ -26,8 +26,8 @@ func leaseCases() []repositoryCase {
 	}
 }
 
-// shortClaims leases a row for a short time, together with a marker that shows when the time is
-// over.
+// shortClaims leases a row for a short time. The lease of its marker ends later, and so shows that
+// the lease of the row has ended.
 func (f *fixture) shortClaims(key string) (row core.Claimed, over func()) {
 	f.Helper()
 	n, marker := newRow("topic", key), newRow("marker", "")
@@ -37,7 +37,7 @@ func (f *fixture) shortClaims(key string) (row core.Claimed, over func()) {
 	req.Only = []string{"topic"}
 	got := f.claimAny(req)
 	f.wantIDs(got, n)
-	req.Only = []string{"marker"} // leased later, so its lease ends later
+	req.Only = []string{"marker"} // claimed later, so its lease ends later
 	f.wantIDs(f.claim(req), marker)
 	return got[0], func() {
 		f.Helper()
@@ -100,7 +100,7 @@ func leaseLost(f *fixture) {
 		{nodeA, "lost"},
 	} {
 		node, ending := step.node, step.ending
-		if lease == "lost" && before != node { // a node that claims its own row again is evidently alive
+		if lease == "lost" && before != node { // a node that claims its own row again is alive
 			lost++
 		}
 		before, lease = node, ending
@@ -129,8 +129,8 @@ func leaseLost(f *fixture) {
 	f.must(len(dead) == 1 && dead[0].LostClaims == 3 && dead[0].Attempts == 2, "listed as %+v", dead)
 }
 
-// leaseSuspect: up to core.Suspicious every lost claim counts, from then on only one whose publish
-// had begun under that claim.
+// leaseSuspect checks the count of lost claims. Up to core.Suspicious every lost claim counts.
+// Above that, a lost claim counts only if a publish had begun under it.
 func leaseSuspect(f *fixture) {
 	for _, key := range []string{"", "k"} {
 		row := newRow("topic", key)
@@ -172,7 +172,7 @@ func leaseSuspect(f *fixture) {
 			}
 			n++
 		}
-		c := claim(n) // nobody begins a publish under this one, and it is lost
+		c := claim(n) // no publish begins under this claim, and it is lost
 		f.must(c.LostClaims == want, "key %q: claimed %+v, want %d lost claims", key, c, want)
 		c = claim(n + 1)
 		f.must(c.LostClaims == want, "key %q: claimed %+v: a claim without a publish was counted, want %d", key, c,
@@ -235,8 +235,8 @@ func leaseEach(f *fixture) {
 	f.wantSet(f.claim(request(nodeB)), rows[0], rows[3])
 }
 
-// leaseLongNode uses a name as long as core makes it from Config.Node and the incarnation, and one
-// that differs in its end.
+// leaseLongNode uses a name of the length that core makes from Config.Node and the incarnation, and
+// one that differs only at its end.
 func leaseLongNode(f *fixture) {
 	node := strings.Repeat("n", 124) + "\u00e9'\"-0123abcd"
 	other := strings.TrimSuffix(node, "d") + "e"

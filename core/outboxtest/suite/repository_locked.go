@@ -18,7 +18,7 @@ func lockedCases() []repositoryCase {
 	}
 }
 
-// lock locks rows in a transaction and returns its end.
+// lock locks rows in a transaction and returns a function that ends it.
 func (f *fixture) lock(rows ...core.NewRow) (unlock func()) {
 	f.Helper()
 	tx := f.begin()
@@ -35,8 +35,8 @@ func (f *fixture) wantLocked(err error, rows ...core.NewRow) {
 	}
 }
 
-// brief calls fn with a deadline that no wait for a lock would meet: the lock is given back only
-// after the call.
+// brief calls fn with a short deadline. A call that waited for the lock would miss it, because the
+// lock is released only after the call.
 func (f *fixture) brief(fn func(ctx context.Context)) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), patience)
@@ -45,7 +45,7 @@ func (f *fixture) brief(fn func(ctx context.Context)) {
 	f.must(ctx.Err() == nil, "the call waited for the lock")
 }
 
-// lockedRows commits two claimed rows of each kind, of which the first are to be locked.
+// lockedRows commits claimed rows of each kind. The test locks the held rows and not the free ones.
 func (f *fixture) lockedRows() (held, free []core.NewRow) {
 	f.Helper()
 	held = []core.NewRow{newRow("a", ""), newRow("a", "k")}
@@ -56,7 +56,7 @@ func (f *fixture) lockedRows() (held, free []core.NewRow) {
 
 func lockedDone(f *fixture) {
 	if f.SingleWriter {
-		return // nobody else writes
+		return // no other transaction writes
 	}
 	for _, deleteRows := range []bool{false, true} {
 		for _, receipt := range []string{"", "a/1@2"} {
@@ -135,8 +135,8 @@ func lockedLease(f *fixture) {
 	f.wantSet(f.claimAny(request(nodeB)), held...)
 }
 
-// lockedClaim: a claim does not wait for rows that another transaction holds, and takes no row that
-// comes after them in their keys.
+// lockedClaim requires that a claim does not wait for rows that another transaction holds, and
+// takes no later row of their keys.
 func lockedClaim(f *fixture) {
 	if f.SingleWriter {
 		return

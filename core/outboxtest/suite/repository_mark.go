@@ -31,8 +31,8 @@ func markDoneCases() []repositoryCase {
 	}
 }
 
-// markDone brings rows into a state and requires that MarkDone ends them, kept or deleted, and that
-// nothing changes them afterwards.
+// markDone prepares rows and requires that MarkDone ends them, kept or deleted. Later calls must
+// not change them.
 func (f *fixture) markDone(prepare func(core.NewRow)) {
 	for _, key := range []string{"", "k"} {
 		for _, deleteRows := range []bool{false, true} {
@@ -45,7 +45,7 @@ func (f *fixture) markDone(prepare func(core.NewRow)) {
 	}
 }
 
-// staysEnded requires that nothing brings the row back.
+// staysEnded requires that no call makes the row open again.
 func (f *fixture) staysEnded(row core.NewRow) {
 	f.Helper()
 	for claim := range int64(3) {
@@ -70,7 +70,7 @@ func markDoneDiscarded(f *fixture) {
 	f.must(f.discard(adminOf(row.ID)) == 1, "not discarded")
 	f.must(f.done(false, row.ID) == 0 && f.done(true, row.ID) == 0, "a late acknowledgement changed a discarded row")
 	tx := f.begin()
-	_ = f.wantDuplicate(tx, row) // it was not deleted either
+	_ = f.wantDuplicate(tx, row) // the row was not deleted either
 }
 
 func markDoneReceipt(f *fixture) {

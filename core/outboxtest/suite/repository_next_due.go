@@ -43,7 +43,7 @@ func nextDueCases() []repositoryCase {
 	}
 }
 
-// dueIn requires that NextDue is between the given durations.
+// dueIn requires that NextDue returns a duration between from and to.
 func (f *fixture) dueIn(req core.ClaimRequest, from, to time.Duration) {
 	f.Helper()
 	d, ok, err := f.Repository.NextDue(f.Context(), req)
@@ -85,7 +85,7 @@ func nextDueHeads(f *fixture) {
 	got := f.heads(request(nodeA))
 	f.fail(nodeA, core.Failure{ClaimRef: ref(got[0]), Kind: core.FailRetry, Delay: time.Hour, Code: "c"})
 	f.release(nodeA, ref(got[1]))
-	f.dueIn(request(nodeA), 59*time.Minute, time.Hour) // the follower is due and free, but not before its head
+	f.dueIn(request(nodeA), 59*time.Minute, time.Hour) // the second row is due and free, but not before its head
 
 	dead, behind := newRow("topic", "d"), newRow("topic", "d")
 	f.addDead(dead)
@@ -119,7 +119,7 @@ func nextDueComesTrue(f *fixture) {
 	f.check(err)
 	f.must(ok && d <= shortLease, "NextDue is %s, %t", d, ok)
 	<-time.After(d)
-	// the clocks of the database and of this process may run apart a little
+	// The clocks of the database and of this process may differ a little.
 	f.eventually("the row is due", func() bool {
 		d, ok, err := f.Repository.NextDue(f.Context(), request(nodeA))
 		f.check(err)

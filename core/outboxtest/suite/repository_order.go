@@ -22,8 +22,8 @@ func orderCases() []repositoryCase {
 	}
 }
 
-// chain requires that places follow each other in one lane. prev is the row and place before the
-// first; nil: the first opens the key.
+// chain requires that places follow each other in one lane. prev and prevID are the place and the id
+// of the row before the first one. If prev is nil, the first row opens the key.
 func (f *fixture) chain(rows []core.NewRow, places []core.Inserted, prev *core.Inserted, prevID core.RowID) {
 	f.Helper()
 	for i, p := range places {
@@ -54,12 +54,12 @@ func laneDense(f *fixture) {
 func laneBatch(f *fixture) {
 	lanes := map[string][]int{} // indexes of the rows of a key
 	var rows []core.NewRow
-	for i := range 60 { // interleaved, so that neither the order of lanes nor of rows is that of the call
+	for i := range 60 { // so that lanes and rows sort differently from the order of the call
 		key := fmt.Sprint("key", i*7%5)
 		lanes[key] = append(lanes[key], len(rows))
 		rows = append(rows, newRow("topic", key))
 	}
-	for range 2 { // the second call finds the keys
+	for range 2 { // in the second call the keys exist
 		before := f.commit(newRow("topic", "key0"))[0]
 		places := f.commit(rows...)
 		for key, indexes := range lanes {
@@ -165,8 +165,8 @@ func lanePrev(f *fixture) {
 	}
 }
 
-// waitingProducer starts a second transaction for the key while tx holds it, and returns what
-// becomes of it.
+// waitingProducer starts a second transaction for the key while tx holds the key. The returned
+// function waits for the result of the transaction.
 func (f *fixture) waitingProducer(row core.NewRow) (wait func() core.Inserted) {
 	type result struct {
 		places []core.Inserted

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRun runs every section, tiny, on a real PostgreSQL: the figures mean nothing, but every
-// competitor did its work, or the program would have ended with an error.
+// TestRun runs every section with tiny sizes on a real PostgreSQL. The figures mean nothing, but
+// the program ends with an error unless every competitor did its work.
 func TestRun(t *testing.T) {
 	if os.Getenv("OUTBOX_TEST_POSTGRES") == "" {
 		t.Fatal("OUTBOX_TEST_POSTGRES is not set: start the servers with `make services-up` and run the tests with " +
@@ -89,8 +89,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// checkTable requires a figure above zero for everybody in every round, and that people see the
-// row.
+// checkTable requires a figure above zero for every competitor in every round, and a line for each
+// row in the text for people.
 func checkTable(t *testing.T, section string, table *Table, text, md string) {
 	t.Helper()
 	if len(table.Rows) < 2 {

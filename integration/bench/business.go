@@ -16,8 +16,8 @@ CREATE TABLE bench_order (
 );
 `
 
-// handSchema is the outbox table that people write by hand: what a claim loop needs, and nothing
-// else.
+// handSchema is the outbox table that people write by hand: it has only the columns that a claim
+// loop needs.
 const handSchema = `
 CREATE TABLE bench_outbox (
     id           uuid        NOT NULL PRIMARY KEY,

@@ -9,18 +9,18 @@ import (
 // relay is a competitor that empties a backlog.
 type relay struct {
 	name string
-	// seed makes the backlog anew, as it is after so many transactions have committed, and analyzes
-	// it.
+	// seed makes a new backlog, as that many committed transactions leave it, and analyzes the
+	// table.
 	seed func(ctx context.Context) error
 	// drain publishes the backlog to l until it is finished (published and marked, not only
 	// published) or limit is over. It returns how many events are finished, and how long that took
 	// from the start of the relay.
 	drain func(ctx context.Context, l *ledger, limit time.Duration) (finished int, took time.Duration, err error)
-	// ordered: the events of each of drainKeys keys have an order.
+	// ordered is whether each event has one of drainKeys keys.
 	ordered bool
 }
 
-// Names that others refer to.
+// Names of competitors with which others are compared.
 const (
 	oursName      = "ormoutbox, default configuration"
 	handName      = "hand-written loop"
@@ -154,7 +154,7 @@ func (d drained) rate() float64 { return float64(d.finished) / d.took.Seconds() 
 
 // timeDrain drains one backlog and checks that every finished event was published, once.
 func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, err error) {
-	e.checkpoint(ctx) // before the seed, so that nobody pays for full pages
+	e.checkpoint(ctx) // before the seed, so that no competitor pays for full pages
 	if err := r.seed(ctx); err != nil {
 		return d, fmt.Errorf("%s: seed: %w", r.name, err)
 	}
@@ -191,8 +191,8 @@ func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, er
 	return d, nil
 }
 
-// medianRatio is the median of the ratios of two rows within each round; none when one was left
-// out.
+// medianRatio is the median of the ratios of two rows within each round. It has no value when one
+// of the rows was left out.
 func medianRatio(t *Table, column, row, base string) Value {
 	r, b := t.find(row), t.find(base)
 	if r == nil || b == nil {

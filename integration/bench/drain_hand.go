@@ -24,7 +24,7 @@ type handRelay struct {
 	ordered bool
 }
 
-// handRow is what a publisher needs of a row.
+// handRow is the part of a row that a publisher needs.
 type handRow struct {
 	id       [16]byte
 	eventID  string

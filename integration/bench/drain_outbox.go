@@ -84,7 +84,7 @@ func (b *outboxBacklog) add(ctx context.Context) error {
 		"ANALYZE "+b.prefix+"event, "+b.prefix+"key")
 }
 
-// drain runs the relay as it is without any setting.
+// drain runs the relay with its default configuration.
 func (b *outboxBacklog) drain(ctx context.Context, l *ledger,
 	limit time.Duration,
 ) (finished int, took time.Duration, err error) {
@@ -132,7 +132,7 @@ func (b *outboxBacklog) drain(ctx context.Context, l *ledger,
 	return finished, took, nil
 }
 
-// createOutbox creates tables of ours.
+// createOutbox creates tables of the outbox.
 func (e *env) createOutbox(ctx context.Context, prefix string) (*sqloutbox.Repository, error) {
 	repo, err := sqloutbox.New(e.db, sqloutbox.Config{Dialect: core.Postgres, Prefix: prefix})
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 type wmRelay struct {
 	e    *env
 	pool *pgxpool.Pool
-	size int           // of a batch; 0: default
+	size int           // size of a batch; 0: default
 	poll time.Duration // 0: default
 }
 
@@ -47,8 +47,8 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]rela
 			return both, err
 		}
 	}
-	// Each event is from a transaction of its own, as an outbox's are, and the subscriber orders by
-	// transaction: so many numbers of transactions must have gone by.
+	// Each event comes from a transaction of its own, as in an outbox, and the subscriber orders by
+	// transaction. So the server must have given out a transaction number for each event.
 	if err := e.burnTransactions(ctx, e.opts.Events); err != nil {
 		return both, err
 	}
@@ -66,7 +66,8 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]rela
 	}, nil
 }
 
-// burnTransactions uses up numbers of transactions until at least n are below the oldest that runs.
+// burnTransactions uses up transaction numbers until at least n are below the oldest running
+// transaction.
 func (e *env) burnTransactions(ctx context.Context, n int) error {
 	now, err := e.count(ctx, "SELECT pg_current_xact_id()::text::bigint")
 	if err != nil || now > int64(n)+1000 {
@@ -124,7 +125,7 @@ func (w *wmRelay) drain(ctx context.Context, l *ledger,
 
 	events := w.e.opts.Events
 	acked := func() (int, error) {
-		// The offset that is acknowledged, seen by others once its batch has committed.
+		// The acknowledged offset is visible to others once its batch has committed.
 		n, err := w.e.count(ctx, "SELECT count(*) FROM "+wmTable+` m WHERE (m.transaction_id, m."offset") <=
   (SELECT last_processed_transaction_id, offset_acked FROM `+wmOffsets+")")
 		return int(n), err

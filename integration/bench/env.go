@@ -17,8 +17,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// poolSize is that of each pool: enough for 32 producers and a relay. Only two pools are open at a
-// time, so that both fit into the stock max_connections of 100.
+// poolSize is the number of connections of each pool: enough for 32 producers and a relay. Only two
+// pools are open at a time, so that both fit into the stock max_connections of 100.
 const poolSize = 40
 
 // env is a database for one run.
@@ -149,8 +149,9 @@ func (e *env) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// checkpoint asks for a checkpoint now, because a later one would slow the engine down that runs
-// then. It needs rights that another server may not give, so it may do nothing.
+// checkpoint asks for a checkpoint now, because a later one would slow down the competitor that
+// runs then. It needs rights that the server of another person may not give; without them it does
+// nothing.
 func (e *env) checkpoint(ctx context.Context) {
 	_, _ = e.db.ExecContext(ctx, "CHECKPOINT")
 }
@@ -168,9 +169,9 @@ func (e *env) wal(ctx context.Context) (int64, error) {
 	return e.count(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
 }
 
-// labelled runs fn so that a CPU profile can tell whose time it is.
+// labelled runs fn with a label, by which a CPU profile shows the time of each competitor.
 func labelled(ctx context.Context, name string, fn func(ctx context.Context) error) (err error) {
-	runtime.GC() // of what the one before left
+	runtime.GC() // frees the memory of the competitor before
 	pprof.Do(ctx, pprof.Labels("competitor", name), func(ctx context.Context) { err = fn(ctx) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

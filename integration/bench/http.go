@@ -77,7 +77,7 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 		name    string
 		handler http.Handler
 		key     func() string
-		orders  int64 // that a request stores
+		orders  int64 // orders that each request stores
 	}{
 		{httpPlainName, orderHandler(transactor), newKey, 1},
 		{httpTxName, inTx, newKey, 1},
@@ -139,7 +139,7 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 	return nil
 }
 
-// orderHandler stores an order: in the transaction that it is given, else in one of its own.
+// orderHandler stores an order in the transaction that it is given, and without one in its own.
 func orderHandler(transactor core.Transactor) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		store := func(ctx context.Context, tx core.Tx) error {

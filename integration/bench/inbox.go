@@ -48,9 +48,9 @@ var batchColumns = []Column{{"events/s", Count}, {"÷ one by one", Ratio}, {"WAL
 // consumer is a way to handle an event, or several.
 type consumer struct {
 	name   string
-	events int // of one transaction
+	events int // number of events in one transaction
 	tx     func(ctx context.Context) error
-	stored func(ctx context.Context) (int64, error) // events that are known as processed; nil: nobody knows
+	stored func(ctx context.Context) (int64, error) // number of events recorded as processed; may be nil
 }
 
 func runInbox(ctx context.Context, e *env, s *Section) error {
@@ -93,7 +93,7 @@ func runInbox(ctx context.Context, e *env, s *Section) error {
 	return nil
 }
 
-// consumers are the competitors; those from the fourth on have no effect.
+// consumers are the competitors. Those from the fourth on write only the inbox, without an effect.
 func (e *env) consumers(in *sqlinbox.Store) []consumer {
 	var next atomic.Int64
 	event := func() engine.Event {
@@ -154,7 +154,8 @@ func fresh(err error, states ...engine.State) error {
 	return err
 }
 
-// checkInbox requires that a second copy is seen, so that what is measured is an inbox that works.
+// checkInbox requires that a second copy is recognised, so that the measured inbox is one that
+// works.
 func (e *env) checkInbox(ctx context.Context, in *sqlinbox.Store) error {
 	ev := engine.Event{Key: engine.Key{
 		Consumer: "billing", Handler: "invoice",
@@ -189,7 +190,8 @@ func (e *env) inTx(ctx context.Context, steps ...func(ctx context.Context, tx co
 	return tx.Commit()
 }
 
-// measureConsumers measures each in each round, and checks that every event is known afterwards.
+// measureConsumers measures each consumer in each round, and checks that every event is recorded
+// afterwards.
 func (e *env) measureConsumers(ctx context.Context, t *Table, all []consumer, c int) error {
 	var chosen []consumer
 	for _, one := range all {

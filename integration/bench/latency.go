@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
-// latencyRate is how many transactions a second latency is measured at.
+// latencyRate is the number of transactions a second while latency is measured.
 const latencyRate = 100
 
 // Competitors of this section.
@@ -94,7 +94,7 @@ func runLatency(ctx context.Context, e *env, s *Section) (err error) {
 	return nil
 }
 
-// latencyOfChannel hands events over after the commit.
+// latencyOfChannel measures a channel to a goroutine that gets each event after the commit.
 func (e *env) latencyOfChannel(ctx context.Context, client ormClient, w *stopwatch, d time.Duration) error {
 	ch, done := make(chan int), make(chan struct{})
 	go func() {
@@ -118,7 +118,7 @@ func (e *env) latencyOfChannel(ctx context.Context, client ormClient, w *stopwat
 	return err
 }
 
-// latencyOfOutbox hears of the commit as the outbox does, just before it.
+// latencyOfOutbox measures the fast path. It notes each commit just before the outbox hears of it.
 func latencyOfOutbox(ctx context.Context, sess *session, w *stopwatch, d time.Duration, ordered bool) error {
 	sess.entered.Store(&w.published)
 	defer sess.entered.Store(nil)
@@ -165,7 +165,7 @@ func poisson(ctx context.Context, d time.Duration, fn func() error) error {
 	return nil
 }
 
-// stopwatch notes when the transactions of events committed and when they were published.
+// stopwatch notes when the transaction of each event committed and when the event was published.
 type stopwatch struct {
 	published func(n int)
 

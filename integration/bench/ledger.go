@@ -9,7 +9,7 @@ import (
 // maxEvents bounds the numbers of events.
 const maxEvents = 1 << 23
 
-// payloadSize is that of every event, in bytes.
+// payloadSize is the size of every payload, in bytes.
 const payloadSize = 512
 
 var payloadPad = strings.Repeat("x", payloadSize)
@@ -44,8 +44,8 @@ type ledger struct {
 	seen       [maxEvents / 32]atomic.Uint32
 	published  atomic.Int64
 	duplicates atomic.Int64
-	alien      atomic.Int64 // not ours, or changed on the way
-	late       atomic.Int64 // published after a later event of their key
+	alien      atomic.Int64 // events of no producer here, or changed on the way
+	late       atomic.Int64 // events that were published after a later event of their key
 	latest     []atomic.Int64
 }
 
@@ -82,7 +82,7 @@ func (l *ledger) check(n int) error {
 	return l.checkPart(n)
 }
 
-// checkPart is check for a competitor that was stopped before it was through.
+// checkPart is check for a competitor that was stopped before its end.
 func (l *ledger) checkPart(n int) error {
 	if d := l.duplicates.Load(); d > 0 {
 		return fmt.Errorf("%d events were published twice without a crash", d)

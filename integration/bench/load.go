@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// load is what producers did in the measured time.
+// load is the work of producers in the measured time.
 type load struct {
 	latencies []time.Duration
 	took      time.Duration
-	wal       int64 // where the log was when the measured time began
+	wal       int64 // position of the write-ahead log when the measured time began
 }
 
 func (l load) rate() float64 { return float64(len(l.latencies)) / l.took.Seconds() }

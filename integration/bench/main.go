@@ -1,17 +1,16 @@
-// Command bench measures the outbox against what people would use instead, side by side in one run,
-// on PostgreSQL.
+// Command bench measures the outbox and its alternatives, side by side in one run, on PostgreSQL.
 //
 // Each section has a table of competitors. They take turns inside each round, and each round starts
-// with another one, so that a slow moment of the machine hits all of them; a figure is the median
+// with another one, so that a slow moment of the machine hits all of them. A figure is the median
 // over the rounds, and a ratio is the median of the ratios within each round. Every competitor's
 // work is checked: an event that is lost or left open, or a duplicate, is an error.
 //
 //	make bench    # from the root: starts PostgreSQL with its stock durability
 //	make bench BENCHFLAGS='-sections drain -rounds 7'      # see -h
 //
-// It exits with 0 when every section ran and was right, whatever the figures are, with 1 when
-// something went wrong, and with 2 when it was called wrongly. It works in a database of its own,
-// which it drops. docs/benchmarks.md says how to read the tables.
+// It exits with 0 when every section ran without an error, whatever the figures are, with 1 after
+// an error, and with 2 when it was called wrongly. It works in a database of its own, which it
+// drops. docs/benchmarks.md says how to read the tables.
 package main
 
 import (
@@ -56,7 +55,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitDone
 }
 
-// measure runs the sections, and writes what was asked for.
+// measure runs the sections, and writes the files that the options name.
 func measure(ctx context.Context, opts options, stdout, stderr io.Writer) (err error) {
 	if opts.cpuProfile != "" {
 		f, err := os.Create(opts.cpuProfile)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Shown are the options that belong beside the figures.
+// Shown are the options that are printed beside the figures.
 type Shown struct {
 	Rounds   int           `json:"rounds"`
-	Duration time.Duration `json:"duration_ns"` // of one measurement of a section that runs for a time
+	Duration time.Duration `json:"duration_ns"` // length of one measurement, in sections that run for a time
 	Events   int           `json:"events"`      // of one drain
 	History  int           `json:"history"`     // published rows in the table, in section history
 	Cap      time.Duration `json:"cap_ns"`      // of one drain
-	Keys     int           `json:"keys"`        // of ordered events of producers
+	Keys     int           `json:"keys"`        // number of keys of the producers' ordered events
 	Only     string        `json:"only,omitempty"`
 }
 

@@ -7,25 +7,25 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// orm is an ORM with an adapter of ours. Each is one file.
+// orm is an ORM with an adapter of this project. Each has a file of its own.
 type orm struct {
 	name string
-	// simpleProtocol: the ORM writes values into the text of its statements, and its documentation
-	// asks for a driver that does not prepare each of them.
+	// simpleProtocol is set for an ORM that writes values into the text of its statements. Its
+	// documentation asks for a driver that does not prepare each of them.
 	simpleProtocol bool
 	// open returns a client on db: a plain one without cfg, else one with the outbox.
 	open func(ctx context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error)
 }
 
-// outboxConfig is what a benchmark sets of the outbox; all else is left to its defaults. Tables are
-// created.
+// outboxConfig is the configuration of the outbox in a benchmark: the defaults, with few
+// exceptions. The tables are created.
 type outboxConfig struct {
 	prefix    string
 	publisher core.Publisher
 	observer  *core.Observer
 }
 
-// ormClient does one transaction in different ways, as the documentation of its ORM does it.
+// ormClient runs one transaction in different ways, each as the documentation of its ORM shows it.
 type ormClient interface {
 	// Alone inserts an order.
 	Alone(ctx context.Context) error
@@ -33,7 +33,7 @@ type ormClient interface {
 	SecondRow(ctx context.Context, row secondRow) error
 	// Publish inserts an order and publishes events through the outbox.
 	Publish(ctx context.Context, events ...core.Event) error
-	// Run relays; only with an outbox.
+	// Run runs the relay. A client without an outbox must not call it.
 	Run(ctx context.Context) error
 }
 

@@ -91,9 +91,8 @@ func (c *gormClient) Publish(ctx context.Context, events ...core.Event) error {
 
 func (c *gormClient) Run(ctx context.Context) error { return c.ob.Run(ctx) }
 
-// ByHand inserts an order, and the row that Publish writes by a statement that was written for it
-// alone, in the tables with the prefix: what the database takes for this row, with nothing around
-// it.
+// ByHand inserts an order, and the row that Publish writes, into the tables with the prefix. Its
+// statement was written for that row alone, so it shows the time that the database takes for it.
 func (c *gormClient) ByHand(ctx context.Context, prefix string, row secondRow, ordered bool) error {
 	insert := `INSERT INTO ` + prefix +
 		`event (id, event_id, event_type, schema_version, topic, aggregate_version, partition_key, payload,

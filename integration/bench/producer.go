@@ -48,7 +48,7 @@ var producerColumns = []Column{
 type producer struct {
 	orm  string
 	row  string
-	sess *session // nil: not by the outbox
+	sess *session // nil: the producer does not use the outbox
 	tx   func(ctx context.Context) error
 }
 
@@ -178,7 +178,7 @@ func (e *env) producersOf(ctx context.Context, o orm, db *sql.DB,
 		sessions = append(sessions, sess)
 		if wanted(with.unordered) {
 			all = append(all, producer{o.name, with.unordered, sess, func(ctx context.Context) error {
-				ev := sess.event(e.randomKey()) // for the broker, as the second model row has one
+				ev := sess.event(e.randomKey()) // a key for the broker, because the second model row has one
 				ev.Unordered = true
 				return sess.Publish(ctx, ev)
 			}})

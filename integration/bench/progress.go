@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// progress shows on a terminal what is being measured; elsewhere it is silent.
+// progress shows on a terminal which competitor is being measured. Elsewhere it prints nothing.
 type progress struct {
 	out   io.Writer
 	begun time.Time

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Report is everything a run found out: what -json writes.
+// Report has all results of a run. -json writes it.
 type Report struct {
 	Started  time.Time  `json:"started"`
 	Seconds  float64    `json:"seconds"`
@@ -17,17 +17,17 @@ type Report struct {
 	Sections []*Section `json:"sections"`
 }
 
-// Machine says what the figures were taken on.
+// Machine describes the machine and the server of the figures.
 type Machine struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	CPUs     int    `json:"cpus"`
 	Postgres string `json:"postgres"`
-	Settings string `json:"settings"` // those of PostgreSQL that matter here
+	Settings string `json:"settings"` // the settings of PostgreSQL that change the figures
 	Durable  bool   `json:"durable"`  // every commit is synced
 }
 
-// Section is one question, with its tables and the aims that they are held against.
+// Section is one question, with its tables and the aims for their figures.
 type Section struct {
 	Name    string   `json:"name"`
 	Title   string   `json:"title"`
@@ -96,7 +96,7 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*float64)(v))
 }
 
-// Aim is what a figure is held against. It is reported and never an error.
+// Aim is the value that a figure should reach. A missed aim is reported and is never an error.
 type Aim struct {
 	Text string `json:"text"`
 	Got  string `json:"got"`
@@ -160,8 +160,8 @@ func (t *Table) set(r *Row, round int, column string, v float64) {
 	r.Rounds[round][t.column(column)] = Value(v)
 }
 
-// divide fills the column to with column from divided by that of the row base names for each row,
-// round by round.
+// divide fills the column to. Its value in a row and round is the row's column from, divided by
+// column from of the row that base returns.
 func (t *Table) divide(to, from string, base func(r *Row) *Row) {
 	c, f := t.column(to), t.column(from)
 	for _, r := range t.Rows {
@@ -191,7 +191,7 @@ func (t *Table) summarize() {
 	}
 }
 
-// value returns a median; none when the row was left out.
+// value returns a median. It has no value when the row was left out.
 func (t *Table) value(row, column string) Value {
 	r := t.find(row)
 	if r == nil {

@@ -158,8 +158,8 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// Everybody begins a round once when there are as many rounds as competitors, and everybody is in
-// each.
+// When there are as many rounds as competitors, each competitor begins one round. Each competitor
+// takes part in every round.
 func TestInterleave(t *testing.T) {
 	first := map[int]bool{}
 	count := make([]int, 3)

@@ -20,8 +20,8 @@ func producerKey(k int) string { return fmt.Sprintf("order/%07d", k) }
 // finishLimit is how long a relay that keeps up may take to finish its events.
 const finishLimit = time.Minute
 
-// session is an ORM with the outbox, for a whole section: a relay that has just started does not
-// know the keys yet, and a process that runs for days does.
+// session is an ORM with the outbox. It lives for a whole section, because a relay that has just
+// started does not know the keys yet, unlike a process that runs for days.
 type session struct {
 	ormClient
 
@@ -31,7 +31,7 @@ type session struct {
 	next   atomic.Int64 // number of the next event
 
 	marked, hot, cold atomic.Int64
-	entered           atomic.Pointer[func(n int)] // called when Publish is entered; nil: nobody
+	entered           atomic.Pointer[func(n int)] // called when Publish is entered; may be nil
 
 	stop  context.CancelFunc // nil: no relay
 	ended chan error
@@ -135,7 +135,7 @@ func (s *session) finished(ctx context.Context) error {
 			return false, errors.Join(errors.New("the relay ended"), err)
 		default:
 		}
-		if s.marked.Load() < n { // rows that were given back count as well, so this is where looking begins
+		if s.marked.Load() < n { // rows that were given back count as well, so the tables are checked only from here on
 			return false, nil
 		}
 		missing = s.complete(ctx, n)
@@ -159,7 +159,7 @@ func (s *session) complete(ctx context.Context, n int64) error {
 	return err
 }
 
-// share returns how many percent of the events since the given counts went by the fast path.
+// share returns the percentage of events since the given counts that took the fast path.
 func (s *session) share(hot, cold int64) float64 {
 	hot, cold = s.hot.Load()-hot, s.cold.Load()-cold
 	return 100 * float64(hot) / float64(hot+cold)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/perf/benchmath"
 )
 
-// median is benchstat's centre of a sample of unknown distribution, and NaN for nothing.
+// median is benchstat's centre of a sample of unknown distribution, and NaN for an empty sample.
 func median(all []float64) float64 {
 	if len(all) == 0 {
 		return math.NaN()
@@ -17,7 +17,7 @@ func median(all []float64) float64 {
 }
 
 // percentile returns the p-th percentile in microseconds with three significant figures, and NaN
-// for nothing. Latencies over an hour count as an hour.
+// for an empty sample. Latencies over an hour count as an hour.
 func percentile(all []time.Duration, p float64) float64 {
 	if len(all) == 0 {
 		return math.NaN()

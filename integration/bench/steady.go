@@ -153,8 +153,8 @@ func (e *env) steadyOutbox(ctx context.Context, sess *session, d time.Duration, 
 // handPause is how long the hand-written loop sleeps when it found less than a batch.
 const handPause = 20 * time.Millisecond
 
-// fillSecondRows lets the planner know the table of second rows as it is after a while, as the
-// outbox's is.
+// fillSecondRows fills and analyzes the table of second rows, so that the planner knows it as a
+// table that has been used for a while, like the outbox's.
 func (e *env) fillSecondRows(ctx context.Context) error {
 	return e.exec(ctx,
 		fmt.Sprintf(`INSERT INTO bench_outbox (id, topic, type, key, payload, status, available_at, created_at, done_at)

@@ -13,8 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// A refused publish is tried again, with a broker: a full queue of RabbitMQ refuses what is
-// published to it.
+// A refused publish is tried again. Here the broker refuses it: a full queue of RabbitMQ takes no
+// messages.
 func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	topic := fixture.UniqueTopic("narrow")
@@ -55,8 +55,8 @@ func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 	p.Run()
 	p.AwaitDone(1)
 	second := p.Publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
-	// Refused alone at a destination that takes nothing else: from the fifth refusal on
-	// (core.BreakerPolicy.Failures) it may be an outage, and spends no attempt.
+	// The destination refuses this event and takes no other one. From the fifth refusal on
+	// (core.BreakerPolicy.Failures) this may be an outage, so a refusal spends no attempt.
 	const spent = 4
 	fixture.Await(t, "attempts grow", func() bool {
 		row := p.Row(second)

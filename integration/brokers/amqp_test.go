@@ -23,7 +23,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// rabbitChannel returns a channel for what a test does beside the publisher.
+// rabbitChannel returns a channel on which a test talks to the broker without the publisher.
 func rabbitChannel(t testing.TB) *amqp091.Channel {
 	t.Helper()
 	conn, err := amqp091.Dial(topics.RabbitURI(t))
@@ -157,7 +157,7 @@ func TestAMQPUnroutable(t *testing.T) {
 	}
 }
 
-// A message that was returned must not stain the next one on the same channel.
+// A message that was returned must not make the next one on the same channel fail.
 func TestAMQPReturnedMessagesAreTheirOwn(t *testing.T) {
 	t.Parallel()
 	routable, unroutable := topics.Rabbit(t), topics.Rabbit(t)
@@ -231,7 +231,7 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 		t.Errorf("another topic: %v", err)
 	}
 
-	// Somebody deletes the exchange: one failure, then it is declared again.
+	// After the exchange was deleted, one publish fails, and then the exchange is declared again.
 	if err := ch.ExchangeDelete(deleted, false, false); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 		t.Errorf("after the exchange was deleted: %v", err)
 	}
 
-	// Or the queue, or its binding: the same.
+	// The same happens after the queue or its binding was deleted.
 	if err := ch.QueueUnbind(deleted, "", deleted, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestAMQPConnectionsBreak(t *testing.T) {
 	wg.Wait()
 	ids := map[string]bool{}
 	messages := rabbitMessages(t, amqpbridge.QueueConfig(topics.RabbitURI(t)), topic)
-	for len(ids) < workers*each { // more than once is allowed, never is not
+	for len(ids) < workers*each { // each message may arrive more than once, and must arrive at least once
 		ids[receive(t, messages).UUID] = true
 	}
 }
@@ -345,7 +345,7 @@ func TestAMQPHangs(t *testing.T) {
 	}
 }
 
-// amqpFrame is a method without arguments but one short string, on channel 0.
+// amqpFrame returns a method on channel 0 whose only argument is one short string.
 func amqpFrame(class, method byte, text string) []byte {
 	payload := append([]byte{0, class, 0, method}, append([]byte{byte(len(text))}, text...)...)
 	if text == "" {
@@ -365,7 +365,7 @@ func TestAMQPBlocked(t *testing.T) {
 	fixture.Await(t, "the publisher notices", func() bool {
 		return errors.Is(publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second), amqpbridge.ErrBlocked)
 	})
-	proxy.Freeze() // nothing is even tried
+	proxy.Freeze() // the publisher must not even try to publish
 	began := time.Now()
 	err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second)
 	requireClass(t, err, core.ClassUnavailable)
@@ -412,7 +412,8 @@ func TestAMQPWatermillPublishers(t *testing.T) {
 	}
 }
 
-// As many workers as channels, 500 bytes; Watermill's own publisher for comparison.
+// BenchmarkAMQPPublish publishes 500 bytes with as many workers as channels, and compares that with
+// Watermill's own publisher.
 func BenchmarkAMQPPublish(b *testing.B) {
 	own := func(b *testing.B, channels int) core.Publisher {
 		b.Helper()

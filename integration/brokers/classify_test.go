@@ -20,7 +20,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
-// classOf says how a relay takes an error of a publisher.
+// classOf returns the class that a relay gives to an error of a publisher.
 func classOf(err error) core.Class {
 	if class, ok := core.ClassOf(err); ok {
 		return class
@@ -79,8 +79,8 @@ func bridged(t *testing.T, pub message.Publisher, cfg watermillbridge.Config) *w
 	return p
 }
 
-// Answers of NATS, and missing ones, are told apart: only a message that can never be stored is the
-// event's fault.
+// Answers of NATS, and missing answers, have different classes: an error is the event's fault only
+// if the message can never be stored.
 func TestNATSClasses(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "nats")
@@ -117,7 +117,7 @@ func TestNATSClasses(t *testing.T) {
 		RowIDMetadata: natsbridge.RowIDMetadata,
 	})
 
-	// One event with two destinations in one stream, each published twice.
+	// One event has two destinations in one stream, and is published twice to each.
 	a := brokerDelivery(t, "s.a", "order/o-1")
 	b := a
 	b.Topic = "s.b"
@@ -131,7 +131,8 @@ func TestNATSClasses(t *testing.T) {
 		t.Errorf("the stream has %+v (%v), want one message for each destination", info.State, err)
 	}
 
-	// Consumed, and parked in the same stream: it is not taken for what it was.
+	// A consumer publishes the message to the poison queue, in the same stream: NATS must not take
+	// it for a duplicate.
 	raw, err := stream.GetMsg(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func TestNATSClasses(t *testing.T) {
 	publishUntil(t, p, brokerDelivery(t, "s.a", "k"), "")
 }
 
-// The same for Redis.
+// Answers of Redis, and missing answers, have different classes too.
 func TestRedisStreamClasses(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "redis")

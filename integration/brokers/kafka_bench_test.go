@@ -20,9 +20,9 @@ import (
 
 const kafkaWorkers = 128
 
-// BenchmarkKafkaRelay is the relay on its way to a real Kafka with 128 workers: rows are marked as
-// done, or deleted, and for comparison 128 goroutines publish through the same publisher without
-// any table. Published/s of the first two against the third tell what the outbox holds up.
+// BenchmarkKafkaRelay runs the relay with a real Kafka and 128 workers. Rows are marked as done, or
+// deleted. For comparison, 128 goroutines publish through the same publisher without any table. The
+// difference in published/s is the cost of the outbox.
 func BenchmarkKafkaRelay(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		p, topic := topics.KafkaPublisher(b, kafkabridge.Config{}), topics.Kafka(b, "", 12, nil)
@@ -48,7 +48,7 @@ func BenchmarkKafkaRelay(b *testing.B) {
 			publisher := topics.KafkaPublisher(b, kafkabridge.Config{})
 			outbox, tx := kafkaOutbox(b, core.Config{Publisher: publisher, ColdEvents: 4000}, deleted)
 			topic := topics.Kafka(b, "", 12, nil)
-			for done := 0; done < b.N; { // before Run: what is measured is the drain
+			for done := 0; done < b.N; { // before Run, because only the drain is measured
 				events := make([]core.Event, min(500, b.N-done))
 				for i := range events {
 					events[i] = kafkaEvent(topic, done+i)
@@ -70,8 +70,8 @@ func BenchmarkKafkaRelay(b *testing.B) {
 
 // BenchmarkKafkaHotPath is the time from COMMIT to Kafka's acknowledgement while 64 goroutines
 // commit transactions of one event as fast as they can, or 1,000 in a second: rows are marked as
-// done, or deleted. kafka-p50-ms is the call of Kafka alone: what is above it is the outbox. The
-// share of the fast path tells whether the relay keeps up.
+// done, or deleted. kafka-p50-ms is the time of the call of Kafka alone: the time above it is that
+// of the outbox. The share of the fast path shows whether the relay keeps up.
 func BenchmarkKafkaHotPath(b *testing.B) {
 	for _, paced := range []bool{true, false} {
 		for _, deleted := range []bool{false, true} {

@@ -21,14 +21,14 @@ import (
 
 const clusterPartitions = 4
 
-// Three brokers, every topic on all of them, an acknowledgement means that two have the event.
-// While many events are on their way, leaders move from broker to broker and each broker is
-// restarted cleanly. Afterwards Kafka holds every event whose row is DONE, at the partition and
-// offset that its receipt names, no two rows share a receipt, and the first copies of each key are
-// in order.
+// There are three brokers, and every topic is on all of them. An acknowledgement means that two
+// brokers have the event. While many events are on their way, leaders move from broker to broker
+// and each broker is restarted cleanly. Afterwards Kafka holds every event whose row is DONE, at
+// the partition and offset that its receipt names, no two rows share a receipt, and the first
+// copies of each key are in order.
 //
-// Versions of Sarama before 1.48 fail this test: with idempotence on they report messages as stored
-// that no broker has.
+// Versions of Sarama before 1.48 fail this test: with idempotence on, they report messages as
+// stored although no broker has them.
 func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	t.Parallel()
 	brokers := fixture.StartPrivateSet(t, "kafka1", "kafka2", "kafka3")
@@ -51,7 +51,7 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	c := &kafkaCluster{t: t, admin: admin}
 	for _, f := range flows {
 		f.start(t)
-		// The events are there before the topic is: its first messages come all at once.
+		// The events exist before the topic does, so its first messages come all at once.
 		fixture.Await(t, "events wait for their topic",
 			func() bool { return f.count("SELECT COUNT(*) FROM outbox_event") >= 200 })
 		detail := &sarama.TopicDetail{NumPartitions: clusterPartitions, ReplicationFactor: 3}
@@ -90,7 +90,7 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	}
 }
 
-// kafkaCluster moves leaders about.
+// kafkaCluster moves the leaders of partitions.
 type kafkaCluster struct {
 	t      *testing.T
 	admin  sarama.ClusterAdmin
@@ -227,7 +227,7 @@ type clusterRow struct {
 	keySeq                int64
 }
 
-// compare holds the table against what Kafka has.
+// compare compares the table with the messages that Kafka has.
 func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 	t.Helper()
 	held, positions := f.held(t, addresses)
@@ -258,7 +258,7 @@ func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 		t.Errorf("%s: of %d DONE events %d are lost, %d receipts name another place", f.name, len(rows), lost,
 			misplaced)
 	}
-	last := map[string]clusterRow{} // by key: of the first copies
+	last := map[string]clusterRow{} // by key: the row of the last first copy
 	for _, receipt := range sortedPositions(positions) {
 		row, ok := told[positions[receipt]]
 		if !ok {

@@ -163,8 +163,8 @@ func kafkaThroughProxy(t *testing.T, timeout time.Duration,
 	return topics.KafkaPublisher(t, kafkabridge.Config{Sarama: s, PublishTimeout: timeout, Bridge: bridge}), proxy
 }
 
-// A broker that hangs costs a publish its timeout and no more; what was on the way arrives when it
-// goes on.
+// A broker that hangs holds a publish up for its timeout and no longer. Messages that were on the
+// way arrive when the broker goes on.
 func TestKafkaHangs(t *testing.T) {
 	t.Parallel()
 	topic := topics.Kafka(t, "", 1, nil)
@@ -205,8 +205,8 @@ func TestKafkaHangs(t *testing.T) {
 	})
 }
 
-// While connections break, each event is tried until it is acknowledged: every one arrives, and in
-// the order of its key when only the first copy of each counts.
+// While connections break, each event is tried until it is acknowledged. Every event arrives, and
+// the first copies of each key are in order.
 func TestKafkaConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	topic := topics.Kafka(t, "", 3, nil)
@@ -260,8 +260,8 @@ func TestKafkaConnectionsBreak(t *testing.T) {
 	}
 }
 
-// The query of docs/operations.md finds rows that share a receipt, and its steps publish the event
-// again that the broker does not have.
+// The query of docs/operations.md finds rows that share a receipt. The steps of that page publish
+// again the event that the broker does not have.
 func TestRowsThatShareAReceipt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -326,7 +326,7 @@ func TestRowsThatShareAReceipt(t *testing.T) {
 	})
 }
 
-// 64 workers, 500 bytes, distinct keys.
+// BenchmarkKafkaPublish publishes 500 bytes with 64 workers and distinct keys.
 func BenchmarkKafkaPublish(b *testing.B) {
 	topic := topics.Kafka(b, "", 6, nil)
 	p := topics.KafkaPublisher(b, kafkabridge.Config{})

@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// outage is a relay on a table in memory that publishes to a real broker, and tells what failed.
+// outage is a relay on a table in memory that publishes to a real broker, and counts its failures.
 type outage struct {
 	t        *testing.T
 	repo     *outboxtest.Repository
@@ -98,8 +98,7 @@ func (o *outage) wantStatus(want outboxtest.Status, what string, limit time.Dura
 	})
 }
 
-// eager spends its attempts in no time, so that a refusal that is wrongly held against an event
-// shows.
+// eager spends its attempts at once. So a test notices a refusal that wrongly spends an attempt.
 var eager = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 3}
 
 // A relay that starts before the first consumer waits for it.
@@ -124,7 +123,8 @@ func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
 	o.wantStatus(outboxtest.StatusDone, "events leave once there is a queue", 10*time.Second)
 }
 
-// A full queue nacks what comes: with one key in flight as well, that costs no event its life.
+// A full queue nacks every message. No event becomes dead from that, even if only one key is in
+// flight.
 func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	t.Parallel()
 	topic := topics.Rabbit(t)
@@ -143,8 +143,8 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room", 10*time.Second)
 }
 
-// When a broker is back after an outage that was long compared with all pauses, the first event
-// leaves within five seconds, which are given the load of the machine on top.
+// A broker comes back after an outage that was long compared with all pauses. The first event
+// leaves within five seconds, plus an allowance for a loaded machine.
 func TestBrokerIsBack(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "rabbitmq")
@@ -166,8 +166,8 @@ func TestBrokerIsBack(t *testing.T) {
 	o.wantStatus(outboxtest.StatusDone, "events leave once the broker is back", 20*time.Second)
 }
 
-// After a database was away, publishing goes on within two seconds, which are given the load of the
-// machine on top.
+// After a database was away, publishing goes on within two seconds, plus an allowance for a loaded
+// machine.
 func TestDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"postgres", "mariadb"} {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// brokerProxy stands between a client and a broker. It can hold everything back, as a broker does
-// that hangs, cut connections, and put bytes of its own into what the client reads.
+// brokerProxy stands between a client and a broker. It can hold all bytes back, like a broker that
+// hangs. It can also cut connections, and send bytes of its own to the client.
 type brokerProxy struct {
 	listener net.Listener
 	broker   string
@@ -88,7 +88,7 @@ func (p *brokerProxy) forward(to, from net.Conn) {
 	}
 }
 
-// Freeze holds everything back until Thaw. Nothing is lost.
+// Freeze holds all bytes back until Thaw. No byte is lost.
 func (p *brokerProxy) Freeze() {
 	p.mu.Lock()
 	p.frozen = true

@@ -42,7 +42,7 @@ func brokerDelivery(t testing.TB, topic, key string) core.Delivery {
 	return core.Delivery{Event: e, RowID: row, KeySeq: 1042, Attempt: 2, ReplayOf: replay}
 }
 
-// requireDelivery checks that a consumer gets out of msg what was put in.
+// requireDelivery checks that a consumer reads the delivery back from msg.
 func requireDelivery(t testing.TB, msg *message.Message, want core.Delivery) {
 	t.Helper()
 	got, err := watermillbridge.EventFromMessage(msg)

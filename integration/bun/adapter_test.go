@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// eachBun runs fn on each database, PostgreSQL over both drivers, each in the ways that only lets
-// pass. A nil one lets all pass. With -short a second way runs on one database only.
+// eachBun runs fn on each database, PostgreSQL over both drivers, in each way for which only
+// returns true. If only is nil, fn runs in all ways. With -short a second way runs on one database.
 func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, db testdb.DB, way adapters.BunWay)) {
 	t.Helper()
 	inBunWays(t, testdb.EachWay, only, fn)

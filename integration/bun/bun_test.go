@@ -19,8 +19,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// bunEnv is a database opened with Bun and the hook, and what the outbox was seen to do. Its relay
-// has one worker, so that events on the fast path are published in the order of their commits.
+// bunEnv is a database opened with Bun and the hook, and a record of the outbox's publishes. Its
+// relay has one worker, so that events on the fast path are published in the order of their
+// commits.
 type bunEnv struct {
 	*bun.DB
 	bare  *bun.DB // without the hook
@@ -30,12 +31,12 @@ type bunEnv struct {
 	plain *sql.DB // for looking at the tables from outside
 
 	mu        sync.Mutex
-	published []string // types of the events that went the fast path
+	published []string // types of the events that took the fast path
 	warm      bool
 	untracked int
 }
 
-// eachBunEnv runs fn on each database and in each way to open it that only lets pass.
+// eachBunEnv runs fn on each database, in each way to open it for which only returns true.
 func eachBunEnv(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, b *bunEnv),
 	options ...func(*bunoutbox.Config),
 ) {
@@ -45,10 +46,10 @@ func eachBunEnv(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testin
 	})
 }
 
-// withConnector lets only pools opened with the connector pass.
+// withConnector reports whether the pool is opened with the connector.
 func withConnector(way adapters.BunWay) bool { return way.Connector }
 
-// withoutConnector lets only the others pass.
+// withoutConnector reports whether the pool is opened without the connector.
 func withoutConnector(way adapters.BunWay) bool { return !way.Connector }
 
 func newBunEnv(t *testing.T, db testdb.DB, way adapters.BunWay, options ...func(*bunoutbox.Config)) *bunEnv {
@@ -110,7 +111,7 @@ func (b *bunEnv) run(t *testing.T) {
 	})
 }
 
-// sentinel commits an event that goes the fast path.
+// sentinel commits an event that takes the fast path.
 func (b *bunEnv) sentinel(t *testing.T) {
 	t.Helper()
 	tx, err := sqltx.Begin(t.Context(), b.plain, nil, b.db.Dialect)
@@ -143,8 +144,7 @@ func (b *bunEnv) wantHot(t *testing.T, want ...string) {
 	fixture.SameSet(t, "published on the fast path", got, want)
 }
 
-// wantRows compares what type says of each event in the table, with its aggregate id where there is
-// one.
+// wantRows compares the events in the table, each as its type and, if it has one, its aggregate id.
 func (b *bunEnv) wantRows(t *testing.T, want ...string) {
 	t.Helper()
 	rows, err := b.plain.QueryContext(t.Context(), "SELECT event_type, aggregate_id FROM outbox_event WHERE "+
@@ -175,7 +175,7 @@ func (b *bunEnv) wantCount(t *testing.T, table string, want int) {
 	}
 }
 
-// bunQuery is what all queries of Bun have.
+// bunQuery has the method that all queries of Bun have.
 type bunQuery interface {
 	Exec(ctx context.Context, dest ...any) (sql.Result, error)
 }
@@ -234,7 +234,7 @@ type bProduct struct {
 	DeletedAt     time.Time `bun:",soft_delete,nullzero"`
 }
 
-// bCoupon has a key of its own making and records its events.
+// bCoupon has a key that the program sets, and records its events.
 type bCoupon struct {
 	bun.BaseModel `bun:"table:b_coupons"`
 	Code          string `bun:"type:varchar(64),pk"`
@@ -253,7 +253,7 @@ type bPair struct {
 	N             int
 }
 
-// bStrict fails its statements when their events cannot be written.
+// bStrict has hooks that make a statement fail if its events cannot be written.
 type bStrict struct {
 	bun.BaseModel `bun:"table:b_stricts"`
 	ID            int64 `bun:",pk,autoincrement"`

@@ -36,7 +36,7 @@ func TestBunCaptures(t *testing.T) {
 		"recorded events of a batch of values": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			orders := []bOrder{*newBOrder("a"), *newBOrder("b")}
 			for i := range orders {
-				orders[i].Adopt() // they moved here
+				orders[i].Adopt() // the values moved here
 			}
 			b.exec(t, ctx, tx.NewInsert().Model(&orders))
 		}, []string{"a 1", "b 2"}},
@@ -68,7 +68,7 @@ func TestBunCaptures(t *testing.T) {
 			b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "x"}))
 		}, []string{"product.x.create 1"}},
 		"On of an insert without RETURNING": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
-			if b.HasFeature(feature.Returning) { // then Bun does not learn the key, and neither does the event
+			if b.HasFeature(feature.Returning) { // without RETURNING, Bun and the event do not get the key
 				b.exec(t, ctx, tx.NewInsert().Model(&bProduct{ID: 1, Name: "x"}).Returning(""))
 				b.exec(t, ctx, tx.NewInsert().Model(&[]*bProduct{{ID: 2, Name: "y"}, {ID: 3, Name: "z"}}).Returning(""))
 				return
@@ -145,7 +145,7 @@ func TestBunCaptures(t *testing.T) {
 		"two events of one model in one transaction": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			o := newBOrder("a")
 			b.exec(t, ctx, tx.NewInsert().Model(o))
-			b.exec(t, ctx, tx.NewUpdate().Model(o).WherePK().Set("version = 1")) // hands nothing over again
+			b.exec(t, ctx, tx.NewUpdate().Model(o).WherePK().Set("version = 1")) // hands no event over again
 		}, []string{"a 1"}},
 		"what has no model is not seen": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			b.exec(t, ctx, tx.NewInsert().Model(&map[string]any{"name": "m", "stock": 1}).Table("b_products"))
@@ -188,7 +188,7 @@ func TestBunRefusesBeforeItExecutes(t *testing.T) {
 			defer conn.Close()
 			_, err = conn.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
 			return err
-		}, nil}, // the driver may report the end of the context in its own words
+		}, nil}, // the driver may report the end of the context with an error of its own
 		"a pool without the connector": {withoutConnector, func(ctx context.Context, b *bunEnv) error {
 			_, err := b.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
 			return err
@@ -296,7 +296,7 @@ func TestBunKeyless(t *testing.T) {
 	}
 }
 
-// A key that is only one of the conditions names nothing when another may hold in its place.
+// A key in a condition does not name the row if another condition is joined to it by OR.
 func TestBunKeyOrSomethingElse(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
@@ -395,7 +395,7 @@ func TestBunFailedCaptureInASavepoint(t *testing.T) {
 	})
 }
 
-// Model hooks make the statement fail, so that nobody works on in vain.
+// Model hooks make the statement itself fail, so that the program does not go on in vain.
 func TestBunStrictModels(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {

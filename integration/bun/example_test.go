@@ -55,8 +55,8 @@ func exampleBunDB(models ...any) (*bun.DB, func()) {
 	return db, func() { _ = errors.Join(db.Close(), os.RemoveAll(dir)) }
 }
 
-// exampleBunOutbox makes an outbox that prints what it publishes, and what publishes all that has
-// committed.
+// exampleBunOutbox makes an outbox that prints the events that it publishes, and a function that
+// publishes all committed events.
 func exampleBunOutbox(db *bun.DB) (ob *bunoutbox.Outbox, drain func()) {
 	ob, err := bunoutbox.New(db, bunoutbox.Config{
 		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
@@ -75,7 +75,7 @@ func exampleBunOutbox(db *bun.DB) (ob *bunoutbox.Outbox, drain func()) {
 	}
 }
 
-// The three ways to say that something happened, on SQLite, with a relay that runs beside.
+// The three ways to publish an event, on SQLite, with a relay that runs beside.
 func Example_bun() {
 	db, remove := exampleBunDB((*exampleBunOrder)(nil))
 	defer remove()
@@ -223,7 +223,7 @@ func Example_bunOnContext() {
 	// order.create of order 1: {"orders":1}
 }
 
-// TxOf hands Bun's transaction to what knows nothing of Bun.
+// TxOf gives Bun's transaction to code that does not know Bun.
 func Example_bunTxOf() {
 	db, remove := exampleBunDB()
 	defer remove()
@@ -244,7 +244,7 @@ func Example_bunTxOf() {
 	// order.placed of order 7: 1
 }
 
-// A Transactor is how other packages, as the inbox, run work in Bun's transactions.
+// Other packages, such as the inbox, run work in Bun's transactions through a Transactor.
 func Example_bunTransactor() {
 	db, remove := exampleBunDB((*exampleBunOrder)(nil))
 	defer remove()

@@ -31,8 +31,8 @@ func driverOf(db testdb.DB) (name string, dialect schema.Dialect) {
 	}
 }
 
-// One call from a driver's name, or its connector, and a DSN to a *bun.DB that captures, and an
-// outbox that publishes what commits.
+// One call takes a driver's name, or its connector, and a DSN. It returns a *bun.DB that captures
+// events, and an outbox that publishes committed events.
 func TestBunOpen(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"name", "connector"} {
@@ -112,7 +112,7 @@ func TestBunOpenRefuses(t *testing.T) {
 	}
 }
 
-// nilled lets err pass only when nothing was returned besides.
+// nilled returns err if the call returned nothing else beside it, and nil otherwise.
 func nilled(nothing bool, err error) error {
 	if nothing {
 		return err

@@ -18,7 +18,8 @@ import (
 // The cases here are about one question: which rows did this statement change? An event is written
 // if, and only if, the database said that its row was.
 
-// bDoc has a key of its own making, another unique column, and one that the database fills.
+// bDoc has a key that the program sets, another unique column, and a column that the database
+// fills.
 type bDoc struct {
 	bun.BaseModel `bun:"table:b_docs,alias:d"`
 	ID            string `bun:"type:varchar(64),pk"`
@@ -82,8 +83,8 @@ func docsOf(ids ...string) []*bDoc {
 	return all
 }
 
-// Conditions that only look as if they named the row, and RETURNING that is read over the wrong
-// models, are refused before anything is changed.
+// Two kinds of statements are refused before they change a row: conditions that only seem to name
+// the row, and RETURNING into the wrong models.
 func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]func(ctx context.Context, tx bun.Tx) error{
@@ -140,8 +141,8 @@ func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
 	}
 }
 
-// Recorded events are not left behind by AllowKeyless either; those that name their aggregate need
-// no row.
+// AllowKeyless does not leave recorded events behind either. An event that names its aggregate
+// needs no row.
 func TestBunRowsOfRecordedEvents(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
@@ -163,8 +164,8 @@ func TestBunRowsOfRecordedEvents(t *testing.T) {
 	}, func(c *bunoutbox.Config) { c.AllowKeyless = true })
 }
 
-// An update that sets what is there: MySQL and MariaDB do not count it. That is no event, and no
-// error.
+// MySQL and MariaDB do not count a row whose values an update does not change. That causes no event
+// and no error.
 func TestBunRowsThatAreAsTheyShallBe(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
@@ -180,7 +181,7 @@ func TestBunRowsThatAreAsTheyShallBe(t *testing.T) {
 			t.Errorf("%d events are recorded, want 1", n)
 		}
 		all := docsOf("d1", "d2")
-		b.unknown(t, func(ctx context.Context, tx bun.Tx) error { // of several nobody can tell which was counted
+		b.unknown(t, func(ctx context.Context, tx bun.Tx) error { // of several rows, the counted one is unknown
 			_, err := tx.NewUpdate().Model(&all).Set("title = 'title of d1'").WherePK().Exec(ctx)
 			return err
 		})
@@ -227,8 +228,8 @@ func TestBunResolveRows(t *testing.T) {
 	}, bunoutbox.ResolveRows())
 }
 
-// Rows that cannot be locked are refused: those of subqueries, except if one transaction writes at
-// a time.
+// A statement is refused if its rows cannot be locked. That concerns subqueries, unless the
+// database lets only one transaction write at a time.
 func TestBunResolveRowsOfASubquery(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
@@ -246,8 +247,8 @@ func TestBunResolveRowsOfASubquery(t *testing.T) {
 	}, bunoutbox.ResolveRows())
 }
 
-// Rows that come to meet the condition between the look and the statement are changed and were not
-// seen: nothing commits.
+// If a row begins to match the condition between the SELECT and the statement, the statement
+// changes it unseen. The transaction must not commit then.
 func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
@@ -271,7 +272,7 @@ func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 	}, bunoutbox.ResolveRows())
 }
 
-// intruder does something once rows were locked.
+// intruder calls a function once rows were locked.
 type intruder struct{ fn func() }
 
 func (i *intruder) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
@@ -283,7 +284,7 @@ func (i *intruder) AfterQuery(_ context.Context, event *bun.QueryEvent) {
 	}
 }
 
-// An empty slice that RETURNING fills says which rows were changed.
+// The rows that RETURNING writes into an empty slice are the changed rows.
 func TestBunRowsThatReturningTells(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
@@ -316,7 +317,8 @@ func TestBunRowsThatReturningTells(t *testing.T) {
 	})
 }
 
-// A Recorder in a field records into nothing: statements of such a model are refused.
+// The events of a Recorder in a named field would be lost, so statements of such a model are
+// refused.
 func TestBunHiddenRecorder(t *testing.T) {
 	t.Parallel()
 	type bHidden struct {

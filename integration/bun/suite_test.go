@@ -82,7 +82,7 @@ the keys of rows that were there do not come back
 `
 
 type (
-	// BColumns are those of the tables of the suite.
+	// BColumns are the columns of the suite's tables.
 	BColumns struct {
 		Name  string
 		Note  string
@@ -228,13 +228,13 @@ func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way 
 	})
 }
 
-// bunExec runs a statement. A mistake in its text, that MariaDB has no such RETURNING say, is no
-// statement of Bun.
+// bunExec runs a statement. If the database refuses its text, as MariaDB refuses some RETURNING,
+// Bun has no such statement.
 func bunExec[T any](ctx context.Context, tx bun.Tx, s suite.CaptureStatement,
 	kind adapters.CaptureKind[T],
 ) (func() []string, error) {
 	one, slice, recorders := kind.Models(s)
-	var model any = one // which may be nil, and then says what table it is
+	var model any = one // may be a nil pointer, whose type names the table
 	if s.Slice {
 		model = slice
 	} else if one == nil && s.Returning != suite.CaptureReturnsNothing {
@@ -312,7 +312,7 @@ func bunUpdate(ctx context.Context, tx bun.Tx, s suite.CaptureStatement, model a
 	return err
 }
 
-// bunConflict says what an insert does with rows that are there.
+// bunConflict sets what an insert does with rows that exist already.
 func bunConflict(s suite.CaptureStatement, q *bun.InsertQuery, onDuplicateKey bool) *bun.InsertQuery {
 	target := "id"
 	if s.OnName {

@@ -197,9 +197,9 @@ func TestBunRunInTxNested(t *testing.T) {
 	})
 }
 
-// The end of a nested call's context is a reason to roll its savepoint back, and must not be in the
-// way of it. With Bun's own nested RunInTx it is: ROLLBACK TO is not sent, and the outer
-// transaction commits what the inner one wrote.
+// If the context of a nested call ends, its savepoint is rolled back all the same. Bun's own nested
+// RunInTx does not send ROLLBACK TO then, and the outer transaction commits the writes of the inner
+// one.
 func TestBunRunInTxNestedContextEnds(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
@@ -223,8 +223,8 @@ func TestBunRunInTxNestedContextEnds(t *testing.T) {
 	})
 }
 
-// A context that ends, an error, a panic: all is rolled back, nothing leaves, and the connection
-// goes back.
+// After a context that ends, an error or a panic, the transaction is rolled back, no event is
+// published, and the connection goes back to the pool.
 func TestBunRunInTxRollsBack(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(cancel context.CancelFunc) error{
@@ -281,7 +281,7 @@ func TestBunRunInTxOnOneConnection(t *testing.T) {
 	})
 }
 
-// Options reach the database.
+// The options of the transaction reach the database.
 func TestBunRunInTxOptions(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
@@ -300,7 +300,7 @@ func TestBunRunInTxOptions(t *testing.T) {
 	})
 }
 
-// Publish needs a transaction, and says so before it writes anything.
+// Publish without a transaction returns an error before it writes.
 func TestBunPublishNeedsATransaction(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
@@ -330,7 +330,7 @@ func TestBunPublishNeedsATransaction(t *testing.T) {
 	})
 }
 
-// A connection of a pool with the connector knows the transaction that is open on it.
+// Publish finds the open transaction of a connection from a pool with the connector.
 func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
@@ -346,8 +346,8 @@ func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
 	})
 }
 
-// Bun's own transactions on a pool without the connector cannot be heard: their events are as safe
-// and wait for the poller, or are refused.
+// Bun's own transactions on a pool without the connector cannot be tracked. Their events are as
+// safe, but wait for the poller, or are refused.
 func TestBunUntrackedTransactions(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, withoutConnector, func(t *testing.T, b *bunEnv) {
@@ -379,7 +379,8 @@ func TestBunUntrackedTransactions(t *testing.T) {
 	})
 }
 
-// The driver of Bun says nothing when PostgreSQL answers COMMIT by ROLLBACK. The outbox does.
+// Bun's driver returns no error when PostgreSQL answers COMMIT with ROLLBACK. The outbox returns
+// one.
 func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
 	t.Parallel()
 	postgres := func(way adapters.BunWay) bool { return way.PGDriver }
@@ -405,8 +406,8 @@ func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
 	})
 }
 
-// The victim of a deadlock that ignores the error has lost its transaction on MariaDB, and COMMIT
-// does not tell.
+// On MariaDB, a deadlock's victim that ignores the error has lost its transaction, and COMMIT
+// returns no error.
 func TestBunDeadlockIgnored(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]adapters.BunWay{"plain": {}, "connector": {Connector: true}} {
@@ -424,7 +425,7 @@ func TestBunDeadlockIgnored(t *testing.T) {
 			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 				fixture.NoError(t, b.publish(ctx, tx, "ghost"))
 				fixture.NoError(t, update(ctx, tx, 1))
-				other, err := b.plain.BeginTx(ctx, nil) // heavier, so that it is not the victim
+				other, err := b.plain.BeginTx(ctx, nil) // has changed more rows, so that it is not the victim
 				fixture.NoError(t, err)
 				defer other.Rollback()
 				for range 20 {
@@ -438,7 +439,7 @@ func TestBunDeadlockIgnored(t *testing.T) {
 					_, err := other.ExecContext(ctx, "UPDATE b_pairs SET n = n + 1 WHERE a = 1")
 					blocked <- err
 				}()
-				victim = update(ctx, tx, 2) != nil // whichever comes second closes the circle
+				victim = update(ctx, tx, 2) != nil // the second of the two updates causes the deadlock
 				if !victim {
 					fixture.NoError(t, tx.Rollback())
 				}

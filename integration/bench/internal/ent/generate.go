@@ -1,4 +1,4 @@
-// Package ent is what Ent generated for the benchmark.
+// Package ent is the client that Ent generated for the benchmark.
 package ent
 
 //go:generate go run entgo.io/ent/cmd/ent@v0.14.5 generate --feature sql/execquery ./schema

@@ -16,9 +16,9 @@ type processor interface {
 	Get(name string) func(*gorm.DB)
 }
 
-// registerCallbacks hooks the plugin into the statements of db. Anchors are chosen among those that
-// exist: GORM sorts a callback before a missing anchor to the very end, and without default
-// transactions two of its own are missing.
+// registerCallbacks adds the plugin's callbacks to the statements of db. It places them only beside
+// callbacks that exist. GORM would move a callback before a missing one to the very end, and
+// without default transactions two of its own are missing.
 func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	cb := db.Callback()
 	name := func(what string) string { return o.Name() + ":" + what }
@@ -46,7 +46,8 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	add(update.Register(name("capture"), o.capture))
 	add(remove.Register(name("capture"), o.capture))
 
-	// Just before the statement: after hooks and associations that come first.
+	// The callback runs just before the statement: after hooks, and after associations that come
+	// first.
 	add(cb.Create().After("gorm:save_before_associations").Before("gorm:create").Register(name("prepare"),
 		o.prepareCreate))
 	add(cb.Update().After("gorm:save_before_associations").Before("gorm:update").Register(name("prepare"),
@@ -63,16 +64,15 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	return nil
 }
 
-// wrapStatement makes the transaction that GORM is about to begin for a statement one that is
-// followed.
+// wrapStatement makes the transaction tracked that GORM is about to begin for a statement.
 func (o *Outbox) wrapStatement(db *gorm.DB) {
 	if db.Error == nil && !db.DryRun {
 		db.Statement.ConnPool = o.wrap(db.Statement.ConnPool)
 	}
 }
 
-// observe shows the statement to its transaction when it ran as a prepared statement: then it did
-// not pass through txPool.
+// observe shows the statement to its transaction if it ran as a prepared statement, because a
+// prepared statement does not pass through txPool.
 func (o *Outbox) observe(db *gorm.DB) {
 	conn, prepared := unprepared(db.Statement.ConnPool)
 	tx, ok := conn.(*txPool)
@@ -99,15 +99,15 @@ func (o *Outbox) observe(db *gorm.DB) {
 	tx.seen()
 }
 
-// translatedConstraint recognises what Config.TranslateError makes of a violated constraint, after
-// which transactions go on everywhere but on PostgreSQL.
+// translatedConstraint recognises the errors that Config.TranslateError makes of a violated
+// constraint. After such an error, transactions go on except on PostgreSQL.
 func translatedConstraint(err error) bool {
 	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrForeignKeyViolated) ||
 		errors.Is(err, gorm.ErrCheckConstraintViolated)
 }
 
-// unprepared returns the transaction behind the statement caches of GORM, of which there can be one
-// in another.
+// unprepared returns the transaction behind the statement caches of GORM. One cache can be inside
+// another.
 func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
 	for {
 		ps, ok := conn.(*gorm.PreparedStmtTX)
@@ -118,8 +118,8 @@ func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
 	}
 }
 
-// requireTransaction refuses a statement that would have to write events and has no transaction to
-// write them in, before it is executed.
+// requireTransaction refuses, before it is executed, a statement that would have to write events
+// and has no transaction.
 func (o *Outbox) requireTransaction(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error != nil || db.DryRun || stmt.Schema == nil {
@@ -128,7 +128,7 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 	o.noteAssociation(stmt)
 	if inTransaction(stmt.ConnPool) {
 		hooks := hooksMayRecord(stmt)
-		if hooks { // hooks publish through what finds the transaction in their context
+		if hooks { // hooks find the transaction in their context
 			stmt.Context = Context(stmt.Context, db)
 		}
 		if err := o.ended(db, hooks); err != nil {
@@ -147,9 +147,9 @@ func (o *Outbox) requireTransaction(db *gorm.DB) {
 	}
 }
 
-// ended returns why the transaction of a statement that may cause events is over, or nil. A text
-// such as TRUNCATE ends it on MySQL and MariaDB, and COMMIT or ROLLBACK everywhere: what follows
-// would be stored by itself, and its event refused.
+// ended returns an error if the transaction of a statement that may cause events has ended, or nil.
+// A statement such as TRUNCATE ends it on MySQL and MariaDB, and COMMIT or ROLLBACK everywhere.
+// Further statements would be stored without a transaction, and their events refused.
 func (o *Outbox) ended(db *gorm.DB, hooks bool) error {
 	stmt := db.Statement
 	conn, _ := unprepared(stmt.ConnPool)
@@ -175,8 +175,8 @@ func inTransaction(p gorm.ConnPool) bool {
 	return ok
 }
 
-// hooksMayRecord reports whether the model's own hooks run around the statement: what they record
-// is not known yet.
+// hooksMayRecord reports whether the model's own hooks run around the statement. They may record
+// events that are not known yet.
 func hooksMayRecord(stmt *gorm.Statement) bool {
 	s := stmt.Schema
 	return !stmt.SkipHooks && (s.BeforeSave || s.BeforeCreate || s.BeforeUpdate || s.BeforeDelete ||

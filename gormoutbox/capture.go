@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// capture writes the events of a statement that was executed. It does not matter whether the
-// statement skips hooks: GORM's Save does so for the insert it ends in.
+// capture writes the events of a statement that was executed. It also does so for a statement that
+// skips hooks, because GORM's Save skips them for its last insert.
 func (o *Outbox) capture(db *gorm.DB) {
 	o.observe(db)
 	v, ok := db.Statement.Settings.LoadAndDelete(statementKey{o, db.Statement})
@@ -20,7 +20,7 @@ func (o *Outbox) capture(db *gorm.DB) {
 	}
 	s := v.(*statement)
 	if db.Error != nil {
-		// a hook of the model failed after the row was stored
+		// A hook of the model failed after the row was stored.
 		if db.RowsAffected > 0 && (s.concerned() || s.dest != nil) {
 			s.refuseCommit(db.Error)
 		}
@@ -32,7 +32,7 @@ func (o *Outbox) capture(db *gorm.DB) {
 	}
 }
 
-// refuseCommit keeps the transaction from committing rows without their events when the program
+// refuseCommit keeps the transaction from committing rows without their events, even if the program
 // ignores the error of the statement.
 func (s *statement) refuseCommit(err error) {
 	tx, terr := TxOf(s.db.Statement.Context, s.db)
@@ -90,12 +90,12 @@ func (s *statement) capture() (err error) {
 	return s.publish()
 }
 
-// foundUnchanged is asked about an update that changed nothing. MySQL and MariaDB count the rows
-// that had other values before, the other databases those that were found: when the row is there,
-// the update of one model by its key counts everywhere.
+// foundUnchanged reports whether an update that changed nothing found its row. MySQL and MariaDB
+// count the rows that had other values before; the other databases count the rows that were found.
+// If the row exists, the update of one model by its key counts everywhere.
 func (s *statement) foundUnchanged() (bool, error) {
 	if s.rows != nil {
-		return s.expect < 0 && len(s.rows.models) > 0, nil // they are locked: the statement found them
+		return s.expect < 0 && len(s.rows.models) > 0, nil // they were found and locked
 	}
 	if !s.exists || s.mappers == nil && !anyRecorded(s.db.Statement) {
 		return false, nil
@@ -111,7 +111,7 @@ func (s *statement) foundUnchanged() (bool, error) {
 	return true, nil
 }
 
-// count compares the rows that were affected with those that would be reported.
+// count compares the number of affected rows with the rows that would be reported.
 func (s *statement) count() error {
 	if s.expect < 0 || s.db.RowsAffected == int64(s.expect) {
 		return nil
@@ -122,11 +122,11 @@ func (s *statement) count() error {
 			return why
 		}
 	}
-	s.doubt = why // of what is recorded
+	s.doubt = why // recorded events are in doubt too
 	return nil
 }
 
-// collectReplaced takes the models that RETURNING has put in place of the elements.
+// collectReplaced collects the models that RETURNING has put in place of the elements.
 func (s *statement) collectReplaced() (err error) {
 	op := s.op
 	s.elements = nil
@@ -174,7 +174,7 @@ func (s *statement) captureElement(e *element) (string, error) {
 	return key, s.recorded(e.recorder, e.model, key)
 }
 
-// readStored reads the rows of an upsert, which holds their locks already.
+// readStored reads the rows of an upsert, which already holds their locks.
 func (s *statement) readStored() error {
 	models := make([]reflect.Value, len(s.elements))
 	for i, e := range s.elements {
@@ -195,7 +195,7 @@ func (s *statement) readStored() error {
 	return nil
 }
 
-// oneRow returns the key of the row that was resolved, if it is one.
+// oneRow returns the key of the resolved row if there is exactly one.
 func (s *statement) oneRow() string {
 	if s.rows != nil && len(s.rows.byKey) == 1 {
 		for key := range s.rows.byKey {
@@ -205,7 +205,7 @@ func (s *statement) oneRow() string {
 	return ""
 }
 
-// mapRows shows the rows that were resolved to the On functions.
+// mapRows calls the On functions with the rows that were resolved.
 func (s *statement) mapRows() error {
 	if s.op == core.OpUpdate {
 		if err := s.readAgain(); err != nil {
@@ -225,7 +225,7 @@ func (s *statement) mapRows() error {
 	return nil
 }
 
-// mapped collects what the On functions make of a model.
+// mapped collects the events that the On functions derive from a model.
 func (s *statement) mapped(op core.Op, model reflect.Value, key string) error {
 	if model.Type().Elem() != s.db.Statement.Schema.ModelType {
 		return nil
@@ -242,7 +242,7 @@ func (s *statement) mapped(op core.Op, model reflect.Value, key string) error {
 	return nil
 }
 
-// recorded takes over the events that a model has recorded.
+// recorded takes the events that a model has recorded.
 func (s *statement) recorded(r *core.Recorder, model reflect.Value, key string) error {
 	if r == nil {
 		return nil
@@ -286,7 +286,7 @@ func (s *statement) publish() error {
 	if s.tx.Tracked() {
 		s.tx.OnOutcome(s.Conclude)
 	} else {
-		s.Conclude(core.Committed) // nobody will tell, and a second copy would be refused as a duplicate
+		s.Conclude(core.Committed) // its outcome is never reported
 	}
 	return nil
 }

@@ -14,8 +14,9 @@
 //	}
 //	order.Record(OrderPlaced{OrderID: order.ID}) // OrderPlaced has a method EventType() string
 //
-// Install the plugin with db.Use before. On a *gorm.DB without it the row is saved without the
-// event and without an error, which only a test can find (outboxtest.RequireNothingRecorded).
+// Install the plugin with db.Use before the first statement. On a *gorm.DB without it the row is
+// saved without the event and without an error, which only a test can find
+// (outboxtest.RequireNothingRecorded).
 //
 // Second, a function derives events from the saved model (see On and OnContext). Third, the model's
 // own hook AfterCreate(tx *gorm.DB) error calls Publish. Fourth, any other code of the transaction
@@ -70,7 +71,7 @@
 // is refused with core.ErrRecorderCopied (see core.Recorder). A model with a Recorder in a named
 // field, where its events would be lost, is refused with core.ErrHiddenRecorder.
 //
-// Everything needs a transaction. GORM opens one for each single statement by itself, unless
+// Events need a transaction. GORM opens one for each single statement by itself, unless
 // SkipDefaultTransaction is set. Then a statement that would have to write events is refused with
 // core.ErrNoTransaction before it is executed.
 //
@@ -78,11 +79,12 @@
 //
 // The plugin tracks every transaction that is begun on the *gorm.DB it is used on, savepoints and
 // prepared statements included. With a pool opened with sqltx.Connector, every transaction of the
-// pool is tracked. Some ways around both exist: db.Connection, a *sql.Tx put into a statement,
-// sessions that were made with WithContext before db.Use, and Clauses(dbresolver.Write).Transaction
-// if dbresolver was used before this plugin (use this plugin first). Events of such transactions
-// are as safe, but wait for the poller. Config.RejectUntracked refuses them.
+// pool is tracked. Without such a pool, these transactions are not tracked: those of db.Connection,
+// a *sql.Tx put into a statement, those of sessions that were made with WithContext before db.Use,
+// and those of Clauses(dbresolver.Write).Transaction if dbresolver was used before this plugin (use
+// this plugin first). Events of such transactions are as safe, but wait for the poller.
+// Config.RejectUntracked refuses them.
 //
-// All databases that dbresolver may write to must be one and the same, reached over different
+// All databases that dbresolver may write to must be the same database, reached over different
 // connections: the relay looks only into the database of the *gorm.DB.
 package gormoutbox

@@ -13,8 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// eachElement calls fn with a pointer to each struct in v, which is what a statement stores: one or
-// a slice of them.
+// eachElement calls fn with a pointer to each struct that a statement stores. v is a struct or a
+// slice of them.
 func eachElement(v reflect.Value, fn func(model reflect.Value)) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {
@@ -47,8 +47,8 @@ func isSlice(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice || v.Kind() == reflect.Array
 }
 
-// hasRecorder reports whether models of schema s embed a Recorder. An error says that they have one
-// where nobody finds it.
+// hasRecorder reports whether models of schema s embed a Recorder. It returns an error if their
+// Recorder is in a field where its events would be lost.
 func (o *Outbox) hasRecorder(s *schema.Schema) (bool, error) {
 	return o.own.Recorders.Has(s.ModelType, func(f reflect.StructField) bool {
 		if f.Anonymous {
@@ -60,9 +60,9 @@ func (o *Outbox) hasRecorder(s *schema.Schema) (bool, error) {
 	})
 }
 
-// destRecorder finds the recorder of a model that updates another:
-// db.Model(&stored).Updates(&changed). When it has nothing there is none. Of a value, it is that of
-// a copy.
+// destRecorder returns the Recorder of a model whose values update another one:
+// db.Model(&stored).Updates(&changed). It returns one only if it has events. If the model is given
+// by value, the Recorder is that of a copy.
 func destRecorder(stmt *gorm.Statement) (*core.Recorder, bool) {
 	d := reflect.ValueOf(stmt.Dest)
 	m := reflect.ValueOf(stmt.Model)
@@ -82,8 +82,8 @@ func destRecorder(stmt *gorm.Statement) (*core.Recorder, bool) {
 	return r, ok && len(r.Recorded()) > 0
 }
 
-// keyOf returns the primary key of a model as text, "" when a part of it is unset. ok is false when
-// the model has no key.
+// keyOf returns the primary key of a model as text, "" when a part of the key is unset. ok is false
+// when the model has no key.
 func keyOf(ctx context.Context, s *schema.Schema, model reflect.Value) (key string, ok bool, err error) {
 	if len(s.PrimaryFields) == 0 || model.Type().Elem() != s.ModelType {
 		return "", false, nil

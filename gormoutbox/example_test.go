@@ -17,7 +17,7 @@ import (
 type Order struct {
 	ID     int64
 	Status string
-	// The model records what happened to it.
+	// The Recorder keeps the events of the order.
 	core.Recorder `gorm:"-" json:"-"`
 }
 
@@ -77,14 +77,14 @@ func example() (*gorm.DB, *gormoutbox.Outbox) {
 	return db, ob
 }
 
-// must ends an example that went wrong.
+// must stops an example after an error.
 func must(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
 }
 
-// The row and the event commit together. Then the event leaves.
+// The row and the event commit together. Then the event is published.
 func ExamplePlugin() {
 	ctx := context.Background()
 	db, err := gorm.Open(memory(), &gorm.Config{}) // postgres.Open(dsn)
@@ -100,7 +100,7 @@ func ExamplePlugin() {
 	// Output: order.placed 1 {"Order":{"ID":1,"Status":"placed"}}
 }
 
-// Two outboxes in one database, with tables of their own.
+// One database can have two outboxes, each with its own tables.
 func ExampleNamedPlugin() {
 	db, orders := example()
 	audit := gormoutbox.NamedPlugin("audit", inMemory(printed)) // with Prefix: "audit_"
@@ -138,7 +138,7 @@ func ExampleOpen() {
 	// Output: invoice.issued 1 {"ID":1,"Cents":4200}
 }
 
-// Events are derived from what was stored: generated keys are filled in.
+// On derives events from the stored model, which has its generated key.
 func ExampleOn() {
 	db, ob := example()
 	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
@@ -151,8 +151,8 @@ func ExampleOn() {
 	// order.create 2 {"ID":2,"Status":"paid"}
 }
 
-// Statements that name no row pass too: the rows are read before they are changed. Without
-// ResolveRows they are refused, before they are executed.
+// Statements that name no row pass too, because the rows are read before they are changed. Without
+// ResolveRows such statements are refused before they are executed.
 func ExampleResolveRows() {
 	db, ob := example()
 	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event { return []core.Event{{Type: "order." + op.String()}} })
@@ -168,7 +168,7 @@ func ExampleResolveRows() {
 	// <nil>
 }
 
-// A function that needs to read, or can fail, gets the context of the statement.
+// A function that reads other data, or can fail, gets the context of the statement.
 func ExampleOnContext() {
 	db, ob := example()
 	gormoutbox.OnContext(ob, func(ctx context.Context, op core.Op, o *Order) ([]core.Event, error) {
@@ -186,7 +186,7 @@ func ExampleOnContext() {
 	// Output: order.create 1 {"open":0,"order":{"ID":1,"Status":"placed"}}
 }
 
-// The code says itself what happened. An event of a rolled-back transaction is not published.
+// The code publishes the event itself. An event of a rolled-back transaction is not published.
 func ExamplePublish() {
 	ctx := context.Background()
 	db, ob := example()
@@ -211,7 +211,8 @@ func ExamplePublish() {
 	// order.placed 1
 }
 
-// A function that runs only after the real commit, from wherever the transaction is at hand.
+// AfterCommit runs a function only after the real commit. Any code that has the transaction may
+// call it.
 func ExampleAfterCommit() {
 	db, _ := example()
 	ctx := context.Background()
@@ -228,7 +229,7 @@ func ExampleAfterCommit() {
 	// wake the worker
 }
 
-// TxOf hands GORM's transaction to code that knows nothing of GORM.
+// TxOf passes GORM's transaction to code that does not import GORM.
 func ExampleTxOf() {
 	db, ob := example()
 	ctx := context.Background()
@@ -244,7 +245,7 @@ func ExampleTxOf() {
 	// Output: postgres true
 }
 
-// A Transactor is how other packages, as the inbox, run work in GORM's transactions.
+// Other packages, such as the inbox, run work in GORM's transactions through a Transactor.
 func ExampleTransactor() {
 	db, ob := example()
 	transactor := gormoutbox.Transactor(db)
@@ -262,7 +263,7 @@ func ExampleTransactor() {
 	// invoice.issued 1 {"ID":1,"Cents":4200}
 }
 
-// FromContext finds the transaction of a Transactor, wherever the context arrives.
+// FromContext finds the transaction of a Transactor in any context that is derived from it.
 func ExampleFromContext() {
 	db, _ := example()
 	store := func(ctx context.Context, o *Order) error {
@@ -282,11 +283,11 @@ func ExampleFromContext() {
 	// <nil>
 }
 
-// Code that finds a transaction in a context, such as an event bus of Watermill, joins that of
-// GORM.
+// Code that finds a transaction in a context, such as an event bus of Watermill, joins GORM's
+// transaction.
 func ExampleContext() {
 	db, ob := example()
-	publish := func(ctx context.Context, e core.Event) error { // bus.Publish, say
+	publish := func(ctx context.Context, e core.Event) error { // for example bus.Publish
 		_, err := ob.Outbox().Publish(ctx, nil, e)
 		return err
 	}
@@ -298,7 +299,7 @@ func ExampleContext() {
 	// Output: order.placed 7
 }
 
-// The method says which of several outboxes is meant.
+// With several outboxes, the method publishes through the one that it is called on.
 func ExampleOutbox_Publish() {
 	ctx := context.Background()
 	db, ob := example()

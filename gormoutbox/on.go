@@ -10,19 +10,19 @@ import (
 // On registers fn, which derives events from a change of a model of type T. fn gets the model as it
 // was saved, with generated keys. fn runs within the transaction, once for each element of a
 // statement, and must not change the model. For OpDelete and for updates through Model(...) the
-// model has only the values that the caller put into it, perhaps only its key. With ResolveRows,
-// statements that name no model show the rows themselves. Fields that GORM leaves out of a
-// statement (zero values of Updates(&model), Select and Omit) have the values of the model; with
-// ResolveRows, updates show the row. All functions of one type are called, in the order of
-// registration. On can be called at any time. Mistakes (a nil argument, a T that is no struct) are
-// reported by db.Use, and after that by every Publish and by Run.
+// model has only the values that the caller put into it, perhaps only its key. With ResolveRows, fn
+// gets the rows themselves for statements that name no model. If GORM leaves fields out of a
+// statement (zero values of Updates(&model), Select and Omit), those fields have the values of the
+// model; with ResolveRows, fn gets the row after an update. All functions of one type are called,
+// in the order of registration. On can be called at any time. Mistakes (a nil argument, a T that is
+// no struct) are reported by db.Use, and after that by every Publish and by Run.
 func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event, options ...OnOption) {
 	adapter.On(ob.mappers(), fn, options...)
 }
 
-// OnContext is On for functions that need the context of the statement or can fail. Their error
-// becomes the statement's. FromContext finds the transaction in ctx, for reading other data that
-// the event needs.
+// OnContext is On for functions that need the context of the statement or can return an error.
+// Their error becomes the error of the statement. FromContext finds the transaction in ctx, for
+// reading other data that the event needs.
 func OnContext[T any](
 	ob *Outbox, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error), options ...OnOption,
 ) {

@@ -14,9 +14,9 @@ import (
 //	if err != nil { ... }
 //	go ob.Run(ctx)
 //
-// gorm.Open connects, and so does AutoCreate, which waits for the database until ctx ends, at most
-// a minute. Open returns an error for a wrong configuration, an unsupported dialect and a failed
-// migration. It leaves nothing open then.
+// gorm.Open connects to the database. AutoCreate needs a connection too, and waits for the database
+// until ctx ends, at most a minute. Open returns an error for a wrong configuration, an unsupported
+// dialect and a failed migration. After an error it leaves nothing open.
 func Open(
 	ctx context.Context, dialector gorm.Dialector, cfg Config, options ...gorm.Option,
 ) (*gorm.DB, *Outbox, error) {

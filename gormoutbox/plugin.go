@@ -13,16 +13,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// Outbox is the plugin: GORM's side of a core.Outbox. Create it with Plugin, give it to db.Use, and
-// run Run in one goroutine of each process that relays. It is safe for use by several goroutines.
+// Outbox is the plugin, which connects GORM to a core.Outbox. Create it with Plugin, give it to
+// db.Use, and call Run in one goroutine of each process that relays. It is safe for use by several
+// goroutines.
 type Outbox struct {
 	adapter.Operations
 
 	own   *adapter.Outbox
 	name  string
 	mu    sync.Mutex // serialises Initialize
-	alone sync.Map   // by table, on MySQL: aloneKey
-	used  bool       // by a *gorm.DB; guarded by mu
+	alone sync.Map   // results of aloneKey by table, on MySQL
+	used  bool       // db.Use was called; guarded by mu
 }
 
 // Plugin returns the plugin. It does nothing until it is given to db.Use.

@@ -92,7 +92,8 @@ func TestPublishWithoutPlugin(t *testing.T) {
 	}
 }
 
-// A Transactor that can never begin a transaction is refused where a Transactor is accepted.
+// A Transactor that can never begin a transaction is refused by every function that takes a
+// Transactor.
 func TestTransactorOfNothing(t *testing.T) {
 	for want, db := range map[string]*gorm.DB{
 		"nil *gorm.DB":                 nil,

@@ -12,13 +12,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// pool stands in for a pool of GORM and begins transactions that can be followed. It is always used
-// by pointer, because GORM and dbresolver compare pools, and it begins only as a
-// gorm.ConnPoolBeginner: GORM would take the other way first.
+// pool replaces a pool of GORM and begins tracked transactions. It is always used by pointer,
+// because GORM and dbresolver compare pools. It implements only gorm.ConnPoolBeginner and not
+// gorm.TxBeginner, because GORM would prefer the latter.
 type pool struct {
 	gorm.ConnPool
 	dialect core.Dialect
-	ob      *Outbox // whose callbacks show prepared statements to transactions; nil in a Transactor without the plugin
+	ob      *Outbox // its callbacks report prepared statements; nil without the plugin
 }
 
 var (
@@ -28,8 +28,8 @@ var (
 	_ gorm.GetDBConnector   = (*txPool)(nil)
 )
 
-// wrapPools puts a pool in place of the one that db uses. A PreparedStmtDB stays outermost, because
-// GORM looks for it when it sets savepoints.
+// wrapPools replaces the pool that db uses with a pool of this package. A PreparedStmtDB stays
+// outermost, because GORM looks for it when it sets savepoints.
 func (o *Outbox) wrapPools(db *gorm.DB) {
 	if ps, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
 		ps.ConnPool = o.wrap(ps.ConnPool)
@@ -41,7 +41,8 @@ func (o *Outbox) wrapPools(db *gorm.DB) {
 	}
 }
 
-// wrap returns p when it is wrapped already or cannot begin transactions.
+// wrap returns a pool around p. It returns p itself if p is wrapped already or cannot begin
+// transactions.
 func (o *Outbox) wrap(p gorm.ConnPool) gorm.ConnPool { return wrapPool(p, o.own.Dialect(), o) }
 
 func wrapPool(p gorm.ConnPool, d core.Dialect, o *Outbox) gorm.ConnPool {
@@ -60,10 +61,10 @@ func wrapPool(p gorm.ConnPool, d core.Dialect, o *Outbox) gorm.ConnPool {
 	return p
 }
 
-// BeginTx begins a transaction that is followed.
+// BeginTx begins a tracked transaction.
 func (p *pool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
 	var foreign gorm.ConnPool
-	own, _ := p.GetDBConn() // nil where another plugin hides it
+	own, _ := p.GetDBConn() // nil if another plugin hides it
 	tx, err := sqltx.Follow(ctx, own, p.dialect, func(ctx context.Context) (sqltx.TxConn, error) {
 		switch b := p.ConnPool.(type) {
 		case gorm.TxBeginner:
@@ -86,14 +87,14 @@ func (p *pool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool,
 	})
 	switch {
 	case foreign != nil:
-		return foreign, nil // another plugin's, of a kind that cannot be followed
+		return foreign, nil // a transaction of another plugin, which cannot be tracked
 	case err != nil:
 		return nil, err
 	}
 	return newTxPool(tx, p), nil
 }
 
-// GetDBConn keeps db.DB working.
+// GetDBConn is needed by db.DB.
 func (p *pool) GetDBConn() (*sql.DB, error) {
 	switch c := p.ConnPool.(type) {
 	case *sql.DB:
@@ -104,7 +105,7 @@ func (p *pool) GetDBConn() (*sql.DB, error) {
 	return nil, gorm.ErrInvalidDB
 }
 
-// Ping keeps gorm's check of the connection working.
+// Ping is needed by GORM's check of the connection.
 func (p *pool) Ping() error {
 	if c, ok := p.ConnPool.(interface{ Ping() error }); ok {
 		return c.Ping()
@@ -112,38 +113,38 @@ func (p *pool) Ping() error {
 	return nil
 }
 
-// The setters below are what dbresolver passes on.
+// dbresolver calls the setters below.
 
-// SetMaxOpenConns sets it on the pool below.
+// SetMaxOpenConns sets the limit of the inner pool.
 func (p *pool) SetMaxOpenConns(n int) {
 	if c, ok := p.ConnPool.(interface{ SetMaxOpenConns(int) }); ok {
 		c.SetMaxOpenConns(n)
 	}
 }
 
-// SetMaxIdleConns sets it on the pool below.
+// SetMaxIdleConns sets the limit of the inner pool.
 func (p *pool) SetMaxIdleConns(n int) {
 	if c, ok := p.ConnPool.(interface{ SetMaxIdleConns(int) }); ok {
 		c.SetMaxIdleConns(n)
 	}
 }
 
-// SetConnMaxLifetime sets it on the pool below.
+// SetConnMaxLifetime sets the limit of the inner pool.
 func (p *pool) SetConnMaxLifetime(d time.Duration) {
 	if c, ok := p.ConnPool.(interface{ SetConnMaxLifetime(time.Duration) }); ok {
 		c.SetConnMaxLifetime(d)
 	}
 }
 
-// SetConnMaxIdleTime sets it on the pool below.
+// SetConnMaxIdleTime sets the limit of the inner pool.
 func (p *pool) SetConnMaxIdleTime(d time.Duration) {
 	if c, ok := p.ConnPool.(interface{ SetConnMaxIdleTime(time.Duration) }); ok {
 		c.SetConnMaxIdleTime(d)
 	}
 }
 
-// txPool is a transaction of pool. It is used by pointer: GORM asks whether it is nil by
-// reflection.
+// txPool is a transaction of pool. It is used by pointer, because GORM checks by reflection whether
+// it is nil.
 type txPool struct {
 	*sqltx.Tx
 	pool *pool
@@ -157,7 +158,7 @@ func newTxPool(tx *sqltx.Tx, p *pool) *txPool {
 	return &txPool{Tx: tx, pool: p, prepared: map[*sql.Stmt]bool{}}
 }
 
-// PrepareContext is how a PreparedStmtTX prepares what it then executes through StmtContext.
+// PrepareContext prepares the statements that a PreparedStmtTX then executes through StmtContext.
 func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	if err := t.Before(ctx, ""); err != nil {
 		return nil, err
@@ -173,8 +174,8 @@ func (t *txPool) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 	return stmt, nil
 }
 
-// StmtContext implements gorm.Tx. Statements executed through its result bypass t; the callbacks
-// report them.
+// StmtContext implements gorm.Tx. Statements that are executed through its result do not pass
+// through t; the callbacks report them.
 func (t *txPool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	if err := t.Before(ctx, ""); err != nil {
 		ctx = sqltx.ContextWithError(ctx, err)
@@ -186,15 +187,15 @@ func (t *txPool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return t.Tx.Conn().(gorm.Tx).StmtContext(ctx, stmt)
 }
 
-// seen is told by the callbacks of an execution that StmtContext stood for.
+// seen notes that the callbacks have reported one execution of a prepared statement.
 func (t *txPool) seen() {
 	t.mu.Lock()
 	t.unseen = max(0, t.unseen-1)
 	t.mu.Unlock()
 }
 
-// Commit commits. Prepared statements that somebody executed outside GORM's callbacks may have done
-// anything.
+// Commit commits. If prepared statements were executed outside GORM's callbacks, their effect on
+// the transaction is not known.
 func (t *txPool) Commit() error {
 	t.mu.Lock()
 	doubt := t.unseen > 0 || len(t.prepared) > 0
@@ -205,8 +206,8 @@ func (t *txPool) Commit() error {
 	return t.Tx.Commit()
 }
 
-// GetDBConn keeps tx.DB working.
+// GetDBConn is needed by tx.DB.
 func (t *txPool) GetDBConn() (*sql.DB, error) { return t.pool.GetDBConn() }
 
-// Ping keeps PreparedStmtTX working.
+// Ping is needed by PreparedStmtTX.
 func (t *txPool) Ping() error { return t.pool.Ping() }

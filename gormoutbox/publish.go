@@ -55,8 +55,8 @@ func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event)
 // AfterCommit runs fn after the commit of tx. It never runs fn if the transaction, or the savepoint
 // around this call, is rolled back, or if the outcome is unknown; see sqltx.AfterCommit for the
 // limits of fn. tx may be that of a model's own hook. Outside a transaction the error is
-// core.ErrNoTransaction, and in an untracked one core.ErrUntracked; fn then never runs. It works
-// without the plugin too if the pool was opened with sqltx.Connector.
+// core.ErrNoTransaction, and in an untracked one core.ErrUntracked; fn then never runs. AfterCommit
+// works without the plugin too if the pool was opened with sqltx.Connector.
 func AfterCommit(ctx context.Context, tx *gorm.DB, fn func()) error {
 	if tx != nil && tx.Error != nil {
 		return tx.Error
@@ -96,7 +96,7 @@ func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil", core.ErrNoTransaction)
 	}
-	conn, _ := unprepared(tx.Statement.ConnPool) // it would prepare the probe
+	conn, _ := unprepared(tx.Statement.ConnPool) // a statement cache would prepare the probe
 	if t, ok := conn.(*txPool); ok && t != nil {
 		return t, nil
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// OnOption changes what On and OnContext register.
+// OnOption changes how On and OnContext register a function.
 type OnOption = adapter.OnOption
 
-// ResolveRows lets statements pass that do not say which rows they change, as Delete(&Order{}, id),
-// Where(...).Delete(&Order{}), Model(&Order{}).Where(...).Update, Update with gorm.Expr and every
-// update and delete of gorm.G[Order]. The rows that the statement is about to change are read and
-// locked first (SELECT ... FOR UPDATE), the statement is bound to their keys, and after an update
-// they are read again: the function sees each row as it was stored, or as it was before it was
-// deleted.
+// ResolveRows lets statements pass that do not say which rows they change, such as Delete(&Order{},
+// id), Where(...).Delete(&Order{}), Model(&Order{}).Where(...).Update, Update with gorm.Expr and
+// every update and delete of gorm.G[Order]. The rows that the statement is about to change are read
+// and locked first (SELECT ... FOR UPDATE), and the statement is bound to their keys. After an
+// update they are read again. The function sees each row as it was stored, or as it was before it
+// was deleted.
 //
-// That costs one SELECT before such a statement and one after an update, and memory for the rows;
-// Config.MaxResolvedRows bounds them. Statements that say what they change cost what they always
-// do. It holds for all functions of the type.
+// ResolveRows costs one SELECT before such a statement and one after an update, and memory for the
+// rows; Config.MaxResolvedRows bounds them. Other statements cost nothing more. The option holds
+// for all functions of the type.
 func ResolveRows() OnOption { return adapter.ResolveRows() }
 
 // resolvedRows are rows that were read, in the order of reading.
@@ -33,8 +33,8 @@ type resolvedRows struct {
 	byKey  map[string]reflect.Value
 }
 
-// resolve reads and locks the rows that an update or a delete is about to change, and binds it to
-// them.
+// resolve reads and locks the rows that an update or a delete is about to change, and binds the
+// statement to them.
 func (s *statement) resolve() error {
 	stmt := s.db.Statement
 	if len(stmt.Schema.PrimaryFields) == 0 || stmt.Clauses["LIMIT"].Expression != nil {
@@ -67,12 +67,12 @@ func (s *statement) resolve() error {
 	s.rows, s.exists, s.replaced = rows, false, false
 	s.expect = len(rows.models)
 	if s.ob.own.Dialect() == core.MySQL && s.op == core.OpUpdate {
-		s.expect = -1 // rows that had these values are not counted
+		s.expect = -1 // rows that already have the new values are not counted
 	}
 	return nil
 }
 
-// group makes one expression of conditions that may be joined by OR.
+// group joins conditions into one expression. Some of them may be joined by OR.
 func group(exprs []clause.Expression) clause.Expression {
 	if len(exprs) == 1 {
 		if or, ok := exprs[0].(clause.OrConditions); ok && len(or.Exprs) == 1 {
@@ -82,7 +82,7 @@ func group(exprs []clause.Expression) clause.Expression {
 	return clause.And(exprs...)
 }
 
-// keyCondition says that the primary key is one of those of models.
+// keyCondition is the condition that the primary key is the key of one of the models.
 func (s *statement) keyCondition(models []reflect.Value) clause.Expression {
 	if len(models) == 0 {
 		return clause.Expr{SQL: "1 = 0"}
@@ -100,8 +100,7 @@ func (s *statement) keyCondition(models []reflect.Value) clause.Expression {
 	return clause.IN{Column: column, Values: in}
 }
 
-// lockRows reads the rows that a condition selects, and keeps others from changing them until the
-// transaction ends.
+// lockRows reads the rows that a condition selects, and locks them until the transaction ends.
 func (s *statement) lockRows(condition clause.Expression, limit int) (*resolvedRows, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -109,8 +108,8 @@ func (s *statement) lockRows(condition clause.Expression, limit int) (*resolvedR
 	stmt := s.db.Statement
 	query := s.model()
 	if s.ob.own.Dialect() == core.SQLite {
-		// A transaction that has read cannot always begin to write. This takes the lock of the one
-		// writer, and changes nothing.
+		// A transaction that has read cannot always begin to write. This statement takes the lock
+		// of the only writer, and changes nothing.
 		if err := s.session.Exec("DELETE FROM ? WHERE 1 = 0", clause.Table{Name: stmt.Table}).Error; err != nil {
 			return nil, fmt.Errorf("outbox: lock %s: %w", stmt.Schema.Table, err)
 		}
@@ -126,7 +125,7 @@ func (s *statement) lockRows(condition clause.Expression, limit int) (*resolvedR
 	return s.read(query.Limit(limit))
 }
 
-// unscoped reports whether rows that were softly deleted count.
+// unscoped reports whether softly deleted rows count.
 func (s *statement) unscoped() bool { return s.db.Statement.Unscoped || s.op == core.OpUpsert }
 
 func (s *statement) model() *gorm.DB {

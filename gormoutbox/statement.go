@@ -17,43 +17,43 @@ import (
 //
 // It reports events for rows only when the database says which rows it changed: their keys came
 // back in RETURNING, or as many rows were affected as there are elements. In most cases the plugin
-// knows before the statement that the rows cannot be told.
+// knows before the statement when the changed rows cannot be known.
 type statement struct {
 	ob       *Outbox
 	db       *gorm.DB
 	op       core.Op
-	mappers  []adapter.Mapper // nil also when AllowKeyless gave them up
-	resolves bool             // they have ResolveRows
+	mappers  []adapter.Mapper // nil also when AllowKeyless lets the statement pass
+	resolves bool             // the On functions have ResolveRows
 	elements []element
-	dest     *core.Recorder // of the model that holds the changes: db.Model(&stored).Updates(&changed)
+	dest     *core.Recorder // of the model with the changes: db.Model(&stored).Updates(&changed)
 	slice    bool
-	stored   bool  // every model is stored, also when the database counts none
-	reread   bool  // On functions are shown the rows that the database has afterwards, not the models
+	stored   bool  // every model is stored, even if the database counts none
+	reread   bool  // On functions get the rows as read after the statement, not the models
 	replaced bool  // RETURNING * puts the changed rows in place of the elements
-	moved    bool  // RETURNING is read over the elements of an update or a delete, whichever rows it is of
-	doubt    error // why it cannot be told which rows are changed
-	stale    error // why the models will not have what is stored
-	exists   bool  // an update of one row by its key alone, of which MySQL does not say whether it found the row
+	moved    bool  // RETURNING may read other rows into the elements of an update or a delete
+	doubt    error // why the changed rows cannot be known
+	stale    error // why the models will not have the stored values
+	exists   bool  // an update of one row by its key alone; MySQL may not count the row
 
 	association bool // GORM saves the elements along with a parent
 	expect      int  // rows that must be affected, -1: any number
 	rows        *resolvedRows
 
 	tx      core.Tx
-	session *gorm.DB // of the transaction
+	session *gorm.DB // a session in the transaction
 	adapter.Captured
 }
 
 // element is one model of a statement.
 type element struct {
 	model    reflect.Value // a pointer
-	stored   reflect.Value // the row as it was read after the statement, or nothing
-	key      string        // before the statement; "" when it is not known
+	stored   reflect.Value // the row as it was read after the statement, or unset
+	key      string        // the key before the statement; "" when unknown
 	op       core.Op
 	recorder *core.Recorder
 	pending  bool // the recorder has events
-	skip     bool // the row was there, and the model is not stored
-	same     bool // the row was there with the same values
+	skip     bool // the row existed, and the model is not stored
+	same     bool // the row existed with the same values
 	again    bool // another element has the same row
 }
 
@@ -67,8 +67,8 @@ type associationKey struct {
 	stmt *gorm.Statement
 }
 
-// notes whether GORM saves an association: before the statement saves associations of its own,
-// which leaves the same mark.
+// noteAssociation notes whether GORM saves an association. It runs before the statement saves its
+// own associations, which leave the same mark.
 func (o *Outbox) noteAssociation(stmt *gorm.Statement) {
 	if _, ok := stmt.Settings.Load("gorm:saved_association_map"); ok {
 		stmt.Settings.Store(associationKey{o, stmt}, true)
@@ -79,8 +79,8 @@ func (o *Outbox) prepareCreate(db *gorm.DB) { o.prepare(db, core.OpCreate) }
 func (o *Outbox) prepareUpdate(db *gorm.DB) { o.prepare(db, core.OpUpdate) }
 func (o *Outbox) prepareDelete(db *gorm.DB) { o.prepare(db, core.OpDelete) }
 
-// prepare looks at a statement just before it is executed, and refuses what could not be reported
-// afterwards.
+// prepare looks at a statement just before it is executed. It refuses a statement whose changes
+// could not be reported afterwards.
 func (o *Outbox) prepare(db *gorm.DB, op core.Op) {
 	stmt := db.Statement
 	if db.Error != nil || db.DryRun || stmt.Schema == nil {
@@ -124,7 +124,7 @@ func (s *statement) prepare() error {
 	return s.refuse()
 }
 
-// collect finds the models, and their recorders: the statement may put others in their place.
+// collect finds the models and their recorders now, because the statement may replace the models.
 func (s *statement) collect() (err error) {
 	stmt := s.db.Statement
 	s.slice = isSlice(stmt.ReflectValue)
@@ -151,7 +151,7 @@ func (s *statement) collect() (err error) {
 	return nil
 }
 
-// refuse returns an error when events depend on rows that nobody will know.
+// refuse returns an error when events depend on rows that cannot be known.
 func (s *statement) refuse() error {
 	if s.mappers != nil && s.rows == nil {
 		for _, why := range []error{s.doubt, s.stale} {
@@ -180,13 +180,13 @@ func (s *statement) refuse() error {
 	return nil
 }
 
-// selfNamed reports whether events can do without the row: they name their aggregate, and there is
-// one model that they are about.
+// selfNamed reports whether events do not need the row: they name their aggregate, and there is
+// only one model.
 func (s *statement) selfNamed(events []core.Event) bool {
 	return !s.slice && adapter.Named(events)
 }
 
-// giveUp goes on without On functions where Config.AllowKeyless says so.
+// giveUp drops the On functions if Config.AllowKeyless allows that, and reports whether it did.
 func (s *statement) giveUp() bool {
 	stmt := s.db.Statement
 	if !s.ob.own.AllowsKeyless(stmt.Context, stmt.Schema.ModelType, s.op, stmt.Schema.Table) {
@@ -196,7 +196,8 @@ func (s *statement) giveUp() bool {
 	return true
 }
 
-// unknown makes an error of why nobody knows the rows. ResolveRows cannot help an insert.
+// unknown returns an error that says why the rows cannot be known. ResolveRows cannot help an
+// insert.
 func (s *statement) unknown(why string) error {
 	waysOut := "change loaded models by their keys, register On with gormoutbox.ResolveRows()"
 	if s.op == core.OpCreate || s.op == core.OpUpsert {
@@ -206,7 +207,7 @@ func (s *statement) unknown(why string) error {
 		waysOut+", call Publish, or set Config.AllowKeyless")
 }
 
-// planChange decides what an update or a delete will tell.
+// planChange decides how the rows that an update or a delete changes will be known.
 func (s *statement) planChange() {
 	stmt := s.db.Statement
 	s.bindConditions()
@@ -218,7 +219,7 @@ func (s *statement) planChange() {
 	keyed := slices.ContainsFunc(s.elements, func(e element) bool { return e.key != "" })
 	switch {
 	case !conditions && !keyed && !s.db.AllowGlobalUpdate:
-		return // GORM refuses it
+		return // GORM refuses the statement
 	case len(stmt.Schema.PrimaryFields) == 0:
 		s.doubt = s.unknown("which has no primary key")
 	case s.slice && full:
@@ -228,7 +229,7 @@ func (s *statement) planChange() {
 		}
 	case s.slice && len(s.elements) == 0 && partial:
 		if s.replaced = true; s.mappers != nil {
-			s.nameColumns() // the functions are shown rows, not parts of them
+			s.nameColumns() // the functions get whole rows, not parts of them
 		}
 	case len(s.elements) == 0 || unkeyed:
 		s.doubt = s.unknown("does not say which rows it changes")
@@ -240,7 +241,7 @@ func (s *statement) planChange() {
 	case hasOr(stmt):
 		s.doubt = s.unknown("has OR among its conditions, so that it may change other rows")
 	case s.slice && s.ob.own.Dialect() == core.MySQL && s.op == core.OpUpdate && s.resolves:
-		s.doubt = s.unknown("counts only rows that had other values") // and so it is resolved
+		s.doubt = s.unknown("counts only rows that had other values") // so it is resolved
 	default:
 		s.expect = s.distinct()
 		s.exists = !s.slice && !conditions && s.ob.own.Dialect() == core.MySQL && s.op == core.OpUpdate
@@ -250,7 +251,7 @@ func (s *statement) planChange() {
 	}
 }
 
-// lastOfEach marks the elements of an upsert whose row is stored once more by a later one.
+// lastOfEach marks the elements of an upsert whose row a later element stores again.
 func (s *statement) lastOfEach() {
 	later := make(map[string]bool, len(s.elements))
 	for i := range slices.Backward(s.elements) {
@@ -260,7 +261,7 @@ func (s *statement) lastOfEach() {
 	}
 }
 
-// distinct counts the rows that the elements stand for, and marks those whose row is that of an
+// distinct counts the different rows of the elements. It marks an element whose row is that of an
 // earlier one.
 func (s *statement) distinct() int {
 	if len(s.elements) == 1 {
@@ -275,9 +276,9 @@ func (s *statement) distinct() int {
 	return len(keys)
 }
 
-// bindConditions puts parentheses round the conditions that are given as text. GORM does so only
-// where OR stands between two blanks; where it stands on a line of its own, say, the key binds the
-// last part of the condition alone, and the statement changes rows of other keys.
+// bindConditions puts parentheses around conditions that are given as text. GORM does so only if
+// there is an OR between two blanks. Without parentheses, an OR on a line of its own would join the
+// key to the last part of the condition only, and the statement would change rows of other keys.
 func (s *statement) bindConditions() {
 	stmt := s.db.Statement
 	c, ok := stmt.Clauses["WHERE"]
@@ -291,7 +292,7 @@ func inParentheses(exprs []clause.Expression) []clause.Expression {
 	bound := make([]clause.Expression, len(exprs))
 	for i, e := range exprs {
 		switch e := e.(type) {
-		case clause.Expr: // the line ends, because the text may end in a comment
+		case clause.Expr: // a new line, because the text may end in a comment
 			e.SQL = "(" + e.SQL + "\n)"
 			bound[i] = e
 		case clause.NamedExpr:
@@ -310,8 +311,8 @@ func inParentheses(exprs []clause.Expression) []clause.Expression {
 	return bound
 }
 
-// partialKey reports whether a part of a composite key is zero: GORM leaves it out of an update's
-// conditions.
+// partialKey reports whether a part of a composite key is zero. GORM leaves that part out of an
+// update's conditions.
 func (s *statement) partialKey(model reflect.Value) bool {
 	for _, f := range s.db.Statement.Schema.PrimaryFields {
 		if _, zero := f.ValueOf(s.db.Statement.Context, model.Elem()); zero {
@@ -333,8 +334,8 @@ func (s *statement) returning() (full, partial bool) {
 	return full, !full
 }
 
-// hasOr reports whether conditions are joined by OR at the top, where the key does not bind all of
-// them.
+// hasOr reports whether conditions are joined by OR outside of parentheses. Then the key does not
+// restrict all of them.
 func hasOr(stmt *gorm.Statement) bool {
 	where, ok := stmt.Clauses["WHERE"].Expression.(clause.Where)
 	return ok && slices.ContainsFunc(where.Exprs, func(e clause.Expression) bool {
@@ -343,7 +344,7 @@ func hasOr(stmt *gorm.Statement) bool {
 	})
 }
 
-// staleModels returns why On functions would see values that are not those in the table: the
+// staleModels returns an error if On functions would get other values than those in the table: the
 // database computes them, or the model cannot be changed.
 func (s *statement) staleModels(full bool) error {
 	stmt := s.db.Statement
@@ -393,18 +394,18 @@ func (s *statement) staleModels(full bool) error {
 	return nil
 }
 
-// leavesOut reports whether an update may store less than its model shows: without fields that are
-// zero, or that Select and Omit leave out.
+// leavesOut reports whether an update may store fewer fields than its model has. GORM leaves out
+// zero fields, and fields that Select and Omit leave out.
 func (s *statement) leavesOut() bool {
 	stmt := s.db.Statement
 	model, dest := reflect.ValueOf(stmt.Model), reflect.ValueOf(stmt.Dest)
 	if model.Kind() != reflect.Pointer || dest.Kind() != reflect.Pointer || model.Pointer() != dest.Pointer() {
-		return false // GORM puts what it stores into the model
+		return false // GORM puts the stored values into the model
 	}
 	return len(stmt.Omits) > 0 || !slices.Contains(stmt.Selects, "*")
 }
 
-// computed reports whether the database makes the value of v.
+// computed reports whether the database computes the value of v.
 func computed(v any) bool {
 	switch v.(type) {
 	case clause.Expression, *gorm.DB:

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// planCreate decides what an insert will tell.
+// planCreate decides how the rows that an insert stores will be known.
 func (s *statement) planCreate() error {
 	stmt := s.db.Statement
 	full, partial := s.returning()
@@ -61,8 +61,8 @@ func (s *statement) concerned() bool {
 		func(e element) bool { return e.pending || hooks && e.recorder != nil })
 }
 
-// nameColumns makes RETURNING * a list of columns: then GORM reads the rows into the models, in
-// their order, and not into others in their place, which would have no recorders.
+// nameColumns replaces RETURNING * with a list of columns. With a list, GORM reads the rows into the
+// models, in their order. With *, it replaces the models by others, which have no recorders.
 func (s *statement) nameColumns() {
 	var columns []clause.Column
 	for _, name := range s.db.Statement.Schema.DBNames {
@@ -88,7 +88,7 @@ func (s *statement) generated() (n int) {
 	return n
 }
 
-// planDoNothing is about INSERT ... ON CONFLICT DO NOTHING as the program wrote it.
+// planDoNothing plans an INSERT ... ON CONFLICT DO NOTHING that the program wrote.
 func (s *statement) planDoNothing(full bool) error {
 	n := len(s.elements)
 	switch {
@@ -98,7 +98,7 @@ func (s *statement) planDoNothing(full bool) error {
 			return err
 		}
 		if alone && s.generated() == n {
-			s.expect = n // a key that the database generates cannot be there already
+			s.expect = n // no row can have a key that the database generates now
 			return nil
 		}
 		s.doubt = s.unknown("with OnConflict{DoNothing: true} does not say which rows were there already, on " +
@@ -119,16 +119,16 @@ func (s *statement) planDoNothing(full bool) error {
 	return nil
 }
 
-// returnsDefaults reports whether GORM asks for columns with a default in RETURNING. It counts
-// wrongly then.
+// returnsDefaults reports whether GORM asks for columns with a default in RETURNING. It then counts
+// the affected rows wrongly.
 func (s *statement) returnsDefaults() bool {
 	stmt := s.db.Statement
 	_, asked := stmt.Clauses["RETURNING"]
 	return slices.Contains(stmt.BuildClauses, "RETURNING") && (asked || len(stmt.Schema.FieldsWithDefaultDBValue) > 0)
 }
 
-// planUpsert is about ON CONFLICT DO UPDATE. The row that it changes may be one with another key,
-// when it was another column that was there already, so that the keys are asked for.
+// planUpsert plans an ON CONFLICT DO UPDATE. If the conflict is in another column than the key, the
+// changed row may have another key. So the statement returns the keys.
 func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	stmt := s.db.Statement
 	s.expect = len(s.elements)
@@ -145,7 +145,7 @@ func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	}
 	if slices.Contains(stmt.BuildClauses, "RETURNING") {
 		if !full && s.mappers != nil {
-			s.nameColumns() // the row keeps what the statement does not set
+			s.nameColumns() // the row keeps the columns that the statement does not set
 		} else if !full && (s.ob.own.Dialect() == core.MySQL || !s.targetsKey(conflict)) {
 			s.returnKeys()
 		}
@@ -155,10 +155,10 @@ func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	switch {
 	case err != nil:
 		return err
-	case alone: // on MySQL, which has no RETURNING
-		s.expect = -1 // each new row is counted once, each changed one twice and each that was the same not at all
+	case alone: // MySQL, which has no RETURNING
+		s.expect = -1 // a new row counts 1, a changed row 2, an unchanged row 0
 		s.stored = true
-		// a row that was there keeps what the statement does not set
+		// An existing row keeps the columns that the statement does not set.
 		s.reread = s.mappers != nil && s.generated() < len(s.elements)
 	default:
 		s.doubt = s.unknown("with ON DUPLICATE KEY UPDATE does not say which rows it changed, because the table has " +
@@ -167,14 +167,13 @@ func (s *statement) planUpsert(conflict clause.OnConflict, full bool) error {
 	return nil
 }
 
-// targetsKey reports whether it is the primary key of which the statement expects that it may be
-// there.
+// targetsKey reports whether the conflict that the statement expects is in the primary key.
 func (s *statement) targetsKey(conflict clause.OnConflict) bool {
 	if conflict.OnConstraint != "" {
 		return false
 	}
 	if len(conflict.Columns) == 0 {
-		return conflict.UpdateAll // GORM fills the key in
+		return conflict.UpdateAll // GORM adds the key
 	}
 	for _, c := range conflict.Columns {
 		if f := s.db.Statement.Schema.LookUpField(c.Name); f == nil || !f.PrimaryKey {
@@ -184,7 +183,8 @@ func (s *statement) targetsKey(conflict clause.OnConflict) bool {
 	return len(conflict.Columns) == len(s.db.Statement.Schema.PrimaryFields)
 }
 
-// returnKeys makes the statement return the primary key, beside what it would return anyway.
+// returnKeys makes the statement return the primary key too, with the columns that it returns
+// already.
 func (s *statement) returnKeys() {
 	stmt := s.db.Statement
 	var columns []clause.Column
@@ -205,10 +205,10 @@ func (s *statement) returnKeys() {
 	s.setReturning(columns)
 }
 
-// planAssociation is about children that GORM saves along with a parent, with a conflict clause of
-// its own: those that are there keep their columns but for the foreign key (all get stored with
-// FullSaveAssociations). Rows that were there are looked at first, because they are nobody's news
-// when they stay as they are.
+// planAssociation plans the insert of children that GORM saves along with a parent, with a conflict
+// clause of GORM's own. An existing child keeps its columns except the foreign key; with
+// FullSaveAssociations all columns are stored. Existing rows are read first, because an unchanged
+// row causes no event.
 func (s *statement) planAssociation(conflict clause.OnConflict) error {
 	generated := s.generated()
 	alone := true
@@ -247,8 +247,8 @@ func (s *statement) planAssociation(conflict clause.OnConflict) error {
 	return nil
 }
 
-// compareStored marks the elements whose rows are there and stay as they are, and counts those that
-// have a key and no row.
+// compareStored marks the elements whose rows exist and stay unchanged. It returns how many
+// elements have a key and no row.
 func (s *statement) compareStored(conflict clause.OnConflict) (missing int, err error) {
 	keyed := make([]reflect.Value, 0, len(s.elements))
 	for _, e := range s.elements {
@@ -259,7 +259,7 @@ func (s *statement) compareStored(conflict clause.OnConflict) (missing int, err 
 	if len(keyed) == 0 {
 		return 0, nil
 	}
-	// locking a row that is not there locks the gap, and two inserts into it are a deadlock
+	// Locking a row that does not exist locks the gap, and two inserts into the gap deadlock.
 	if s.ob.own.Dialect() == core.MySQL {
 		if err := s.begin(); err != nil {
 			return 0, err
@@ -297,7 +297,7 @@ func (s *statement) compareStored(conflict clause.OnConflict) (missing int, err 
 }
 
 // differs reports whether storing model changes row in a column that the statement sets. Timestamps
-// that GORM sets do not count.
+// that GORM sets are ignored.
 func (s *statement) differs(row, model reflect.Value, conflict clause.OnConflict) bool {
 	stmt := s.db.Statement
 	var names []string
@@ -315,7 +315,7 @@ func (s *statement) differs(row, model reflect.Value, conflict clause.OnConflict
 		was, _ := f.ValueOf(stmt.Context, row.Elem())
 		is, zero := f.ValueOf(stmt.Context, model.Elem())
 		if conflict.UpdateAll && f.HasDefaultValue && zero {
-			return false // not set
+			return false // the statement does not set it
 		}
 		return !sameValue(was, is)
 	})
@@ -329,9 +329,9 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// aloneKey reports whether the table has no unique key beside the primary one. Only then does a row
-// whose key the database generated, or that was not there under its own, have to be new on MariaDB
-// and MySQL, which say nothing about it.
+// aloneKey reports whether the table has no unique key besides the primary key. MariaDB and MySQL
+// do not say whether a row is new. Only in such a table it must be new if the database generated
+// its key, or if no row had its key before.
 func (s *statement) aloneKey() (bool, error) {
 	table := s.db.Statement.Table
 	if v, ok := s.ob.alone.Load(table); ok && time.Since(v.(aloneKey).at) < time.Minute {

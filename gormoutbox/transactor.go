@@ -13,7 +13,7 @@ import (
 
 // Transactor makes a core.Transactor of db, with or without the plugin. RunInTx runs its function
 // in db.Transaction: FromContext returns the transaction. Within a transaction of the same database
-// it runs in a savepoint.
+// the function runs in a savepoint.
 //
 // RunInTx returns nil only if the transaction is known to have committed. If the database has
 // rolled the transaction back and the function ignored the error (a deadlock, or a violated
@@ -62,7 +62,7 @@ func contextWith(ctx context.Context, db *gorm.DB, tx core.Tx) context.Context {
 
 type transactor struct{ db *gorm.DB }
 
-// Validate is for core.CheckTransactor.
+// Validate implements the interface of core.CheckTransactor.
 func (r *transactor) Validate() error {
 	if r.db == nil || r.db.Config == nil {
 		return errors.New("outbox: gormoutbox.Transactor was given a nil *gorm.DB")
@@ -81,7 +81,7 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 	db := r.db.WithContext(ctx)
 	if outer, ok := ctx.Value(ctxKey{}).(*gorm.DB); ok && r.samePool(outer) {
 		db = outer.WithContext(ctx)
-		db.DisableNestedTransaction = false // a copy of this session: the contract is a savepoint
+		db.DisableNestedTransaction = false // RunInTx must set a savepoint
 	}
 	if err := r.follow(db); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 			return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
 				core.ErrUntracked, r.db.ConnPool)
 		}
-		// without a callback, Commit would not report an unknown outcome
+		// Without a callback, Commit would not report an unknown outcome.
 		tx.OnOutcome(func(core.Outcome) {})
 		if err := fn(contextWith(ctx, gtx, tx), tx); err != nil {
 			return err
@@ -105,7 +105,8 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 	})
 }
 
-// follow makes db, a session of this package, tracked, even without the plugin.
+// follow makes the transactions of db tracked, even without the plugin. db is a session of this
+// package.
 func (r *transactor) follow(db *gorm.DB) error {
 	d, err := dialectOf(r.db)
 	if err != nil {
@@ -115,8 +116,8 @@ func (r *transactor) follow(db *gorm.DB) error {
 	return nil
 }
 
-// visible returns a session of the transaction whose statements pass through its txPool, where no
-// callback would report prepared ones.
+// visible returns a session of the transaction whose statements pass through its txPool. It does
+// not prepare statements, because no callback would report them.
 func visible(gtx *gorm.DB) *gorm.DB {
 	conn, prepared := unprepared(gtx.Statement.ConnPool)
 	tx, ok := conn.(*txPool)

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// after writes the events of a statement that was executed. When that fails, the transaction must
-// not commit.
+// after writes the events of a statement that was executed. If it returns an error, the transaction
+// must not commit.
 func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 	if s.mappers == nil && len(s.models) == 0 {
 		return
@@ -58,15 +58,15 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 // capture is the work on one statement that was executed.
 type capture struct {
 	*statement
-	affected int64           // rows, negative when the driver did not tell
-	stored   []reflect.Value // as the statement left the models
+	affected int64           // rows, negative when the driver did not report a number
+	stored   []reflect.Value // the models as the statement left them
 	moved    bool            // RETURNING was read over models of other rows
 	adapter.Captured
 }
 
 func (c *capture) collect(ctx context.Context, event *bun.QueryEvent) error {
 	if c.known == unknown {
-		return c.recorded(nil) // they name their aggregate themselves
+		return c.recorded(nil) // the events name their aggregate themselves
 	}
 	if err := c.assignID(event); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (c *capture) collect(ctx context.Context, event *bun.QueryEvent) error {
 	return c.recorded(rows)
 }
 
-// lastOfEach leaves out rows that a later one of the same key has overwritten in the same
-// statement.
+// lastOfEach drops each row that a later row of the same statement, with the same key, has
+// overwritten.
 func lastOfEach(rows []row) []row {
 	later := make(map[string]bool, len(rows))
 	last := make([]row, 0, len(rows))
@@ -101,7 +101,7 @@ func lastOfEach(rows []row) []row {
 	return last
 }
 
-// changed returns the rows that the database said were changed.
+// changed returns the rows that the statement changed, according to the database.
 func (c *capture) changed() ([]row, error) {
 	switch {
 	case c.known == byRows:
@@ -135,7 +135,7 @@ func (c *capture) changed() ([]row, error) {
 }
 
 // everyRow reports whether the statement stores each of its models, whatever number of rows is
-// counted: MySQL counts 2 for an update and 0 for what is as it was.
+// counted. MySQL counts 2 for an updated row and 0 for a row with the same values.
 func (c *capture) everyRow() bool {
 	return c.op == core.OpUpsert && !c.text.rows.skips && c.ob.own.Dialect() == core.MySQL && !c.text.returning.any &&
 		len(c.stored) == len(c.models)
@@ -163,8 +163,8 @@ func (c *capture) doubt(what string) error {
 		c.table.Name, what)
 }
 
-// needsReading reports whether the models do not show the rows as they are stored, so that they
-// have to be read.
+// needsReading reports whether the rows have to be read, because the models do not show them as
+// they are stored.
 func (c *capture) needsReading() bool {
 	if c.text.returning.all && c.known != byRows {
 		return false
@@ -189,8 +189,8 @@ func (c *capture) needsReading() bool {
 	}
 }
 
-// unproven reports whether an upsert may have changed another row in place of the one with the key
-// that its model was given: one that is equal in another unique column.
+// unproven reports whether an upsert may have changed another row than the one with the key of its
+// model: a row that has the same value in another unique column.
 func (c *capture) unproven() bool {
 	if c.op != core.OpUpsert || c.text.rows.skips || c.returnsKeys() {
 		return false
@@ -210,7 +210,7 @@ func (c *capture) unproven() bool {
 	return false
 }
 
-// assignID reads the key that the database generated, where Bun does so only after the query hooks.
+// assignID reads the key that the database generated, if Bun does so only after the query hooks.
 func (c *capture) assignID(event *bun.QueryEvent) error {
 	db := event.DB
 	if c.known != byInsert || event.Result == nil || db.HasFeature(feature.Returning) ||
@@ -225,7 +225,7 @@ func (c *capture) assignID(event *bun.QueryEvent) error {
 	pk := c.table.PKs[0]
 	for i, model := range c.stored {
 		if i < len(c.keys) && c.keys[i] != "" {
-			continue // its own
+			continue // it has a key of its own
 		}
 		if err := pk.ScanValue(model.Elem(), id); err != nil {
 			return err
@@ -235,7 +235,7 @@ func (c *capture) assignID(event *bun.QueryEvent) error {
 	return nil
 }
 
-// mapped collects what the On functions make of the rows.
+// mapped collects the events that the On functions derive from the rows.
 func (c *capture) mapped(ctx context.Context, rows []row) error {
 	for _, r := range rows {
 		if r.key == "" && len(c.table.PKs) > 0 && c.ob.own.Config().AllowKeyless {
@@ -254,7 +254,7 @@ func (c *capture) mapped(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// recorded takes over the events that the models have recorded.
+// recorded takes the events that the models have recorded.
 func (c *capture) recorded(rows []row) error {
 	changed := make(map[string]bool, len(rows))
 	for _, r := range rows {
@@ -278,7 +278,7 @@ func (c *capture) recorded(rows []row) error {
 			}
 		}
 		if c.known != unknown && key != "" && !changed[key] {
-			continue // this one was there already, or is not there any more
+			continue // the row was there before, or is gone
 		}
 		events, err := c.Take(r)
 		if err != nil {
@@ -291,8 +291,8 @@ func (c *capture) recorded(rows []row) error {
 	return nil
 }
 
-// add collects events of a row, which need its key unless they name their aggregate or the table
-// has none.
+// add collects events of a row. They need its key, unless they name their aggregate or the table
+// has no key.
 func (c *capture) add(events []core.Event, model reflect.Value, key string) error {
 	if key == "" && len(c.table.PKs) > 0 {
 		for _, e := range events {

@@ -33,7 +33,7 @@
 // method AggregateType() string.
 //
 //   - An insert with ON CONFLICT, ON DUPLICATE KEY, IGNORE or REPLACE is OpUpsert, never OpCreate,
-//     because not every database tells the two apart.
+//     because not every database tells a new row from an existing one.
 //   - A statement that changed no row causes no event; recorded events stay recorded. MySQL and
 //     MariaDB do not count an update that sets the same values, unless clientFoundRows=true is in
 //     the DSN.
@@ -41,39 +41,40 @@
 //     were affected as the statement has models, or their keys came back in RETURNING. An update or
 //     delete must name its rows by the keys of its models: with WherePK, Bulk, or Where("id = ?",
 //     order.ID), with any further conditions. Or RETURNING fills an empty slice:
-//     Model(&changed).Where(...).Returning("*"). Any other one, such as
+//     Model(&changed).Where(...).Returning("*"). Any other update or delete, such as
 //     Model((*Order)(nil)).Where(...), is refused with core.ErrNoAggregateID before it is executed,
 //     unless the On functions of the model have ResolveRows. A MERGE, an INSERT from a SELECT, and
-//     statements with comments are refused always; see Config.AllowKeyless.
+//     statements with comments are always refused; see Config.AllowKeyless.
 //   - A statement with several models that changes only some of them (DO NOTHING, a further
-//     condition) does not commit if RETURNING does not tell which: COMMIT rolls back and returns an
-//     error wrapping core.ErrNoAggregateID. Returning("*") costs nothing. If only the key is
-//     returned, the rows are read back for On functions.
-//   - Recorded events are bound by the same rules, unless there is one model and its events have an
+//     condition) does not commit if RETURNING does not say which: COMMIT rolls back and returns an
+//     error wrapping core.ErrNoAggregateID. Returning("*") needs no further query. If only the key
+//     is returned, the rows are read back for On functions.
+//   - The same rules hold for recorded events, unless there is one model and its events have an
 //     AggregateID of their own. If the rows of RETURNING cannot be assigned to models with recorded
 //     events, the transaction does not commit.
 //   - Values that the database computes (Set("stock = stock - 1"), an upsert) are read back for On
-//     functions: one SELECT more, unless Returning("*") tells them. The read also proves that an
-//     upsert changed the row with the key of its model. The content of recorded events is up to the
-//     code that records them.
+//     functions, by one more SELECT, unless Returning("*") returns them. The read also proves that
+//     an upsert changed the row with the key of its model. Recorded events have the content that
+//     the code gave them.
 //   - Raw SQL, Table(...) without a model, maps, and statements within a WITH are not seen. Use
 //     Publish there.
 //
-// A statement that has to write events needs a transaction that is tracked, and is refused with
-// core.ErrNoTransaction or core.ErrUntracked before it is executed. When its events cannot be
-// written after it (an event is not valid, an On function fails), its transaction does not commit:
-// COMMIT rolls back and returns the error. With the model hooks (see AfterInsert) the statement
-// itself fails.
+// A statement that has to write events needs a tracked transaction. Without one it is refused with
+// core.ErrNoTransaction or core.ErrUntracked before it is executed. If the events cannot be written
+// after the statement (an event is not valid, an On function fails), its transaction does not
+// commit: COMMIT rolls back and returns the error. With the model hooks (see AfterInsert) the
+// statement itself fails.
 //
-// Other query hooks see one or two queries more for each captured statement: SELECT 1 with a
-// comment, which finds the transaction of the statement. A tracked connection answers it itself.
+// Other query hooks see one or two more queries for each captured statement: SELECT 1 with a
+// comment, which finds the transaction of the statement. A tracked connection answers that query
+// itself.
 //
 // # Tracked transactions
 //
 // On a pool opened with sqltx.Connector every transaction is tracked, savepoints and prepared
 // statements included, with any context. On another pool, the transactions of Outbox.RunInTx and
-// Transactor are tracked in the same way. Publish works in Bun's own transactions of such a pool as
-// well: its events are as safe, but wait for the poller. Config.RejectUntracked refuses them.
+// Transactor are tracked in the same way. Publish also works in Bun's own transactions of such a
+// pool: its events are as safe, but wait for the poller. Config.RejectUntracked refuses them.
 //
 // Nest with Outbox.RunInTx. Bun's own nested RunInTx rolls its savepoint back with the given
 // context. If that context has ended, ROLLBACK TO is not sent, and the outer transaction commits

@@ -10,8 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// elements returns a pointer to each struct in the value of a Bun model, which is one or a slice of
-// them.
+// elements returns a pointer to each struct in the value of a Bun model: a struct or a slice.
 func elements(value any) []reflect.Value {
 	v := reflect.ValueOf(value)
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
@@ -49,7 +48,7 @@ func apart(f reflect.StructField) bool {
 	return strings.Contains(tag, "rel:") || strings.Contains(tag, "m2m:")
 }
 
-// keyOf returns the primary key of a model as text, "" when it has none or it is unset.
+// keyOf returns the primary key of a model as text, "" when the model has none or the key is unset.
 func keyOf(table *schema.Table, model reflect.Value) (string, error) {
 	var k adapter.Key
 	for _, f := range table.PKs {

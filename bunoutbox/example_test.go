@@ -22,7 +22,7 @@ type Order struct {
 
 	ID     int64 `bun:",pk,autoincrement"`
 	Status string
-	// The model records what happened to it.
+	// The Recorder keeps the events of the order.
 	core.Recorder `bun:"-" json:"-"`
 }
 
@@ -50,7 +50,7 @@ func inMemory(p core.Publisher) bunoutbox.Config {
 	return bunoutbox.Config{Outbox: ob}
 }
 
-// returning is a dialect without a database: pgdialect.New() in a program.
+// returning is a dialect without a database. A program uses pgdialect.New().
 type returning struct{ *named }
 
 func newDialect() schema.Dialect {
@@ -61,7 +61,8 @@ func newDialect() schema.Dialect {
 
 func (returning) Features() feature.Feature { return feature.Returning | feature.InsertReturning }
 
-// memory is a database that accepts every statement and keeps nothing, opened as sqltx.Open does.
+// memory is a database that accepts every statement and keeps nothing. It is opened as by
+// sqltx.Open.
 func memory() *bun.DB {
 	pool, err := outboxtest.OpenDB(core.Postgres)
 	must(err)
@@ -75,14 +76,14 @@ func example() (*bun.DB, *bunoutbox.Outbox) {
 	return ob.DB(), ob
 }
 
-// must ends an example that went wrong.
+// must stops an example after an error.
 func must(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
 }
 
-// The row and the event commit together. Then the event leaves.
+// The row and the event commit together. Then the event is published.
 func ExampleNew() {
 	ob, err := bunoutbox.New(memory(), inMemory(printed)) // bunoutbox.Config{Publisher: publisher, AutoCreate: true}
 	must(err)
@@ -99,7 +100,7 @@ func ExampleNew() {
 	// Output: order.placed 1 {"Order":{"ID":1,"Status":"placed"}}
 }
 
-// One call from a driver and a DSN to a database whose events are captured, and its outbox.
+// Open takes a driver and a DSN. It returns a database whose events are captured, and its outbox.
 func ExampleOpen() {
 	publisher := printed
 	ctx := context.Background()
@@ -114,7 +115,7 @@ func ExampleOpen() {
 	// Output: sqltx: open the pool: sql: unknown driver "pgx" (forgotten import?)
 }
 
-// A driver that is configured by code is given as its connector.
+// OpenConnector takes the connector of a driver that is configured by code.
 func ExampleOpenConnector() {
 	ctx := context.Background()
 	db, ob, err := bunoutbox.OpenConnector(ctx, nowhere{}, newDialect(),
@@ -125,7 +126,7 @@ func ExampleOpenConnector() {
 	// Output: true
 }
 
-// Events are derived from what was stored: generated keys are filled in.
+// On derives events from the stored model, which has its generated key.
 func ExampleOn() {
 	_, ob := example()
 	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
@@ -140,8 +141,8 @@ func ExampleOn() {
 	// Output: order.create 1 {"ID":1,"Status":"placed"}
 }
 
-// Statements that do not tell which rows they change are captured too, row by row. Without
-// ResolveRows they are refused before they are executed.
+// Statements that do not say which rows they change are captured too, one event for each row.
+// Without ResolveRows they are refused before they are executed.
 func ExampleResolveRows() {
 	_, ob := example()
 	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event { return []core.Event{{Type: "order." + op.String()}} })
@@ -156,11 +157,11 @@ func ExampleResolveRows() {
 	// Output: true
 }
 
-// A function that needs to read, or can fail, gets the context of the statement.
+// A function that reads other data, or can fail, gets the context of the statement.
 func ExampleOnContext() {
 	_, ob := example()
 	bunoutbox.OnContext(ob, func(ctx context.Context, op core.Op, o *Order) ([]core.Event, error) {
-		tx, err := bunoutbox.FromContext(ctx) // reads in the same transaction
+		tx, err := bunoutbox.FromContext(ctx) // it reads in the same transaction
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +177,7 @@ func ExampleOnContext() {
 	// Output: order.create 1 {"in_tx":true,"order":{"ID":1,"Status":"placed"}}
 }
 
-// The code says itself what happened. An event of a rolled-back transaction is not published.
+// The code publishes the event itself. An event of a rolled-back transaction is not published.
 func ExampleOutbox_Publish() {
 	ctx := context.Background()
 	db, ob := example()
@@ -213,11 +214,11 @@ func ExampleOutbox_RunInTx() {
 	// order.placed 7
 }
 
-// Options of database/sql, for a new transaction.
+// RunInTxOptions takes options of database/sql for a new transaction.
 func ExampleOutbox_RunInTxOptions() {
 	_, ob := example()
 	ctx := context.Background()
-	options := &sql.TxOptions{} // Isolation: sql.LevelSerializable, say
+	options := &sql.TxOptions{} // for example Isolation: sql.LevelSerializable
 	must(ob.RunInTxOptions(ctx, options, func(ctx context.Context, tx bun.Tx) error {
 		return ob.Publish(ctx, tx, core.Event{Type: "order.placed", AggregateID: "7"})
 	}))
@@ -225,12 +226,12 @@ func ExampleOutbox_RunInTxOptions() {
 	// Output: order.placed 7
 }
 
-// A *bun.DB of your own captures events when it has the hook.
+// Any other *bun.DB captures events when it has the hook.
 func ExampleOutbox_Hook() {
 	plain := memory()
 	ob, err := bunoutbox.New(plain, inMemory(printed))
 	must(err)
-	db := plain.WithQueryHook(ob.Hook()) // plain stays as it is
+	db := plain.WithQueryHook(ob.Hook()) // plain is unchanged
 
 	ctx := context.Background()
 	order := &Order{}
@@ -249,7 +250,7 @@ func ExampleOutbox_DB() {
 	// Output: true false
 }
 
-// A function that runs only after the real commit.
+// AfterCommit runs a function only after the real commit.
 func ExampleAfterCommit() {
 	db, _ := example()
 	must(db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -262,7 +263,7 @@ func ExampleAfterCommit() {
 	// wake the worker
 }
 
-// TxOf hands Bun's transaction to code that knows nothing of Bun.
+// TxOf passes Bun's transaction to code that does not import Bun.
 func ExampleTxOf() {
 	db, ob := example()
 	must(db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -277,10 +278,11 @@ func ExampleTxOf() {
 	// Output: postgres true
 }
 
-// Code that finds a transaction in a context, such as an event bus of Watermill, joins that of Bun.
+// Code that finds a transaction in a context, such as an event bus of Watermill, joins Bun's
+// transaction.
 func ExampleContext() {
 	db, ob := example()
-	publish := func(ctx context.Context, e core.Event) error { // bus.Publish, say
+	publish := func(ctx context.Context, e core.Event) error { // for example bus.Publish
 		_, err := ob.Outbox().Publish(ctx, nil, e)
 		return err
 	}
@@ -292,7 +294,7 @@ func ExampleContext() {
 	// Output: order.placed 7
 }
 
-// A Transactor is how other packages, as the inbox, run work in Bun's transactions.
+// Other packages, such as the inbox, run work in Bun's transactions through a Transactor.
 func ExampleTransactor() {
 	db, ob := example()
 	ctx := context.Background()
@@ -307,7 +309,7 @@ func ExampleTransactor() {
 	// Output: order.placed 7
 }
 
-// FromContext finds the transaction of RunInTx, wherever the context arrives.
+// FromContext finds the transaction of RunInTx in any context that is derived from it.
 func ExampleFromContext() {
 	_, ob := example()
 	store := func(ctx context.Context, o *Order) error {
@@ -326,7 +328,7 @@ func ExampleFromContext() {
 	// <nil>
 }
 
-// Invoice fails its inserts when their events cannot be written.
+// Invoice makes its inserts fail when their events cannot be written.
 type Invoice struct {
 	ID    int64 `bun:",pk,autoincrement"`
 	Cents int64
@@ -340,7 +342,7 @@ func (*Invoice) AfterInsert(ctx context.Context, q *bun.InsertQuery) error {
 	return bunoutbox.AfterInsert(ctx, q)
 }
 
-// A model with this hook is not stored by a *bun.DB without the outbox.
+// Without the outbox, a *bun.DB cannot store a model with this hook.
 func ExampleBeforeInsert() {
 	ctx := context.Background()
 	err := memory().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {

@@ -54,8 +54,8 @@ func (h *hook) AfterQuery(ctx context.Context, event *bun.QueryEvent) {
 type stashKey struct{ hook *hook }
 
 // refused is the context of a statement that must not be executed. A query hook cannot return an
-// error, but database/sql returns that of a context which has ended, before it sends anything. The
-// deadline is for drivers that look at nothing else.
+// error. But if a context has ended, database/sql sends nothing and returns the error of the
+// context. The deadline is for drivers that check only the deadline.
 type refused struct {
 	context.Context //nolint:containedctx // it is one
 	err             error

@@ -6,12 +6,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// token is a part of a statement. Text in parentheses is one token, so that only text at the top of
-// a statement can be taken for its clauses.
+// token is a part of a statement. Text in parentheses is one token, so that only text outside of
+// parentheses can be taken for a clause of the statement.
 type token struct {
 	kind     tokenKind
-	word     string // in capitals, of a word; the name, of an identifier in quotes; the sign, of an operator
-	from, to int    // where it is in the text
+	word     string // a word in capitals, a name without its quotes, or the sign of an operator
+	from, to int    // its place in the text
 }
 
 type tokenKind uint8
@@ -24,8 +24,8 @@ const (
 	signToken
 )
 
-// lex splits text into tokens. It reports false when it is not sure about one: unbalanced
-// parentheses, quotes that do not end, comments, several statements.
+// lex splits text into tokens. It reports false for a text that it cannot split with certainty:
+// unbalanced parentheses, quotes that do not end, comments, several statements.
 func lex(text string, d core.Dialect) ([]token, bool) {
 	l := lexer{text: text, dialect: d}
 	return l.run()
@@ -36,7 +36,7 @@ type lexer struct {
 	dialect core.Dialect
 	tokens  []token
 	depth   int
-	group   int // where the outermost parenthesis is
+	group   int // the place of the outermost open parenthesis
 }
 
 func (l *lexer) run() ([]token, bool) {
@@ -58,7 +58,7 @@ func (l *lexer) next(i int) (int, bool) {
 	case c == '\'':
 		return l.quoted(i, i, textToken, l.dialect == core.MySQL)
 	case c == '"':
-		if l.dialect == core.MySQL { // a literal there, unless ANSI_QUOTES is set
+		if l.dialect == core.MySQL { // a literal on MySQL, unless ANSI_QUOTES is set
 			return l.quoted(i, i, textToken, true)
 		}
 		return l.quoted(i, i, nameToken, false)
@@ -94,7 +94,7 @@ func (l *lexer) add(kind tokenKind, word string, from, to int) {
 	}
 }
 
-// quoted reads to the end of what is in quotes from i on. A doubled quote stands for one.
+// quoted reads from i to the end of a text in quotes. A doubled quote means one quote.
 func (l *lexer) quoted(from, i int, kind tokenKind, escapes bool) (int, bool) {
 	quote := l.text[i]
 	for j := i + 1; j < len(l.text); j++ {
@@ -142,7 +142,7 @@ func is(tokens []token, words ...string) bool {
 	return true
 }
 
-// find returns the position of the first of these words, or that of the end.
+// find returns the position of the first of these words, or the end if there is none.
 func find(tokens []token, words ...string) int {
 	for i := range tokens {
 		for _, w := range words {
@@ -154,7 +154,7 @@ func find(tokens []token, words ...string) int {
 	return len(tokens)
 }
 
-// split cuts tokens at each sign.
+// split cuts tokens at each of these signs.
 func split(tokens []token, sign string) [][]token {
 	var parts [][]token
 	from := 0
@@ -167,7 +167,7 @@ func split(tokens []token, sign string) [][]token {
 	return append(parts, tokens[from:])
 }
 
-// textOf returns what tokens were read from.
+// textOf returns the text from which tokens were read.
 func textOf(text string, tokens []token) string {
 	if len(tokens) == 0 {
 		return ""

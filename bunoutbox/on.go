@@ -10,9 +10,9 @@ import (
 // On registers fn, which derives events from a change of a model of type T. fn gets the model as it
 // was saved, with generated keys. fn runs within the transaction, once for each row that the
 // database said was changed, and must not change the model. For OpUpdate and OpDelete the model has
-// only the values that the caller put into it, perhaps only its key. Rows that a statement sets to
-// other values than its model has (Set("stock = stock - 1")), and upserts, are read back: one
-// SELECT more, unless Returning("*") tells. Several functions for one type are all called, in the
+// only the values that the caller put into it, perhaps only its key. If a statement sets other
+// values than its model has (Set("stock = stock - 1")), or is an upsert, the rows are read back by
+// one more SELECT, unless Returning("*") returns them. All functions of one type are called, in the
 // order of registration. On can be called at any time. Mistakes (a nil argument, a T that is no
 // struct) are reported by every Publish and RunInTx, and by Run.
 //
@@ -21,9 +21,9 @@ func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event, options .
 	adapter.On(ob.mappers(), fn, options...)
 }
 
-// OnContext is On for functions that need the context of the statement or can fail. Their error
-// makes the transaction fail: see AfterInsert. FromContext finds the transaction in ctx when the
-// statement was run with the context that RunInTx gave.
+// OnContext is On for functions that need the context of the statement or can return an error.
+// Their error makes the transaction fail: see AfterInsert. FromContext finds the transaction in ctx
+// if the statement ran with the context that RunInTx gave.
 func OnContext[T any](
 	ob *Outbox, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error), options ...OnOption,
 ) {

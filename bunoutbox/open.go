@@ -17,8 +17,8 @@ import (
 )
 
 // Open opens a pool with the driver of that name, as sql.Open does, and makes a *bun.DB and the
-// outbox of its database. The *bun.DB captures the events of models, and every transaction of its
-// pool is tracked, whichever library begins it.
+// outbox of its database. The *bun.DB captures the events of models. Every transaction of its pool
+// is tracked, also one that another library begins.
 //
 //	db, ob, err := bunoutbox.Open(ctx, "pgx", dsn, pgdialect.New(),
 //		bunoutbox.Config{Publisher: publisher, AutoCreate: true})
@@ -26,10 +26,10 @@ import (
 //	defer db.Close()
 //	go ob.Run(ctx)
 //
-// It is short for sqltx.Open, bun.NewDB, New and Outbox.DB. AutoCreate needs the database to be
-// there, and so does mysqldialect, which asks for its version: Open waits for it until ctx ends, at
-// most a minute. Open returns an error for a wrong configuration, an unsupported dialect and a
-// failed migration. It leaves nothing open then.
+// It is short for sqltx.Open, bun.NewDB, New and Outbox.DB. AutoCreate needs a connection to the
+// database, and so does mysqldialect, which asks for the version of the server. Open waits for the
+// database until ctx ends, at most a minute. It returns an error for a wrong configuration, an
+// unsupported dialect and a failed migration. After an error it leaves nothing open.
 func Open(ctx context.Context, driverName, dsn string, d schema.Dialect, cfg Config,
 	options ...bun.DBOption,
 ) (*bun.DB, *Outbox, error) {
@@ -81,7 +81,7 @@ func open(ctx context.Context, pool *sql.DB, d schema.Dialect, cfg Config,
 	return ob.DB(), ob, nil
 }
 
-// dialectNamed returns what Bun's dialect is called in this library.
+// dialectNamed returns the core.Dialect of Bun's dialect.
 func dialectNamed(d schema.Dialect) (core.Dialect, error) {
 	if d == nil {
 		return "", errors.New("outbox: the dialect of Bun is nil: give pgdialect.New(), mysqldialect.New() or " +

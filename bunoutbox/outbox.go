@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// Outbox is Bun's side of a core.Outbox. Make it with New, give its Hook to the *bun.DB, and run
+// Outbox connects Bun to a core.Outbox. Make it with New, give its Hook to the *bun.DB, and call
 // Run in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
 	adapter.Operations
@@ -23,7 +23,7 @@ type Outbox struct {
 }
 
 // New makes an Outbox on the database of db. It reports a wrong configuration, an unsupported
-// database and failed migrations. RunInTx works on db with the query hooks that it has now.
+// database and failed migrations. RunInTx works on db with the query hooks that db has now.
 func New(db *bun.DB, cfg Config) (*Outbox, error) { return newOutbox(context.Background(), db, cfg) }
 
 func newOutbox(ctx context.Context, db *bun.DB, cfg Config) (*Outbox, error) {
@@ -48,16 +48,16 @@ func dialectOf(db *bun.DB) (core.Dialect, error) {
 	return dialectNamed(db.Dialect())
 }
 
-// DB returns the *bun.DB to work with: that given to New, with the hook that captures the events of
-// models. A *bun.DB without it writes rows and no events.
+// DB returns the *bun.DB to work with: the one given to New, with the hook that captures the events
+// of models. A *bun.DB without the hook writes rows and no events.
 func (o *Outbox) DB() *bun.DB { return o.db }
 
-// Hook returns what captures the events of models, for a *bun.DB other than that of DB. Note that
-// db.WithQueryHook(ob.Hook()) leaves db as it is and returns the one that captures. It is always
-// the same hook. A *bun.DB that has it twice captures once.
+// Hook returns the hook that captures the events of models, for a *bun.DB other than that of DB.
+// Note that db.WithQueryHook(ob.Hook()) does not change db: it returns a new *bun.DB that captures.
+// Hook always returns the same hook. A *bun.DB that has the hook twice captures once.
 func (o *Outbox) Hook() bun.QueryHook { return o.hook }
 
-// ready returns what was wrong with the On functions.
+// ready returns the mistakes of the On functions.
 func (o *Outbox) ready() error {
 	if o == nil || o.own == nil {
 		return fmt.Errorf("%w: the *Outbox was not made by bunoutbox.New", core.ErrNotInstalled)

@@ -164,7 +164,7 @@ func TestRunInTxReportsMistakes(t *testing.T) {
 	}
 }
 
-// The hook is one and the same, and lets statements pass that concern nobody.
+// Hook always returns the same hook. The hook lets statements pass that have no events.
 func TestHook(t *testing.T) {
 	db := open(t, bundialect.PG)
 	ob := newOutbox(t, db)
@@ -180,7 +180,8 @@ func TestHook(t *testing.T) {
 	}
 }
 
-// A Transactor that can never begin a transaction is refused where a Transactor is accepted.
+// A Transactor that can never begin a transaction is refused by every function that takes a
+// Transactor.
 func TestTransactorOfNothing(t *testing.T) {
 	r := bunoutbox.Transactor(nil)
 	for _, err := range []error{

@@ -11,9 +11,9 @@ import (
 )
 
 // Publish records events in the transaction of tx, in one statement where the database allows it.
-// They leave after the commit. A nil tx stands for the one that ctx carries (see RunInTx). Errors
-// are those of core.Outbox.Publish; outside a transaction, as with a *bun.DB, it is
-// core.ErrNoTransaction and nothing was written. After an error roll the transaction back.
+// They are sent after the commit. A nil tx stands for the one that ctx carries (see RunInTx).
+// Errors are those of core.Outbox.Publish. Outside a transaction, as with a *bun.DB, the error is
+// core.ErrNoTransaction, and nothing was written. After an error roll the transaction back.
 func (o *Outbox) Publish(ctx context.Context, tx bun.IDB, events ...core.Event) error {
 	if err := o.ready(); err != nil {
 		return err
@@ -28,10 +28,10 @@ func (o *Outbox) Publish(ctx context.Context, tx bun.IDB, events ...core.Event) 
 	return o.own.Publish(ctx, own, events...)
 }
 
-// AfterCommit runs fn after the commit of tx, and never when it, or the savepoint around this call,
-// is rolled back or nobody knows; see sqltx.AfterCommit for what fn may do. Outside a transaction
-// the error is core.ErrNoTransaction, in one whose commit cannot be heard core.ErrUntracked; then
-// fn never runs.
+// AfterCommit runs fn after the commit of tx. It never runs fn if the transaction, or the savepoint
+// around this call, is rolled back, or if the outcome is unknown; see sqltx.AfterCommit for the
+// limits of fn. Outside a transaction the error is core.ErrNoTransaction, and in an untracked one
+// core.ErrUntracked; fn then never runs.
 func AfterCommit(ctx context.Context, tx bun.IDB, fn func()) error {
 	t, err := TxOf(ctx, tx)
 	if err != nil {
@@ -40,11 +40,10 @@ func AfterCommit(ctx context.Context, tx bun.IDB, fn func()) error {
 	return sqltx.AfterCommit(t, fn)
 }
 
-// TxOf returns the transaction that tx is in, for use with core.Outbox.Publish and other packages.
-// tx is a bun.Tx, also one of a savepoint, or a bun.Conn on whose connection a transaction is open.
-// Without a transaction TxOf returns an error wrapping core.ErrNoTransaction. A transaction that
-// was begun neither on a pool of sqltx.Connector nor by RunInTx is not tracked, and costs what
-// sqltx.TxOf says.
+// TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. tx is a bun.Tx,
+// also one of a savepoint, or a bun.Conn with an open transaction. Without a transaction TxOf
+// returns an error wrapping core.ErrNoTransaction. A transaction that was begun neither on a pool
+// of sqltx.Connector nor by RunInTx is not tracked, and costs what sqltx.TxOf says.
 func TxOf(ctx context.Context, tx bun.IDB) (core.Tx, error) {
 	switch tx := tx.(type) {
 	case bun.Tx:

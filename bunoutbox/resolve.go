@@ -12,28 +12,28 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// OnOption changes what On and OnContext register.
+// OnOption changes how On and OnContext register a function.
 type OnOption = adapter.OnOption
 
 // ResolveRows lets updates and deletes pass that do not say which rows they change, such as
 // NewDelete().Model((*Order)(nil)).Where(...), or a slice and a further condition:
 // Model(&orders).WherePK().Where(...). The rows that the statement is about to change are read and
-// locked first (SELECT ... FOR UPDATE), and after an update they are read again: the function sees
-// each row as it was stored, or as it was before it was deleted. When the statement then changes
-// another number of rows, because others came to meet its condition, its transaction does not
-// commit: COMMIT returns an error wrapping core.ErrNoAggregateID, and the transaction can be tried
-// again. On MySQL and MariaDB that is also so for rows that are as they shall be, unless
+// locked first (SELECT ... FOR UPDATE), and after an update they are read again. The function sees
+// each row as it was stored, or as it was before it was deleted. If the statement then changes
+// another number of rows, because other rows came to match its condition, its transaction does not
+// commit. COMMIT returns an error wrapping core.ErrNoAggregateID, and the transaction can be tried
+// again. On MySQL and MariaDB the same happens if some rows already have the new values, unless
 // clientFoundRows=true is in the DSN.
 //
-// That costs one SELECT before such a statement and one after an update, and memory for the rows;
-// Config.MaxResolvedRows bounds them. Statements that say what they change cost what they always
-// do. A condition must select the same rows twice: none with LIMIT, further tables, a WITH, or,
-// except on SQLite, a subquery, whose rows are not locked; these are refused. It holds for all
+// ResolveRows costs one SELECT before such a statement and one after an update, and memory for the
+// rows; Config.MaxResolvedRows bounds them. Other statements cost nothing more. A condition must
+// select the same rows twice. So a statement with LIMIT, further tables or a WITH is refused, and
+// except on SQLite one with a subquery, whose rows are not locked. The option holds for all
 // functions of the type.
 func ResolveRows() OnOption { return adapter.ResolveRows() }
 
-// lockRows reads and locks the rows that an update or a delete is about to change. It leaves known
-// as it is when it cannot.
+// lockRows reads and locks the rows that an update or a delete is about to change. If it cannot, it
+// leaves s.known unchanged.
 func (s *statement) lockRows(ctx context.Context) error {
 	t := s.text
 	subquery := strings.Contains(strings.ToUpper(t.where), "SELECT") && s.ob.own.Dialect() != core.SQLite
@@ -45,8 +45,8 @@ func (s *statement) lockRows(ctx context.Context) error {
 	}
 	suffix := " FOR UPDATE"
 	if s.ob.own.Dialect() == core.SQLite {
-		// A transaction that has read cannot always begin to write. This takes the lock of the one
-		// writer, and changes nothing.
+		// A transaction that has read cannot always begin to write. This statement takes the lock
+		// of the only writer, and changes nothing.
 		if _, err := s.query.NewRaw("?", bun.Safe("DELETE FROM "+t.target+" WHERE 1 = 0")).Exec(ctx); err != nil {
 			return fmt.Errorf("outbox: lock %s: %w", s.table.Name, err)
 		}
@@ -65,7 +65,7 @@ func (s *statement) lockRows(ctx context.Context) error {
 	return nil
 }
 
-// checkResolved compares what was changed with what was found before.
+// checkResolved compares the number of changed rows with the rows that were found before.
 func (c *capture) checkResolved() error {
 	n := int(c.affected)
 	if n == len(c.resolved) || n < 0 || n < len(c.resolved) && c.boundOnMySQL() {
@@ -79,8 +79,8 @@ func (c *capture) checkResolved() error {
 		core.ErrNoAggregateID, c.op, c.table.Name, len(c.resolved), n, hint)
 }
 
-// boundOnMySQL reports whether rows that were not counted can only be such that are as they shall
-// be: the statement names its rows by their keys.
+// boundOnMySQL reports whether every row that was not counted already had the new values. That is
+// so when the statement names its rows by their keys.
 func (c *capture) boundOnMySQL() bool { return c.bound && c.uncounted() }
 
 // read reads whole rows of the table of the statement.
@@ -105,8 +105,8 @@ func (s *statement) read(ctx context.Context, condition string) ([]row, error) {
 	return rows, nil
 }
 
-// readRows reads rows as the statement stored them. Rows that are not there are an error: others
-// were changed in their place.
+// readRows reads rows as the statement stored them. A missing row is an error, because the
+// statement changed another row in its place.
 func (c *capture) readRows(ctx context.Context, event *bun.QueryEvent, rows []row) ([]row, error) {
 	if c.op == core.OpDelete {
 		return nil, c.doubt("returned a part of its rows (Returning(\"*\") tells all of them)")

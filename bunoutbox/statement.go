@@ -28,42 +28,43 @@ type statement struct {
 	op      core.Op
 	text    parsed
 	slice   bool
-	models  []reflect.Value  // as the statement got them
-	keys    []string         // theirs, "" where unknown
-	mappers []adapter.Mapper // nil when nobody wants to see it
-	resolve bool             // they have ResolveRows
+	models  []reflect.Value  // the models as the statement got them
+	keys    []string         // their keys, "" where unknown
+	mappers []adapter.Mapper // nil when there are no On functions
+	resolve bool             // the On functions have ResolveRows
 
 	known    knowledge
 	partly   bool            // it names its rows, and has further conditions
-	why      string          // of unknown
+	why      string          // why the rows are unknown
 	stale    map[string]bool // columns that an update sets to other values than the models have
-	resolved []row           // found and locked before
-	bound    bool            // the statement named them too
+	resolved []row           // rows that were found and locked before
+	bound    bool            // the statement also named its rows by their keys
 }
 
-// knowledge is how the changed rows will be known.
+// knowledge says how the changed rows will be known.
 type knowledge uint8
 
 const (
 	unknown     knowledge = iota
-	byInsert              // they are those of VALUES
+	byInsert              // they are the rows of VALUES
 	byKeys                // the statement names them by the keys of its models
 	byReturning           // RETURNING puts them into an empty model
-	byRows                // they were found and locked before
+	byRows                // they were found and locked before the statement
 )
 
-// row is one that was changed.
+// row is a row that was changed.
 type row struct {
 	key   string
 	model reflect.Value
 }
 
-// query is what Bun's queries have in common: a statement made by NewRaw runs where the query runs.
+// query is the common method of Bun's queries: a statement made by NewRaw runs where the query
+// runs.
 type query interface {
 	NewRaw(query string, args ...any) *bun.RawQuery
 }
 
-// statement returns nil when nothing is to be captured.
+// statement returns nil when the query has no events to capture.
 func (o *Outbox) statement(event *bun.QueryEvent) (*statement, error) {
 	s := &statement{ob: o}
 	switch q := event.IQuery.(type) {
@@ -117,7 +118,7 @@ func (s *statement) anyRecorded() bool {
 	return false
 }
 
-// before returns why the statement must not be executed, if it must not.
+// before returns an error if the statement must not be executed.
 func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 	s.text = parse(event.Query, s.ob.own.Dialect())
 	s.decide(event)
@@ -146,8 +147,8 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 	return s.refuse(ctx)
 }
 
-// uncounted reports whether MySQL will not say of some rows of a named update whether they are
-// there: it does not count those that are as they shall be.
+// uncounted reports whether MySQL does not count some rows of a named update that exist: those that
+// already have the new values.
 func (s *statement) uncounted() bool {
 	return s.slice && s.op == core.OpUpdate && s.ob.own.Dialect() == core.MySQL
 }
@@ -161,7 +162,7 @@ type inPool struct {
 // Pool is for core.Outbox.CheckTx.
 func (t inPool) Pool() *sql.DB { return t.pool }
 
-// decide finds out how the changed rows will be known.
+// decide decides how the changed rows will be known.
 func (s *statement) decide(event *bun.QueryEvent) {
 	s.known = unknown
 	returning := s.text.returning
@@ -208,7 +209,7 @@ func (s *statement) decideInsert(event *bun.QueryEvent) {
 	}
 }
 
-// empty reports whether RETURNING has a model to fill, which names no row by itself.
+// empty reports whether RETURNING fills a model that names no row by itself.
 func (s *statement) empty() bool {
 	if s.slice {
 		return len(s.models) == 0
@@ -228,7 +229,7 @@ func (s *statement) returnsKeys() bool {
 	return true
 }
 
-// refuse returns an error when events depend on rows that nobody will know.
+// refuse returns an error when events depend on rows that cannot be known.
 func (s *statement) refuse(ctx context.Context) error {
 	if s.known == byRows {
 		if s.bound {
@@ -267,8 +268,8 @@ func (s *statement) unknown(why string) error {
 	return adapter.UnknownRows(s.op, s.table.Name, why, waysOut)
 }
 
-// selfNamed reports whether the events of r can do without the row: they name their aggregate, and
-// there is one model that they are about.
+// selfNamed reports whether the events of r do not need the row: they name their aggregate, and
+// there is only one model.
 func (s *statement) selfNamed(r *core.Recorder) bool {
 	return !s.slice && adapter.Named(r.Recorded())
 }
@@ -289,9 +290,9 @@ func visit(ctx context.Context, q query, fn func(tx *sqltx.VisitedTx) error) err
 	}, fn)
 }
 
-// named reports whether an UPDATE or DELETE changes no rows but those that models name by their
-// primary keys, whatever other conditions it has: WherePK, a bulk update, or a comparison of the
-// key of its one model with what it is.
+// named reports whether an UPDATE or DELETE changes only rows that its models name by their primary
+// keys, with any further conditions. It names them by WherePK, by a bulk update, or by comparing
+// the key of its one model with its value.
 func (s *statement) named(event *bun.QueryEvent) bool {
 	if len(s.models) == 0 || slices.Contains(s.keys, "") {
 		return false
@@ -317,7 +318,7 @@ func (s *statement) named(event *bun.QueryEvent) bool {
 	})
 }
 
-// eachPart reports whether for each part of the key one of the spellings of a condition holds.
+// eachPart reports whether each part of the key has a condition in one of its spellings.
 func (s *statement) eachPart(holds map[string]bool, spell func(name string, f *schema.Field) []string) bool {
 	t := s.table
 	for _, f := range t.PKs {
@@ -375,8 +376,8 @@ func tuple(list string, n int) string {
 	return list
 }
 
-// bulk reports whether the statement takes its values from the models of the slice: WITH _data AS
-// (VALUES ...) of them.
+// bulk reports whether the statement takes its values from the models of the slice: its text begins
+// with WITH _data AS (VALUES ...).
 func (s *statement) bulk(event *bun.QueryEvent) bool {
 	values := event.DB.NewValues(event.Model.Value())
 	gen := event.DB.QueryGen()

@@ -6,13 +6,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// parsed is what the text of a statement says. Bun does not show how a query was built; what its
-// models and the database do not tell either is read from here. A statement that was not understood
-// is never taken for one that is harmless.
+// parsed is the result of reading the text of a statement. Bun does not show how a query was built.
+// If its models and the database do not tell something either, it is read from the text. A
+// statement that was not understood is never taken for a harmless one.
 type parsed struct {
 	understood bool
 	verb       string // INSERT, REPLACE, UPDATE or DELETE
-	with       string // all before it
+	with       string // the text before the verb
 	target     string // the table, with its alias
 	others     bool   // other tables take part
 	set        []assignment
@@ -22,24 +22,24 @@ type parsed struct {
 	rows       insertRows
 }
 
-// assignment is one of SET.
+// assignment is one assignment of SET.
 type assignment struct{ column, value string }
 
-// columns are those of RETURNING.
+// columns are the columns of RETURNING.
 type columns struct {
 	any   bool // there is a RETURNING
 	all   bool
 	names map[string]bool
-	odd   bool // something else than columns is among them
+	odd   bool // it has something else than columns
 }
 
 func (c columns) has(name string) bool { return c.all || c.names[name] }
 
-// insertRows is what an INSERT does.
+// insertRows says which rows an INSERT writes.
 type insertRows struct {
 	values  bool     // it has a list of VALUES
 	upsert  bool     // it does not fail on rows that are there already
-	skips   bool     // but passes them over
+	skips   bool     // it skips rows that are there already
 	targets []string // the columns of ON CONFLICT (...)
 }
 
@@ -76,7 +76,7 @@ func parse(query string, d core.Dialect) parsed {
 	return p
 }
 
-// withoutComment drops the comment that Bun puts in front.
+// withoutComment removes the comment that Bun puts at the start.
 func withoutComment(query string) (string, bool) {
 	query = strings.TrimLeft(query, " ")
 	if !strings.HasPrefix(query, "/*") {
@@ -104,7 +104,7 @@ func (p *parsed) insert(query string, tokens []token) {
 	p.rows.values = values < len(tokens) && tokens[values].word == "VALUES"
 	head := tokens[:values]
 	if n := len(head); n > 0 && head[n-1].kind == groupToken {
-		head = head[:n-1] // the columns
+		head = head[:n-1] // the end is the list of columns
 	}
 	p.target = textOf(query, head)
 	rest := tokens[values:]
@@ -129,7 +129,7 @@ func (p *parsed) insert(query string, tokens []token) {
 	}
 }
 
-// names returns the columns of a list, nil when something else is among them.
+// names returns the columns of a list, or nil when the list has something else than columns.
 func names(list string) []string {
 	tokens, ok := lex(list, core.Postgres)
 	if !ok {
@@ -145,7 +145,7 @@ func names(list string) []string {
 	return all
 }
 
-// nameOf returns the name that a token is.
+// nameOf returns the name that the token has.
 func nameOf(text string, t token) string {
 	if t.kind == nameToken {
 		return t.word
@@ -197,14 +197,14 @@ func (p *parsed) delete(query string, tokens []token) {
 	p.condition(query, tokens[end:])
 }
 
-// table keeps the first of the tables.
+// table keeps the first table.
 func (p *parsed) table(query string, tokens []token) {
 	parts := split(tokens, ",")
 	p.target = textOf(query, parts[0])
 	p.others = p.others || len(parts) > 1
 }
 
-// condition reads what is from WHERE on, or before it: other tables.
+// condition reads the text from WHERE on. Text before WHERE means other tables.
 func (p *parsed) condition(query string, tokens []token) {
 	where := find(tokens, "WHERE")
 	p.others = p.others || where > 0 && find(tokens[:where], "RETURNING", "ORDER", "LIMIT") > 0
@@ -243,7 +243,7 @@ func (p *parsed) returns(query string, tokens []token) {
 	}
 }
 
-// conjuncts returns the conditions that must all hold, without the parentheses around them.
+// conjuncts returns the conditions that must all hold, without parentheses around them.
 func conjuncts(condition string, d core.Dialect) []string {
 	tokens, ok := lex(condition, d)
 	if !ok || len(tokens) == 0 {
@@ -254,7 +254,7 @@ func conjuncts(condition string, d core.Dialect) []string {
 	}
 	for _, t := range tokens {
 		if t.kind == signToken && t.word == "||" {
-			return []string{condition} // which is OR, on MySQL
+			return []string{condition} // an OR on MySQL
 		}
 	}
 	if find(tokens, "OR", "XOR", "BETWEEN", "CASE") < len(tokens) {

@@ -71,7 +71,7 @@ func TestParseChange(t *testing.T) {
 	}
 }
 
-// A text that could hide something is not understood.
+// A text that could hide a clause counts as not understood.
 func TestParseIsSure(t *testing.T) {
 	for _, query := range []string{
 		``, `SELECT 1`, `UPDATE t SET a = 1 WHERE (id = 1`, `UPDATE t SET a = 1 WHERE id = 1)`,

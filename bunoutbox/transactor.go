@@ -12,11 +12,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// RunInTx runs fn in a transaction that is tracked, whether or not the pool was opened with
-// sqltx.Connector: it commits when fn returns nil, and rolls back when it returns an error or
+// RunInTx runs fn in a tracked transaction, whether or not the pool was opened with
+// sqltx.Connector. It commits when fn returns nil, and rolls back when fn returns an error or
 // panics. All changes of tx by fn are tracked, with any context. The context given to fn carries
-// tx: FromContext and Publish with a nil transaction find it. Within such a context RunInTx runs fn
-// in a savepoint. RunInTx returns nil only if the transaction is known to have committed. If the
+// tx: FromContext, and Publish with a nil transaction, find it. Within such a context RunInTx runs
+// fn in a savepoint. RunInTx returns nil only if the transaction is known to have committed. If the
 // database has rolled it back and fn ignored the error (a deadlock, or a violated constraint on
 // PostgreSQL), RunInTx does not commit, and returns an error wrapping core.ErrTxAborted.
 func (o *Outbox) RunInTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
@@ -37,14 +37,14 @@ func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions,
 		func(ctx context.Context, tx bun.Tx, _ core.Tx) error { return fn(ctx, tx) })
 }
 
-// Transactor makes a core.Transactor of db, which may have the hook of an Outbox or not. RunInTx
-// does what Outbox.RunInTx does; FromContext returns the bun.Tx to work with. A db that is nil or
-// of an unsupported dialect is reported by what takes the Transactor (core.CheckTransactor), an
-// inbox for example, else by RunInTx.
+// Transactor makes a core.Transactor of db, with or without the hook of an Outbox. Its RunInTx does
+// the same as Outbox.RunInTx; FromContext returns the bun.Tx to work with. If db is nil or of an
+// unsupported dialect, core.CheckTransactor returns an error, and so do the functions that take the
+// Transactor, such as those of an inbox. Otherwise RunInTx returns it.
 func Transactor(db *bun.DB) core.Transactor { return &transactor{db: db} }
 
-// FromContext returns the transaction that RunInTx put into ctx, else an error wrapping
-// core.ErrNoTransaction.
+// FromContext returns the transaction that RunInTx put into ctx. Without one it returns an error
+// wrapping core.ErrNoTransaction.
 func FromContext(ctx context.Context) (bun.Tx, error) {
 	in, ok := ctx.Value(ctxKey{}).(inTx)
 	if !ok {
@@ -53,9 +53,9 @@ func FromContext(ctx context.Context) (bun.Tx, error) {
 	return in.tx, nil
 }
 
-// Context returns ctx with the transaction of tx in it, for what finds the transaction there: a
-// Watermill bus or publisher on the outbox, a Transactor. The context that RunInTx of the outbox
-// gives has it already. Outside a transaction it is ctx.
+// Context returns ctx with the transaction of tx in it, for code that looks for the transaction
+// there: a Watermill bus or publisher on the outbox, a Transactor. The context that RunInTx of the
+// outbox gives has it already. Outside a transaction the result is ctx.
 func Context(ctx context.Context, tx bun.IDB) context.Context {
 	t, err := TxOf(ctx, tx)
 	if err != nil {
@@ -66,8 +66,7 @@ func Context(ctx context.Context, tx bun.IDB) context.Context {
 
 type ctxKey struct{}
 
-// inTx is what a context carries: the innermost transaction or savepoint, and the pool it was begun
-// on.
+// inTx is kept in a context. It has the innermost transaction or savepoint, and its pool.
 type inTx struct {
 	tx   bun.Tx
 	pool *sql.DB
@@ -123,11 +122,11 @@ func beginAndRun(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOp
 		return false, err
 	}
 	conn.Conn = tracked
-	defer func() { _ = conn.Close() }() // the transaction has ended, and told how
+	defer func() { _ = conn.Close() }() // the transaction has ended, and reported its outcome
 	err = conn.RunInTx(ctx, opts, func(bunCtx context.Context, btx bun.Tx) error {
 		began = true
 		return inside(bunCtx, inTx{tx: btx, pool: db.DB}, func(ctx context.Context, btx bun.Tx, tx core.Tx) error {
-			// without a callback, Commit would not report an unknown outcome
+			// Without a callback, Commit would not report an unknown outcome.
 			tx.OnOutcome(func(core.Outcome) {})
 			return fn(ctx, btx, tx)
 		})
@@ -135,8 +134,8 @@ func beginAndRun(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOp
 	return began, err
 }
 
-// nested runs fn in a savepoint. Its context must not be in the way when the savepoint is rolled
-// back: the end of it may be the reason.
+// nested runs fn in a savepoint. The savepoint is rolled back even if the context has ended,
+// because that end may be the reason for the rollback.
 func nested(ctx context.Context, outer inTx, fn body) error {
 	if err := ctx.Err(); err != nil {
 		return err

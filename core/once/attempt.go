@@ -33,8 +33,8 @@ func (a *Attempt) Refund() {
 	}
 }
 
-// Reset says that no attempt counts any more if this one fails. The key is then as new, its age
-// included. Call it when the work is given up and handed to a person.
+// Reset says that no attempt counts any more if this one fails. The key is then like a new one, its
+// age included. Call it when the work is given up and handed to a person.
 func (a *Attempt) Reset() {
 	if a != nil {
 		a.left = 0
@@ -48,7 +48,7 @@ type attemptKey struct{}
 // attempt counts until the key is forgotten.
 type AttemptStore interface {
 	Store
-	// ReleaseAttempts does what Release does, and sets the number of acquisitions to attempts. With
-	// 0 the key is as new.
+	// ReleaseAttempts does the same as Release, and sets the number of acquisitions to attempts.
+	// With 0 the key is like a new one.
 	ReleaseAttempts(ctx context.Context, c Claim, attempts int) error
 }

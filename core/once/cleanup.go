@@ -26,8 +26,7 @@ func (r *Runner) Cleanup(ctx context.Context) (deleted int, err error) {
 }
 
 // Run cleans up every Config.CleanupInterval until ctx ends; then it returns nil. Errors of the
-// store go to the Observer and do not end Run. One process that runs it is enough, and more do no
-// harm.
+// store go to the Observer and do not end Run. One process that runs it is enough; several may.
 func (r *Runner) Run(ctx context.Context) error {
 	if r.cfg.Store == nil {
 		return errors.New("once: Run needs Config.Store")

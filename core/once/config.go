@@ -13,8 +13,8 @@ import (
 type Config struct {
 	// Store of the lease form, for Do. Required unless TxStore is set.
 	Store Store
-	// TxStore of the transaction form, for DoTx and RunInTx. Default: Store, if it is a TxStore
-	// too, as that of package sqlonce is.
+	// TxStore of the transaction form, for DoTx and RunInTx. Default: Store, if it is also a
+	// TxStore, as the store of package sqlonce is.
 	TxStore TxStore
 
 	// Lease is how long a key stays held by a process that died. Work may take longer: the lease is
@@ -26,8 +26,8 @@ type Config struct {
 	// MaxResult is the largest Result.Data, in bytes. Default: 1 MiB.
 	MaxResult int
 	// Wait is how long Do waits for another holder of the key before it returns ErrInProgress.
-	// Negative: it does not wait. Default: 5 s. The wait keeps a message from spinning that a
-	// broker redelivers while its holder works or has died.
+	// Negative: it does not wait. Default: 5 s. A broker may redeliver a message while its holder
+	// works or has died. Without the wait, the message would be redelivered in a busy loop.
 	Wait time.Duration
 	// StoreTimeout bounds one request of Do for the key, and one recording of a result with its
 	// repetitions. The recording goes on after the caller's context has ended. StoreTimeout must be

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Errors that callers branch on with errors.Is.
+// Errors that callers check with errors.Is.
 var (
 	// ErrInvalidKey: a key or a part of it is not acceptable. The text names every problem. Nothing
 	// was written.
@@ -16,16 +16,16 @@ var (
 	// written.
 	ErrInvalidRequest = errors.New("once: invalid request")
 
-	// ErrInProgress: another holder does this work now. Do not take it for done: ask again later.
-	// RetryAfter says when.
+	// ErrInProgress: another holder does this work now, so do not treat the work as done. Ask again
+	// after RetryAfter.
 	ErrInProgress = errors.New("once: in progress")
 
 	// ErrFingerprintMismatch: the key was used for different work before. The client must choose a
 	// new key.
 	ErrFingerprintMismatch = errors.New("once: key was used for something else")
 
-	// ErrAbandoned: an earlier holder disappeared, and its progress is unknown. It is returned only
-	// with Config.RefuseStale. A person has to find out, or the caller waits until the key is
+	// ErrAbandoned: an earlier holder disappeared, and it is unknown how far it got. It is returned
+	// only with Config.RefuseStale. A person must find out, or the caller waits until the key is
 	// forgotten.
 	ErrAbandoned = errors.New("once: earlier attempt was abandoned, its outcome is unknown")
 
@@ -52,7 +52,7 @@ var (
 	ErrStore = errors.New("once: store failed")
 )
 
-// inProgress carries how long the caller should wait.
+// inProgress has the time that the caller should wait.
 type inProgress struct {
 	key   Key
 	after time.Duration
@@ -64,8 +64,8 @@ func (e *inProgress) Error() string {
 
 func (e *inProgress) Unwrap() error { return ErrInProgress }
 
-// RetryAfter returns the time after which to ask again: the rest of the present holder's lease,
-// which the holder may extend. It is 0 unless err is an ErrInProgress of this package.
+// RetryAfter returns the time after which to ask again. It is the rest of the present holder's
+// lease, which the holder may extend. It is 0 unless err is an ErrInProgress of this package.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*inProgress](err); ok {
 		return e.after

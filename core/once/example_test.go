@@ -11,10 +11,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A payment is captured once, however often the client asks. The key, the row of the payment and
-// its event commit together.
+// A payment is captured once, however often the client sends the request. The key, the row of the
+// payment and its event commit together.
 func ExampleRunner_RunInTx() {
-	repo := outboxtest.NewRepository() // in an application: tables and transactions of package sqlonce and an adapter
+	repo := outboxtest.NewRepository() // in an application: tables of package sqlonce, and transactions of an adapter
 	transactor := repo.Transactor()
 	outbox, _ := core.New(core.Config{Repository: repo})
 	runner, err := once.New(once.Config{Store: repo.OnceStore()})
@@ -55,7 +55,7 @@ func ExampleRunner_DoTx() {
 	key := once.Key{Scope: "invoice", ID: "2026-11"}
 
 	for range 2 {
-		// RetryTx runs the transaction again when it fails only because of others.
+		// RetryTx runs the transaction again if it failed only because of other transactions.
 		err := once.RetryTx(ctx, repo.Transactor(), func(ctx context.Context, tx core.Tx) error {
 			_, replayed, err := runner.DoTx(ctx, tx, key, once.Fingerprint{},
 				func(ctx context.Context) (once.Result, error) {
@@ -74,15 +74,15 @@ func ExampleRunner_DoTx() {
 	// replayed: true
 }
 
-// Work whose effect is elsewhere is run under a lease. A failure frees the key. Work in progress is
-// not run twice.
+// Work with effects elsewhere runs under a lease. A failure frees the key. Work in progress is not
+// run a second time.
 func ExampleRunner_Do() {
 	runner, _ := once.New(once.Config{Store: outboxtest.NewOnceStore()})
 	ctx := context.Background()
 	key := once.Key{Scope: once.Scope("mail", "welcome"), ID: "ada@example.org"}
 	send := func(fail error) (once.Result, bool, error) {
 		return runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-			claim, _ := once.ClaimOf(ctx) // its fence grows with each attempt
+			claim, _ := once.ClaimOf(ctx) // the fence grows with each attempt
 			fmt.Println("sending, fence", claim.Fence)
 			return once.Result{Data: []byte("message-id")}, fail
 		})
@@ -101,7 +101,7 @@ func ExampleRunner_Do() {
 	// message-id replayed=true err=<nil>
 }
 
-// Somebody else holds the key: come back when his lease would end.
+// Another process holds the key. RetryAfter returns the rest of its lease.
 func ExampleRetryAfter() {
 	store := outboxtest.NewOnceStore(outboxtest.WithClock(func() time.Time { return time.Unix(0, 0) }))
 	runner, _ := once.New(once.Config{Wait: -1, Store: store, Lease: 20 * time.Second})
@@ -118,7 +118,7 @@ func ExampleRetryAfter() {
 
 func nothing(context.Context) (once.Result, error) { return once.Result{}, nil }
 
-// Different keys have different texts, whatever their parts hold.
+// Different keys have different texts, for any values of their parts.
 func ExampleKey_String() {
 	k := once.Key{Scope: once.Scope("inbox", "billing", "create invoice"), Tenant: "a|b", ID: "018f"}
 	fmt.Println(k)
@@ -143,7 +143,7 @@ func ExampleAttemptOf() {
 				attempt := once.AttemptOf(ctx)
 				fmt.Println("attempt", attempt.Number)
 				if failure != nil && failure.Error() == "the server is down" {
-					attempt.Refund() // that is not the fault of the file
+					attempt.Refund() // the failure is not the fault of the file
 				}
 				return once.Result{}, failure
 			})

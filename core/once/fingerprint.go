@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 )
 
-// Fingerprint tells whether two uses of one key ask for the same work. The zero Fingerprint matches
+// Fingerprint tells whether two uses of one key are for the same work. The zero Fingerprint matches
 // every other.
 type Fingerprint [sha256.Size]byte
 

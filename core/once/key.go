@@ -31,8 +31,8 @@ type Key struct {
 	ID string
 }
 
-// Scope joins parts to one text for Key.Scope: a "/" between them, with "/" and "%" inside a part
-// written as "%2F" and "%25". Different parts never make the same text.
+// Scope joins parts to one text for Key.Scope, with a "/" between them. It writes "/" and "%"
+// inside a part as "%2F" and "%25". Different parts never make the same text.
 func Scope(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -65,9 +65,9 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// String returns the one text form of k: scope|tenant|id, with "|" and "%" inside a part written as
-// "%7C" and "%25". Different keys have different texts, so other stores can use it as their key.
-// ParseKey reads it back.
+// String returns the text form of k: scope|tenant|id, with "|" and "%" inside a part written as
+// "%7C" and "%25". Different keys have different texts, so stores without three columns can use the
+// text as their key. ParseKey reads it back.
 func (k Key) String() string {
 	return keyEscaper.Replace(k.Scope) + "|" + keyEscaper.Replace(k.Tenant) + "|" + keyEscaper.Replace(k.ID)
 }

@@ -12,7 +12,7 @@ func TestKeyValidate(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for name, tt := range map[string]struct {
 		key   once.Key
-		wants []string // parts of the text; none: valid
+		wants []string // parts of the error text; none: the key is valid
 	}{
 		"smallest": {once.Key{Scope: "s", ID: "i"}, nil},
 		"largest": {
@@ -93,7 +93,7 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// Different keys have different texts, and every text leads back to its key.
+// Different keys have different texts, and ParseKey returns the key of every text.
 func FuzzKey(f *testing.F) {
 	f.Add("s", "t", "i", "s", "t", "j")
 	f.Add("a|b", "", "c", "a", "b", "|c")

@@ -13,11 +13,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// chargeCard is a function of the work that stacks have to name.
+// chargeCard is a function of the work. The stack of a panic must name it.
 func chargeCard() { panic("no card") }
 
-// A panic of the work goes on with its value and its stack; the Observer is told of both, and of
-// runtime.Goexit as what it is.
+// A panic of the work goes on with its value and its stack. The Observer gets both. It gets
+// runtime.Goexit as an error of its own.
 func TestPanicsAreTold(t *testing.T) {
 	var told error
 	w := newWorld(t, once.Config{Observer: &once.Observer{Ran: func(i once.RunInfo) { told = i.Err }}})

@@ -12,7 +12,7 @@ import (
 const MaxMeta = 16 << 10
 
 // Result is the part of finished work that is kept and returned to later calls. Use the zero Result
-// if only the fact counts.
+// if callers need to know only that the work is done.
 type Result struct {
 	// Data is opaque. Its limit is Config.MaxResult. Empty and nil are the same.
 	Data []byte

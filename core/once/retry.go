@@ -17,10 +17,10 @@ const (
 	maxTxPause   = 200 * time.Millisecond
 )
 
-// RetryTx runs fn in a transaction of t. It runs the whole transaction again if it failed only
-// because of other transactions (core.Retryable): at most ten times and for twenty seconds, after a
-// random pause that grows. It repeats nothing within a transaction that ctx carries already,
-// because on MariaDB a deadlock has rolled back all of it.
+// RetryTx runs fn in a transaction of t. If the transaction failed only because of other
+// transactions (core.Retryable), RetryTx runs it again as a whole. It makes at most ten attempts
+// within twenty seconds, after random pauses that grow. It repeats nothing within a transaction
+// that ctx carries already, because on MariaDB a deadlock has rolled back all of it.
 //
 // Nil means that the transaction is known to have committed. t may return nil for another
 // transaction, for example because its fn swallowed the error that rolled it back. Then the error

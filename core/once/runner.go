@@ -144,7 +144,8 @@ const (
 	maxPause   = 250 * time.Millisecond
 )
 
-// rand50 returns d less up to half of it, so that callers that wait together do not ask together.
+// rand50 returns d minus a random part of up to half of it, so that waiting callers do not ask at
+// the same time.
 func rand50(d time.Duration) time.Duration { return d - mathrand.N(d/2+1) }
 
 // sleep waits for d, and reports false if ctx ended first.

@@ -33,7 +33,7 @@ func returns(data string) func(context.Context) (once.Result, error) {
 	return func(context.Context) (once.Result, error) { return once.Result{Data: []byte(data)}, nil }
 }
 
-// never fails the test when it is run.
+// never returns work that fails the test if it is run.
 func never(t *testing.T) func(context.Context) (once.Result, error) {
 	t.Helper()
 	return func(context.Context) (once.Result, error) {
@@ -42,8 +42,8 @@ func never(t *testing.T) func(context.Context) (once.Result, error) {
 	}
 }
 
-// parting is a store that is asked while its caller leaves: it has done what it was asked when it
-// looks.
+// parting is a store whose caller leaves during a call. The store has carried out the call before
+// it checks the context.
 type parting struct {
 	*outboxtest.OnceStore
 	leave context.CancelCauseFunc
@@ -60,10 +60,10 @@ func (s *parting) Acquire(ctx context.Context, req once.Request) (once.Acquired,
 
 var errLeft = errors.New("the caller left")
 
-// A caller that leaves while its key is being taken leaves the key free, and no attempt behind.
+// If a caller leaves while its key is being taken, the key is free, and the attempt does not count.
 func TestDoFreesTheKeyOfOneWhoLeft(t *testing.T) {
 	store := outboxtest.NewRepository().OnceStore()
-	for range 2 { // the second time it has left before
+	for range 2 { // the second time, the caller leaves before the call
 		ctx, leave := context.WithCancelCause(t.Context())
 		r := newRunner(t, once.Config{Store: &parting{store, leave}, Wait: -1})
 		for range 2 {
@@ -87,8 +87,8 @@ func TestDoFreesTheKeyOfOneWhoLeft(t *testing.T) {
 // faulty is a store whose calls fail on demand.
 type faulty struct {
 	*outboxtest.OnceStore
-	acquire, extend, complete, release atomic.Pointer[error] // what the call returns instead of doing anything
-	lostAnswers                        atomic.Int32          // how many answers of Complete get lost
+	acquire, extend, complete, release atomic.Pointer[error] // the error that the call returns without an effect
+	lostAnswers                        atomic.Int32          // how many answers of Complete are lost
 	extends                            atomic.Int32
 }
 
@@ -302,7 +302,7 @@ func TestDoInProgress(t *testing.T) {
 	}
 }
 
-// A process that died leaves a key that is taken over when its lease ends.
+// The key of a process that died is taken over when its lease ends.
 func TestDoTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := outboxtest.NewOnceStore()
@@ -339,7 +339,7 @@ func TestDoTakesOver(t *testing.T) {
 	}
 }
 
-// stolen runs work whose key is taken by somebody else meanwhile, and returns what Do returned.
+// stolen runs work while another owner takes its key, and returns the error of Do.
 func stolen(t *testing.T, r *once.Runner, s *outboxtest.OnceStore, complete bool,
 	work func(ctx context.Context) (once.Result, error),
 ) error {
@@ -406,8 +406,8 @@ func TestDoLosesItsLease(t *testing.T) {
 	}
 }
 
-// A store that cannot be reached for a while does no harm; for longer than the lease it ends the
-// work.
+// A store that cannot be reached for a short time does no harm. An outage longer than the lease
+// ends the work.
 func TestDoDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &faulty{OnceStore: outboxtest.NewOnceStore()}
@@ -517,7 +517,7 @@ func TestObserverHearsOfRuns(t *testing.T) {
 			_, _, _ = r.Do(t.Context(), key, noPrint, func(context.Context) (once.Result, error) { panic("boom") })
 		}()
 		_, _, _ = r.Do(t.Context(), key, noPrint, returns("a"))
-		_, _, _ = r.Do(t.Context(), key, noPrint, never(t)) // a replay is no run
+		_, _, _ = r.Do(t.Context(), key, noPrint, never(t)) // a replay does not run the work
 		if len(ran) != 3 || !errors.Is(ran[0].Err, errWork) || ran[0].Duration != time.Second || ran[1].Err == nil ||
 			ran[2].Err != nil || ran[2].Attempt != 3 ||
 			ran[2].Key != key || ran[2].Form != once.FormLease {

@@ -83,7 +83,7 @@ const (
 // holds again.
 const ForgottenTTL = 24 * time.Hour
 
-// Request asks for a key.
+// Request is a request for a key.
 type Request struct {
 	Key Key
 	// Fingerprint of the work. Zero: not compared.
@@ -116,8 +116,8 @@ func (r Request) ValidateTx() error {
 	return errors.Join(r.Key.Validate(), owner, checkDuration("time to live", r.TTL, MaxTTL))
 }
 
-// CheckLease and CheckTTL refuse a duration that is out of range, with an error wrapping
-// ErrInvalidRequest. For stores.
+// CheckLease refuses a lease that is out of range, with an error wrapping ErrInvalidRequest. For
+// stores.
 func CheckLease(d time.Duration) error { return checkDuration("lease", d, MaxLease) }
 
 // CheckTTL refuses a time to live that is out of range, with an error wrapping ErrInvalidRequest.

@@ -15,7 +15,7 @@ import (
 // another transaction that works on the same key.
 //
 // If DoTx returns an error, roll the transaction back. core.Retryable(err) says whether to run it
-// again as a whole; RunInTx does so by itself. Before fn ran, DoTx may return ErrInvalidKey,
+// again as a whole. RunInTx does so by itself. Before fn ran, DoTx may return ErrInvalidKey,
 // ErrFingerprintMismatch, ErrInProgress (the key is held in the lease form), ErrAbandoned or
 // ErrStore. After fn ran, it may return the error of fn, ErrLeaseLost (fn rolled back a savepoint
 // around itself), ErrResultTooLarge, ErrInvalidResult or ErrStore.
@@ -86,13 +86,14 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 	return res, nil
 }
 
-// RunInTx is DoTx in a transaction of t that it opens and ends. It runs the whole transaction again
-// if it failed only because of other transactions (core.Retryable), at most ten times and for
-// twenty seconds. So fn may run more than once; the changes of a failed run are rolled back. A
-// commit whose answer was lost is run again too: the key tells whether it committed.
+// RunInTx is DoTx in a transaction of t that it opens and ends. If the transaction failed only
+// because of other transactions (core.Retryable), RunInTx runs it again as a whole, at most ten
+// times and for twenty seconds. So fn may run more than once. The changes of a failed run are
+// rolled back. A commit whose answer was lost is run again too, and the key tells whether it
+// committed.
 //
-// Within a transaction that ctx carries already, t opens a savepoint, and nothing is repeated: the
-// owner of the transaction has to do that.
+// Within a transaction that ctx carries already, t opens a savepoint, and nothing is repeated. The
+// owner of the transaction must repeat it.
 func (r *Runner) RunInTx(ctx context.Context, t core.Transactor, key Key, fp Fingerprint,
 	fn func(ctx context.Context, tx core.Tx) (Result, error),
 ) (res Result, replayed bool, err error) {

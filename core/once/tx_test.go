@@ -32,7 +32,7 @@ func neverTx(t *testing.T) func(context.Context, core.Tx) (once.Result, error) {
 	}
 }
 
-// world is an outbox in memory with keys: an event is an effect that can be counted.
+// world is an outbox in memory with keys. The test counts its events as effects.
 type world struct {
 	*outboxtest.Outbox
 	*once.Runner
@@ -119,7 +119,7 @@ func TestRunInTxUndoesFailedWork(t *testing.T) {
 	}
 }
 
-// A caller who commits in spite of the error repeats work rather than losing it.
+// If a caller commits in spite of the error, the work is repeated rather than lost.
 func TestDoTxFreesTheKeyWhenTheErrorIsIgnored(t *testing.T) {
 	w := newWorld(t, once.Config{})
 	err := w.Transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
@@ -182,7 +182,7 @@ func TestRunInTxIsRepeatedAsAWhole(t *testing.T) {
 	})
 }
 
-// The key tells whether a commit whose answer was lost has happened.
+// After a commit whose answer was lost, the key shows whether the transaction committed.
 func TestRunInTxFindsOutWhatCommitted(t *testing.T) {
 	for fault, committed := range map[outboxtest.CommitFault]bool{
 		outboxtest.CommitAnswerLost: true,
@@ -310,8 +310,8 @@ func TestRetryTx(t *testing.T) {
 	})
 }
 
-// sloppy is a Transactor that takes the word of a driver for a commit. Its transactions know
-// better.
+// sloppy is a Transactor that relies on the driver's answer to a commit. Its transactions report
+// the real outcome.
 type sloppy struct {
 	core.Transactor
 	end func(tx core.Tx)
@@ -326,7 +326,7 @@ func (s sloppy) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) e
 	return nil
 }
 
-// Success is what was heard to commit, whatever the Transactor says.
+// RunInTx relies on the outcome that the transaction reports, whatever the Transactor returns.
 func TestRunInTxBelievesTheTransaction(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  func(tx core.Tx)

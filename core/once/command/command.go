@@ -76,12 +76,11 @@ type Command struct {
 // EventKey returns the Key of a command that an event asks for: "QuoteAccepted:018f...".
 func EventKey(eventType, eventID string) string { return eventType + ":" + eventID }
 
-// Errors of this package that callers branch on with errors.Is, in addition to those of package
-// once. once.ErrFingerprintMismatch is the one to report to a client: the key was used for other
-// work.
+// Errors of this package that callers check with errors.Is, in addition to those of package once.
+// Report once.ErrFingerprintMismatch to a client: the key was used for other work.
 var (
-	// ErrInTransaction: Run was called with a context that carries a transaction. Its result would
-	// stay if the transaction is rolled back: use RunTx. Nothing was run.
+	// ErrInTransaction: Run was called with a context that carries a transaction. The result of Run
+	// would stay if the transaction is rolled back. Use RunTx instead. Nothing was run.
 	ErrInTransaction = errors.New("command: in a transaction use RunTx")
 
 	// ErrEncoding: the input or the result is not JSON, or the stored result no longer fits the
@@ -106,8 +105,8 @@ func Run[T any](ctx context.Context, c *Commands, cmd Command,
 }
 
 // RunTx is Run in the caller's transaction: the key, the changes of fn in tx and the result commit
-// together. A nil tx stands for the one that ctx carries, as in a handler of the inbox. After an
-// error the caller rolls back. See once.Runner.DoTx for the errors.
+// together. If tx is nil, RunTx uses the transaction that ctx carries, as in a handler of the
+// inbox. After an error the caller must roll back. See once.Runner.DoTx for the errors.
 func RunTx[T any](ctx context.Context, c *Commands, tx core.Tx, cmd Command,
 	fn func(ctx context.Context) (T, error),
 ) (result T, replayed bool, err error) {
@@ -119,8 +118,8 @@ func RunTx[T any](ctx context.Context, c *Commands, tx core.Tx, cmd Command,
 	})
 }
 
-// RunInTx is RunTx in a transaction of t that it opens and ends. It runs the whole transaction
-// again if it failed only because of other transactions. See once.Runner.RunInTx.
+// RunInTx is RunTx in a transaction of t that it opens and ends. If the transaction failed only
+// because of other transactions, RunInTx runs it again as a whole. See once.Runner.RunInTx.
 func RunInTx[T any](ctx context.Context, c *Commands, t core.Transactor, cmd Command,
 	fn func(ctx context.Context, tx core.Tx) (T, error),
 ) (result T, replayed bool, err error) {

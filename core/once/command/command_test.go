@@ -156,8 +156,8 @@ func TestCommandRefusals(t *testing.T) {
 		t.Errorf("config: %v", err)
 	}
 
-	// A result that cannot be kept fails the command and frees its key; one that is kept for
-	// another type says so.
+	// If a result cannot be kept, the command fails and its key is free. If a result was kept for
+	// another type, the error says so.
 	if _, _, err := command.Run(ctx, c, create,
 		func(context.Context) (chan int, error) { return make(chan int), nil }); !errors.Is(err, command.ErrEncoding) {
 		t.Errorf("result: %v", err)
@@ -172,7 +172,7 @@ func TestCommandRefusals(t *testing.T) {
 	}
 }
 
-// A command whose process died is run again after the lease, or not, as the policy says.
+// A command whose process died is run again after the lease, unless the policy refuses that.
 func TestCommandStalePolicy(t *testing.T) {
 	for name, refuse := range map[string]bool{"take over": false, "refuse": true} {
 		t.Run(name, func(t *testing.T) {

@@ -33,8 +33,8 @@ var errStopped = errors.New("command: the destination is stopped or busy")
 // place names a destination.
 type place struct{ channel, name string }
 
-// destinations is what one Worker knows of the destinations of its effects. A destination that
-// works and is not in use is forgotten.
+// destinations has the knowledge of one Worker about the destinations of its effects. A destination
+// that works and is not in use is forgotten.
 type destinations struct {
 	limit int // effects that one destination gets at once
 
@@ -89,7 +89,7 @@ func (d *destinations) enter(at place, id string) (v *visit, wait time.Duration)
 	defer d.mu.Unlock()
 	dest := d.all[at]
 	if dest == nil {
-		if len(d.all) >= knownPlaces { // the effect will find out again
+		if len(d.all) >= knownPlaces { // the next attempt of the effect finds the outage again
 			maps.DeleteFunc(d.all, func(_ place, dest *destination) bool { return dest.running == 0 })
 		}
 		dest = &destination{}
@@ -198,7 +198,7 @@ func (d *destination) meet(id string, end visitEnd) (silent bool) {
 	return first == d.acks
 }
 
-// leave ends the visit of an execution, if it is one.
+// leave ends the visit of an execution, if the execution has one.
 func (w *Worker) leave(run execution, end visitEnd) {
 	if run.visit != nil {
 		w.away.leave(run.visit, end)

@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
-// deadSubscriber is how a subscriber can be dead: what a call returns, and how many attempts its
-// effects may spend in all.
+// deadSubscriber has the ways in which a subscriber can fail: the result of a call, and how many
+// attempts all its effects may spend.
 var deadSubscriber = map[string]struct {
 	call  func(ctx context.Context) error
 	spent int
@@ -24,19 +24,19 @@ var deadSubscriber = map[string]struct {
 	"hangs":   {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 0},
 	"refuses": {func(context.Context) error { return fmt.Errorf("dial: %w", syscall.ECONNREFUSED) }, 0},
 	"says so": {func(context.Context) error { return core.Unavailable(errors.New("503")) }, 0},
-	// the fifth says that it is the destination
+	// The fifth failure shows that the destination is at fault.
 	"fails":  {func(context.Context) error { return errors.New("500") }, 4},
 	"fails!": {func(context.Context) error { return core.Transient(errors.New("500")) }, 4},
 }
 
-// One dead subscriber among eleven holds up none of the others, takes few calls and no workers, and
-// its effects wait until it is back.
+// One of eleven subscribers is dead. It holds up none of the others, takes few calls and no
+// workers, and its effects wait until it is back.
 func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 	for name, c := range deadSubscriber {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const each, live = 25, 10
-				w := newEffects(t) // its effect goes to the tenant acme, which is alive
+				w := newEffects(t) // the effect goes to the tenant acme, whose subscriber works
 				var mu sync.Mutex
 				calls, running, most := map[string]int{}, 0, 0
 				back := false
@@ -75,7 +75,7 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 					for i := range each {
 						for s := range live + 2 {
 							tenant := fmt.Sprint("live", s)
-							if s >= live { // twice as many, before the last of the others
+							if s >= live { // twice as many calls, before the last of the others
 								tenant = "dead"
 							}
 							if _, _, err := w.queue.Enqueue(ctx, nil,
@@ -118,7 +118,8 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 				if waiting != 2*each || spent > c.spent {
 					t.Errorf("%d of %d wait, %d attempts spent", waiting, 2*each, spent)
 				}
-				// At most the first eight, then one each 1, 2, 4, 8, 10, 10, ... seconds.
+				// At most the first eight calls, then one after each 1, 2, 4, 8, 10, 10, ...
+				// seconds.
 				mu.Lock()
 				if n := calls["dead"]; n < 10 || n > 8+40 || most > 8 {
 					t.Errorf("the dead one got %d calls in five minutes, %d at once", n, most)
@@ -146,8 +147,8 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// With destinations an effect that fails alone is tried again at growing pauses, counted in its
-// row, and dead; a panic counts too.
+// With destinations, an effect that is the only one to fail is tried again after growing pauses.
+// Its row counts the attempts, and it becomes dead. A panic counts too.
 func TestEffectOfADestinationIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
@@ -178,8 +179,8 @@ func TestEffectOfADestinationIsParked(t *testing.T) {
 	})
 }
 
-// An effect that is alone with a destination that refuses it, nobody knows why, is not dead for
-// what may be an outage, until the destination takes another one.
+// A destination refuses its only effect with an unmarked error. That may be an outage, so the
+// effect does not become dead until the destination accepts another effect.
 func TestEffectRefusedAloneIsNotDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
@@ -222,8 +223,8 @@ func TestEffectRefusedAloneIsNotDead(t *testing.T) {
 	})
 }
 
-// The error of a handler counts for its effect, with destinations too: when it is to come back, and
-// that it never will be done.
+// With destinations too, the error of a handler decides for its effect: when it is tried again, or
+// that it is dead.
 func TestHandlerOfADestinationSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		says   func(ctx context.Context) error
@@ -271,7 +272,8 @@ func TestHandlerOfADestinationSays(t *testing.T) {
 	}
 }
 
-// A sweep passes over what waits for a dead destination, and tries that once in a while.
+// A sweep passes over effects that wait for a dead destination, and probes the destination at
+// intervals.
 func TestSweepPassesOverADeadDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// memory is a table of effects without a database; fail, when set, decides what each call returns
-// instead. The contract is tested with sqlcommand.
+// memory is a table of effects without a database. If fail is set, it returns the error of each
+// call. sqlcommand has the tests of the contract.
 type memory struct {
 	mu    sync.Mutex
 	rows  map[string]*memoryRow
@@ -96,7 +96,7 @@ func (m *memory) Claim(_ context.Context, id, owner string, lease time.Duration)
 	return command.Claimed{Record: r.Record, Fresh: true, Fence: r.fence}, nil
 }
 
-// end does something with the row while the claim is its latest.
+// end changes the row if the claim is its latest.
 func (m *memory) end(call string, c command.Claim, do func(r *memoryRow)) error {
 	leave, err := m.enter(call)
 	if err != nil {
@@ -256,7 +256,8 @@ func (w *effects) delivery(attempt int) core.Delivery {
 	return core.Delivery{Event: row.Event, RowID: row.ID, Attempt: attempt}
 }
 
-// The result for the effect and the error for the relay, for every way in which a handler can end.
+// The test checks the status of the effect and the error that the relay gets, for every way in
+// which a handler can end.
 func TestWorkerOutcomes(t *testing.T) {
 	odd := errors.New("odd")
 	for name, c := range map[string]struct {
@@ -264,7 +265,7 @@ func TestWorkerOutcomes(t *testing.T) {
 		attempt int
 		status  command.Status
 		spent   int
-		told    bool // the relay sees an error
+		told    bool // the relay gets an error
 		class   core.Class
 		outcome command.ExecResult
 	}{
@@ -322,8 +323,7 @@ func TestWorkerOutcomes(t *testing.T) {
 	}
 }
 
-// A store that cannot be asked or told never lets an effect be taken for done, and costs no attempt
-// of the event.
+// While the store fails, no effect is treated as done, and the event spends no attempt.
 func TestWorkerWithoutStore(t *testing.T) {
 	down := errors.New("database is down")
 	for call, calls := range map[string]int{"claim": 0, "complete": 1, "fail": 1} {
@@ -352,7 +352,7 @@ func TestWorkerWithoutStore(t *testing.T) {
 				if call != "claim" && w.store.calls[call] < 3 {
 					t.Errorf("%s was tried %d times", call, w.store.calls[call])
 				}
-				// The lease ends, the store is back: the next worker finishes.
+				// The lease ends and the store works again. The next worker completes the effect.
 				w.store.fail = nil
 				time.Sleep(time.Minute)
 				receipt, err := w.worker(func(context.Context, command.Effect) (string, error) {
@@ -366,7 +366,7 @@ func TestWorkerWithoutStore(t *testing.T) {
 	}
 }
 
-// The relay stops: that is no failure of the effect. A panic is one, and goes on to the relay.
+// A stop of the relay is no failure of the effect. A panic is a failure, and goes on to the relay.
 func TestWorkerStopAndPanic(t *testing.T) {
 	w := newEffects(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -409,8 +409,8 @@ func TestWorkerStopAndPanic(t *testing.T) {
 	}
 }
 
-// A handler learns that the store has not answered for the length of the lease, and its success is
-// not taken for granted.
+// If the store has not answered for the length of the lease, the handler's context ends. A later
+// success of the handler is not relied on.
 func TestWorkerLosesLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
@@ -492,7 +492,7 @@ func TestQueueRedriveAndEvents(t *testing.T) {
 	}
 }
 
-// Run cleans up now and then, whatever the store says, and returns when its context ends.
+// Run cleans up at intervals, even if the store fails, and returns when its context ends.
 func TestQueueRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// An event asks for an order. It is delivered twice, and there is one order: the command, the order
-// and its result commit together.
+// An event requests an order. It is delivered twice, and one order is created, because the command,
+// the order and its result commit together.
 func ExampleRunTx() {
 	// in an application: the table of package sqlonce and the transactions of an adapter
 	repo := outboxtest.NewRepository()
@@ -50,7 +50,7 @@ func ExampleRun() {
 			command.Command{Type: "refund", Tenant: "acme", Key: "invoice-7"},
 			func(ctx context.Context) (string, error) {
 				claim, _ := once.ClaimOf(ctx)
-				return "re_" + claim.Key.ID, nil // what the payment provider answered
+				return "re_" + claim.Key.ID, nil // the answer of the payment provider
 			})
 		fmt.Println(id, replayed, err)
 	}
@@ -59,7 +59,8 @@ func ExampleRun() {
 	// re_invoice-7 true <nil>
 }
 
-// RunInTx opens the transaction, and runs it again when it fails only because of others.
+// RunInTx opens the transaction. It runs the transaction again if it failed only because of other
+// transactions.
 func ExampleRunInTx() {
 	repo := outboxtest.NewRepository()
 	outbox, _ := core.New(core.Config{Repository: repo})

@@ -63,8 +63,8 @@ func (w *Worker) beat(ctx context.Context, c Claim, held time.Time) error {
 
 const recordPause = 20 * time.Millisecond
 
-// record writes the result of an execution, even if the context of the handler has ended, and
-// repeats it until it is written.
+// record writes the result of an execution, even if the context of the handler has ended. It
+// repeats the statement until the result is written.
 func (w *Worker) record(ctx context.Context, write func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.StoreTimeout)
 	defer cancel()

@@ -12,9 +12,9 @@ const (
 	mixedEffect = 1024      // effects of a channel that are remembered
 )
 
-// mixed watches channels without a Destination for signs that they are several destinations. A sign
-// is an effect that met an outage, then successes of other effects of the channel, and then the
-// same effect again with an outage. Each time the whole channel was stopped.
+// mixed watches channels without a Destination for signs of several destinations. A sign is a
+// sequence of three: an effect has an outage, other effects of the channel succeed, and the same
+// effect has an outage again. Each outage stopped the whole channel.
 type mixed struct {
 	logger *slog.Logger
 

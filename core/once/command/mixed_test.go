@@ -35,8 +35,8 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-// A channel whose effects go to several places, of which one is dead, is told to the operator,
-// once. A service that all effects share may come and go as it likes.
+// If the effects of a channel go to several destinations and one of them is dead, the operator gets
+// one warning. A single destination may go down and come back without a warning.
 func TestChannelOfSeveralDestinationsIsTold(t *testing.T) {
 	down := errors.New("connection refused")
 	for name, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Outbox publishes the events that wake a Worker: a core.Outbox, or that of an adapter.
+// Outbox publishes the events that wake a Worker. It is a core.Outbox, or the outbox of an adapter.
 type Outbox interface {
 	Publish(ctx context.Context, tx core.Tx, events ...core.Event) (ids []string, err error)
 }
@@ -90,13 +90,13 @@ func NewQueue(cfg QueueConfig) (*Queue, error) {
 }
 
 // Enqueue writes an effect in the transaction, with the event that wakes a Worker after the commit.
-// A nil tx stands for the one that ctx carries. An effect with the same tenant, channel and key is
-// not written again: added is then false, and the record is the earlier effect. The record of a new
-// effect has only its Effect.
+// If tx is nil, Enqueue uses the transaction that ctx carries. An effect with the same tenant,
+// channel and key is not written again: added is then false, and the record is the earlier effect.
+// The record of a new effect has only its Effect.
 //
 // Errors: core.ErrNoTransaction, once.ErrInvalidRequest, once.ErrFingerprintMismatch if the earlier
 // effect has another payload, those of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
-// After an error the caller rolls the transaction back.
+// After an error the caller must roll the transaction back.
 func (q *Queue) Enqueue(ctx context.Context, tx core.Tx, e Effect) (rec Record, added bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
 		return Record{}, false, err
@@ -128,8 +128,7 @@ func open(ctx context.Context, tx core.Tx) (core.Tx, error) {
 	return tx, tx.Err()
 }
 
-// wake publishes the event that wakes a Worker. It names the row of the effect and carries nothing
-// else.
+// wake publishes the event that wakes a Worker. The event has only the id of the row of the effect.
 func (q *Queue) wake(ctx context.Context, tx core.Tx, e Effect) error {
 	topic := Topic(e.Channel)
 	_, err := q.cfg.Outbox.Publish(ctx, tx, core.Event{
@@ -147,7 +146,7 @@ func (q *Queue) Find(ctx context.Context, tenant, channel, key string) (Record, 
 	return q.cfg.Store.Find(ctx, tenant, channel, key)
 }
 
-// List returns effects of one status, oldest first: StatusDead for those that wait for a
+// List returns effects of one status, oldest first. StatusDead selects the effects that wait for a
 // person.
 func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
 	return q.cfg.Store.List(ctx, query)
@@ -174,11 +173,11 @@ func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
 	return list, nil
 }
 
-// Redrive makes a dead effect pending again with fresh attempts, in the transaction. It also has an
-// effect executed at once that is not completed and that no event will wake up; Worker.Run waits
-// for OverdueAfter before it executes such an effect. A nil tx stands for the one that ctx carries.
-// Actor and reason are kept with the effect. If the effect is completed or is being executed,
-// Redrive reports false and changes nothing.
+// Redrive makes a dead effect pending again with fresh attempts, in the transaction. Redrive also
+// has an effect executed at once that is not completed and that no event will wake up. Worker.Run
+// would wait for OverdueAfter before it executes such an effect. If tx is nil, Redrive uses the
+// transaction that ctx carries. Actor and reason are kept with the effect. If the effect is
+// completed or is being executed, Redrive returns false and changes nothing.
 func (q *Queue) Redrive(ctx context.Context, tx core.Tx, id, actor, reason string) (redriven bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
 		return false, err
@@ -212,7 +211,7 @@ func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 }
 
 // Run cleans up every CleanupInterval until ctx ends; then it returns nil. An error of the store
-// does not end it. One process that runs it is enough, and more do no harm.
+// does not end Run. One process that runs it is enough; several may.
 func (q *Queue) Run(ctx context.Context) error {
 	for {
 		_, _ = q.Cleanup(ctx) // the next cleanup deletes the rest

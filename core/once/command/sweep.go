@@ -30,9 +30,9 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // Sweep executes the overdue effects of the Worker's channels: those that should have been executed
-// OverdueAfter ago. No event of the outbox woke the Worker for them, because the event is dead,
-// discarded or deleted, or was taken by a publisher that does not execute effects. Or the event
-// still waits; it will find its effect completed. Sweep returns how many effects it executed.
+// OverdueAfter ago. No event of the outbox woke the Worker for them. The event is dead, discarded
+// or deleted, or was taken by a publisher that does not execute effects. Or the event still waits,
+// and will find its effect completed. Sweep returns how many effects it executed.
 //
 // The effects of a channel are executed one after another. Those that have been due for longest
 // come first. An outage, or a handler that needs longer than SweepTimeout, ends the sweep of its
@@ -71,8 +71,8 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 			}
 			if now, err := w.cfg.Store.Find(ctx, rec.Tenant, rec.Channel, rec.Key); err == nil &&
 				!now.UpdatedAt.Equal(rec.UpdatedAt) {
-				// another worker executed it: if that failed, another try at once would spend an
-				// attempt
+				// Another worker has executed it. If that failed, another attempt at once would
+				// spend an attempt.
 				continue
 			}
 			outcome, err := w.performSwept(ctx, rec)

@@ -12,17 +12,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
-// An effect that no event wakes up is executed by Run, once however many processes run it, and what
-// fails is treated as if the relay had asked.
+// Run executes an effect that no event wakes up. The effect is executed once, however many
+// processes call Run. A failure is treated as if the relay had called the handler.
 func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 	odd := errors.New("odd")
 	for name, c := range map[string]struct {
 		handle  func(ctx context.Context) (string, error)
-		after   time.Duration // in which the handler is called so often
+		after   time.Duration // the handler is called calls times within this time
 		calls   int
 		status  command.Status
 		spent   int
-		outcome command.ExecResult // the last one
+		outcome command.ExecResult // outcome of the last execution
 	}{
 		"not overdue": {
 			func(context.Context) (string, error) { return "ref", nil }, 5 * time.Minute, 0,
@@ -81,8 +81,8 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 	}
 }
 
-// An outage, said or by a handler that hangs, ends the sweep of its channel, spends no attempt, and
-// holds up no other channel.
+// A handler may report an outage or hang. Either ends the sweep of its channel, spends no attempt,
+// and holds up no other channel.
 func TestSweepStopsForOutages(t *testing.T) {
 	for name, fail := range map[string]func(ctx context.Context) error{
 		"down":   func(context.Context) error { return core.Unavailable(errors.New("down")) },
@@ -136,7 +136,7 @@ func TestSweepStopsForOutages(t *testing.T) {
 	}
 }
 
-// Without its store a sweep does nothing, says so, and Run goes on.
+// If the store fails, a sweep executes nothing and returns the error, and Run goes on.
 func TestSweepWithoutStore(t *testing.T) {
 	for _, call := range []string{"overdue", "claim"} {
 		t.Run(call, func(t *testing.T) {

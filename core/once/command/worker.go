@@ -268,7 +268,7 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	claim := Claim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
 	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
 	switch {
-	case errors.Is(err, ErrNoEffect): // DEAD and visible: a worker with the wrong table must not lose effects
+	case errors.Is(err, ErrNoEffect): // the event becomes DEAD: a worker with the wrong table must not lose effects
 		return "", "", core.Permanent(fmt.Errorf("command: effect %s: %w", claim.ID, err))
 	case err != nil: // an error of this side's store, not of the other side
 		return "", "", core.UnavailableForKey(fmt.Errorf("command: claim: %w", err))
@@ -352,7 +352,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 		if finished {
 			return
 		}
-		v := recover() // nil: runtime.Goexit, which goes on too
+		v := recover() // nil after runtime.Goexit, which goes on too
 		w.leave(run, visitRefused)
 		f := Failure{Dead: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: errorText(didNotReturn(v))}
 		if v == nil {
@@ -386,7 +386,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 		class = w.cfg.Classifier(failure)
 	}
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && (class != core.ClassPermanent || !marked)
-	// this process cannot tell whether the whole channel is stuck
+	// This process cannot tell whether the whole channel is stuck.
 	if (run.swept || run.visit != nil) && late {
 		class, marked = core.ClassUnavailable, false
 	}

@@ -23,7 +23,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	if r.ContentLength > limit { // do not read a body that is refused anyway
+	if r.ContentLength > limit { // a body of this length is refused anyway
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))

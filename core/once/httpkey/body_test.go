@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 )
 
-// A Scope that reads the body takes it neither from the comparison nor from the handler.
+// A Scope may read the body. The body is still compared, and the handler still gets it.
 func TestScopeReadsTheBody(t *testing.T) {
 	for name, scope := range map[string]func(r *http.Request) string{
 		"form": func(r *http.Request) string { return r.PostFormValue("user") },
@@ -61,8 +61,8 @@ func upload(t *testing.T, name, text string) *http.Request {
 	return formRequest(form.FormDataContentType(), body.String())
 }
 
-// Middleware outside that parses the body as a form, for a CSRF token say, hides no difference
-// between two requests.
+// A middleware outside may parse the body as a form, for a CSRF token for example. Differences
+// between two requests are still found.
 func TestFormParsedOutside(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	forms(t, func(t *testing.T, tx bool) {
@@ -75,7 +75,7 @@ func TestFormParsedOutside(t *testing.T) {
 		tries := 0
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, r.PostFormValue("cents"))
-			if r.MultipartForm != nil { // its files are there at each run
+			if r.MultipartForm != nil { // each run of the handler gets the files
 				f, err := r.MultipartForm.File["file"][0].Open()
 				if err != nil {
 					t.Error(err)
@@ -110,8 +110,8 @@ func TestFormParsedOutside(t *testing.T) {
 	})
 }
 
-// A body that somebody outside has read cannot be compared: better no answer than that to another
-// request.
+// A body that a handler outside has read cannot be compared. The request is refused, because the
+// stored answer may belong to another request.
 func TestBodyReadOutside(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)

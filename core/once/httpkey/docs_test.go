@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 )
 
-// The Link of every problem leads to a heading, and every answer is in the table.
+// The Link of every problem leads to a heading of the page, and every answer is in its table.
 func TestDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/http-idempotency.md")
 	if err != nil {

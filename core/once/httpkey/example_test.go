@@ -12,15 +12,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// A payment in the transaction form. Here everything is in memory; in a service the store is
-// sqlonce.New(db, ...) and the Transactor is sqltx.NewTransactor(db, "") or that of the ORM's
-// adapter.
+// A payment in the transaction form. Here everything is in memory. In a service the store is
+// sqlonce.New(db, ...). The Transactor is sqltx.NewTransactor(db, "") or that of the ORM's adapter.
 func Example() {
 	db := outboxtest.NewRepository()
 	keys, err := httpkey.New(httpkey.Config{
 		Keys:       once.Config{Store: db.OnceStore()},
 		Transactor: db.Transactor(),
-		// a service asks its authentication
+		// A service gets the principal from its authentication.
 		Scope: func(r *http.Request) string { return r.Header.Get("X-Customer") },
 	})
 	if err != nil {
@@ -57,8 +56,8 @@ func Example() {
 	// 422 {"type":"https://github.com/ormoutbox/ormoutbox/problems/idempotency-key-reused","title":"Idempotency-Key was used for a different request","status":422,"detail":"Use a new key for a new request."} (replayed: false)
 }
 
-// Work that is done elsewhere: the lease form. The provider gets the key too, so that a crash
-// between its answer and our record of it does not pay twice.
+// The lease form is for work with effects elsewhere. The provider gets the key too. If the process
+// crashes before it records the provider's answer, the payment is still made once.
 func ExampleKeyOf() {
 	keys, err := httpkey.New(httpkey.Config{
 		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
@@ -82,13 +81,13 @@ func ExampleKeyOf() {
 	// provider called with http/POST /charges|ada|k1
 }
 
-// Counting answers, as a metric does.
+// An Observer counts answers, as a metric does.
 func ExampleObserver() {
 	count := map[httpkey.Answer]int{}
 	keys, err := httpkey.New(httpkey.Config{
 		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
 		Scope: func(*http.Request) string { return "ada" },
-		// with a mutex, or a counter of a metrics library
+		// In a service, use a mutex or a counter of a metrics library.
 		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { count[i.Answer]++ }},
 	})
 	if err != nil {

@@ -1,6 +1,6 @@
 package httpkey
 
-// Problems are all that there are.
+// Problems returns the names of all problems.
 func Problems() (names []string) {
 	for _, p := range []problem{
 		keyMissing, keyInvalid, bodyUnreadable, bodyConsumed, inFlight, abandoned, notKept, bodyTooLarge,
@@ -11,5 +11,5 @@ func Problems() (names []string) {
 	return names
 }
 
-// ErrConsumed is told where a body was read outside.
+// ErrConsumed is the error for a body that an outer handler has read.
 var ErrConsumed = errConsumed

@@ -21,7 +21,7 @@ import (
 
 var errDown = errors.New("connection refused")
 
-// shaky is a store that can be down, for all or for one of its methods.
+// shaky is a store that can fail, in all methods or in one of them.
 type shaky struct {
 	once.Store
 	acquire, extend, complete, release atomic.Bool
@@ -67,7 +67,7 @@ func newShakyAPI(t *testing.T, configure func(*httpkey.Config)) (*api, *shaky) {
 	return a, s
 }
 
-// Nothing is carried out while the store is down.
+// The handler does not run while the store is down.
 func TestStoreDown(t *testing.T) {
 	a, s := newShakyAPI(t, nil)
 	s.acquire.Store(true)
@@ -78,7 +78,7 @@ func TestStoreDown(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// Errors of the server's side are logged, and no others.
+// Only errors of the server are logged.
 func TestLogger(t *testing.T) {
 	var out bytes.Buffer
 	a, s := newShakyAPI(t, func(c *httpkey.Config) { c.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
@@ -93,7 +93,7 @@ func TestLogger(t *testing.T) {
 	}
 }
 
-// brokenTransactor cannot begin.
+// brokenTransactor cannot begin a transaction.
 type brokenTransactor struct{}
 
 func (brokenTransactor) RunInTx(context.Context, func(context.Context, core.Tx) error) error {
@@ -107,7 +107,7 @@ func TestDatabaseDown(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// Unless the service asks for it.
+// With FailOpen the handler runs while the store is down.
 func TestFailOpen(t *testing.T) {
 	a, s := newShakyAPI(t, func(c *httpkey.Config) { c.FailOpen = true })
 	s.acquire.Store(true)
@@ -120,7 +120,7 @@ func TestFailOpen(t *testing.T) {
 	a.wantRuns(2, 2)
 }
 
-// leaving is a store that is down, and whose client has left when it says so.
+// leaving is a store that is down, and whose client leaves before the store reports that.
 type leaving struct {
 	once.Store
 	leave func()
@@ -131,7 +131,8 @@ func (s leaving) Acquire(context.Context, once.Request) (once.Acquired, error) {
 	return once.Acquired{}, errDown
 }
 
-// But not for a client that has left: it will come again, perhaps when the store is back.
+// FailOpen does not run the handler for a client that has left. The client may retry when the store
+// is back.
 func TestFailOpenForNobody(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	a := newAPI(t, false, func(c *httpkey.Config) { c.FailOpen, c.Keys.Store = true, leaving{c.Keys.Store, leave} })
@@ -140,8 +141,8 @@ func TestFailOpenForNobody(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// The store goes down while the handler works: the client gets the response of the work that was
-// done.
+// The store goes down while the handler works. The client gets the response of the handler, because
+// its work is done.
 func TestStoreDownAfterTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newShakyAPI(t, nil)
@@ -151,14 +152,16 @@ func TestStoreDownAfterTheHandler(t *testing.T) {
 			t.Errorf("told %+v", info)
 		}
 		s.complete.Store(false)
-		// until the lease ends; the store was told in vain for 5 s, and asked for 2 s
+		// The key is held until the lease ends. Recording failed for 5 s, and the wait for the key
+		// takes 2 s.
 		wantLeased(t, a.do(request()), 20, 28)
 		time.Sleep(30 * time.Second)
-		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false) // at least once
+		wantResponse(t, a.do(request()), http.StatusCreated, "run 2", false) // the work is done at least once
 	})
 }
 
-// A key that could not be freed is told of; the client gets the handler's answer.
+// If the key could not be released, the Observer gets the error, and the client gets the response
+// of the handler.
 func TestStoreDownAtRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newShakyAPI(t, nil)
@@ -171,7 +174,7 @@ func TestStoreDownAtRelease(t *testing.T) {
 	})
 }
 
-// crash leaves a key as a process does that dies while it works.
+// crash leaves a key in the state of a process that died while it worked.
 func (a *api) crash() {
 	a.t.Helper()
 	probe := newAPI(a.t, false, nil)
@@ -185,7 +188,7 @@ func (a *api) crash() {
 	}
 }
 
-// A process died while it worked: its key is held until the lease ends, then the handler runs
+// A process died while it worked. Its key is held until the lease ends. Then the handler runs
 // again.
 func TestCrashedAttempt(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
@@ -197,7 +200,7 @@ func TestCrashedAttempt(t *testing.T) {
 	})
 }
 
-// Or somebody has to look first.
+// With RefuseStale, a person must decide about an abandoned key.
 func TestCrashedAttemptRefused(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, func(c *httpkey.Config) { c.Keys.RefuseStale = true })
@@ -209,8 +212,7 @@ func TestCrashedAttemptRefused(t *testing.T) {
 	})
 }
 
-// A panic goes on, and the key is free. With what the handler panicked, and where, is told and
-// logged.
+// A panic goes on, and the key is free. Its value and its stack are reported and logged.
 func TestPanic(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		var out bytes.Buffer
@@ -270,8 +272,8 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// The context of a handler that lost its lease says so, and its client gets the response of the
-// request that took over.
+// If a handler loses its lease, its context ends with that cause. The client gets the response of
+// the request that took the key over.
 func TestLeaseLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newShakyAPI(t, nil)
@@ -281,7 +283,7 @@ func TestLeaseLost(t *testing.T) {
 				if err := context.Cause(r.Context()); !errors.Is(err, once.ErrLeaseLost) {
 					t.Errorf("the context ended because of %v", err)
 				}
-				time.Sleep(time.Minute) // it does not care
+				time.Sleep(time.Minute) // the handler ignores the end of its context
 			}
 			w.WriteHeader(http.StatusCreated)
 			fmt.Fprintf(w, "run %d", a.runs.Load())
@@ -294,7 +296,7 @@ func TestLeaseLost(t *testing.T) {
 	})
 }
 
-// The same when that one has not finished yet.
+// The request that took the key over has not finished yet.
 func TestLeaseLostToOneThatIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newShakyAPI(t, nil)
@@ -309,7 +311,7 @@ func TestLeaseLostToOneThatIsBusy(t *testing.T) {
 	})
 }
 
-// The client leaves while the handler works: the work is finished, and the client's next attempt
+// The client leaves while the handler works. The work is finished, and the client's next attempt
 // gets the response.
 func TestClientLeavesWhileTheHandlerWorks(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
@@ -333,13 +335,13 @@ func TestClientLeavesWhileTheHandlerWorks(t *testing.T) {
 	})
 }
 
-// The client leaves while it waits for another: nothing is done for it.
+// The client leaves while it waits for another request. Its own request is not carried out.
 func TestClientLeavesWhileItWaits(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Second)
-			w.WriteHeader(http.StatusInternalServerError) // so that the key is free for the other
+			w.WriteHeader(http.StatusInternalServerError) // so that the key is free for the other request
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		first, second := a.goDo(request()), a.goDo(request().WithContext(ctx))
@@ -352,13 +354,13 @@ func TestClientLeavesWhileItWaits(t *testing.T) {
 		a.wantAnswer(httpkey.Executed)
 		a.wantRuns(1, 0)
 
-		a.do(request().WithContext(ctx)) // it left even before
+		a.do(request().WithContext(ctx)) // the client left before the request began
 		a.wantAnswer(httpkey.ClientGone)
 		a.wantRuns(1, 0)
 	})
 }
 
-// A deadline that somebody set on the request holds for the handler.
+// A deadline of the request's context also holds for the handler.
 func TestDeadline(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -376,7 +378,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// A response that is streamed ends with its client.
+// When the client of a streamed response leaves, the context of the handler ends.
 func TestClientLeavesStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, false, nil)

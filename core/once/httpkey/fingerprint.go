@@ -19,8 +19,8 @@ func fingerprint(r *http.Request, body []byte) once.Fingerprint {
 		[]byte(mediaType(r.Header.Get("Content-Type"))), body)
 }
 
-// sortedQuery sorts by name and keeps the order of several values of one name. A query that cannot
-// be parsed stays unchanged.
+// sortedQuery sorts the query by name and keeps the order of several values of one name. A query
+// that cannot be parsed stays unchanged.
 func sortedQuery(raw string) string {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
@@ -29,7 +29,7 @@ func sortedQuery(raw string) string {
 	return q.Encode()
 }
 
-// mediaType removes the parameters, because the boundary of a form means nothing.
+// mediaType removes the parameters, because the boundary of a form differs in each request.
 func mediaType(contentType string) string {
 	t, _, err := mime.ParseMediaType(contentType)
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {

@@ -8,10 +8,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// gate lets one request of this process at a time into the transaction form with a key, and gives
-// its result to those that wait. Without the gate the database would make them wait. But each
-// waiting request would hold a connection (on SQLite the only writer), and they would read the same
-// result one after another.
+// gate lets one request of this process at a time into the transaction form with a key. Its result
+// goes to the waiting requests with the same key. Without the gate they would wait in the database,
+// each with a connection (on SQLite the only writer). Then they would read the same result one
+// after another.
 type gate struct {
 	mu   sync.Mutex
 	held map[once.Key]*pass

@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 )
 
-// Headers of Config.KeepHeaders are kept, byte for byte and in the spelling of the handler.
+// Headers of Config.KeepHeaders are kept unchanged, in the spelling of the handler.
 func TestKeptHeaders(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx,
@@ -48,7 +48,8 @@ func TestKeptHeaders(t *testing.T) {
 	})
 }
 
-// http.Error protects its text from being taken for HTML, and so does a replay of it.
+// http.Error sets a header that prevents browsers from reading its text as HTML. A replay has the
+// header too.
 func TestErrorsKeepNosniff(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)

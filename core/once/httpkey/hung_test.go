@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 )
 
-// slowTransactor takes its time before the transaction, after it, or for each of both, whatever the
-// context says.
+// slowTransactor sleeps before the transaction, before its commit, or both. It ignores the end of
+// the context.
 type slowTransactor struct {
 	core.Transactor
 	begin, commit, calls atomic.Int64
@@ -39,8 +39,8 @@ func newSlowAPI(t *testing.T) (*api, *slowTransactor) {
 	return newAPI(t, true, func(c *httpkey.Config) { slow.Transactor, c.Transactor = c.Transactor, slow }), slow
 }
 
-// Many clients that repeat a finished request at once get its response: one of them reads it for
-// all that came meanwhile.
+// Many clients repeat a finished request at once and get its response. One of the requests reads it
+// for all that arrived meanwhile.
 func TestReplaysDoNotQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, slow := newSlowAPI(t)
@@ -63,8 +63,8 @@ func TestReplaysDoNotQueue(t *testing.T) {
 	})
 }
 
-// Those that wait for the first request get its response from memory. Where it failed, one of them
-// takes its turn.
+// Requests that wait for the first one get its response from memory. If the first one failed, one
+// of them runs the handler.
 func TestWaitersGetTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, slow := newSlowAPI(t)
@@ -83,7 +83,7 @@ func TestWaitersGetTheResult(t *testing.T) {
 		for _, w := range all {
 			got[(<-w).Code]++
 		}
-		// The second run ends when the others have waited for two seconds, their limit.
+		// The second run ends when the others have waited for two seconds, which is their limit.
 		if got[http.StatusBadGateway] != 1 || got[http.StatusCreated]+got[http.StatusConflict] != 9 ||
 			got[http.StatusCreated] == 0 || slow.calls.Load() != 2 {
 			t.Errorf("answers %v by %d transactions", got, slow.calls.Load())
@@ -92,8 +92,8 @@ func TestWaitersGetTheResult(t *testing.T) {
 	})
 }
 
-// A database that hangs before the handler: the client gets an answer, and the handler never runs
-// for it, not even when the database comes back.
+// The database hangs before the handler runs. The client gets an answer, and the handler never runs
+// for this request, even when the database works again.
 func TestHangsBeforeTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, slow := newSlowAPI(t)
@@ -113,7 +113,7 @@ func TestHangsBeforeTheHandler(t *testing.T) {
 	})
 }
 
-// A COMMIT that hangs: the client is told to come again, and then finds out what became of it.
+// A COMMIT hangs. The client is told to retry, and its later attempt finds the outcome.
 func TestHangsAtCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, slow := newSlowAPI(t)
@@ -123,7 +123,7 @@ func TestHangsAtCommit(t *testing.T) {
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("answered after %s", took)
 		}
-		// it is, for all that is known
+		// The COMMIT still hangs, so the key is in flight.
 		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-key-in-flight")
 		time.Sleep(time.Minute)
 		slow.commit.Store(0)
@@ -169,14 +169,15 @@ func TestLeaseStoreHangs(t *testing.T) {
 	})
 }
 
-// panickyTransactor panics.
+// panickyTransactor panics instead of opening a transaction.
 type panickyTransactor struct{ core.Transactor }
 
 func (panickyTransactor) RunInTx(context.Context, func(context.Context, core.Tx) error) error {
 	panic("broken")
 }
 
-// A panic of the Transactor goes where that of a handler goes: to the server, which survives it.
+// A panic of the Transactor goes on to the server, like a panic of a handler. The process survives
+// it.
 func TestTransactorPanics(t *testing.T) {
 	a := newAPI(t, true, func(c *httpkey.Config) { c.Transactor = panickyTransactor{c.Transactor} })
 	func() {

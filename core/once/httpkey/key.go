@@ -41,7 +41,7 @@ func ParseKey(header string) (string, error) {
 
 func notPrintable(r rune) bool { return r < ' ' || r > '~' }
 
-// unquote reads a quoted string. It refuses anything after it.
+// unquote reads a quoted string. It refuses a text with anything after the closing quote.
 func unquote(s string) (string, error) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {

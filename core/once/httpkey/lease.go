@@ -40,8 +40,8 @@ func (c *call) serveLease() {
 	}
 }
 
-// gone returns the end of the client as the reason, if the client has left. The end of ctx may come
-// a moment later.
+// gone returns an error wrapping errGone if the client has left, and otherwise err. The context of
+// the request may end a moment before ctx.
 func (c *call) gone(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errGone) {
 		return cause
@@ -53,8 +53,8 @@ func (c *call) gone(ctx context.Context, err error) error {
 }
 
 // finishLease answers after the handler has run. The handler's effects exist even if the store
-// fails, so its response is sent. The exception is a key that another process holds by now: then
-// the response of that process counts.
+// fails, so its response is sent. If another process holds the key by now, the response of that
+// process is sent instead.
 func (c *call) finishLease(ctx context.Context, policy ResponsePolicy, err error) {
 	taken := errors.Is(err, once.ErrLeaseLost) || errors.Is(err, once.ErrAlreadyDone)
 	switch {

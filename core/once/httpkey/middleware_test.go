@@ -21,7 +21,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// api is a service whose effects are events: they can be counted.
+// api is a service whose effects are events, so that the test can count them.
 type api struct {
 	*outboxtest.Outbox
 	t       *testing.T
@@ -76,7 +76,7 @@ func newAPI(t *testing.T, tx bool, configure func(*httpkey.Config)) *api {
 	return a
 }
 
-// pay has an effect and says which run it was.
+// pay has an effect, and answers with the number of its run.
 func (a *api) pay(w http.ResponseWriter, r *http.Request) {
 	a.effect(r)
 	w.Header().Set("Location", "/payments/1")
@@ -127,7 +127,7 @@ func (a *api) do(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// goDo sends a request in the background, and returns when it waits for something.
+// goDo sends a request in the background, and returns when all goroutines are blocked.
 func (a *api) goDo(r *http.Request) <-chan *httptest.ResponseRecorder {
 	done := make(chan *httptest.ResponseRecorder, 1)
 	go func() { done <- a.do(r) }()
@@ -145,7 +145,7 @@ func (a *api) wantRuns(runs, effects int) {
 	}
 }
 
-// wantAnswer looks at the oldest answer that was not looked at.
+// wantAnswer checks the oldest answer that was not checked yet.
 func (a *api) wantAnswer(want httpkey.Answer) httpkey.Info {
 	a.t.Helper()
 	got := <-a.answers
@@ -174,7 +174,8 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, name st
 	wantProblemFor(t, w, status, name, least, least)
 }
 
-// wantLeased requires the answer to a request whose key is held by a lease: it says when that ends.
+// wantLeased requires the answer to a request whose key is held by a lease. The answer says when
+// the lease ends.
 func wantLeased(t *testing.T, w *httptest.ResponseRecorder, least, most int) {
 	t.Helper()
 	wantProblemFor(t, w, http.StatusConflict, "idempotency-key-in-flight", least, most)
@@ -211,7 +212,7 @@ func wantProblemFor(t *testing.T, w *httptest.ResponseRecorder, status int, name
 	}
 }
 
-// The first request is carried out and nothing is added to its response.
+// The first request is carried out, and the middleware adds nothing to its response.
 func TestFirstRequest(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -219,7 +220,7 @@ func TestFirstRequest(t *testing.T) {
 		wantResponse(t, w, http.StatusCreated, "run 1", false)
 		want := http.Header{"Location": {"/payments/1"}, "Content-Length": {"5"}}
 		got := w.Result().Header
-		got.Del("Content-Type") // of the recorder, as a server would add it
+		got.Del("Content-Type") // the recorder adds it, as a server would do
 		if !maps.EqualFunc(got, want,
 			func(a, b []string) bool { return strings.Join(a, "|") == strings.Join(b, "|") }) {
 			t.Errorf("headers %v, want %v", got, want)
@@ -277,7 +278,7 @@ func TestInFlightWaits(t *testing.T) {
 	})
 }
 
-// It does not wait for ever.
+// A request does not wait for the first one forever.
 func TestInFlightConflict(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		for name, tc := range map[string]struct{ set, want time.Duration }{
@@ -307,8 +308,8 @@ func TestInFlightConflict(t *testing.T) {
 	})
 }
 
-// A key that was used for another request is refused, and at once, even when the other one is still
-// in flight.
+// A key that was used for another request is refused at once, even if the other request is still in
+// flight.
 func TestMismatch(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -362,7 +363,7 @@ func TestInvalidKey(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// A key is the same whether it is quoted or not.
+// The quoted and the bare form of a key are the same key.
 func TestQuotedKey(t *testing.T) {
 	a := newAPI(t, false, nil)
 	a.do(request())
@@ -378,7 +379,7 @@ func TestMissingScope(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// One key of two principals, of two methods, and of two routes are different keys.
+// One text is different keys for two principals, two methods or two routes.
 func TestKeysAreScoped(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -397,7 +398,7 @@ func TestKeysAreScoped(t *testing.T) {
 	})
 }
 
-// Where there is no pattern, the path separates the endpoints.
+// If there is no pattern, the path distinguishes the endpoints.
 func TestOutsideOfTheMux(t *testing.T) {
 	keys, err := httpkey.New(httpkey.Config{
 		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
@@ -451,7 +452,7 @@ func TestTTL(t *testing.T) {
 	})
 }
 
-// Run deletes them.
+// Run deletes expired keys.
 func TestRunCleansUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewOnceStore()

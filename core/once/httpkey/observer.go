@@ -60,7 +60,7 @@ type Info struct {
 	Err error
 }
 
-// told logs errors that an operator should look at, and calls the Observer for every request.
+// told logs errors that an operator should see, and calls the Observer for every request.
 func (m *Middleware) told(ctx context.Context, info Info) {
 	if l := m.cfg.Logger; l != nil && info.Err != nil &&
 		(info.Status >= 500 || info.Answer == Executed || info.Answer == Bypassed) {

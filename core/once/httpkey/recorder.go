@@ -21,10 +21,10 @@ var ErrResponseTooLarge = errors.New("httpkey: response too large to be kept")
 type recorder struct {
 	w       http.ResponseWriter
 	limit   int
-	through func() // called when the response begins to go through; nil: it must not
+	through func() // called when the response begins to go through; nil: it must not go through
 
-	header http.Header // the handler's
-	sent   http.Header // the header when the status was written
+	header http.Header // the header that the handler changes
+	sent   http.Header // the header at the time of the status
 	status int
 	body   []byte
 
@@ -39,7 +39,7 @@ func newRecorder(w http.ResponseWriter, limit int, through func()) *recorder {
 
 func (r *recorder) Header() http.Header {
 	if r.header == nil {
-		r.header = http.Header{} // the Clone was nil
+		r.header = http.Header{} // Clone of a nil header is nil
 	}
 	return r.header
 }

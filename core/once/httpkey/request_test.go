@@ -14,7 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 )
 
-// Method, path, query, media type and body make a request what it is; nothing else does.
+// Two requests are the same if their method, path, query, media type and body are the same. Nothing
+// else counts.
 func TestFingerprint(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		for name, tc := range map[string]struct {
@@ -86,7 +87,7 @@ func TestCanonicalJSON(t *testing.T) {
 	}
 }
 
-// A body that is too large to be compared is refused, whether its length was told or not.
+// A body that is too large to be compared is refused, with a Content-Length or without one.
 func TestBodyTooLarge(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, func(c *httpkey.Config) { c.MaxBody = 10 })
@@ -117,7 +118,7 @@ func TestBodyUnreadable(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// The handler gets the request as it came: body, path values, headers. It learns the key.
+// The handler gets the request unchanged: body, path values, headers. KeyOf returns the key.
 func TestHandlerSeesTheRequest(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -137,7 +138,7 @@ func TestHandlerSeesTheRequest(t *testing.T) {
 	})
 }
 
-// Files of a form that the handler parsed are deleted after it.
+// Files of a form that the handler parsed are deleted after the handler.
 func TestMultipart(t *testing.T) {
 	a := newAPI(t, true, nil)
 	var body bytes.Buffer

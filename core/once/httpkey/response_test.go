@@ -19,7 +19,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// Which statuses are kept, and what becomes of the effects of the handler.
+// The test checks for each status whether the response is kept and whether the effects of the
+// handler commit.
 func TestPolicyOfStatus(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		for status, policy := range map[int]httpkey.ResponsePolicy{
@@ -74,7 +75,7 @@ func TestOwnPolicy(t *testing.T) {
 	})
 }
 
-// The first response has all headers, a replay those that may be kept.
+// The first response has all headers. A replay has only the kept headers.
 func TestHeaders(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, func(c *httpkey.Config) { c.KeepHeaders = []string{"x-request-cost"} })
@@ -137,7 +138,7 @@ func TestHeadersOfOuterMiddleware(t *testing.T) {
 	}
 }
 
-// Trailers reach the first client; they are not kept.
+// Trailers reach only the first client, because they are not kept.
 func TestTrailers(t *testing.T) {
 	a := newAPI(t, true, nil)
 	a.handler = func(w http.ResponseWriter, r *http.Request) {
@@ -193,7 +194,7 @@ func send(t *testing.T, srv *httptest.Server, body string) *http.Response {
 	return resp
 }
 
-// recorded has what is left of a response.
+// recorded returns the rest of a response.
 func recorded(t *testing.T, resp *http.Response) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -205,8 +206,8 @@ func recorded(t *testing.T, resp *http.Response) *httptest.ResponseRecorder {
 	return w
 }
 
-// In the lease form a flushed response goes to the client at once and is not kept; the work is done
-// nevertheless.
+// In the lease form a flushed response goes to the client at once and is not kept. The work counts
+// as done.
 func TestFlushInLeaseForm(t *testing.T) {
 	a := newAPI(t, false, nil)
 	read := make(chan struct{})
@@ -237,7 +238,7 @@ func TestFlushInLeaseForm(t *testing.T) {
 	a.wantAnswer(httpkey.NotKept)
 }
 
-// A streamed response that is an error releases the key as any other.
+// A streamed response that is an error releases the key, like any other error.
 func TestFlushedErrorReleases(t *testing.T) {
 	a := newAPI(t, false, nil)
 	a.handler = func(w http.ResponseWriter, _ *http.Request) {
@@ -250,7 +251,7 @@ func TestFlushedErrorReleases(t *testing.T) {
 	a.wantRuns(2, 0)
 }
 
-// In the transaction form nobody sees anything before the commit, so flushing does nothing and the
+// In the transaction form no response is sent before the commit. So flushing does nothing, and the
 // response is kept.
 func TestFlushInTransactionForm(t *testing.T) {
 	a := newAPI(t, true, nil)
@@ -302,7 +303,7 @@ func TestHijackInTransactionForm(t *testing.T) {
 	wantResponse(t, recorded(t, send(t, srv, "")), http.StatusCreated, "run 1", false)
 }
 
-// deadlines is a ResponseWriter of which http.ResponseController can ask more.
+// deadlines is a ResponseWriter with more methods for http.ResponseController.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	set time.Time
@@ -321,7 +322,7 @@ func TestResponseControllerUnwraps(t *testing.T) {
 			if err := http.NewResponseController(w).SetWriteDeadline(deadline); err != nil {
 				t.Error(err)
 			}
-			if _, _, err := w.(http.Hijacker).Hijack(); err == nil { // that failed: the response is kept all the same
+			if _, _, err := w.(http.Hijacker).Hijack(); err == nil { // hijacking failed, so the response is kept
 				t.Error("hijacked")
 			}
 			a.pay(w, r)
@@ -335,8 +336,8 @@ func TestResponseControllerUnwraps(t *testing.T) {
 	})
 }
 
-// A response beyond the limit: in the lease form the client gets it, because the work is done, and
-// a repetition does not do it again.
+// In the lease form the client gets a response beyond the limit, because the work is done. A
+// repeated request does not do the work again.
 func TestResponseTooLargeInLeaseForm(t *testing.T) {
 	big := strings.Repeat("x", 101)
 	for name, handler := range map[string]http.HandlerFunc{
@@ -347,7 +348,7 @@ func TestResponseTooLargeInLeaseForm(t *testing.T) {
 		},
 		"header": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", strings.Repeat("x", once.MaxMeta))
-			io.WriteString(w, big[:100]) // that much could be kept
+			io.WriteString(w, big[:100]) // this part could be kept
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -365,7 +366,8 @@ func TestResponseTooLargeInLeaseForm(t *testing.T) {
 	}
 }
 
-// In the transaction form it is an error, and nothing has happened.
+// In the transaction form a response beyond the limit is an error, and the transaction is rolled
+// back.
 func TestResponseTooLargeInTransactionForm(t *testing.T) {
 	a := newAPI(t, true, func(c *httpkey.Config) { c.Keys.MaxResult = 100 })
 	var header atomic.Bool
@@ -392,7 +394,7 @@ func TestResponseTooLargeInTransactionForm(t *testing.T) {
 	a.wantRuns(2, 0)
 }
 
-// A result that another user of the store has put under the key is not taken for a response.
+// A result that another user of the store wrote under the key is not sent as a response.
 func TestForeignResult(t *testing.T) {
 	store := outboxtest.NewOnceStore()
 	a := newAPI(t, false, func(c *httpkey.Config) { c.Keys.Store = store })

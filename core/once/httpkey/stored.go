@@ -24,8 +24,8 @@ type stored struct {
 	NotKept bool `json:"not_kept,omitempty"`
 }
 
-// encode makes a result of a response. If the response cannot be kept, the result says only that
-// there was one.
+// encode turns a response into a result. If the response cannot be kept, the result says only that
+// a response existed.
 func (r *recorder) encode(keep []string) once.Result {
 	if !r.passed {
 		s := stored{Status: r.status, Header: http.Header{}}
@@ -37,13 +37,13 @@ func (r *recorder) encode(keep []string) once.Result {
 		meta, err := json.Marshal(s)
 		res := once.Result{Data: r.body, Meta: string(meta)}
 		if ct := r.sent.Get("Content-Type"); (once.Result{ContentType: ct}).Validate(0) == nil {
-			res.ContentType = ct // for people who read the table; the header is in Meta
+			res.ContentType = ct // for people who read the table; Meta has the header too
 		}
 		if err == nil && res.Validate(r.limit) == nil {
 			return res
 		}
 	}
-	meta, _ := json.Marshal(stored{Status: r.status, NotKept: true}) // a number and a boolean: it cannot fail
+	meta, _ := json.Marshal(stored{Status: r.status, NotKept: true}) // a number and a boolean: Marshal cannot fail
 	return once.Result{Meta: string(meta)}
 }
 

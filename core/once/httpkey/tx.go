@@ -12,8 +12,8 @@ import (
 // errKept tells a Runner to roll back, although the response is kept.
 var errKept = errors.New("httpkey: only the response is kept")
 
-// minLockWait is the shortest time that a request waits for the lock of its key: taking a free key
-// takes time too.
+// minLockWait is the shortest time that a request waits for the lock of its key, because taking a
+// free key takes time too.
 const minLockWait = 250 * time.Millisecond
 
 const safeAgain = "Send the same request again with the same key: it is not carried out twice."
@@ -94,7 +94,7 @@ func (c *call) refuseTx(err error) {
 	switch {
 	case errors.Is(err, once.ErrInProgress), errors.Is(err, once.ErrFingerprintMismatch),
 		errors.Is(err, once.ErrAbandoned):
-		c.refuseEarly(err) // another request came between two runs
+		c.refuseEarly(err) // another request took the key between two runs
 	case core.Retryable(err), errors.Is(err, core.ErrCommitUnknown), errors.Is(err, once.ErrStore):
 		c.refuse(storeUnavailable, safeAgain, err)
 	default:
@@ -116,7 +116,7 @@ func (c *call) inTx(ctx context.Context, cancel context.CancelCauseFunc,
 }
 
 // impatient ends the context if the lock of the key is not acquired in time. The time starts when
-// the transaction has begun, because waiting for a connection has other reasons.
+// the transaction has begun, because a wait for a connection has other reasons.
 type impatient struct {
 	core.Transactor
 	wait   time.Duration

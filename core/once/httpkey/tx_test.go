@@ -14,13 +14,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// deadlock is an error that says: run the transaction again.
+// deadlock is an error after which the transaction can be run again.
 type deadlock struct{}
 
 func (deadlock) Error() string    { return "deadlock detected" }
 func (deadlock) SQLState() string { return "40P01" }
 
-// The client hears nothing before the commit.
+// The client gets no response before the commit.
 func TestTxAnswersAfterTheCommit(t *testing.T) {
 	a := newAPI(t, true, nil)
 	w := httptest.NewRecorder()
@@ -51,7 +51,7 @@ func (b *badCommit) RunInTx(ctx context.Context, fn func(context.Context, core.T
 		func(ctx context.Context, tx core.Tx) error { return errors.Join(fn(ctx, tx), b.err) })
 }
 
-// A COMMIT that fails leaves nothing behind, and the client is told.
+// After a COMMIT that fails, nothing is stored, and the client gets an error.
 func TestTxCommitFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err     error
@@ -84,7 +84,7 @@ func TestTxCommitFails(t *testing.T) {
 	}
 }
 
-// A COMMIT that was refused because of others is tried again with the whole transaction.
+// If COMMIT was refused because of other transactions, the whole transaction is run again.
 func TestTxCommitRefusedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, true, nil)
@@ -94,7 +94,7 @@ func TestTxCommitRefusedOnce(t *testing.T) {
 	})
 }
 
-// The answer to COMMIT was lost: the key tells whether it had committed.
+// The answer to COMMIT was lost. The key shows whether the transaction committed.
 func TestTxCommitUnknown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault    outboxtest.CommitFault
@@ -117,8 +117,8 @@ func TestTxCommitUnknown(t *testing.T) {
 	}
 }
 
-// A handler that met a deadlock says so, and is run again with the same request; the client sees
-// the last run alone.
+// A handler that met a deadlock calls Retry and is run again with the same request. The client gets
+// only the response of the last run.
 func TestTxRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, true, nil)
@@ -160,7 +160,7 @@ func TestTxRetryEnds(t *testing.T) {
 	})
 }
 
-// Only what a new run can help is retried, and only where it is safe.
+// Retry refuses errors that a new run cannot avoid, and refuses to retry in the lease form.
 func TestRetryIsRefused(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -179,7 +179,7 @@ func TestRetryIsRefused(t *testing.T) {
 	}
 }
 
-// Another process works on the key: the lock of its row is waited for, but not for ever.
+// Another process works on the key. The request waits for the lock of the row, but not forever.
 func TestTxWaitsForTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, true, nil)
@@ -199,8 +199,8 @@ func TestTxWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// A response of an error is kept in a transaction of its own. When that one fails, the client is
-// told nothing that would not be kept.
+// The response of an error is kept in a transaction of its own. If that transaction fails, the
+// client does not get a response that was not kept.
 func TestTxKeepFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &badCommit{err: errDown}
@@ -217,7 +217,8 @@ func TestTxKeepFails(t *testing.T) {
 	})
 }
 
-// A transaction around the middleware would commit after the answer.
+// A request within a transaction is refused, because that transaction would commit after the
+// answer.
 func TestTxNested(t *testing.T) {
 	a := newAPI(t, true, nil)
 	err := a.Transactor.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
@@ -233,7 +234,7 @@ func TestTxNested(t *testing.T) {
 	a.wantRuns(0, 0)
 }
 
-// A handler that is wrapped twice says so, instead of waiting for its own key.
+// A handler that is wrapped twice gets an error instead of waiting for its own key.
 func TestWrappedTwice(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		var inner httpkey.Info
@@ -261,7 +262,7 @@ func TestWrappedTwice(t *testing.T) {
 	})
 }
 
-// Many requests with one key at once: one is carried out, and all get its response.
+// Many requests arrive with one key at once. One of them is carried out, and all get its response.
 func TestParallelRequests(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)
@@ -291,7 +292,7 @@ func TestParallelRequests(t *testing.T) {
 	})
 }
 
-// slowClient does not read.
+// slowClient does not read its response.
 type slowClient struct {
 	*httptest.ResponseRecorder
 	read chan struct{}
@@ -302,7 +303,7 @@ func (c slowClient) Write(p []byte) (int, error) {
 	return c.ResponseRecorder.Write(p)
 }
 
-// Nobody waits for a client that does not read its response.
+// No request waits for a client that does not read its response.
 func TestSlowClientHoldsUpNobody(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		a := newAPI(t, tx, nil)

@@ -84,7 +84,7 @@ func (t *txRun) handle(run *handlerRun) (policy ResponsePolicy) {
 			close(run.ended)
 			return
 		}
-		v := recover() // nil: runtime.Goexit, which goes on too
+		v := recover() // nil after runtime.Goexit, which goes on too
 		run.err = panicked(v)
 		close(run.ended)
 		select {

@@ -18,8 +18,8 @@ const (
 	statusDone = 2
 )
 
-// Acquire implements once.Store. A new key costs one statement, one that is done or in progress
-// two, and no lock; a takeover is a transaction.
+// Acquire implements once.Store. A new key costs one statement. A key that is done or in progress
+// costs two statements and no lock. A takeover is a transaction.
 func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
 	if err := req.Validate(); err != nil {
 		return once.Acquired{}, err
@@ -49,7 +49,7 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			},
 		} {
 			if err := step(); err != nil {
-				return once.Acquired{}, err // also when the answer to COMMIT was lost: the lease will end
+				return once.Acquired{}, err // even if only the answer to COMMIT was lost: the lease will end
 			}
 			if got.State != 0 {
 				return got, nil
@@ -90,7 +90,7 @@ func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 	return once.Acquired{}, fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
 }
 
-// insert writes a new key. It leaves the State zero when there is one already.
+// insert writes a new key. It leaves the State zero if the key exists.
 func (s *Store) insert(ctx context.Context, q sqlkit.Querier, text string, req once.Request,
 	times ...any,
 ) (once.Acquired, error) {
@@ -107,7 +107,7 @@ func (s *Store) insert(ctx context.Context, q sqlkit.Querier, text string, req o
 	return once.Acquired{State: once.Fresh, Fence: 1, Attempt: 1}, nil
 }
 
-// row is what decides about a key.
+// row has the columns that decide about a key.
 type row struct {
 	status      int
 	fence       int64
@@ -119,7 +119,7 @@ type row struct {
 	result      once.Result
 }
 
-// look decides without a lock. It leaves the State zero when the key may be taken, or is not there.
+// look decides without a lock. It leaves the State zero if the key may be taken or does not exist.
 func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (once.Acquired, error) {
 	r, found, err := s.read(ctx, q, s.sql.look, req.Key)
 	if err != nil || !found {
@@ -132,8 +132,8 @@ func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (o
 	return got, err
 }
 
-// see locks the row of a key, decides, and takes it where that is possible. It leaves the State
-// zero when there is no row.
+// see locks the row of a key, decides, and takes the key if possible. It leaves the State zero if
+// there is no row.
 func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once.Request,
 	times ...any,
 ) (once.Acquired, error) {
@@ -160,7 +160,8 @@ func (s *Store) read(ctx context.Context, q sqlkit.Querier, text string, key onc
 	return r, found, err
 }
 
-// decide says what the row means for a request, and the fingerprint to write when it may be taken.
+// decide returns the answer to a request. If the key may be taken, it also returns the fingerprint
+// to write.
 func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) {
 	var stored once.Fingerprint
 	switch len(r.fingerprint) {
@@ -171,9 +172,9 @@ func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) 
 		return once.Acquired{}, stored, fmt.Errorf("fingerprint of %s has %d bytes", req.Key, len(r.fingerprint))
 	}
 	left := time.Duration(r.leaseLeft) * time.Microsecond
-	// A lease much further ahead than any can be is one of a clock that jumped. Not just a little:
-	// the lease may have been extended while this statement, whose time is that of its begin,
-	// waited for the row.
+	// A lease that ends much later than any valid lease was written by a clock that jumped. A
+	// little later is valid: this statement uses the time of its begin, and the lease may have been
+	// extended while the statement waited for the row.
 	held := r.status == statusHeld && left > 0 && left <= 2*once.MaxLease
 	fresh := once.Acquired{State: once.Fresh, Fence: r.fence + 1, Attempt: r.attempts + 1}
 	switch {
@@ -199,7 +200,7 @@ func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) 
 	return fresh, stored, nil
 }
 
-// age is how long ago the first of the attempts began.
+// age returns the time since the first of the attempts began.
 func (r *row) age(attempt int) time.Duration {
 	if attempt <= 1 {
 		return 0

@@ -49,7 +49,7 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 			if err != nil || found {
 				return err
 			}
-			// Nobody took the key, and what was done is a fact.
+			// No other holder took the key, so the work of this one counts.
 			n, err := q.Exec(ctx, s.sql.done, append(append(keyArgs(c.Key), c.Owner, c.Fence), args...)...)
 			if err != nil || n == 1 {
 				return err
@@ -79,8 +79,8 @@ func (s *Store) release(ctx context.Context, text string, c once.Claim, args ...
 	})
 }
 
-// change runs a statement, which moves a claim to a status, and says why when it
-// changes nothing. found is false when there is no such key.
+// change runs a statement that moves a claim to a status. If the statement changes nothing, change
+// returns the reason. found is false if the key does not exist.
 func (s *Store) change(ctx context.Context, q sqlkit.Querier, text string, to int, c once.Claim,
 	args ...any,
 ) (found bool, err error) {
@@ -92,7 +92,7 @@ func (s *Store) change(ctx context.Context, q sqlkit.Querier, text string, to in
 	switch ours := owner == c.Owner && fence == c.Fence; {
 	case err != nil || !found:
 		return found, err
-	case ours && status == to: // the answer of the first time was lost
+	case ours && status == to: // the answer of the first call was lost
 		return true, nil
 	case status == statusDone:
 		return true, once.ErrAlreadyDone
@@ -100,7 +100,7 @@ func (s *Store) change(ctx context.Context, q sqlkit.Querier, text string, to in
 	return true, once.ErrLeaseLost
 }
 
-// who says whose the latest claim of a key is.
+// who reads which claim of a key is the latest.
 func (s *Store) who(ctx context.Context, q sqlkit.Querier,
 	key once.Key,
 ) (status int, owner string, fence int64, found bool, err error) {
@@ -132,7 +132,7 @@ func (s *Store) changeTx(ctx context.Context, tx core.Tx, what, text string, c o
 	return s.db.Wrap(what, sqlstore.TxError(err))
 }
 
-// claimArgs returns args followed by those of claimIs.
+// claimArgs returns args and then the arguments of claimIs.
 func claimArgs(c once.Claim, args ...any) []any {
 	return append(args, c.Key.Scope, c.Key.Tenant, c.Key.ID, c.Owner, c.Fence)
 }

@@ -2,8 +2,8 @@ package sqlonce
 
 import "context"
 
-// Cleanup implements once.Store. A held key expires no earlier than its lease, so the lease does
-// not matter here.
+// Cleanup implements once.Store. The lease does not matter here, because a held key expires no
+// earlier than its lease.
 func (s *Store) Cleanup(ctx context.Context, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil

@@ -6,7 +6,7 @@
 //	runner, err := once.New(once.Config{Store: store})
 //
 // The transaction form takes any core.Tx of the same database: of package sqltx or of the adapter
-// of an ORM. At READ COMMITTED and at the REPEATABLE READ of MySQL and MariaDB, a duplicate that
-// had to wait sees what the first one committed; at REPEATABLE READ and SERIALIZABLE of PostgreSQL
-// it gets a serialization failure, for which its transaction is run again.
+// of an ORM. A duplicate may have to wait for the first transaction. At READ COMMITTED, and at the
+// REPEATABLE READ of MySQL and MariaDB, it then sees the committed key. At REPEATABLE READ and
+// SERIALIZABLE of PostgreSQL it gets a serialization failure, and its transaction is run again.
 package sqlonce

@@ -11,14 +11,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
-// The store of a pool, with its tables created at start, and a runner on it.
+// The service creates the tables at start, and makes a runner with the store of a pool.
 func ExampleNew() {
 	open := func(ctx context.Context, db *sql.DB) (*once.Runner, error) {
 		store, err := sqlonce.New(db, sqlonce.Config{}) // asks the database for its dialect
 		if err != nil {
 			return nil, err
 		}
-		if err := store.Migrate(ctx); err != nil { // or store.Check(ctx), where another tool applies the migrations
+		if err := store.Migrate(ctx); err != nil { // or store.Check(ctx), if another tool applies the migrations
 			return nil, err
 		}
 		return once.New(once.Config{Store: store})
@@ -29,7 +29,7 @@ func ExampleNew() {
 	// Output: sqlonce: db is nil
 }
 
-// The migrations as files for a tool of your choice.
+// The migrations can be written to files for a tool of your choice.
 func ExampleMigrations() {
 	migrations, err := sqlonce.Migrations(sqlonce.Config{Dialect: core.Postgres, Schema: "app"})
 	if err != nil {

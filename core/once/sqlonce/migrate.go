@@ -56,12 +56,12 @@ func Migrations(cfg Config) ([]Migration, error) {
 }
 
 // Migrate creates the tables or brings them up to date: it applies the migrations that the table
-// <prefix>once_migration does not name yet. Any number of processes may call it at once. It needs
-// the right to create tables; where an application must not have it, apply what Migrations returns
-// with the tool of your choice.
+// <prefix>once_migration does not name yet. Any number of processes may call Migrate at once. It
+// needs the right to create tables. If an application must not have that right, apply the result of
+// Migrations with the tool of your choice.
 func (s *Store) Migrate(ctx context.Context) error { return s.db.Migrate(ctx) }
 
-// Check compares the tables in the database with what this version needs and names everything that
-// is missing or different. It also refuses a read-only database. Call it at start where Migrate is
-// not called.
+// Check compares the tables in the database with the tables that this version needs, and names
+// every difference. It also refuses a read-only database. Call it at start if you do not call
+// Migrate.
 func (s *Store) Check(ctx context.Context) error { return s.db.Check(ctx) }

@@ -38,9 +38,9 @@ type statements struct {
 	cleanup            sqlstore.Cleanup
 }
 
-// variant is what the databases do differently in more than words.
+// variant has the parts that differ between the databases in more than words.
 type variant struct {
-	// unless ends an INSERT that leaves a key that is there; see sqlstore.Insert.
+	// unless ends an INSERT that does not change an existing key; see sqlstore.Insert.
 	unless  string
 	guarded string // see sqlstore.Insert
 	cleanup func(n sqlstore.Names) sqlstore.Cleanup
@@ -50,8 +50,8 @@ var variants = sqlstore.Each[variant]{
 	Postgres: variant{
 		unless: conflict,
 		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-			// By the place of rows that are locked and final: no planner can turn that into a walk
-			// through the table.
+			// The statement deletes by the ctid of rows that it has locked. With an array of them,
+			// no planner can choose to read the whole table.
 			return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM " +
 				"{key} WHERE expires_at < {now} " +
 				"ORDER BY expires_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))"))

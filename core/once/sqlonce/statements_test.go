@@ -23,7 +23,7 @@ var goldenCases = map[string]sqlonce.Config{
 	"sqlite":   {Dialect: core.SQLite},
 }
 
-// Every statement as it is sent, so that a change of one is seen in a review.
+// The golden files have every statement as it is sent, so that a review shows a change of any.
 func TestStatementTexts(t *testing.T) {
 	for name, cfg := range goldenCases {
 		t.Run(name, func(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 type Config struct {
 	// Dialect of the database. Empty: New asks the database.
 	Dialect core.Dialect
-	// Schema that holds the table: a schema of PostgreSQL, a database of MySQL. Empty: what the
-	// connection finds by itself. SQLite has none.
+	// Schema that holds the table: a schema of PostgreSQL, a database of MySQL. Empty: the default
+	// of the connection. SQLite has none.
 	Schema string
-	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
+	// Prefix of the names of tables, indexes and constraints. Default: none, so that the tables are
 	// idempotency_key and once_migration.
 	Prefix string
 }
@@ -33,9 +33,9 @@ var (
 	_ once.TxStore      = (*Store)(nil)
 )
 
-// New returns the Store for the table in db. It asks the database for its dialect if cfg does not
-// name it, within ten seconds, and is otherwise silent: call Migrate to create the table, or Check
-// to compare it.
+// New returns the Store for the table in db. If cfg names no dialect, New asks the database, for at
+// most ten seconds. Otherwise New sends no statement. Call Migrate to create the table, or Check to
+// compare it.
 func New(db *sql.DB, cfg Config) (*Store, error) {
 	s, err := sqlstore.New(db, tables, sqlstore.Config(cfg))
 	if err != nil {
@@ -44,5 +44,5 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }
 
-// Dialect returns which SQL the Store speaks.
+// Dialect returns the SQL dialect of the Store.
 func (s *Store) Dialect() core.Dialect { return s.db.Dialect() }

@@ -15,7 +15,7 @@ import (
 
 var dialects = []core.Dialect{core.Postgres, core.MySQL, core.SQLite}
 
-// Names that are no plain identifiers never come near SQL.
+// Names that are not plain identifiers are refused before any SQL is sent.
 func TestHostileNames(t *testing.T) {
 	for _, bad := range []string{
 		`x"; DROP TABLE users; --`, "x`y", "x y", "x-y", "x.y", "1x", "é", "x\x00", "x'", strings.Repeat("x", 65),
@@ -51,7 +51,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// No name that is made of the longest prefix is cut by the database.
+// The database cuts no name that has the longest prefix.
 func TestLongestNames(t *testing.T) {
 	for _, d := range dialects {
 		migrations, err := sqlonce.Migrations(sqlonce.Config{Dialect: d, Prefix: strings.Repeat("p", 37)})
@@ -69,7 +69,7 @@ func TestLongestNames(t *testing.T) {
 	}
 }
 
-// Mistakes in a call are reported before any SQL: the pool of these stores leads nowhere.
+// Mistakes in a call are reported before any SQL is sent. The pool of these stores has no database.
 func TestBadCalls(t *testing.T) {
 	for _, d := range dialects {
 		s, err := sqlonce.New(&sql.DB{}, sqlonce.Config{Dialect: d})

@@ -17,7 +17,7 @@ import (
 // maxBacklogChannels is how many channels Backlog looks at, each with a statement of its own.
 const maxBacklogChannels = 1000
 
-// Overdue implements command.Store, in one statement that reads the index of what is due.
+// Overdue implements command.Store, in one statement that reads the index of the due effects.
 func (s *Store) Overdue(ctx context.Context, channel string, grace time.Duration,
 	limit int,
 ) (list []command.Record, err error) {
@@ -43,8 +43,8 @@ func (s *Store) Overdue(ctx context.Context, channel string, grace time.Duration
 	return list, err
 }
 
-// Backlog implements command.Store. It costs two short statements for each channel that has open
-// effects, and one for the dead ones.
+// Backlog implements command.Store. It runs two short statements for each channel that has open
+// effects, and one for the dead effects.
 func (s *Store) Backlog(ctx context.Context, limit int) ([]command.Backlog, error) {
 	const what = "backlog of commands"
 	if limit <= 0 {
@@ -71,7 +71,7 @@ func (s *Store) Backlog(ctx context.Context, limit int) ([]command.Backlog, erro
 			break
 		}
 		channel = b.Channel
-		if b.Pending > 0 { // else the last one has ended meanwhile
+		if b.Pending > 0 { // otherwise the last effect has ended meanwhile
 			list = append(list, b)
 		}
 	}

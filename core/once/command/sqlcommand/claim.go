@@ -12,9 +12,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
-// Claim implements command.Store, in two statements without a transaction: the second tells by
-// the owner, whose name is unique, whether the first took the row, also when it was repeated
-// because its answer was lost.
+// Claim implements command.Store, in two statements without a transaction. The owner's name is
+// unique, so the second statement finds by it whether the first took the row. This also works if
+// the first statement was repeated because its answer was lost.
 func (s *Store) Claim(ctx context.Context, id, owner string, lease time.Duration) (command.Claimed, error) {
 	const what = "claim command"
 	if err := once.CheckLease(lease); err != nil {
@@ -78,7 +78,7 @@ func (s *Store) Fail(ctx context.Context, claim command.Claim, f command.Failure
 		sqlstore.Column(f.Text, 2048))
 }
 
-// end runs a statement that ends a claim, and says why when it changes nothing.
+// end runs a statement that ends a claim. If the statement changes nothing, end returns the reason.
 func (s *Store) end(ctx context.Context, what, text string, claim command.Claim, to command.Status,
 	args ...any,
 ) error {
@@ -95,7 +95,7 @@ func (s *Store) end(ctx context.Context, what, text string, claim command.Claim,
 		case err != nil:
 			return err
 		case found && status == to && owner == claim.Owner && fence == claim.Fence:
-			// the answer of the first time was lost
+			// The row has its status already, because the answer of the first call was lost.
 			return nil
 		case found && status == command.StatusCompleted:
 			return once.ErrAlreadyDone

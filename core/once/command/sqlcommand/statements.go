@@ -21,23 +21,24 @@ const (
 		"FROM {command} WHERE "
 	commandKeyIs   = "tenant_id = ? AND channel = ? AND idempotency_key = ?"
 	commandClaimIs = "id = ? AND owner = ? AND fence = ? AND status = 1"
-	// A lease much further ahead than any can be is one of a clock that jumped.
+	// A lease that ends later than any valid lease was written by a clock that jumped.
 	commandStale = "status = 1 AND (lease_until <= {now} OR lease_until > {in})"
 
 	commandOverdue = " AND available_at < {ago} AND (status <> 1 OR lease_until < {ago} OR lease_until > {in}) " +
 		"ORDER BY available_at, id LIMIT ?"
-	// Since when it waits: a failure makes it due anew, and it is no younger for that.
+	// since is when the effect began to wait. After a failure that is created_at, because a failure
+	// moves available_at.
 	commandPending = "SELECT COUNT(*), COALESCE(MIN({left:since}),0) FROM (SELECT CASE WHEN lost_leases = 0 AND " +
 		"COALESCE(last_error_code,'redriven') = 'redriven' " +
 		"THEN available_at ELSE created_at END AS since FROM {command} WHERE "
 	commandPendingEnd = " ORDER BY available_at, id LIMIT ?) open_commands"
 )
 
-// statements are the statements about {command}. MySQL sets columns from left to right: status
-// comes last where others depend on it.
+// statements are the statements about {command}. MySQL sets columns from left to right, so status
+// is set after the columns that depend on its old value.
 type statements struct {
 	look, see, get, getTx string
-	list                  string // without its end, and with ? for parameters
+	list                  string // without its end; its parameters are written as ?
 
 	claim, extend, complete, fail, dead, who, redrive string
 	overdue, pending, channel                         string
@@ -46,13 +47,13 @@ type statements struct {
 	cleanup sqlstore.Cleanup
 }
 
-// variant is what the databases do differently in more than words.
+// variant has the parts that differ between the databases in more than words.
 type variant struct {
-	// unless ends an INSERT that leaves an effect that is there; see sqlstore.Insert.
+	// unless ends an INSERT that does not change an existing effect; see sqlstore.Insert.
 	unless  string
 	guarded string // see sqlstore.Insert
-	// open is what is to be run of a channel, where the index of what is due has it, and in its
-	// order. channel finds the next channel that has some.
+	// open is a condition for the effects of a channel that are to be executed, in the order of the
+	// index of due effects. channel finds the next channel that has such effects.
 	open, channel string
 	cleanup       func(n sqlstore.Names) sqlstore.Cleanup
 }

@@ -21,10 +21,10 @@ import (
 type Config struct {
 	// Dialect of the database. Empty: New asks the database.
 	Dialect core.Dialect
-	// Schema that holds the table: a schema of PostgreSQL, a database of MySQL. Empty: what the
-	// connection finds by itself. SQLite has none.
+	// Schema that holds the table: a schema of PostgreSQL, a database of MySQL. Empty: the default
+	// of the connection. SQLite has none.
 	Schema string
-	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
+	// Prefix of the names of tables, indexes and constraints. Default: none, so that the tables are
 	// side_effect_command and command_migration.
 	Prefix string
 }
@@ -39,9 +39,9 @@ type Store struct {
 
 var _ command.Store = (*Store)(nil)
 
-// New returns the Store for the table in db. It asks the database for its dialect if cfg does not
-// name it, within ten seconds, and is otherwise silent: call Migrate to create the table, or Check
-// to compare it.
+// New returns the Store for the table in db. If cfg names no dialect, New asks the database, for at
+// most ten seconds. Otherwise New sends no statement. Call Migrate to create the table, or Check to
+// compare it.
 func New(db *sql.DB, cfg Config) (*Store, error) {
 	s, err := sqlstore.New(db, tables, sqlstore.Config(cfg))
 	if err != nil {
@@ -50,7 +50,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }
 
-// Dialect returns which SQL the Store speaks.
+// Dialect returns the SQL dialect of the Store.
 func (s *Store) Dialect() core.Dialect { return s.db.Dialect() }
 
 // EnqueueTx implements command.Store. A new effect costs one statement.
@@ -133,7 +133,7 @@ type commandRecord struct {
 	fingerprint []byte
 	fence       int64
 	owner       string
-	left        time.Duration // of the lease
+	left        time.Duration // time until the lease ends
 }
 
 func (r *commandRecord) scan(rows core.Rows) error {
@@ -169,7 +169,7 @@ func (s *Store) read(ctx context.Context, q sqlkit.Querier, text string,
 	return r, found, err
 }
 
-// get is read in a transaction of its own. ErrNoEffect: there is no such row.
+// get reads a row in a transaction of its own. ErrNoEffect: the row does not exist.
 func (s *Store) get(ctx context.Context, what, text string, args ...any) (r commandRecord, err error) {
 	err = s.db.Single(ctx, what, func(q sqlkit.Querier) error {
 		var found bool
@@ -197,7 +197,7 @@ func (s *Store) List(ctx context.Context, q command.Query) (list []command.Recor
 	if limit <= 0 {
 		limit = 100
 	}
-	// The status is part of the text, where partial indexes look for it.
+	// The status is a part of the text, so that the database can use partial indexes.
 	text, args := s.sql.list+strconv.Itoa(int(q.Status)), []any{}
 	for _, part := range []struct{ text, arg string }{
 		{" AND channel = ?", q.Channel},

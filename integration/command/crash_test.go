@@ -21,7 +21,7 @@ import (
 
 const effectChildVariable = "OUTBOX_TEST_EFFECT_CHILD"
 
-// effectChildSpec is what a child of TestEffectKilledBetweenCallAndMark is told.
+// effectChildSpec tells a child of TestEffectKilledBetweenCallAndMark what to do.
 type effectChildSpec struct {
 	Dialect core.Dialect
 	DSN     string
@@ -66,8 +66,8 @@ func (s effectChildSpec) run(ctx context.Context) error {
 	return ob.Run(ctx)
 }
 
-// A process is killed after the call and before its mark: the next one makes the call again, under
-// the same key, once.
+// A process is killed after the call and before its mark. The next process makes the call again,
+// under the same key, once.
 func TestEffectKilledBetweenCallAndMark(t *testing.T) {
 	t.Parallel()
 	if text := os.Getenv(effectChildVariable); text != "" {

@@ -12,9 +12,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// One of eleven subscribers is dead, and has as many effects waiting as all others together: these
-// get theirs, the dead one's wait without spending attempts, the channel is never stopped, and when
-// the subscriber is back it gets them all.
+// One of eleven subscribers is down, and has as many effects waiting as all others together. The
+// others get their effects. The effects of the one that is down wait without spending attempts, and
+// the channel is never stopped. When that subscriber is back, it gets all of its effects.
 func TestDeadWebhookSubscriber(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]func(ctx context.Context) error{

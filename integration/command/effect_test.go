@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// An effect is written with the transaction or not at all, once per tenant, channel and key; the
-// relay has it executed.
+// An effect is written with the transaction or not at all, once per tenant, channel and key. The
+// relay has the effect executed.
 func TestEffectEnqueue(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -241,14 +241,14 @@ func TestEffectRetryDeadRedrive(t *testing.T) {
 	})
 }
 
-// A process dies after the call and before it is recorded: the effect is executed again, under the
-// same key, and whatever the dead one may still say counts no more.
+// A process dies after the call and before the call is recorded. The effect is executed again,
+// under the same key, and a late result of the dead process is refused.
 func TestEffectCrashAndStaleTakeover(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		rec := w.mustEnqueue(mail("1"))
 		store := w.store
-		// The process that dies had claimed the effect and made the call.
+		// The process that dies has claimed the effect and made the call.
 		dead := command.Claim{ID: rec.ID, Owner: "dead"}
 		got, err := store.Claim(t.Context(), rec.ID, dead.Owner, time.Minute)
 		if err != nil || !got.Fresh || got.Fence != 1 {
@@ -286,10 +286,10 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 			t.Errorf("%+v", rec)
 		}
 
-		// Claims are fenced while the next holder works, too; ends may be repeated by the one who
-		// made them.
+		// Claims are also fenced while the next holder works. A holder may repeat the end that it
+		// recorded.
 		other := mail("2")
-		other.Channel = "fax" // which no relay serves here
+		other.Channel = "fax" // no relay serves this channel here
 		rec = w.mustEnqueue(other)
 		first, err := store.Claim(t.Context(), rec.ID, "first", time.Millisecond)
 		fixture.NoError(t, err)
@@ -312,7 +312,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 	})
 }
 
-// Processes that keep dying with an effect park it; an effect that is not in the table is never
+// An effect whose processes keep dying becomes dead. An effect that is not in the table is never
 // taken for done.
 func TestEffectPoisonAndMissing(t *testing.T) {
 	t.Parallel()
@@ -341,8 +341,8 @@ func TestEffectPoisonAndMissing(t *testing.T) {
 	})
 }
 
-// A handler that works longer than the lease keeps it; one whose lease was lost is told to stop,
-// and its end does not count.
+// A handler that works longer than the lease keeps the lease. A handler whose lease was lost is
+// told to stop, and its end is not recorded.
 func TestEffectLease(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {

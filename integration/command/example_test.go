@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// A webhook is decided on in a transaction, and called by the relay after its commit; the other
-// side gets a key that is the same for every attempt.
+// A transaction decides to call a webhook, and the relay calls it after the commit. The other side
+// gets a key that is the same for every attempt.
 func Example_command() {
 	dir, err := os.MkdirTemp("", "command")
 	if err != nil {
@@ -54,7 +54,7 @@ func Example_command() {
 	}
 	var relay sync.WaitGroup
 	relay.Go(func() { _ = outbox.Run(ctx) })
-	relay.Go(func() { _ = worker.Run(ctx) }) // executes what no event wakes up
+	relay.Go(func() { _ = worker.Run(ctx) }) // executes effects that no event wakes up
 
 	for range 2 {
 		err := sqltx.NewTransactor(pool, "").RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
@@ -72,7 +72,7 @@ func Example_command() {
 	}
 	fmt.Println(<-called)
 	cancel()
-	relay.Wait() // which records what was done
+	relay.Wait() // the relay records the executed effects before it ends
 	rec, err := queue.Find(context.Background(), "acme", "webhook", "order-placed:7")
 	fmt.Println(rec.Status, rec.ExternalRef, err)
 	backlog, err := queue.Backlog(context.Background()) // to alert on: by channel, with the age of the oldest

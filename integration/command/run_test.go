@@ -94,8 +94,8 @@ func TestCommandOnDatabases(t *testing.T) {
 	})
 }
 
-// A consumer's transaction: the command, its row and the effect that it decides on commit together,
-// and a redelivery changes nothing.
+// In a consumer's transaction the command, its row and the effect that it enqueues commit together.
+// A redelivery changes nothing.
 func TestCommandAndEffectInOneTransaction(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {

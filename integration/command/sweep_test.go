@@ -20,9 +20,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Two relays on one table: one has a publisher as a bridge is, which names no topics, the other one
-// serves effects, and its mail server fails once. Every mail is sent, once, nothing is pending, and
-// the bridge sees none of it.
+// Two relays share one table. The publisher of the first names no topics, like that of a bridge.
+// The second relay executes effects, and its mail server fails once. Every mail is sent once, no
+// effect stays pending, and the bridge gets no event of an effect.
 func TestEffectsBesideAPlainBridge(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -35,7 +35,8 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 			}
 			return nil
 		})
-		// Nobody dies here, and a process that a busy machine holds up has not.
+		// No process dies here. The leases are long, so that a process on a busy machine is not
+		// taken for dead.
 		patient := core.Config{PublishTimeout: time.Minute, HotLease: 2 * time.Minute, ClaimLease: 2 * time.Minute}
 		ofBridge, ofWorker := patient, patient
 		ofBridge.Publisher = bridge
@@ -56,7 +57,8 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 		worker.AddTo(router)
 		ofWorker.Publisher = router
 		w.runRelay(ofWorker)
-		// The process with the bridge writes them: its own relay is told of each commit.
+		// The process with the bridge writes the effects, so that its own relay is told of each
+		// commit.
 		queue, err := command.NewQueue(command.QueueConfig{Store: w.store, Outbox: plain})
 		fixture.NoError(t, err)
 		for i := range mails {
@@ -90,8 +92,8 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 	})
 }
 
-// Effects whose events are gone, as after a publisher that took them for its own, are executed by
-// Run without a person, once in all processes.
+// Effects can lose their events, for example to a publisher that took these for its own. Run
+// executes such effects without a person, each in one of the processes.
 func TestEffectsWithoutEventsAreFound(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -136,8 +138,8 @@ func TestEffectsWithoutEventsAreFound(t *testing.T) {
 	})
 }
 
-// Overdue effects have been due for long enough, are not ended and not held, and belong to the
-// channel. The backlog counts them.
+// An overdue effect belongs to the channel, has been due for long enough, has not ended and has no
+// holder. The backlog counts it.
 func TestEffectOverdueAndBacklog(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -180,8 +182,8 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 			}
 			return strings.Join(keys, ",")
 		}
-		// Those of one instant come in the order of their ids, which is that of time only from one
-		// millisecond to the next.
+		// Effects that became due at the same instant come in the order of their ids. Ids follow
+		// the time only from one millisecond to the next.
 		got := keys("mail", 100)
 		if !strings.HasPrefix(got, "older,") || len(strings.Split(got, ",")) != 4 ||
 			!strings.Contains(got, "pending") || !strings.Contains(got, ",abandoned") ||
@@ -204,7 +206,8 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 			list[1].Pending != 8 || list[1].Dead != 1 {
 			t.Fatalf("%+v, %v", list, err)
 		}
-		// Of "older" it is the end of its delay that counts, of "failed" when it was enqueued.
+		// The age of "older" counts from the end of its delay, the age of "failed" from its
+		// enqueueing.
 		if d := list[1].OldestAge; d < 3*time.Hour || d > 4*time.Hour {
 			t.Errorf("mail: the oldest has waited for %s", d)
 		}

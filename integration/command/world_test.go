@@ -21,7 +21,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// effectWorld is a database with an outbox and a table of effects, and the world outside that the
+// effectWorld is a database with an outbox and a table of effects, and the outside systems that the
 // effects go to.
 type effectWorld struct {
 	t      *testing.T
@@ -29,7 +29,7 @@ type effectWorld struct {
 	pool   *sql.DB
 	repo   *sqloutbox.Repository
 	store  *sqlcommand.Store
-	outbox *core.Outbox // writes, and relays nothing
+	outbox *core.Outbox // only writes: it has no relay
 	queue  *command.Queue
 
 	mu    sync.Mutex
@@ -82,7 +82,7 @@ func (w *effectWorld) mustEnqueue(e command.Effect) command.Record {
 	return rec
 }
 
-// worker executes effects of the channel mail; each call is noted before handler decides about it.
+// worker executes effects of the channel mail. It notes each call before it calls handler.
 func (w *effectWorld) worker(handler command.Handler, set ...func(*command.WorkerConfig)) *command.Worker {
 	w.t.Helper()
 	cfg := command.WorkerConfig{
@@ -138,7 +138,7 @@ func (w *effectWorld) runRelay(cfg core.Config) *core.Outbox {
 	return ob
 }
 
-// ago sets an instant of effects back, by the clock of the database.
+// ago sets a time column of effects back, by the clock of the database.
 func (w *effectWorld) ago(column string, d time.Duration, keys ...string) {
 	w.t.Helper()
 	at := map[core.Dialect]string{
@@ -154,7 +154,7 @@ func (w *effectWorld) eventually(what string, good func() bool) {
 	fixture.AwaitIn(w.t, 4*time.Minute, what, good)
 }
 
-// delivery is what a relay gives to the worker for an effect.
+// delivery returns the delivery that a relay gives to the worker for an effect.
 func (w *effectWorld) delivery(rec command.Record, attempt int) core.Delivery {
 	return core.Delivery{Event: core.Event{
 		Topic: command.Topic(rec.Channel), TenantID: rec.Tenant,

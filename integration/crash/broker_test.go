@@ -17,9 +17,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The same as TestCrashAtEachPoint with Apache Kafka and RabbitMQ as the destination, a few times:
-// for each database, broker and point, what the broker has in the end is compared with what was
-// committed.
+// This is TestCrashAtEachPoint with Apache Kafka and RabbitMQ as the destination, with fewer kills.
+// For each database, broker and point, the messages of the broker are compared at the end with the
+// committed events.
 func TestCrashThroughBrokers(t *testing.T) {
 	for sink, to := range map[crash.Sink]func(*testing.T, *cell){
 		crash.ToKafka:  crashToKafka,
@@ -40,7 +40,8 @@ func TestCrashThroughBrokers(t *testing.T) {
 	}
 }
 
-// brokerRecord makes a record of what a broker has of an event. Its numbers are those of the lane.
+// brokerRecord makes a record of the message that a broker has of an event. Its numbers are those
+// of the key.
 func brokerRecord(header func(name string) string) (crash.Message, error) {
 	m := crash.Message{From: header(crash.HeaderFrom), EventID: header(core.HeaderEventID)}
 	if m.From == "" {

@@ -23,9 +23,9 @@ const (
 	keysPerCell      = 8
 )
 
-// A process is ended with SIGKILL exactly between two steps, again and again, on every database.
-// Nothing that was committed is lost, nothing else is published, first copies stay in order, and
-// each kill repeats at most what the configuration says.
+// Processes are ended with SIGKILL exactly between two steps, again and again, on every database.
+// No committed event is lost, no other event is published, and first copies stay in order. Each
+// kill repeats at most as many events as the configuration says.
 func TestCrashAtEachPoint(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		cells := make([]cell, 0, len(crash.Points))
@@ -36,15 +36,15 @@ func TestCrashAtEachPoint(t *testing.T) {
 	})
 }
 
-// The same at moments that nobody chose.
+// This is TestCrashAtEachPoint with kills at random moments.
 func TestCrashAtRandomMoments(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		runCells(t, []cell{newCell(t, db, crash.Never, killsPerCell)})
 	})
 }
 
-// The same at each point with SQLite in Go, a few times: the race detector makes that one too slow
-// for many.
+// This is TestCrashAtEachPoint with SQLite in Go and fewer kills, because the race detector makes
+// that SQLite slow.
 func TestCrashAtEachPointOfSQLiteInGo(t *testing.T) {
 	cells := make([]cell, 0, len(crash.Points))
 	for _, p := range crash.Points {
@@ -53,8 +53,8 @@ func TestCrashAtEachPointOfSQLiteInGo(t *testing.T) {
 	runCells(t, cells)
 }
 
-// crashSlots bounds how many cells run at once: processes that starve lose their leases, which is
-// another test's business.
+// crashSlots bounds how many cells run at once. Processes that get too little time lose their
+// leases, which other tests cover.
 var crashSlots = make(chan struct{}, 4)
 
 // cell is one database in which processes are ended at one point.
@@ -66,7 +66,7 @@ type cell struct {
 	seed   uint64
 	ledger *crash.Ledger
 
-	read func(context.Context) ([]crash.Message, error) // what the broker has in the end; nil: the ledger is the broker
+	read func(context.Context) ([]crash.Message, error) // reads the broker at the end; nil: the ledger is the broker
 }
 
 func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
@@ -111,7 +111,7 @@ func sqliteInGo(t *testing.T) testdb.DB {
 // prepareCrashDB creates the tables.
 func prepareCrashDB(t *testing.T, db testdb.DB) {
 	t.Helper()
-	// not another SQLite than what follows: two of them in one process undo each other's locks
+	// the same SQLite as below: two different ones in one process undo each other's locks
 	pool, err := crash.Open(db.Dialect, db.DSN)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func prepareCrashDB(t *testing.T, db testdb.DB) {
 	}
 }
 
-// runCells runs cells side by side, because they mostly wait, and prints what came of each.
+// runCells runs cells side by side, because they mostly wait, and prints the result of each.
 func runCells(t *testing.T, cells []cell) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -149,7 +149,7 @@ func runCells(t *testing.T, cells []cell) {
 	t.Log(crash.Table(verdicts))
 }
 
-// run ends one process after the other, publishes what is left, and compares.
+// run ends one process after the other, publishes the remaining events, and compares.
 func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
 	v.Cell = c.name
 	r := rand.New(rand.NewPCG(c.seed, 0))
@@ -185,7 +185,7 @@ func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
 	return v, v.Err()
 }
 
-// life is one process, from its start to its end at its point, or at a random moment after it has
+// life runs one process, from its start to its end at its point, or at a random moment after it has
 // begun to publish.
 func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error {
 	p, err := crash.Start(s)
@@ -216,8 +216,8 @@ func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error 
 	return p.Kill()
 }
 
-// drain relays in this process, called "last", until nothing is open. It returns all that the
-// broker has accepted then.
+// drain relays in this process, called "last", until no event is open. It returns all messages that
+// the broker has accepted then.
 func (c cell) drain(ctx context.Context) ([]crash.Message, error) {
 	if c.read == nil {
 		err := drainTo(ctx, c.db, core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
@@ -293,7 +293,7 @@ func untilEmpty(ctx context.Context, ob *core.Outbox) error {
 	}
 }
 
-// openRows describes what is open, for the message of a failure.
+// openRows describes the open rows, for the message of a failure.
 func openRows(pool *sql.DB) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -320,7 +320,7 @@ func openRows(pool *sql.DB) string {
 	return b.String()
 }
 
-// judge compares what was accepted with what was committed.
+// judge compares the accepted messages with the committed events.
 func judge(ctx context.Context, name string, db testdb.DB, records []crash.Message) (crash.Verdict, error) {
 	pool, err := crash.Open(db.Dialect, db.DSN)
 	if err != nil {

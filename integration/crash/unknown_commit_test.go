@@ -28,12 +28,12 @@ import (
 
 const (
 	cutsOfAKind = 4
-	silence     = 2 * time.Second // after which a client gives up waiting for an answer
+	silence     = 2 * time.Second // after that a client stops waiting for an answer
 )
 
-// The connection ends around a COMMIT. The caller hears core.ErrCommitUnknown and never success;
-// nothing leaves by the fast path; and what did commit is published by the poller, once, while what
-// did not is never seen.
+// The connection ends around a COMMIT. The caller gets core.ErrCommitUnknown and never success, and
+// no event takes the fast path. The poller publishes the events that did commit, once. The other
+// events are never published.
 func TestUnknownCommit(t *testing.T) {
 	ways := map[string]func(*testing.T, *unknownWorld) commitFunc{
 		"begin": beginPlain, "connector": beginTracked, "gorm": beginGORM,
@@ -91,8 +91,7 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 		w.copies[d.ID]++
 		return nil
 	}), "direct")
-	// Leases that outlive the silence, so that nothing but the outcome decides which way an event
-	// goes.
+	// The leases outlive the silence, so that only the outcome decides which path an event takes.
 	cfg.HotLease, cfg.ClaimLease = 2*silence, 2*silence
 	cfg.Observer = &core.Observer{Published: func(i core.PublishInfo) {
 		w.mu.Lock()
@@ -116,7 +115,7 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 	return w
 }
 
-// run cuts every kind several times, with a commit that goes well before each.
+// run makes every kind of cut several times, with a commit that succeeds before each.
 func (w *unknownWorld) run(t *testing.T, name string, commit commitFunc) {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
@@ -222,8 +221,8 @@ func (w *unknownWorld) run(t *testing.T, name string, commit commitFunc) {
 		hot)
 }
 
-// begin is the context of one transaction: PostgreSQL's driver gives up waiting when it ends;
-// MariaDB's has a timeout of its own.
+// begin returns the context of one transaction. PostgreSQL's driver stops waiting when the context
+// ends. MariaDB's driver has a timeout of its own.
 func (w *unknownWorld) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.db.Dialect == core.Postgres {
 		return context.WithTimeout(ctx, silence)

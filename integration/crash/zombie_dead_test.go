@@ -16,8 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Three processes relay. An event that its destination refuses permanently is dead. Only the events
-// behind it in its key wait. A person sees it, and ends the wait by redriving or discarding it.
+// Three processes relay. An event that its destination refuses permanently becomes dead. Only the
+// events behind it in its key wait. The dead event is listed, and redriving or discarding it ends
+// the wait.
 func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		prepareCrashDB(t, db)
@@ -94,7 +95,7 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 		}
 		h.await(ctx, t, "the first of each key is published", has(redriven[0], discarded[0]))
 		fixture.Eventually(ctx, t, "two events are dead", func() bool { return backlog(ctx, t, ob).Dead == 2 })
-		well := write("well") // passes the blocked keys, so the relays have looked at them since
+		well := write("well") // when it is published, the relays have looked at the blocked keys since
 		h.await(ctx, t, "other keys go on", has(well...))
 		if b := backlog(ctx, t, ob); b.BlockedKeys != 2 {
 			t.Errorf("backlog %+v, want 2 blocked keys", b)

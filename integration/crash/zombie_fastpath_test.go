@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// With one process, order costs no claims: several goroutines write to the same keys, and more than
-// 95 % of the events leave straight from the commit.
+// With one process, order costs no claims. Several goroutines write to the same keys, and more than
+// 95 % of the events take the fast path.
 func TestFastPathShareOfOrderedEvents(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		prepareCrashDB(t, db)
@@ -57,7 +57,7 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 		run, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- ob.Run(run) }()
-		<-up // what is written before goes by the poller, and its keys with it for a while
+		<-up // earlier events go to the poller, and for a while so do the next events of their keys
 
 		w := &crash.Writer{DB: pool, Outbox: ob, Dialect: db.Dialect, Topic: "fast", Keys: keysPerCell, Ordered: true}
 		var wg sync.WaitGroup
@@ -82,7 +82,7 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.Err(); err != nil { // no duplicate either: nothing failed
+		if err := v.Err(); err != nil { // there is no duplicate either, because nothing failed
 			t.Error(err)
 		}
 		share := float64(hot.Load()) / float64(hot.Load()+cold.Load())

@@ -19,9 +19,9 @@ import (
 
 const disturbances = 10
 
-// Three processes relay one table and two of them write to the same keys, while the broker fails
-// now and then and one process after the other is killed, or stopped until another one has its work
-// and then let go on. First copies stay in order.
+// Three processes relay one table, and two of them write to the same keys. The broker fails now and
+// then. One process after the other is killed, or is stopped until another one has taken its work
+// over, and then goes on. First copies stay in order.
 func TestZombieOrder(t *testing.T) { //nolint:tparallel // its processes want the machine to themselves
 	for name, open := range map[string]func(*testing.T) testdb.DB{
 		"postgres": testdb.Postgres,
@@ -51,8 +51,8 @@ func TestZombieOrder(t *testing.T) { //nolint:tparallel // its processes want th
 				t.Fatal(err)
 			}
 			v.Kills = kills
-			// Every duplicate has a reason: an end, a stop, an answer that was lost, or a lease
-			// that ran out on a slow machine.
+			// Every duplicate has a reason: a process was killed or stopped, an answer was lost, or
+			// a lease ran out on a slow machine.
 			reasons := herd.ledger.Lost() + herd.ledger.Note("", "unanswered") + herd.ledger.Note("", "late acks")
 			v.Limit((kills+zombies)*crash.DuplicatesPerKill+reasons, nil)
 			if err := v.Err(); err != nil {
@@ -75,7 +75,7 @@ type herd struct {
 
 	mu      sync.Mutex
 	random  *rand.Rand
-	victim  string // whose next ordered publish is held
+	victim  string // the process whose next ordered publish is held
 	caught  chan crash.Message
 	release chan struct{}
 }
@@ -91,7 +91,7 @@ func newHerd(t *testing.T, db testdb.DB) *herd {
 	for slot := range h.processes {
 		h.start(t, slot)
 	}
-	t.Cleanup(func() { // also after a failure; what has ended does not mind
+	t.Cleanup(func() { // also after a failure; a process that has ended stays as it is
 		for _, p := range h.processes {
 			_ = p.Kill()
 		}
@@ -175,7 +175,7 @@ func (h *herd) kill(ctx context.Context, t *testing.T, slot int) {
 	h.start(t, slot)
 }
 
-// haunt makes a zombie of a process.
+// haunt stops a process and lets it go on after its lease has ended.
 func (h *herd) haunt(ctx context.Context, t *testing.T, slot int) {
 	t.Helper()
 	for range 5 {
@@ -187,9 +187,9 @@ func (h *herd) haunt(ctx context.Context, t *testing.T, slot int) {
 }
 
 // stopAndGo stops a process in the middle of a publish, waits until another one has published and
-// marked that event, and lets it go on: its own copy comes last, and what it writes about it
-// changes nothing. It reports false when the process may have been stopped with the row locked in
-// an open transaction: then only the database could free it.
+// marked that event, and lets it go on: its own copy comes last, and its marks of that event change
+// nothing. stopAndGo reports false when the process may have been stopped with the row locked in an
+// open transaction: then only the database could free it.
 func (h *herd) stopAndGo(ctx context.Context, t *testing.T, slot int) (haunted bool) {
 	t.Helper()
 	p := h.processes[slot]
@@ -228,7 +228,7 @@ func (h *herd) stopAndGo(ctx context.Context, t *testing.T, slot int) (haunted b
 	return true
 }
 
-// done waits until somebody has marked the event.
+// done waits until a process has marked the event.
 func (h *herd) done(ctx context.Context, t *testing.T, event string) bool {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -251,7 +251,7 @@ func (h *herd) done(ctx context.Context, t *testing.T, event string) bool {
 	}
 }
 
-// finish ends the writing, waits until nothing is open, and ends the processes in good order.
+// finish ends the writing, waits until no event is open, and stops the processes gracefully.
 func (h *herd) finish(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, p := range h.processes {

@@ -20,7 +20,7 @@ import (
 
 const root = "../.."
 
-// packages are what a block may use without saying where it comes from, by the name that it uses.
+// packages are the packages that a block may use without an import, by the name that it uses.
 var packages = func() map[string]string {
 	byName := map[string]string{
 		"pgdialect": "github.com/uptrace/bun/dialect/pgdialect", "redis": "github.com/redis/go-redis/v9",
@@ -51,13 +51,13 @@ var packages = func() map[string]string {
 	} {
 		byName[filepath.Base(path)] = "github.com/ormoutbox/ormoutbox/" + path
 	}
-	byName["coreinbox"] = "github.com/ormoutbox/ormoutbox/core/inbox" // blocks import it: inbox is that for Watermill
+	byName["coreinbox"] = "github.com/ormoutbox/ormoutbox/core/inbox" // blocks import it
 	return byName
 }()
 
-// Every Go block compiles: a whole program as it stands, declarations at the top of a package,
-// statements in a function. Names that a page takes for granted ("db", "Order") are declared in
-// testdata, in the file of the page's name.
+// Every Go block compiles: whole programs as they are, declarations at the top of a package,
+// statements in a function. Names that a page uses and does not declare ("db", "Order") are
+// declared in testdata, in a file with the page's name.
 func TestGoBlocksCompile(t *testing.T) {
 	t.Parallel()
 	exports := exportData(t)
@@ -98,7 +98,7 @@ func pages(t *testing.T) (pages []string) {
 }
 
 type block struct {
-	line int // of its first line of code
+	line int // number of its first line of code
 	code string
 }
 
@@ -224,8 +224,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// exportData builds what the blocks may import, and returns the compiler's export file of each
-// package.
+// exportData builds the packages that blocks may import, and returns the compiler's export file of
+// each.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
 	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"},

@@ -46,13 +46,14 @@ var phrases = map[string]string{
 	"or the like":  "give an example: such as",
 }
 
-// public are words of the inside, by what users see: exported names, their comments, and pages.
+// public are words of the code's internals, with the words that users know. They are looked for in
+// exported names, their comments, and pages.
 var public = map[string]string{
 	"lane":  "key",
 	"lanes": "keys",
 }
 
-// exceptions are files in which a word has to stand.
+// exceptions are words that a file has to contain.
 var exceptions = map[string][]string{
 	// its table of sentences to rewrite
 	"CONTRIBUTING.md":                  {"blindly", "fate", "for good", "What", "Who"},
@@ -123,7 +124,7 @@ func TestCommentsAreNotTooWide(t *testing.T) {
 				if strings.HasPrefix(c.Text, "//\t") || strings.HasPrefix(c.Text, "//nolint") ||
 					strings.HasPrefix(c.Text, "//go:") || words <= 2 ||
 					strings.TrimSpace(line[:pos.Column-1]) != "" {
-					continue // code, a directive, one long word, or beside code, where the linter counts
+					continue // code, a directive, one long word, or a comment beside code, which the linter checks
 				}
 				if w := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); w > maxComment {
 					t.Errorf("%s:%d: the comment is %d columns wide, more than %d", file.path, pos.Line, w, maxComment)

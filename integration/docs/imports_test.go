@@ -1,6 +1,6 @@
 package docs
 
-// Packages that only pages of the documentation use.
+// Only pages of the documentation use these packages.
 import (
 	_ "github.com/nats-io/nats.go/jetstream"
 	_ "github.com/twmb/franz-go/pkg/kgo"

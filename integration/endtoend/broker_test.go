@@ -19,14 +19,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// broker is a destination as a service and its consumers see it.
+// broker is a destination, with the view of a service and that of its consumers.
 type broker interface {
 	// publisher connects a process to it.
 	publisher(t *testing.T) *watermillbridge.Publisher
-	// consume creates the topic and reads everything that it gets.
+	// consume creates the topic and reads all messages of it.
 	consume(t *testing.T, topic string) *consumer
-	// left returns how many messages of the topic the consumer has not had, without asking the
-	// consumer, or an error while the broker does not answer.
+	// left returns how many messages of the topic the consumer has not received. It asks the
+	// broker, not the consumer, and returns an error while the broker does not answer.
 	left(t *testing.T, topic string, c *consumer) (int, error)
 }
 
@@ -40,7 +40,7 @@ type arrival struct {
 	offset    int64
 }
 
-// consumer keeps what arrived, in this order.
+// consumer keeps the messages in the order of their arrival.
 type consumer struct {
 	mu       sync.Mutex
 	arrivals []arrival

@@ -27,13 +27,13 @@ type e2eCell struct {
 	t        *testing.T
 	broker   broker
 	topic    string
-	pool     *sql.DB // for looking
+	pool     *sql.DB // connections of the test itself
 	ledger   ledger
 	consumer *consumer
 	services []*service
 
 	mu    sync.Mutex
-	total producer // what all producers did
+	total producer // sums of all producers
 }
 
 type service struct {
@@ -98,8 +98,8 @@ func (c *e2eCell) createTables(db *gorm.DB) {
 	}
 }
 
-// produce runs transactions from several goroutines of both services: at least so many each, and
-// until the channel is closed.
+// produce runs transactions from several goroutines of both services, until the channel is closed.
+// Each goroutine runs at least the given number.
 func (c *e2eCell) produce(producers, transactions int, until <-chan struct{}) {
 	c.t.Helper()
 	var wg sync.WaitGroup
@@ -184,7 +184,7 @@ func (c *e2eCell) quoted(name string) string {
 	return `"` + name + `"`
 }
 
-// finish waits until every row is done and the consumer has had everything that the broker holds.
+// finish waits until every row is done and the consumer has received all messages of the broker.
 func (c *e2eCell) finish(limit time.Duration) {
 	c.t.Helper()
 	deadline := time.Now().Add(limit)

@@ -11,12 +11,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// outcome is what a comparison found, for the log.
+// outcome has the figures of a comparison, for the log.
 type outcome struct{ events, copies, redeliveries, duplicates int }
 
-// compare holds what the business wrote down against the table, and both against what arrived.
-// restarts is how often the broker was killed: only then may there be a second copy, and a consumer
-// get one again.
+// compare compares the record of the business with the table, and both with the arrived messages.
+// restarts is how often the broker was killed. Without a kill there is no second copy, and no
+// consumer gets a message twice.
 func (c *e2eCell) compare(restarts int) {
 	c.t.Helper()
 	told := c.told()
@@ -88,8 +88,8 @@ func sameTold(a, b e2eTold) bool {
 		a.Version == b.Version && bytes.Equal(a.Payload, b.Payload)
 }
 
-// copies returns what the broker holds, in its order: for Kafka each offset once, for RabbitMQ each
-// delivery.
+// copies returns the messages of the broker, in its order: for Kafka each offset once, for RabbitMQ
+// each delivery.
 func (c *e2eCell) copies(found *outcome) []arrival {
 	c.t.Helper()
 	c.consumer.mu.Lock()
@@ -145,7 +145,7 @@ func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]o
 		n := count[id]
 		most := t.calls // each call can leave one copy
 		if !isKafka {
-			most += restarts // what was delivered and not yet acknowledged comes again
+			most += restarts // unacknowledged messages are delivered again
 		}
 		switch {
 		case n == 0:

@@ -15,8 +15,8 @@ import (
 )
 
 // The broker is killed with SIGKILL while events are on their way to it, stays away while the
-// service goes on, and comes back. Nothing is lost or invented, the first copies of each key stay
-// in order, and the outage costs no event an attempt.
+// service goes on, and comes back. No event is lost or invented, the first copies of each key stay
+// in order, and the outage spends no attempts.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(address string) broker{
@@ -110,7 +110,7 @@ func (r restartedRabbit) session(ctx context.Context, topic string, out chan<- *
 	for d := range deliveries {
 		msg, err := amqp.DefaultMarshaler{}.Unmarshal(d)
 		if err != nil {
-			msg = message.NewMessage("", nil) // which the consumer will call strange
+			msg = message.NewMessage("", nil) // the consumer will report it as a foreign message
 		}
 		select {
 		case out <- msg:

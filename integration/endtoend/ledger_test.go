@@ -8,8 +8,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ledger counts what the relays of a cell asked a broker to do, row by row: an extra copy at the
-// broker needs a call whose answer was lost.
+// ledger counts the publishes of a cell's relays, row by row. An extra copy at the broker needs a
+// call whose answer was lost.
 type ledger struct {
 	mu       sync.Mutex
 	rows     map[core.RowID]*tally
@@ -21,13 +21,13 @@ type ledger struct {
 
 type tally struct {
 	calls, acks int
-	receipt     string // of the last acknowledgement
+	receipt     string // receipt of the last acknowledgement
 }
 
-// variable is what differs between two errors of one kind.
+// variable matches the parts that differ between two errors of one kind.
 var variable = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|127\.0\.0\.1:\d+`)
 
-// through returns a publisher that keeps the books on pub.
+// through returns a publisher that counts the calls of pub.
 func (l *ledger) through(pub core.ReceiptPublisher) core.Publisher {
 	return bookkeeper{ledger: l, pub: pub}
 }
@@ -76,7 +76,7 @@ func (b bookkeeper) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	return receipt, err
 }
 
-// acknowledged returns how many calls were answered with yes.
+// acknowledged returns how many calls were acknowledged.
 func (l *ledger) acknowledged() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +97,7 @@ func (l *ledger) failures() int {
 	return l.refused
 }
 
-// of returns what was done about a row.
+// of returns the calls about a row.
 func (l *ledger) of(id core.RowID) tally {
 	l.mu.Lock()
 	defer l.mu.Unlock()

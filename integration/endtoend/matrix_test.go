@@ -7,8 +7,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// GORM on each database, through Watermill to each broker, compared row by row: nothing is lost,
-// invented, doubled or changed, and keys are in order.
+// GORM on each database publishes through Watermill to each broker, and the result is compared row
+// by row. No event is lost, invented, doubled or changed, and the events of each key are in order.
 func TestEndToEnd(t *testing.T) {
 	t.Parallel()
 	for dbName, open := range e2eDatabases {

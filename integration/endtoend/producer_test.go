@@ -18,29 +18,29 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// e2eOrder is an entity that records what happened to it.
+// e2eOrder is an entity that records its events.
 type e2eOrder struct {
 	ID            int64 `gorm:"primaryKey;autoIncrement:false"`
 	Version       int64
 	core.Recorder `gorm:"-"`
 }
 
-// e2eNote is an entity whose events are made of what was stored.
+// e2eNote is an entity whose events an On function derives from the stored row.
 type e2eNote struct {
 	ID      uint64 `gorm:"primaryKey"`
 	EventID string `gorm:"size:36"`
 	Body    []byte
 }
 
-// e2eTold is what the business wrote down about an event, in the same transaction and without help
-// of the outbox: what must have arrived in the end, and nothing else.
+// e2eTold is the record that the business keeps of an event, in the same transaction and without
+// the outbox. Exactly the recorded events must have arrived at the end.
 type e2eTold struct {
 	EventID string `gorm:"primaryKey;size:36"`
 	Type    string `gorm:"size:128"`
 	Tenant  string `gorm:"size:64"`
 	Key     string `gorm:"size:255"`
 	Ordered bool
-	Version int64  // of the entity, and so the place among the events of its key
+	Version int64  // version of the entity, and so the place among the events of its key
 	Headers string `gorm:"size:4000"`
 	Payload []byte
 }
@@ -57,7 +57,7 @@ type producer struct {
 	committed, rolledBack, savepoints, repeated int
 }
 
-// change runs one transaction of a random kind, again and again if the database asks for it.
+// change runs one transaction of a random kind, and repeats it as often as the database asks.
 func (p *producer) change(ctx context.Context) error {
 	kind := p.random.IntN(12)
 	seed := p.random.Uint64()
@@ -90,18 +90,18 @@ func (p *producer) attempt(db *gorm.DB, kind int, random *rand.Rand) (err error)
 	}()
 	return db.Transaction(func(tx *gorm.DB) error {
 		switch kind {
-		case 0: // a change of mind after everything is written
+		case 0: // rolled back after everything is written
 			return errors.Join(p.record(tx, random, 2), fixture.ErrBusiness)
-		case 1: // and one that nobody handles
+		case 1: // a panic
 			if err := p.record(tx, random, 1); err != nil {
 				return err
 			}
 			panic(fixture.ErrBusiness)
-		case 2, 3: // a part is undone
+		case 2, 3: // a savepoint is rolled back
 			return p.undoPart(tx, random)
 		case 4, 5: // several entities, one call
 			return p.explicit(tx, random)
-		case 6: // what was stored says it
+		case 6: // an On function derives the event
 			return p.note(tx, random)
 		default:
 			return p.record(tx, random, 1+random.IntN(3))
@@ -213,7 +213,7 @@ func lockOrder(tx *gorm.DB, id int64) (*e2eOrder, error) {
 	return o, tx.Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate}).First(o, "id = ?", id).Error
 }
 
-// event makes one that differs from all others. Two tenants use the same keys.
+// event makes an event that differs from all others. Two tenants use the same keys.
 func (p *producer) event(random *rand.Rand, o *e2eOrder) core.Event {
 	e := core.Event{
 		ID: core.NewEventID(), Type: "order.changed", Topic: p.topic, AggregateType: "order",
@@ -246,7 +246,7 @@ func payload(random *rand.Rand) []byte {
 	return b
 }
 
-// tell writes down what must arrive.
+// tell records the events that must arrive.
 func tell(tx *gorm.DB, events ...core.Event) error {
 	for _, e := range events {
 		headers, err := json.Marshal(e.Headers)

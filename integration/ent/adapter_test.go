@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The adapter suite over Ent: by the transaction that generated code gives, on a plain pool, on one
-// opened with Connector and with a Debug driver, and without the feature sql/execquery.
+// The adapter suite over Ent runs on the transactions of generated code: on a plain pool, on a pool
+// opened with Connector, with a Debug driver, and without the feature sql/execquery.
 func TestAdapterSuiteEnt(t *testing.T) {
 	t.Parallel()
 	type way struct{ connector, debug, plain bool }

@@ -25,7 +25,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// An On function sees what was stored: generated ids, defaults, and what the operation was.
+// An On function sees the stored row with generated ids and defaults, and the operation.
 func TestEntCapture(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -117,7 +117,7 @@ func quiet(e *entEnv) *entclient.Client {
 	return c
 }
 
-// Types that no On function is for pass, with or without a transaction.
+// Mutations of types without an On function pass, with or without a transaction.
 func TestEntCaptureOnlyItsTypes(t *testing.T) {
 	t.Parallel()
 	e := openEnt(t, testdb.SQLite(t))
@@ -133,8 +133,8 @@ func TestEntCaptureOnlyItsTypes(t *testing.T) {
 	e.wantRows(t, "order 1")
 }
 
-// Ent calls the hooks of a bulk one within the other. The events are in the order of the builders
-// all the same.
+// Ent calls the hooks of a bulk one within the other, but the events are in the order of the
+// builders.
 func TestEntCaptureBulkInOrder(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -148,9 +148,9 @@ func TestEntCaptureBulkInOrder(t *testing.T) {
 				{Type: name + ".too", Topic: "all", Key: "all"},
 			}, nil
 		})
-		e.Use(e.ob.Hook(byName), e.ob.Hook(onAny(nil)), func(next ent.Mutator) ent.Mutator { // of the application
+		e.Use(e.ob.Hook(byName), e.ob.Hook(onAny(nil)), func(next ent.Mutator) ent.Mutator { // the application's hook
 			return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
-				if m.Type() == "Order" { // which creates something else on the way
+				if m.Type() == "Order" { // it creates another entity meanwhile
 					if err := m.(*entclient.OrderMutation).Client().Coupon.Create().SetID(
 						uuid.NewString()[:8],
 					).Exec(context.Background()); err != nil {
@@ -184,8 +184,8 @@ func TestEntCaptureBulkInOrder(t *testing.T) {
 	})
 }
 
-// types returns the events in the table in the order of their insertion, those of one key exactly,
-// but some types.
+// types returns the types of the events in the table, without those given, in the order of their
+// insertion. The order is exact for events of one key.
 func (e *entEnv) types(t *testing.T, without ...string) []string {
 	t.Helper()
 	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, COALESCE(aggregate_id, '-') FROM "+
@@ -247,12 +247,12 @@ func (e *entEnv) idOf(t *testing.T, tx *entclient.Tx, name string) string {
 	return fmt.Sprint(id)
 }
 
-// Ent says with sql.ErrNoRows that DoNothing did nothing.
+// Ent returns sql.ErrNoRows if DoNothing skipped the row.
 func TestEntCaptureDoNothing(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onAny(nil)))
-		if e.db.Dialect == core.MySQL { // which has no DO NOTHING; Ignore sets what is there to what is there
+		if e.db.Dialect == core.MySQL { // MySQL has no DO NOTHING; Ignore sets the columns to their own values
 			fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 				fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
 				return tx.Order.Create().SetName("a").OnConflict().Ignore().Exec(t.Context())
@@ -317,7 +317,7 @@ func TestEntCaptureUpsertInBulk(t *testing.T) {
 		fixture.NoError(t, err)
 		named = true
 		fixture.NoError(t, bulk())
-		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // ids of the application are known everywhere
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // ids of the application
 			return tx.Coupon.CreateBulk(tx.Coupon.Create().SetID("X"), tx.Coupon.Create().SetID("Y")).
 				OnConflict(entsql.ConflictColumns(coupon.FieldID)).UpdateNewValues().Exec(t.Context())
 		}))
@@ -333,7 +333,7 @@ func onCoupons() entoutbox.Mapper {
 	})
 }
 
-// plainOrder stores an order past the hooks.
+// plainOrder stores an order without the hooks.
 func (e *entEnv) plainOrder(t *testing.T, name string) {
 	t.Helper()
 	_, err := e.plain.ExecContext(t.Context(), "INSERT INTO e_orders (name, status, cents) VALUES ('"+name+
@@ -392,7 +392,7 @@ func TestEntCaptureOfNothing(t *testing.T) {
 	})
 }
 
-// Edges to many are several statements; the entity is one event.
+// Edges to many take several statements, but the entity has one event.
 func TestEntCaptureEdges(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -403,7 +403,7 @@ func TestEntCaptureEdges(t *testing.T) {
 			line, err := tx.Line.Create().SetSku("y").Save(t.Context())
 			fixture.NoError(t, err)
 			fixture.NoError(t, tx.Order.Create().SetName("a").AddTags(tag).AddLines(line).Exec(t.Context()))
-			// Edges that are there are skipped, which says nothing about the entities.
+			// Edges that exist already are skipped. That is no sign that an entity was skipped.
 			other, err := tx.Tag.Create().SetName("y").Save(t.Context())
 			fixture.NoError(t, err)
 			fixture.NoError(t, tx.Order.Create().SetName("b").AddTags(tag, other).Exec(t.Context()))
@@ -502,9 +502,9 @@ func TestEntCaptureWithPolicyAndHooks(t *testing.T) {
 	})
 }
 
-// A hook of the schema that makes an update of a delete starts the mutation again, with all hooks.
-// It is one event.
-func TestEntCaptureSoftDelete(t *testing.T) { // not beside others: the schema's hook is global
+// A hook of the schema that turns a delete into an update starts the mutation again, with all
+// hooks. The entity has one event.
+func TestEntCaptureSoftDelete(t *testing.T) { // not parallel: the schema's hook is global
 	t.Parallel()
 	schema.Deleter = func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
 		return m.(*entclient.SecretMutation).Client().Mutate(ctx, m)
@@ -523,7 +523,7 @@ func TestEntCaptureSoftDelete(t *testing.T) { // not beside others: the schema's
 	})
 }
 
-// Mistakes in what Hook was given are told by everything that matters.
+// Every method that matters reports mistakes in the arguments of Hook.
 func TestEntHookReportsMistakes(t *testing.T) {
 	t.Parallel()
 	for name, mapper := range map[string]entoutbox.Mapper{

@@ -22,7 +22,8 @@ import (
 
 var errAfterCommit = errors.New("a hook failed after the COMMIT")
 
-// A hook on commits can fail when everything has committed. The events leave all the same.
+// A commit hook can fail after the transaction has committed. The events are published all the
+// same.
 func TestEntCommitHookFailsAfterwards(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -46,7 +47,7 @@ func TestEntCommitHookFailsAfterwards(t *testing.T) {
 	})
 }
 
-// A hook on commits that does not commit leaves nothing behind.
+// If a commit hook does not commit, neither rows nor events are stored.
 func TestEntCommitHookRefuses(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -67,7 +68,7 @@ func TestEntCommitHookRefuses(t *testing.T) {
 	})
 }
 
-// Everything that generated code binds to a transaction leads to it, and nothing else does.
+// Publish finds the transaction of everything that generated code binds to it, and of nothing else.
 func TestEntPublish(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -110,8 +111,8 @@ func TestEntPublish(t *testing.T) {
 	})
 }
 
-// A client that was not made with the outbox's driver is told from one that is in no transaction,
-// and its transaction survives the question.
+// Publish tells a client without the outbox's driver from a client outside of a transaction. The
+// transaction of the first stays usable.
 func TestEntNotWrapped(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -137,7 +138,7 @@ func TestEntNotWrapped(t *testing.T) {
 	})
 }
 
-// Ent has no savepoints; those set by hand are followed.
+// Ent has no savepoints. The outbox follows those that a program sets by hand.
 func TestEntSavepointByHand(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -210,7 +211,7 @@ func TestEntWithTx(t *testing.T) {
 	})
 }
 
-// Two databases are two transactions, also within one another.
+// WithTx of one database within WithTx of another opens a transaction of its own.
 func TestEntWithTxOfTwoDatabases(t *testing.T) {
 	t.Parallel()
 	one, two := openEnt(t, testdb.SQLite(t)), openEnt(t, testdb.SQLite(t))
@@ -225,8 +226,8 @@ func TestEntWithTxOfTwoDatabases(t *testing.T) {
 	two.wantRows(t, "committed -")
 }
 
-// A client of another database than the outbox's: its rows would be there, and the events be
-// published from here.
+// A client of another database than the outbox's is refused: its rows would be in that database,
+// and the events in the outbox's.
 func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	one, two := openEnt(t, testdb.SQLite(t)), openEnt(t, testdb.SQLite(t))
@@ -254,11 +255,12 @@ func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 	one.wantHot(t, "on the same pool")
 }
 
-// Within WithTx, a mutation of another transaction: its event would commit without it.
+// Within WithTx a mutation of another transaction is refused, because its event would commit
+// without it.
 func TestEntMutationInAnotherTransaction(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		if db.Dialect == core.SQLite { // which has one writer at a time: the other one only waits
+		if db.Dialect == core.SQLite { // SQLite has one writer at a time, so the other transaction would only wait
 			db.DSN = strings.Replace(db.DSN, "&_txlock=immediate", "", 1)
 		}
 		e := openEnt(t, db)
@@ -279,7 +281,8 @@ func TestEntMutationInAnotherTransaction(t *testing.T) {
 	})
 }
 
-// A statement committed what was not to be committed: Commit does not say that it rolled back.
+// A statement has committed a transaction whose events could not be written: Commit does not report
+// a rollback.
 func TestEntCommitByHandOfWhatFailed(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -299,7 +302,7 @@ func TestEntCommitByHandOfWhatFailed(t *testing.T) {
 	})
 }
 
-// The begin of an inner WithTx that does not pass its context on: no transaction is left behind.
+// If the begin function of an inner WithTx does not pass its context on, no transaction stays open.
 func TestEntWithTxWhoseBeginDropsItsContext(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -355,8 +358,8 @@ func TestEntWithoutExecQuery(t *testing.T) {
 	})
 }
 
-// An error that the function ignores: RunInTx commits only what the database still has. PostgreSQL
-// has aborted it.
+// If the function ignores an error, RunInTx commits only if the database still has the transaction.
+// PostgreSQL has aborted it.
 func TestEntTransactorAborted(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -389,7 +392,7 @@ func TestEntTransactorAborted(t *testing.T) {
 	})
 }
 
-// After an error that comes while rows are read the database is asked whether it still has the
+// After an error while rows are read, the outbox asks the database whether it still has the
 // transaction.
 func TestEntErrorsWhileReading(t *testing.T) {
 	t.Parallel()
@@ -410,13 +413,13 @@ func TestEntErrorsWhileReading(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("late"))) // this error rolls nothing back
+	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("late"))) // it rolls nothing back
 	fixture.NoError(t, tx.Rollback())
 	e.wantRows(t)
 	e.wantHot(t)
 }
 
-// Two outboxes share the driver, whichever they were made with.
+// Two outboxes share one driver, whichever of their drivers the client was made with.
 func TestEntTwoOutboxes(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -440,8 +443,8 @@ func TestEntTwoOutboxes(t *testing.T) {
 	})
 }
 
-// foreignDriver is a driver of an application, with transactions of its own kind, as tracing
-// libraries have them.
+// foreignDriver is a driver of an application. Its transactions have a type of their own, as with
+// tracing libraries.
 type foreignDriver struct {
 	dialect.Driver
 	statements *int
@@ -467,7 +470,7 @@ func (t foreignTx) Query(ctx context.Context, query string, args, v any) error {
 	return t.Tx.Query(ctx, query, args, v)
 }
 
-// A driver that offers no more than Ent asks of it is enough for clients without sql/execquery.
+// A driver with only the methods that Ent requires is enough for clients without sql/execquery.
 func TestEntForeignDriver(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -494,7 +497,7 @@ func TestEntForeignDriver(t *testing.T) {
 	})
 }
 
-// Other features of a client still work behind the outbox: reading, SQL of one's own, a Debug
+// Other features of a client still work with the outbox: reads, SQL of the application, a Debug
 // driver below.
 func TestEntClientStaysUsable(t *testing.T) {
 	t.Parallel()

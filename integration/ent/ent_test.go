@@ -22,7 +22,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// entEnv is a database opened with Ent and an outbox, and what was published on the fast path.
+// entEnv is a database opened with Ent and an outbox, and a record of the publishes on the fast
+// path.
 type entEnv struct {
 	*entclient.Client
 	db    testdb.DB
@@ -31,7 +32,7 @@ type entEnv struct {
 	plain *sql.DB // for looking at the tables from outside
 
 	mu  sync.Mutex
-	hot []string // types of the events that went the fast path
+	hot []string // types of the events that took the fast path
 }
 
 // eachEnt runs fn on each database.
@@ -73,7 +74,8 @@ func openEnt(t *testing.T, db testdb.DB, options ...func(*entoutbox.Config)) *en
 	return e
 }
 
-// migrateEnt: Ent's migration completes the generated tables, which are global.
+// migrateEnt is held during Ent's migration, which completes the generated tables. These are
+// global.
 var migrateEnt sync.Mutex
 
 // run starts the relay and returns when its fast path is open.
@@ -91,8 +93,8 @@ func (e *entEnv) run(t *testing.T) {
 	e.sentinel(t)
 }
 
-// sentinel commits events until one goes the fast path; all before it have arrived by then, if they
-// ever do.
+// sentinel commits events until one takes the fast path. All earlier events of the fast path have
+// arrived by then.
 func (e *entEnv) sentinel(t *testing.T) {
 	t.Helper()
 	count := func() (n int) {
@@ -114,7 +116,7 @@ func (e *entEnv) sentinel(t *testing.T) {
 	})
 }
 
-// wantHot compares what was published on the fast path.
+// wantHot compares the events that were published on the fast path.
 func (e *entEnv) wantHot(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string

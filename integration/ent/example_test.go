@@ -21,13 +21,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables"
 )
 
-// printed is a publisher that prints.
+// printed is a publisher that prints each event.
 var printed = core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 	fmt.Println(strings.TrimSpace(fmt.Sprintln("published", d.Type, d.AggregateID, string(d.Payload))))
 	return nil
 })
 
-// must ends an example that went wrong.
+// must ends an example after an error.
 func must(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(err)
@@ -44,7 +44,7 @@ func exampleDriver() (dialect.Driver, func()) {
 	return entsql.OpenDB(dialect.SQLite, pool), func() { must(pool.Close(), os.RemoveAll(dir)) }
 }
 
-// exampleClient is what Example_ent does in full.
+// exampleClient does the steps of Example_ent in short.
 func exampleClient() (*entclient.Client, *entoutbox.Outbox, func()) {
 	drv, closeDriver := exampleDriver()
 	ob, err := entoutbox.New(drv, entoutbox.Config{Publisher: printed, AutoCreate: true})
@@ -131,7 +131,7 @@ func Example_entHook() {
 	// published order.update 1
 }
 
-// The code says itself what happened, in any transaction of the client.
+// The code publishes an event, in any transaction of the client.
 func Example_entPublish() {
 	ctx := context.Background()
 	client, ob, done := exampleClient()
@@ -154,7 +154,7 @@ func Example_entPublish() {
 	// published order.placed 1 "books"
 }
 
-// TxOf hands Ent's transaction to what knows nothing of Ent.
+// TxOf gives Ent's transaction to code that does not know Ent.
 func Example_entTxOf() {
 	ctx := context.Background()
 	client, ob, done := exampleClient()
@@ -193,7 +193,7 @@ func Example_entWithTx() {
 	// published order.placed
 }
 
-// A Transactor is how other packages, as the inbox, run work in Ent's transactions.
+// Other packages, such as the inbox, run work in Ent's transactions through a Transactor.
 func Example_entTransactor() {
 	ctx := context.Background()
 	client, ob, done := exampleClient()
@@ -228,7 +228,7 @@ func Example_entMigrateOptions() {
 	client := enttables.NewClient(enttables.Driver(ob.Driver()))
 	must(client.Schema.Create(ctx, entschema.MigrateOptions("")...))
 
-	must(ob.Outbox().Repository().(*sqloutbox.Repository).Check(ctx)) // what a process does at its start
+	must(ob.Outbox().Repository().(*sqloutbox.Repository).Check(ctx)) // a process does this at its start
 	must(entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, _ *enttables.Tx) error {
 		return ob.Publish(ctx, nil, core.Event{Type: "order.placed", AggregateID: "7"})
 	}))

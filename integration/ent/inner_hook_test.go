@@ -19,8 +19,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A hook of one type: what hooks within it do to other types, in the context of its mutations and
-// before they are executed, is not taken for what the mutation did.
+// The outbox's hook is installed for one type. Hooks within it change other types, in the context
+// of the mutation and before it is executed. These changes are not taken for those of the mutation.
 func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 	t.Parallel()
 	for name, aside := range map[string]func(ctx context.Context, e *entEnv, m *entclient.OrderMutation) error{
@@ -70,8 +70,8 @@ func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 	}
 }
 
-// The same with tags of the order, whose rows are in a table of their own, and with something that
-// is done after the mutation.
+// The same holds for tags of the order, whose rows are in a table of their own, and for changes
+// after the mutation.
 func TestEntHookOfATypeAndEdges(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -128,7 +128,7 @@ func TestEntChangeThatAHookUndoes(t *testing.T) {
 	})
 }
 
-// The same for updates and deletes of many.
+// The same holds for updates and deletes of many entities.
 func TestEntResolvedRowsThatAHookUndoes(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -157,7 +157,7 @@ func TestEntResolvedRowsThatAHookUndoes(t *testing.T) {
 	})
 }
 
-// A hook that undoes what it did and says that it failed: the transaction can go on without it.
+// A hook undoes its changes and returns an error: the transaction can go on without them.
 func TestEntHookThatUndoesAndFails(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -186,8 +186,8 @@ func TestEntHookThatUndoesAndFails(t *testing.T) {
 	})
 }
 
-// A hook or a policy within adds a condition, as filters of privacy do: rows that it leaves out
-// cause no event.
+// An inner hook or policy adds a condition, as privacy filters do. Rows that the condition leaves
+// out cause no event.
 func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -209,7 +209,7 @@ func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
 		fixture.NoError(t, update("a", "c"))
 		err := update("a", "b")
 		want := []string{"update.a 1", "update.c 3"}
-		if e.db.Dialect == core.MySQL { // where the entities are compared
+		if e.db.Dialect == core.MySQL { // on MySQL the entities are compared
 			fixture.NoError(t, err)
 			want = append(want, "update.a 1")
 		} else {

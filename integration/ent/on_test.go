@@ -15,7 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// On shows entities, as GORM's and Bun's show models, with one hook or several.
+// On passes entities to its function, as the On of GORM and Bun passes models, with one hook or
+// several.
 func TestEntOn(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {

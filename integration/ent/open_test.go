@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// One call from a driver's name, or its connector, and a DSN to a driver for Ent's client, and an
-// outbox that publishes what commits.
+// One call takes a driver's name, or its connector, and a DSN. It returns a driver for Ent's
+// client, and an outbox that publishes committed events.
 func TestEntOpen(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"name", "connector"} {
@@ -97,7 +97,7 @@ func TestEntOpenRefuses(t *testing.T) {
 	}
 }
 
-// nothingOpen lets err pass only when nothing was returned besides.
+// nothingOpen returns err if the call returned nothing else beside it, and nil otherwise.
 func nothingOpen(nothing bool, err error) error {
 	if nothing {
 		return err

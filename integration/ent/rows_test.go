@@ -34,7 +34,7 @@ func onOrders(options ...entoutbox.OnOption) entoutbox.Mapper {
 	}, options...)
 }
 
-// cents returns what the payloads of all events say, by type.
+// cents returns the amounts in the payloads of all events, by type.
 func (e *entEnv) cents(t *testing.T) map[string]int {
 	t.Helper()
 	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, payload FROM outbox_event")
@@ -68,8 +68,8 @@ func orderHook(fn func(ctx context.Context, m *entclient.OrderMutation,
 	}
 }
 
-// Two creates of one type are in flight at once, and the outer one is refused: the inner one has
-// its event all the same, whatever context it was made with.
+// Two creates of one type are in flight at once, and the outer one is refused. The inner one has
+// its event all the same, with any context.
 func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(outer context.Context) context.Context{
@@ -104,7 +104,7 @@ func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 					}))
 				fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 					fixture.WantError(t, tx.Order.Create().SetName("outer").Exec(t.Context()), fixture.ErrNoStock)
-					return nil // nothing was stored of it
+					return nil // no row of it was stored
 				}))
 				if name == "a bulk in it" {
 					e.wantRows(t, "create.inner 1", "create.second 2")
@@ -117,7 +117,7 @@ func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 	}
 }
 
-// A hook may be for some builders of a bulk only, and others may be on their way around it.
+// The outbox's hook may apply to some builders of a bulk only, and other hooks may surround it.
 func TestEntHookForSomeOfABulk(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -161,7 +161,8 @@ func TestEntHookForSomeOfABulk(t *testing.T) {
 	}, func(c *entoutbox.Config) { c.AllowKeyless = true })
 }
 
-// A hook that answers in place of a mutation stored nothing: there is no event.
+// If a hook returns a value instead of executing the mutation, no row is stored and there is no
+// event.
 func TestEntHookAnswersInPlaceOfTheMutation(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -187,8 +188,8 @@ func TestEntHookAnswersInPlaceOfTheMutation(t *testing.T) {
 	})
 }
 
-// A row that was stored and an error of a hook after it: who ignores the error cannot commit the
-// row without its event, and who rolls back to a savepoint can commit the rest.
+// A row was stored, and then a hook returned an error. A program that ignores the error cannot
+// commit the row without its event. A program that rolls back to a savepoint can commit the rest.
 func TestEntErrorAfterTheRowWasStored(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -264,7 +265,7 @@ func TestEntCreateThatAHookUndoes(t *testing.T) {
 	})
 }
 
-// An upsert of several that leaves some out does not tell which: it fails, and so does its
+// An upsert of several entities that skips some does not report which: it fails, and so does its
 // transaction.
 func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 	t.Parallel()
@@ -296,7 +297,8 @@ func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 	})
 }
 
-// The update of one entity that the database did not change: not there, not as the condition says.
+// An update of one entity changes no row, because the row does not exist or does not match the
+// condition.
 func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -316,7 +318,7 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 		}))
 		e.wantRows(t)
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
-			fixture.NoError(t, tx.Order.UpdateOneID(1).SetStatus("placed").Exec(t.Context())) // as it is
+			fixture.NoError(t, tx.Order.UpdateOneID(1).SetStatus("placed").Exec(t.Context())) // the same value
 			fixture.NoError(t,
 				tx.Order.UpdateOneID(1).Where(order.Status("placed")).SetStatus("paid").AddCents(3).Exec(t.Context()))
 			tag, err := tx.Tag.Create().SetName("x").Save(t.Context())
@@ -325,7 +327,7 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 		}))
 		want := []string{"update.a 1", "update.a 1", "update.a 1"}
 		if e.db.Dialect == core.MySQL {
-			want = want[:2] // it does not count a row that is as it shall be
+			want = want[:2] // it does not count a row that has these values already
 		}
 		e.wantRows(t, want...)
 		if got := e.cents(t); got["update.a"] != 3 {
@@ -381,7 +383,7 @@ func TestEntResolveRows(t *testing.T) {
 		fixture.WantError(t,
 			e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Update().SetCents(1).Exec(t.Context()) }),
 			core.ErrTooManyRows)
-		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // which are so already
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // which have these values already
 			return tx.Order.Update().Where(order.NameIn("d", "e")).SetCents(0).Exec(t.Context())
 		}))
 		if n := len(e.types(t)); e.db.Dialect == core.MySQL && n != 2 || e.db.Dialect != core.MySQL && n != 4 {
@@ -391,7 +393,7 @@ func TestEntResolveRows(t *testing.T) {
 	}, func(c *entoutbox.Config) { c.MaxResolvedRows = 3 })
 }
 
-// Rows that a condition on an edge finds are not locked. They can be resolved only if one
+// Rows that a condition on an edge finds are not locked. ResolveRows can handle them only if one
 // transaction writes at a time.
 func TestEntResolveRowsOfACondition(t *testing.T) {
 	t.Parallel()

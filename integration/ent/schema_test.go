@@ -82,7 +82,7 @@ func description(t *testing.T, pool *sql.DB, d core.Dialect) []string {
 	return all
 }
 
-// sqliteLines takes out of a statement what can be compared: spellings differ.
+// sqliteLines returns the comparable parts of a statement, because spellings differ.
 func sqliteLines(line string) []string {
 	line = strings.NewReplacer("`", "", `"`, "", "IF NOT EXISTS ", "").Replace(line)
 	if !strings.HasPrefix(line, "table ") {

@@ -132,7 +132,7 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 				err = entChangeItems(ctx, tx, s)
 			}
 			if entclient.IsNotFound(err) {
-				err = nil // which the program learns so
+				err = nil // this error tells the program that rows were skipped
 			}
 			return nil, err
 		},
@@ -163,7 +163,7 @@ func entConflict(s suite.CaptureStatement) (options []entsql.ConflictOption) {
 	}))
 }
 
-// skipped is what Ent answers when a create skipped its row.
+// skipped returns nil if err is Ent's answer to a create that skipped its row, and err otherwise.
 func skipped(s suite.CaptureStatement, err error) error {
 	if s.Do == suite.CaptureSkip && errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -208,7 +208,7 @@ func entCreateDocuments(ctx context.Context, tx *entclient.Tx, s suite.CaptureSt
 	}
 }
 
-// entWhere returns a predicate of a text, or none.
+// entWhere returns a predicate with the given text, or none.
 func entWhere[P ~func(*entsql.Selector)](s suite.CaptureStatement) []P {
 	if s.Where == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Every database understands every statement about keys, also those that other tests need luck to
-// reach.
+// Every database understands every statement about keys, also statements that other tests reach
+// only by chance.
 func TestEveryStatementPrepares(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

@@ -122,10 +122,10 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 	}
 }
 
-// A claim may take only some of the due events of a lane. The relay fetches the rest when those are
+// A claim may take only some of the due events of a key. The relay fetches the rest when those are
 // published, without waiting for the poll interval.
 func TestLaneGoesOnAfterShortenedRun(t *testing.T) {
-	for _, lanes := range []int{1, 20} { // the relay asks for a few lanes one by one, and for many together
+	for _, lanes := range []int{1, 20} { // the relay asks for a few keys one by one, and for many together
 		t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const perLane = 12

@@ -64,7 +64,7 @@ func TestWakeups(t *testing.T) {
 		t.Errorf("lanes %v", w.lanes)
 	}
 
-	// If too many lanes need a look, an ordinary poll finds them.
+	// If too many keys need a look, an ordinary poll finds them.
 	w = newWakeups()
 	for i := range maxLaneWakes + 1 {
 		w.lane(KeyID{byte(i), byte(i >> 8)}, now)

@@ -18,7 +18,7 @@ type Config struct {
 	TxStore TxStore
 
 	// Lease is how long a key stays held by a process that died. Work may take longer: the lease is
-	// extended every third of it. Default: 30 s, at most MaxLease.
+	// extended whenever a third of it has passed. Default: 30 s, at most MaxLease.
 	Lease time.Duration
 	// TTL is how long finished work is remembered. A later call runs the work again. TTL must be
 	// longer than the time in which any caller may ask again. Default: 24 h, at most MaxTTL.

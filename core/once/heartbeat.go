@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// keepAlive extends the lease of c every third of it until stop is called. It ends the work's
-// context with ErrLeaseLost if the lease is lost, or may be lost because the store has not answered
-// since held. stop waits for a running extension, and may be called again.
+// keepAlive extends the lease of c whenever a third of it has passed, until stop is called. It ends
+// the work's context with ErrLeaseLost if the lease is lost, or may be lost because the store has
+// not answered since held. stop waits for a running extension, and may be called again.
 func (r *Runner) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c Claim, held time.Time) (stop func()) {
 	// The end of the caller's context does not end the lease: fn may need time to stop.
 	beatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -54,12 +54,12 @@ func (r *Runner) request(key Key, fp Fingerprint) Request {
 // Do runs fn and keeps its result, in the lease form. If the work was done before, Do returns the
 // kept result, and replayed is true.
 //
-// While fn runs, its lease is extended every third of it. If the lease is lost, the context of fn
-// ends with the cause ErrLeaseLost. fn should then stop, because another holder may have begun.
-// ClaimOf gives fn the fence for systems that check one. If fn returns an error or panics, the key
-// is free at once. AttemptOf tells fn which attempt it is. After a crash between the effects of fn
-// and the end of Do, fn runs again when the lease is over. So this form is at-least-once for
-// effects that are not idempotent. DoTx and RunInTx are exactly-once.
+// While fn runs, its lease is extended whenever a third of it has passed. If the lease is lost, the
+// context of fn ends with the cause ErrLeaseLost. fn should then stop, because another holder may
+// have begun. ClaimOf gives fn the fence for systems that check one. If fn returns an error or
+// panics, the key is free at once. AttemptOf tells fn which attempt it is. After a crash between
+// the effects of fn and the end of Do, fn runs again when the lease is over. So this form is
+// at-least-once for effects that are not idempotent. DoTx and RunInTx are exactly-once.
 //
 // Before fn ran, Do may return ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with
 // RetryAfter, ErrAbandoned, ErrStore, or the cause of the end of ctx, which leaves the key free.

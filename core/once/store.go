@@ -55,8 +55,8 @@ type Store interface {
 
 // TxStore keeps keys in the transaction form: the key, the effects of the work and its result
 // commit together or not at all. Prefer this form if the effects are in the same database. No
-// method repeats a statement after an error. A failed transaction belongs to its owner, who runs it
-// again as a whole (core.Retryable, RetryTx).
+// method repeats a statement after an error. The owner of a failed transaction must run it again
+// as a whole (core.Retryable, RetryTx).
 type TxStore interface {
 	// AcquireTx writes the key as done, with no result yet, and returns Fresh, or returns the state
 	// of the key as Store.Acquire does. It waits for another transaction that works on the same
@@ -96,7 +96,7 @@ type Request struct {
 	// TTL is how long the key is remembered: in the transaction form from now, in the lease form
 	// from the end of a lease that was never completed. From 1 ms to MaxTTL.
 	TTL time.Duration
-	// RefuseStale leaves a key alone whose holder disappeared, and returns Abandoned. A store that
+	// RefuseStale does not take a key whose holder disappeared, and returns Abandoned. A store that
 	// forgets an expired lease cannot do that.
 	RefuseStale bool
 }

@@ -93,8 +93,8 @@ func (r *Repository) reopen(row *Row, now time.Time) {
 	})
 }
 
-// redriveAppend redrives under policy SkipDead. The lane has gone on, so a dead row comes back at
-// its end under a new id. redriveAppend locks the key rows, as every writer of a lane does.
+// redriveAppend redrives under policy SkipDead. The key has gone on, so a dead row comes back at
+// its end under a new id. redriveAppend locks the key rows, as every writer of a key does.
 func (r *Repository) redriveAppend(ctx context.Context, req core.AdminRequest) (int, error) {
 	tx, err := r.Begin(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *Repository) redriveAppend(ctx context.Context, req core.AdminRequest) (
 	return changed, tx.Commit()
 }
 
-// appendDead changes the rows that are still dead after their lanes were locked.
+// appendDead changes the rows that are still dead after their key rows were locked.
 func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminRequest) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

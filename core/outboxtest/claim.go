@@ -84,13 +84,13 @@ func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane c
 	return rows, err
 }
 
-// laneHead is a lane whose head may be claimed, in the state that a statement saw.
+// laneHead is a key whose head may be claimed, in the state that a statement saw.
 type laneHead struct {
 	lane core.KeyID
 	dead int64 // number of the first dead row if dead rows block; otherwise the largest number
 }
 
-// headOf returns the head of a lane. The caller holds r.mu.
+// headOf returns the head of a key. The caller holds r.mu.
 func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) (laneHead, bool) {
 	h := laneHead{lane: l, dead: math.MaxInt64}
 	var head *Row
@@ -109,7 +109,7 @@ func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) (laneHead, bool
 }
 
 // claimRuns reads the rows that follow the heads, and leases those that still follow them. If the
-// claim reached its limits before the last lane, claimRuns returns the lane where it did.
+// claim reached its limits before the last key, claimRuns returns the key where it did.
 func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 	heads []laneHead,
 ) (rows []core.Claimed, last core.KeyID, err error) {
@@ -138,9 +138,9 @@ func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 	return r.leaseWanted(req, c.wanted), last, nil
 }
 
-// leaseWanted leases wanted rows. It checks the current state of their lanes, which earlier
+// leaseWanted leases wanted rows. It checks the current state of their keys, which earlier
 // statements cannot know. A row that cannot be claimed, or that no longer follows the one before
-// it, ends the run of its lane. The caller holds r.mu.
+// it, ends the run of its key. The caller holds r.mu.
 func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []core.Claimed) {
 	now := r.now()
 	broken, before := map[core.KeyID]bool{}, map[core.KeyID]*Row{}
@@ -157,7 +157,7 @@ func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []c
 	return rows
 }
 
-// follows reports whether row comes next in its lane after before. If before is nil, it reports
+// follows reports whether row comes next in its key after before. If before is nil, it reports
 // whether row comes first.
 func (r *Repository) follows(req core.ClaimRequest, row, before *Row) bool {
 	var last *Row
@@ -211,7 +211,7 @@ func serves(req core.ClaimRequest, topic string) bool {
 	return req.Wants(topic)
 }
 
-// head returns the index of the first row of a lane that is not passed over.
+// head returns the index of the first row of a key that is not passed over.
 func head(rows []*Row, skipDead bool) int {
 	return slices.IndexFunc(rows, func(r *Row) bool { return r.Status.open() || !skipDead })
 }
@@ -241,7 +241,7 @@ func (c *claimer) want(row *Row) bool {
 	return true
 }
 
-// wantLane adds the open rows of a lane from its start. It stops at the first row that cannot be
+// wantLane adds the open rows of a key from its start. It stops at the first row that cannot be
 // claimed or that comes after a dead row.
 func (c *claimer) wantLane(rows []*Row, dead int64) {
 	run := 0

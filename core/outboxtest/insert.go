@@ -85,7 +85,7 @@ func (t *Tx) insert(ctx context.Context, req core.InsertRequest) (places []core.
 	return places, nil
 }
 
-// lockLanes locks the key row of each lane once, in ascending order of the lanes.
+// lockLanes locks each key row once, in ascending order of the keys.
 func (t *Tx) lockLanes(ctx context.Context, rows []core.NewRow) error {
 	var lanes []core.KeyID
 	for _, row := range rows {
@@ -135,7 +135,7 @@ func (t *Tx) exists(id core.RowID) bool {
 	return slices.ContainsFunc(t.inserted, func(r *Row) bool { return r.ID == id })
 }
 
-// next is the upsert of the key row. It takes the next number of the lane for the row with that id.
+// next is the upsert of the key row. It takes the next number of the key for the row with that id.
 func (t *Tx) next(lane core.KeyID, id core.RowID, now time.Time) core.Inserted {
 	r := t.repo
 	key, ok := r.keys[lane]

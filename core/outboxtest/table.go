@@ -13,8 +13,8 @@ import (
 type table struct {
 	rows      map[core.RowID]*Row
 	lanes     map[core.KeyID][]*Row // open and dead rows in ascending KeySeq
-	laneOrder []core.KeyID          // keys of lanes, ascending
-	unordered []*Row                // open and dead rows without a lane, by AvailableAt and id
+	laneOrder []core.KeyID          // the keys of lanes, ascending
+	unordered []*Row                // open and dead rows without a key, by AvailableAt and id
 	ended     []*Row                // done and discarded rows, by DoneAt and id
 }
 
@@ -68,7 +68,7 @@ func (t *table) unindex(row *Row) {
 	}
 }
 
-// lanesAfter returns the lanes with open or dead rows that sort after l.
+// lanesAfter returns the keys with open or dead rows that sort after l.
 func (t *table) lanesAfter(l core.KeyID) []core.KeyID {
 	i, found := slices.BinarySearchFunc(t.laneOrder, l, compareLanes)
 	if found {
@@ -77,7 +77,7 @@ func (t *table) lanesAfter(l core.KeyID) []core.KeyID {
 	return t.laneOrder[i:]
 }
 
-// pending calls fn for every open or dead row: first the unordered ones, then those of the lanes,
+// pending calls fn for every open or dead row: first the unordered ones, then those of the keys,
 // in order.
 func (t *table) pending(fn func(*Row)) {
 	for _, row := range t.unordered {

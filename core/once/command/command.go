@@ -67,9 +67,9 @@ type Command struct {
 	// Key names the command within its tenant and type: the client's key, or the key of an event,
 	// see EventKey. Required, at most once.MaxID bytes.
 	Key string
-	// Input tells a repetition from another command under the same key. The other command is
-	// refused. Input is hashed and never stored: a []byte unchanged, any other value as JSON. Nil:
-	// it is not compared.
+	// Input distinguishes a repetition from another command under the same key. The other command
+	// is refused. Input is hashed and never stored: a []byte unchanged, any other value as JSON.
+	// Nil: it is not compared.
 	Input any
 }
 

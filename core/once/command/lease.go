@@ -11,9 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// keepAlive extends the lease every third of it until stop is called. It ends the handler's context
-// with once.ErrLeaseLost if the lease is lost, or may be lost because the store has not answered
-// since held. stop waits for a running extension, and may be called again.
+// keepAlive extends the lease whenever a third of it has passed, until stop is called. It ends the
+// handler's context with once.ErrLeaseLost if the lease is lost, or may be lost because the store
+// has not answered since held. stop waits for a running extension, and may be called again.
 func (w *Worker) keepAlive(ctx context.Context, lost context.CancelCauseFunc, c Claim,
 	held time.Time,
 ) (stop func()) {

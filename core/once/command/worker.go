@@ -57,7 +57,7 @@ type WorkerConfig struct {
 	// the event up first. Default: 10, as there.
 	MaxAttempts int
 	// Lease is how long an effect stays held by a process that died. A living process extends it
-	// every third of it. Default: 30 s, from 100 ms to once.MaxLease.
+	// whenever a third of it has passed. Default: 30 s, from 100 ms to once.MaxLease.
 	Lease time.Duration
 	// StoreTimeout bounds the recording of a result, which goes on after the handler's context has
 	// ended. Default: 5 s, or half of Lease if that is shorter.

@@ -50,8 +50,8 @@ type Info struct {
 	Method string
 	Route  string // see Config.Route
 	Status int    // status of the response; 0 if it is not known: bypassed, hijacked, panicked
-	// Policy is what was done with the response and the work of the handler. It is Release if the
-	// policy was Commit and the commit failed. Executed only.
+	// Policy is the policy that was applied to the response and the work of the handler. It is
+	// Release if the policy was Commit and the commit failed. Executed only.
 	Policy   ResponsePolicy
 	Duration time.Duration // from the arrival to the end of the answer
 	// Err is the error of the store, the transaction, the key or the body. With Executed it means

@@ -1,8 +1,8 @@
 // Package sqlonce keeps the keys of package once in PostgreSQL, MariaDB, MySQL 8 or SQLite.
 //
 //	store, err := sqlonce.New(pool, sqlonce.Config{})
-//	err = store.Migrate(ctx) // or apply what Migrations returns with your own tool
-//	err = store.Check(ctx)   // at start: name what differs
+//	err = store.Migrate(ctx) // or your own tool applies Migrations
+//	err = store.Check(ctx)   // at start: names the differences
 //	runner, err := once.New(once.Config{Store: store})
 //
 // The transaction form takes any core.Tx of the same database: of package sqltx or of the adapter

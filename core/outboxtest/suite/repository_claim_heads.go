@@ -117,7 +117,7 @@ func headsDeadMiddle(f *fixture) {
 	f.must(len(got) > 0 && got[0].ID == rows[0].ID, "claimed %s, want the head first", idsOf(got))
 	f.must(!slices.Contains(idsOf(got), rows[1].ID), "claimed a dead row")
 	f.done(false, idsOf(got)...)
-	for range 2 { // the dead row may end the run, but not the lane
+	for range 2 { // the dead row may end the run, but must not end the key
 		got = f.heads(skip)
 		f.done(false, idsOf(got)...)
 	}

@@ -56,8 +56,8 @@ func (l *ledger) add(rows []core.NewRow, places []core.Inserted) {
 	}
 }
 
-// produce commits or rolls back transactions with one to three rows for keys of a small set. Like an
-// application, it runs a transaction again that the database refused.
+// produce commits or rolls back transactions with one to three rows for keys of a small set. Like
+// an application, it runs a transaction again that the database refused.
 func (f *fixture) produce(ctx context.Context, seed uint64, transactions int, keys []string, l *ledger) error {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range transactions {
@@ -95,7 +95,7 @@ func (f *fixture) produceOnce(ctx context.Context, rows []core.NewRow, rollback 
 	return nil
 }
 
-// verify requires that the numbers of each lane have no gap, and that each row names the row before
+// verify requires that the numbers of each key have no gap, and that each row names the row before
 // it. A key that was opened again is an exception.
 func (f *fixture) verify(l *ledger, reopened bool) {
 	f.Helper()
@@ -256,13 +256,13 @@ func concurrentClaims(f *fixture) {
 	f.none("all are done")
 }
 
-// laneOrder records the rows of each lane that were not claimed yet.
+// laneOrder records the rows of each key that were not claimed yet.
 type laneOrder struct {
 	mu   sync.Mutex
 	rows map[core.KeyID][]core.RowID // the remaining rows, in order
 }
 
-// check requires that the claimed rows are the next ones of their lanes.
+// check requires that the claimed rows are the next ones of their keys.
 func (o *laneOrder) check(rows []core.Claimed) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -295,7 +295,7 @@ func (o *laneOrder) empty() bool {
 	return true
 }
 
-// concurrentLanes makes several nodes process the same lanes. A node must claim the next rows of
+// concurrentLanes makes several nodes process the same keys. A node must claim the next rows of
 // the key at that moment. No node ever gets a row while another node holds an earlier one.
 func concurrentLanes(f *fixture) {
 	order := &laneOrder{rows: map[core.KeyID][]core.RowID{}}
@@ -469,7 +469,7 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 	return err
 }
 
-// concurrentOrders has producers name the same lanes in different orders. Each call locks them in
+// concurrentOrders has producers name the same keys in different orders. Each call locks them in
 // the same order, so no producer becomes the victim of a deadlock.
 func concurrentOrders(f *fixture) {
 	keys := []string{"k", "l", "m", "n"}

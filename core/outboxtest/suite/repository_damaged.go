@@ -59,7 +59,7 @@ func damagedRow(f *fixture) {
 			f.must(d.Event.Topic == "topic" && len(d.Event.Headers) == 0 && d.ErrorCode == "boom", "listed as %+v", d)
 		}
 
-		// The row blocks its lane until it is repaired and redriven.
+		// The row blocks its key until it is repaired and redriven.
 		f.must(f.done(true, run[0].ID, good.ID) == 2, "not done")
 		f.must(f.release(nodeA, core.ClaimRef{ID: run[2].ID, ClaimNo: 1}) == 1, "not released")
 		f.none("behind a dead row")

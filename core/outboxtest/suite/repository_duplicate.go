@@ -33,8 +33,8 @@ func (f *fixture) wantDuplicate(tx core.Tx, rows ...core.NewRow) error {
 	return err
 }
 
-// refused makes a row exist with add, and tries to insert it again together with rows of two lanes.
-// It requires that none of them is stored and that the numbers of the lanes have no gap. The insert
+// refused makes a row exist with add, and tries to insert it again together with rows of two keys.
+// It requires that none of them is stored and that the numbers of the keys have no gap. The insert
 // runs in a savepoint, and also without one if the database keeps the transaction usable.
 func (f *fixture) refused(add func(core.NewRow)) {
 	twin := newRow("topic", "k")
@@ -66,7 +66,7 @@ func (f *fixture) refused(add func(core.NewRow)) {
 	f.must(b.Pending <= 7, "%d pending rows: the refused rows stayed", b.Pending)
 }
 
-// goesOn requires that lanes k and other continue after their last places and that lane fresh is
+// goesOn requires that keys k and other continue after their last places and that key fresh is
 // opened.
 func (f *fixture) goesOn(places []core.Inserted, k, other core.Inserted) {
 	f.Helper()

@@ -163,7 +163,7 @@ func (f *fixture) claim(req core.ClaimRequest) []core.Claimed {
 	return rows
 }
 
-// heads scans all lanes once.
+// heads claims from all keys once.
 func (f *fixture) heads(req core.ClaimRequest) []core.Claimed {
 	f.Helper()
 	var all []core.Claimed

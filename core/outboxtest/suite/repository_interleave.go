@@ -17,7 +17,7 @@ import (
 // meddler changes the rows while another node claims them.
 type meddler struct {
 	f    *fixture
-	rows []core.NewRow // all in one lane, or all unordered
+	rows []core.NewRow // all of one key, or all unordered
 
 	held     []core.Claimed // claimed by nodeB before the claim began
 	kept     map[core.RowID]int64
@@ -327,7 +327,7 @@ func heldFail(kind core.FailureKind, delay time.Duration) func(context.Context, 
 	return func(ctx context.Context, m *meddler) error { return m.failRow(ctx, m.held[0], kind, delay) }
 }
 
-// addEvent commits one more event of the lane.
+// addEvent commits one more event of the key.
 func addEvent(_ context.Context, m *meddler) error {
 	more := newRow("topic", "k")
 	_, err := m.f.tryCommit(core.InsertRequest{Node: nodeB, Lease: longLease, Rows: []core.NewRow{more}})

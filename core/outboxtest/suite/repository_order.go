@@ -22,7 +22,7 @@ func orderCases() []repositoryCase {
 	}
 }
 
-// chain requires that places follow each other in one lane. prev and prevID are the place and the id
+// chain requires that places follow each other in one key. prev and prevID are the place and the id
 // of the row before the first one. If prev is nil, the first row opens the key.
 func (f *fixture) chain(rows []core.NewRow, places []core.Inserted, prev *core.Inserted, prevID core.RowID) {
 	f.Helper()
@@ -54,7 +54,7 @@ func laneDense(f *fixture) {
 func laneBatch(f *fixture) {
 	lanes := map[string][]int{} // indexes of the rows of a key
 	var rows []core.NewRow
-	for i := range 60 { // so that lanes and rows sort differently from the order of the call
+	for i := range 60 { // so that keys and rows sort differently from the order of the call
 		key := fmt.Sprint("key", i*7%5)
 		lanes[key] = append(lanes[key], len(rows))
 		rows = append(rows, newRow("topic", key))

@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 )
 
-// The cost of the hook for a mutation without events.
+// BenchmarkHook measures the cost of the hook for a mutation without events.
 func BenchmarkHook(b *testing.B) {
 	w := newWorld(b)
 	none := entoutbox.OnMutation(func(context.Context, *fakeMutation, ent.Value) ([]core.Event, error) {

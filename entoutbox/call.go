@@ -11,15 +11,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// call is one mutation on its way through one hook. It travels in the context to the statements
-// that the mutation causes, which tell it what they changed.
+// call is one mutation that passes through one hook. It is in the context of the statements that
+// the mutation causes, and they note in it what they changed.
 type call struct {
 	hook     *hook
 	mutation ent.Mutation
 	within   *call // the call in whose context this one was made, nil for none
 	op       core.Op
-	id       string // of the entity, "" when it is not known before the mutation
-	hasID    bool   // the type of the mutation has one
+	id       string // id of the entity, "" when it is not known before the mutation
+	hasID    bool   // the type of the mutation has an id
 	mappers  []Mapper
 	wasDone  bool // the mutation was executed before, by an earlier Save of its builder
 
@@ -28,8 +28,8 @@ type call struct {
 
 	// The rest is guarded by tx.mu.
 	seen  bool      // a statement was executed in the context of the call
-	did   []*effect // what its statements changed
-	group *group    // of a create, from its INSERT on
+	did   []*effect // changes made by its statements
+	group *group    // set for a create, from its INSERT on
 }
 
 type callKey struct{}
@@ -55,12 +55,12 @@ func opOf(m ent.Mutation) core.Op {
 	}
 }
 
-// context returns ctx for what the mutation does.
+// context returns ctx with c, for the statements of the mutation.
 func (c *call) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// repeats reports whether c or one around it is the same mutation in the same hook.
+// repeats reports whether c, or a call around it, is the same mutation in the same hook.
 func (c *call) repeats(h *hook, m ent.Mutation) bool {
 	for ; c != nil; c = c.within {
 		if c.hook == h && c.mutation == m {
@@ -70,13 +70,13 @@ func (c *call) repeats(h *hook, m ent.Mutation) bool {
 	return false
 }
 
-// identify reports whether it is known, or will be, which entity is changed.
+// identify reports whether the changed entity is known, or will be after a create.
 func (c *call) identify() bool {
 	c.id, c.hasID = idOf(c.mutation)
 	return c.op == core.OpCreate || c.id != ""
 }
 
-// begin takes the place of the call among those of its transaction.
+// begin adds the call to the open calls of its transaction.
 func (c *call) begin(t *tx) {
 	c.wasDone, _ = doneOf(c.mutation)
 	t.mu.Lock()
@@ -85,9 +85,10 @@ func (c *call) begin(t *tx) {
 	t.open = append(t.open, c)
 }
 
-// end gives the place up, and publishes the events of all creates that one INSERT stored, when this
-// is the last of them to end. An error of the mutation or of its capture whose row may be there
-// fails the transaction: nobody else would notice that the row has no event.
+// end removes the call from the open calls. If it is the last call whose entity one INSERT stored,
+// it publishes the events of all of them. If the mutation or its capture failed after a row may
+// have been changed, end makes the transaction fail, because otherwise the row could be committed
+// without its event.
 func (c *call) end(ctx context.Context, err error) error {
 	failed := err != nil && c.stored()
 	if failed {
@@ -98,7 +99,7 @@ func (c *call) end(ctx context.Context, err error) error {
 		c.tx.followed.RefuseCommit(perr)
 	}
 	if err != nil {
-		return err // as it is: callers look at its type
+		return err // not wrapped, because callers look at its type
 	}
 	return perr
 }
@@ -127,8 +128,7 @@ func (c *call) stored() bool {
 	return executed && c.changed() != 0
 }
 
-// executed reports whether the mutation itself was executed, and not answered by a hook in its
-// place.
+// executed reports whether the mutation itself was executed. A hook may have answered in its place.
 func (c *call) executed() bool {
 	if done, told := doneOf(c.mutation); told && !c.wasDone {
 		return done
@@ -141,7 +141,7 @@ func (c *call) executed() bool {
 // capture asks the mappers for the events of a mutation that returned v, and records them.
 func (c *call) capture(ctx context.Context, v ent.Value) error {
 	if c.byKeys || !c.executed() {
-		return nil // what the hook did in its place has mutations of its own
+		return nil // a hook acted in its place, and its mutations have events of their own
 	}
 	changes, err := c.changes()
 	if err != nil || !changes {
@@ -174,8 +174,8 @@ func (c *call) publish(ctx context.Context, events []core.Event) error {
 
 var errContextLost = errors.New("outbox: a hook did not pass its context on")
 
-// changes reports whether the database said that the row of the mutation was changed. It decides
-// what the operation was.
+// changes reports whether the database said that the row of the mutation was changed. It also
+// decides whether a create was an upsert.
 func (c *call) changes() (bool, error) {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
@@ -219,7 +219,7 @@ func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
 	return all, nil
 }
 
-// aggregateID returns the id of the entity, "" when it has none, or nobody knows it.
+// aggregateID returns the id of the entity, "" when it has none or its id is not known.
 func (c *call) aggregateID() string {
 	if c.guessedID() {
 		return c.id
@@ -232,8 +232,8 @@ func (c *call) aggregateID() string {
 	return c.id
 }
 
-// guessedID reports whether the id that the mutation tells is a guess: in an upsert of several rows
-// Ent counts up from the first on MySQL, which is wrong for rows that were there already.
+// guessedID reports whether the id in the mutation is a guess. In an upsert of several rows on
+// MySQL, Ent counts up from the first id, which is wrong for rows that existed already.
 func (c *call) guessedID() bool {
 	return c.op == core.OpUpsert && c.id == "" && c.many() && c.tx.driver.dialect == core.MySQL
 }
@@ -244,8 +244,8 @@ func (c *call) many() bool {
 	return c.group != nil && c.group.insert.rows > 1
 }
 
-// reload reads the entity of an upsert, which Ent returns as it was given to it: the row that was
-// there may have kept, or computed, other values. It also proves that the id is that of the row.
+// reload reads the entity of an upsert. Ent returns the given values, but an existing row may have
+// kept or computed other ones. The read also proves that the row has this id.
 func (c *call) reload(ctx context.Context, v ent.Value) (ent.Value, error) {
 	if c.guessedID() {
 		return v, nil

@@ -7,9 +7,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// bound returns an error when a statement of an update or a delete of one entity may change others:
-// conditions that the program gave as text may have an OR that the id, which Ent joins to them by
-// AND, does not bind.
+// bound returns an error when the update or delete of one entity may change other entities.
+// Conditions that the program gave as text may have an OR. Ent joins the id to them by AND, so the
+// id does not restrict the part beside the OR.
 func (c *call) bound(query string) error {
 	if c.tx == nil || c.byKeys || c.id == "" || !strings.HasPrefix(query, "UPDATE ") && !strings.HasPrefix(query,
 		"DELETE ") {
@@ -23,9 +23,9 @@ func (c *call) bound(query string) error {
 		core.ErrNoAggregateID, c.mutation.Op(), c.mutation.Type())
 }
 
-// openOr reports whether OR, or an operator that binds like it, stands beside AND outside of
-// parentheses, or may do so: comments and quotes that do not end are not looked into. Ent writes an
-// OR of its own without an AND, or in parentheses.
+// openOr reports whether OR, or an operator of the same precedence, stands beside AND outside of
+// parentheses. It also reports true if it cannot be sure, because of comments or quotes that do not
+// end. Ent writes its own OR without an AND, or in parentheses.
 func openOr(query string, d core.Dialect) bool {
 	depth, and, or := 0, false, false
 	for i := 0; i < len(query); i++ {
@@ -62,8 +62,8 @@ func openOr(query string, d core.Dialect) bool {
 	return depth != 0 || and && or
 }
 
-// endOfQuoted returns where the text in quotes ends with which s begins, negative when it does not.
-// A doubled quote leaves and enters again.
+// endOfQuoted returns the end of the quoted text with which s begins. It is negative when the
+// quotes do not end. A doubled quote ends one quoted text and begins another.
 func endOfQuoted(s string, escapes bool) int {
 	for i := 1; i < len(s); i++ {
 		switch {

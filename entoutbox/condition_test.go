@@ -19,7 +19,7 @@ func TestOpenOr(t *testing.T) {
 		{"DELETE FROM `t` WHERE `id` = ? AND x = 'it''s OR' AND for_or_nor = 1", core.SQLite, false},
 		{`DELETE FROM t WHERE id = ? AND x = '\'' OR y = ''`, core.MySQL, true},
 		{`DELETE FROM t WHERE id = $1 AND x = E'\'' OR y = ''`, core.Postgres, true},
-		// edges of both directions
+		// The condition of edges in both directions.
 		{"DELETE FROM `t` WHERE (`a` = ? AND `b` = ?) OR (`b` = ? AND `a` = ?)", core.MySQL, false},
 		{"DELETE FROM t WHERE id = ? AND a || b", core.MySQL, true},
 		{"DELETE FROM t WHERE id = ? AND a || b = 'x'", core.SQLite, false},

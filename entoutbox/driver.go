@@ -12,16 +12,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// driver stands in for a driver of Ent and begins transactions that are followed. It is below the
-// generated code, whose hooks on commits can fail after the COMMIT: what happens here is what the
-// database heard.
+// driver replaces a driver of Ent and begins tracked transactions. It is below the generated code,
+// whose hooks on commits can fail after the COMMIT. So it sees the real end of each transaction.
 type driver struct {
 	dialect.Driver
 	dialect core.Dialect
 }
 
-// wrap returns drv as a driver that follows transactions; one that does so already is returned as
-// it is.
+// wrap returns drv as a driver that tracks transactions. It returns drv itself if drv does so
+// already.
 func wrap(drv dialect.Driver) (*driver, error) {
 	if d, ok := drv.(*driver); ok {
 		return d, nil
@@ -46,11 +45,11 @@ func dialectOf(name string) (core.Dialect, error) {
 		"dialect.SQLite", name)
 }
 
-// DB returns the pool below, nil when the driver has none.
+// DB returns the pool of the driver, nil when the driver has none.
 func (d *driver) DB() *sql.DB { return poolOf(d.Driver) }
 
-// Tx begins a transaction that is followed. Generated code calls it for client.Tx, and for
-// mutations of several statements.
+// Tx begins a tracked transaction. Generated code calls it for client.Tx, and for mutations of
+// several statements.
 func (d *driver) Tx(ctx context.Context) (dialect.Tx, error) { return d.begin(ctx, d.Driver.Tx) }
 
 // BeginTx is Tx with options. Generated code expects every driver to have it.

@@ -33,7 +33,7 @@ type Order struct {
 	Status string
 }
 
-// OrderMutation is what hooks are given.
+// OrderMutation is the mutation that hooks get.
 type OrderMutation struct {
 	ent.Mutation
 	tx    *Tx
@@ -66,7 +66,7 @@ func (m *OrderMutation) ExecContext(ctx context.Context, query string, args ...a
 	return m.tx.ExecContext(ctx, query, args...)
 }
 
-// CreateOrder is tx.Order.Create().SetStatus(status).Save(ctx).
+// CreateOrder stands for tx.Order.Create().SetStatus(status).Save(ctx).
 func (tx *Tx) CreateOrder(ctx context.Context, status string) (*Order, error) {
 	order := &Order{Status: status}
 	var mutator ent.Mutator = ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {

@@ -42,14 +42,14 @@ func example() (*Client, *entoutbox.Outbox) {
 	return NewClient(ob.Driver()), ob
 }
 
-// must ends an example that went wrong.
+// must stops an example after an error.
 func must(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
 }
 
-// The row and the event commit together. Then the event leaves.
+// The row and the event commit together. Then the event is published.
 func ExampleNew() {
 	drv := memory()                                  // entsql.Open("pgx", dsn)
 	ob, err := entoutbox.New(drv, inMemory(printed)) // entoutbox.Config{Publisher: publisher, AutoCreate: true}
@@ -69,7 +69,7 @@ func ExampleNew() {
 	// Output: order.create 1 {"ID":1,"Status":"placed"}
 }
 
-// One call from a driver and a DSN to the driver that clients are made with, and its outbox.
+// Open takes a driver and a DSN. It returns the driver for clients, and its outbox.
 func ExampleOpen() {
 	ctx := context.Background()
 	config := entoutbox.Config{Publisher: printed, AutoCreate: true}
@@ -84,7 +84,8 @@ func ExampleOpen() {
 	// Output: sqltx: open the pool: sql: unknown driver "pgx" (forgotten import?)
 }
 
-// A driver that is configured by code is given as its connector: of stdlib.GetConnector(cfg), say.
+// OpenConnector takes the connector of a driver that is configured by code, such as
+// stdlib.GetConnector(cfg).
 func ExampleOpenConnector() {
 	drv, ob, err := entoutbox.OpenConnector(context.Background(), down{errDown}, inMemory(printed))
 	if err != nil {
@@ -96,7 +97,7 @@ func ExampleOpenConnector() {
 	// Output: the dialect is told by the driver, and this one is unknown
 }
 
-// Events are derived from the entities as they were stored: generated ids are filled in.
+// On derives events from the stored entities, which have their generated ids.
 func ExampleOn() {
 	client, ob := example()
 	entoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
@@ -112,7 +113,7 @@ func ExampleOn() {
 	// Output: order.create 1 {"ID":1,"Status":"placed"}
 }
 
-// A function that needs to read, or can fail, gets the context of the mutation.
+// A function that reads other data, or can fail, gets the context of the mutation.
 func ExampleOnContext() {
 	client, ob := example()
 	entoutbox.OnContext(ob, func(ctx context.Context, op core.Op, o *Order) ([]core.Event, error) {
@@ -133,7 +134,7 @@ func ExampleOnContext() {
 	// Output: an order without a status
 }
 
-// A function that looks at the mutation itself, which knows what was changed.
+// OnMutation gives a function the mutation itself, which knows the changed fields.
 func ExampleOnMutation() {
 	client, ob := example()
 	client.Use(ob.Hook(entoutbox.OnMutation(
@@ -149,11 +150,11 @@ func ExampleOnMutation() {
 	// Output: Order.create 1 {"ID":1,"Status":"placed"}
 }
 
-// OpOf says in a function of OnMutation what was done. Elsewhere it is zero.
+// OpOf tells a function of OnMutation which operation was done. Elsewhere it is zero.
 func ExampleOpOf() {
 	mapper := entoutbox.OnMutation(func(ctx context.Context, m ent.Mutation, _ ent.Value) ([]core.Event, error) {
 		if entoutbox.OpOf(ctx) == core.OpDelete {
-			return nil, nil // of no interest
+			return nil, nil // it causes no event
 		}
 		return []core.Event{{Type: fmt.Sprintf("%s.%s", m.Type(), entoutbox.OpOf(ctx))}}, nil // Order.create, ...
 	})
@@ -162,8 +163,8 @@ func ExampleOpOf() {
 	// Output: true
 }
 
-// With ResolveRows, updates and deletes of many cause one event for each entity. Without, they are
-// refused.
+// With ResolveRows, updates and deletes of many cause one event for each entity. Without it they
+// are refused.
 func ExampleResolveRows() {
 	_, ob := example()
 	entoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
@@ -187,7 +188,7 @@ func ExampleOutbox_Hook() {
 	// Output: no stock
 }
 
-// Driver is what clients are made with.
+// Clients are made with the driver that Driver returns.
 func ExampleOutbox_Driver() {
 	drv := memory()
 	ob, err := entoutbox.New(drv, inMemory(printed))
@@ -199,7 +200,7 @@ func ExampleOutbox_Driver() {
 	// Output: true
 }
 
-// The code says itself what happened. An event of a rolled-back transaction is not published.
+// The code publishes the event itself. An event of a rolled-back transaction is not published.
 func ExampleOutbox_Publish() {
 	ctx := context.Background()
 	client, ob := example()
@@ -217,7 +218,7 @@ func ExampleOutbox_Publish() {
 	// order.placed 7 4200
 }
 
-// Within a transaction of the same client, WithTx is a savepoint. A nil connection stands for the
+// Within a transaction of the same client, WithTx sets a savepoint. A nil connection means the
 // transaction in the context.
 func ExampleWithTx() {
 	ctx := context.Background()
@@ -235,7 +236,7 @@ func ExampleWithTx() {
 	// order.placed 7
 }
 
-// A function that runs only after the real commit.
+// AfterCommit runs a function only after the real commit.
 func ExampleAfterCommit() {
 	client, _ := example()
 	must(entoutbox.WithTx(context.Background(), client.Tx, func(ctx context.Context, tx *Tx) error {
@@ -248,7 +249,7 @@ func ExampleAfterCommit() {
 	// wake the worker
 }
 
-// TxOf hands Ent's transaction to code that knows nothing of Ent.
+// TxOf passes Ent's transaction to code that does not import Ent.
 func ExampleTxOf() {
 	ctx := context.Background()
 	client, ob := example()
@@ -262,7 +263,8 @@ func ExampleTxOf() {
 	// Output: postgres true
 }
 
-// Code that finds a transaction in a context, such as an event bus of Watermill, joins that of Ent.
+// Code that finds a transaction in a context, such as an event bus of Watermill, joins Ent's
+// transaction.
 func ExampleContext() {
 	ctx := context.Background()
 	client, ob := example()
@@ -273,7 +275,7 @@ func ExampleContext() {
 	// Output: order.placed 7
 }
 
-// A Transactor is how other packages, as the inbox, run work in Ent's transactions.
+// Other packages, such as the inbox, run work in Ent's transactions through a Transactor.
 func ExampleTransactor() {
 	ctx := context.Background()
 	client, ob := example()
@@ -288,7 +290,7 @@ func ExampleTransactor() {
 	// Output: order.placed 7
 }
 
-// FromContext finds the transaction of WithTx, wherever the context arrives.
+// FromContext finds the transaction of WithTx in any context that is derived from it.
 func ExampleFromContext() {
 	ctx := context.Background()
 	client, _ := example()

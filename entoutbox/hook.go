@@ -13,28 +13,28 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// Mapper says which events mutations of one type cause. Make it with OnMutation, and give it to
-// Hook.
+// Mapper derives events from mutations of one type. Make it with OnMutation, and give it to Hook.
 type Mapper struct {
 	resolve bool                      // ResolveRows
-	takes   func(m ent.Mutation) bool // nil: all that it is asked about
+	takes   func(m ent.Mutation) bool // nil: it takes all mutations
 	fn      func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error)
 	err     error
 }
 
-// OnMutation makes a Mapper of fn, whose second parameter decides which mutations it is for:
+// OnMutation makes a Mapper of fn. The type of fn's second parameter decides which mutations fn
+// gets:
 //
 //	entoutbox.OnMutation(func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]core.Event, error) { ... })
 //
-// fn runs in the transaction of the mutation, after it was executed: once for each entity of a
-// bulk, and not when nothing was changed. v is what the mutation returned: the stored entity
-// (*ent.Order) with its generated id after a create or the update of one, the number of rows after
-// the delete of one. With ResolveRows it is the entity for updates and deletes of many too: as it
-// is after the update, as it was before the delete. OpOf(ctx) tells creates, updates, deletes and
-// upserts apart. m.Client() reads in the same transaction. An error of fn becomes the error of the
-// mutation; roll the transaction back then.
+// fn runs in the transaction of the mutation, after it was executed. It runs once for each entity
+// of a bulk, and not when nothing was changed. v is the value that the mutation returned. After a
+// create, or the update of one entity, v is the stored entity (*ent.Order) with its generated id.
+// After the delete of one entity it is the number of rows. With ResolveRows v is the entity for
+// updates and deletes of many too: as it is after the update, or as it was before the delete.
+// OpOf(ctx) tells creates, updates, deletes and upserts apart. m.Client() reads in the same
+// transaction. An error of fn becomes the error of the mutation; roll the transaction back then.
 //
-// With the interface ent.Mutation in place of a type, fn sees the mutations of all types.
+// If the type is the interface ent.Mutation, fn gets the mutations of all types.
 func OnMutation[M ent.Mutation](
 	fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error), options ...OnOption,
 ) Mapper {
@@ -50,8 +50,9 @@ func OnMutation[M ent.Mutation](
 	}
 }
 
-// OpOf says what the mutation did that an On function is called for: ctx is what it was given. An
-// upsert (OnConflict) is OpUpsert, never OpCreate. Elsewhere OpOf returns 0.
+// OpOf returns the operation of the mutation for which an On function is called. ctx is the context
+// that the function got. An upsert (OnConflict) is OpUpsert, never OpCreate. Elsewhere OpOf returns
+// 0.
 func OpOf(ctx context.Context) core.Op {
 	op, _ := ctx.Value(opKey{}).(core.Op)
 	return op
@@ -60,11 +61,15 @@ func OpOf(ctx context.Context) core.Op {
 type opKey struct{}
 
 // Hook returns a hook for client.Use (or client.Order.Use) that records the events of mutations, in
-// the transaction of the mutation: those that the functions of On and OnContext make, and those of
-// the mappers. A mutation that one of them is for and that is in no transaction is refused with
-// core.ErrNoTransaction before it is executed, and so is, with core.ErrNoAggregateID, one that does
-// not say which rows it changes (see ResolveRows), and, with core.ErrOtherDatabase, one in another
-// database than the outbox. Other mutations pass.
+// the transaction of the mutation. The events come from the functions of On and OnContext, and from
+// the mappers. A mutation that has one of them is refused before it is executed, with one of these
+// errors:
+//
+//   - core.ErrNoTransaction, if it is in no transaction;
+//   - core.ErrNoAggregateID, if it does not say which rows it changes (see ResolveRows);
+//   - core.ErrOtherDatabase, if it is in another database than the outbox.
+//
+// Other mutations pass.
 //
 // An event without an AggregateID gets the id of its entity. A nil function is reported by every
 // mutation, and by Publish and Run. A client that has several hooks of one outbox calls the
@@ -89,14 +94,14 @@ func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	}
 }
 
-// hook is what one call of Hook made.
+// hook is the result of one call of Hook.
 type hook struct {
 	ob      *Outbox
 	mappers []Mapper
 }
 
-// mappersFor returns the functions that a mutation is for. Those of On are left to the hook of the
-// same outbox around it, if there is one.
+// mappersFor returns the functions that a mutation is for. If a hook of the same outbox is around
+// this one, that hook calls the functions of On.
 func (h *hook) mappersFor(m ent.Mutation, within *call) (all []Mapper) {
 	for _, mapper := range h.mappers {
 		if mapper.takes(m) {
@@ -116,7 +121,7 @@ func (h *hook) mappersFor(m ent.Mutation, within *call) (all []Mapper) {
 
 func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
 	if callOf(ctx).repeats(h, m) {
-		return next.Mutate(ctx, m) // another hook made a mutation of another kind of it, as soft deletes do
+		return next.Mutate(ctx, m) // a hook changed its kind, as soft deletes do
 	}
 	c := newCall(ctx, h, m)
 	if len(c.mappers) == 0 {
@@ -138,8 +143,8 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 	return c.run(ctx, t, func(ctx context.Context) (ent.Value, error) { return next.Mutate(ctx, m) })
 }
 
-// run executes the mutation and captures it. A mutation that fails, or panics, after it has changed
-// a row fails the transaction.
+// run executes the mutation and captures it. If the mutation fails or panics after it has changed a
+// row, run makes the transaction fail.
 func (c *call) run(ctx context.Context, t *tx,
 	execute func(context.Context) (ent.Value, error),
 ) (v ent.Value, err error) {
@@ -161,7 +166,8 @@ func (c *call) run(ctx context.Context, t *tx,
 
 var errPanicked = errors.New("outbox: a hook of a mutation panicked, after its statement")
 
-// keyless decides about a mutation that mappers want to see and that does not say what it changes.
+// keyless returns an error if Config.AllowKeyless does not allow a mutation that has mappers and
+// does not say which rows it changes.
 func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error {
 	if o.own.AllowsKeyless(ctx, m.Type(), m.Op(), m.Type()) {
 		return nil

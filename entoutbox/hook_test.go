@@ -37,8 +37,8 @@ func (t *fakeTx) Exec(_ context.Context, query string, _, _ any) error {
 func (*fakeTx) Commit() error   { return nil }
 func (*fakeTx) Rollback() error { return nil }
 
-// world is an outbox whose table keeps "type aggregate_id" of each event, and one of its
-// transactions.
+// world is an outbox with one of its transactions. Its table keeps "type aggregate_id" of each
+// event.
 type world struct {
 	testing.TB
 	ob   *entoutbox.Outbox
@@ -116,7 +116,7 @@ func (m *fakeMutation) ExecContext(ctx context.Context, query string, args ...an
 	return m.conn.ExecContext(ctx, query, args...)
 }
 
-// keylessMutation has no method ID, as that of an edge with a composite key.
+// keylessMutation has no method ID, like the mutation of an edge with a composite key.
 type keylessMutation struct {
 	ent.Mutation
 	conn entoutbox.Conn
@@ -133,7 +133,7 @@ func (w *world) create(name string, id any) *fakeMutation {
 	return &fakeMutation{conn: w.tx.(entoutbox.Conn), op: ent.OpCreate, name: name, id: id}
 }
 
-// mutate runs a mutation through hooks, the first outermost. do stands for what it does itself.
+// mutate runs a mutation through hooks, the first outermost. do stands for the mutation's own work.
 func mutate(ctx context.Context, m ent.Mutation, hooks []ent.Hook,
 	do func(ctx context.Context) (ent.Value, error),
 ) error {
@@ -149,12 +149,12 @@ func mutate(ctx context.Context, m ent.Mutation, hooks []ent.Hook,
 
 func (w *world) statement(query string) func(context.Context) (ent.Value, error) {
 	return func(ctx context.Context) (ent.Value, error) {
-		var told sql.Result // generated code wants to know what comes of an entity
+		var told sql.Result // generated code asks for the result of an entity
 		return 1, w.tx.Exec(ctx, query, []any{}, &told)
 	}
 }
 
-// bulk runs creates as Ent does: each within the one before, with the context of the whole, and one
+// bulk runs creates as Ent does: each create within the one before, with one context and one
 // statement for all.
 func (w *world) bulk(ctx context.Context, hooks []ent.Hook, query string, creates ...*fakeMutation) error {
 	var run func(i int) error
@@ -196,7 +196,7 @@ func TestHookBulk(t *testing.T) {
 	}{"inserts": {insert, "create"}, "upserts": {upsert, "upsert"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			// Two of them, each with its own events, and one for other types.
+			// Two of the hooks each have their own events, and one is for other types.
 			hooks := []ent.Hook{w.ob.Hook(byName), w.ob.Hook(byName), w.ob.Hook(ofEdges)}
 			w.check(w.bulk(t.Context(), hooks, tc.query, w.create("a", 1), w.create("b", 2), w.create("", 3),
 				w.create("c", 4)))
@@ -205,7 +205,7 @@ func TestHookBulk(t *testing.T) {
 			if w.repo.calls != 2 {
 				t.Errorf("%d statements for the events of two hooks", w.repo.calls)
 			}
-			// Another bulk of the transaction begins anew.
+			// The next bulk of the transaction has a group of its own.
 			w.repo.events = nil
 			w.check(w.bulk(t.Context(), hooks[:1], insert, w.create("d", 5)))
 			w.want("d.create 5")
@@ -213,7 +213,7 @@ func TestHookBulk(t *testing.T) {
 	}
 }
 
-// Ent does not tell which rows of a bulk were skipped: nothing is executed.
+// Ent does not tell which rows of a bulk were skipped, so the bulk is not executed.
 func TestHookBulkWithDoNothing(t *testing.T) {
 	w := newWorld(t)
 	hooks := []ent.Hook{w.ob.Hook(byName)}
@@ -242,12 +242,12 @@ func TestHookBulkThatFails(t *testing.T) {
 		_ = mutate(t.Context(), w.create("lost", 4), hooks, func(context.Context) (ent.Value, error) { panic("stop") })
 	}()
 	w.want()
-	w.check(mutate(t.Context(), w.create("d", 5), hooks, w.statement(insert))) // not taken for a part of what failed
+	w.check(mutate(t.Context(), w.create("d", 5), hooks, w.statement(insert))) // it is a group of its own
 	w.want("d.create 5")
 }
 
-// A create that a hook causes is no part of the bulk around it, with the context of the bulk or
-// without.
+// A create that a hook causes is not part of the bulk around it, with the context of the bulk or
+// with another one.
 func TestHookNestedCreate(t *testing.T) {
 	for name, detached := range map[string]bool{"its context": false, "another context": true} {
 		t.Run(name, func(t *testing.T) {
@@ -271,8 +271,8 @@ func TestHookNestedCreate(t *testing.T) {
 	}
 }
 
-// Several goroutines may create in one transaction, one statement at a time as database/sql has it:
-// nothing is lost.
+// Several goroutines may create in one transaction. database/sql runs one statement at a time, and
+// no event is lost.
 func TestHookConcurrentCreates(t *testing.T) {
 	w := newWorld(t)
 	hooks := []ent.Hook{w.ob.Hook(byName)}
@@ -358,7 +358,7 @@ func TestHookIDs(t *testing.T) {
 	}
 }
 
-// Generated mutations say the id in the type of the schema.
+// Generated mutations return the id in the type of the schema.
 type (
 	intMutation  struct{ fakeMutation }
 	textMutation struct{ fakeMutation }
@@ -382,7 +382,7 @@ func TestHookTypedIDs(t *testing.T) {
 	w.want("any 12")
 }
 
-// A type without an id says what was created, but not what was changed.
+// A mutation of a type without an id can tell what was created, but not what was changed.
 func TestHookWithoutID(t *testing.T) {
 	w := newWorld(t)
 	hook := w.ob.Hook(ofEdges)
@@ -396,7 +396,7 @@ func TestHookWithoutID(t *testing.T) {
 	}
 }
 
-// commenting is a driver around ours that adds comments for the administrators of the database.
+// commenting is a driver around the outbox's driver that adds a comment to each statement.
 type commenting struct{ entoutbox.Conn }
 
 func (c commenting) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -411,7 +411,7 @@ func TestHookThroughCommentingDriver(t *testing.T) {
 	w.want("a.create 1")
 }
 
-// Outside a transaction nothing is executed.
+// Outside a transaction the mutation is not executed.
 func TestHookNeedsTransaction(t *testing.T) {
 	w := newWorld(t)
 	m := w.create("a", 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// collision is what an INSERT does with a row that is there already.
+// collision says what an INSERT does with a row that exists already.
 type collision uint8
 
 const (
@@ -22,21 +22,21 @@ const (
 	collisionSkips
 )
 
-// insert is an INSERT of generated code, and what the database said about it.
+// insert is an INSERT of generated code, with the result that the database reported.
 type insert struct {
-	table     string // as it is written in the statement
+	table     string // as the statement writes it
 	onCollide collision
-	rows      int // it was to insert
+	rows      int // the number of rows in VALUES
 
-	tells    bool         // generated code wanted to know what came of it
-	asks     bool         // its rows come back by RETURNING
-	returned atomic.Int64 // and these did
-	affected int64        // else: what the driver counted, negative when it did not
-	undone   atomic.Bool  // rolled back to a savepoint
+	tells    bool         // generated code reads its result
+	asks     bool         // it has RETURNING
+	returned atomic.Int64 // rows that RETURNING returned
+	affected int64        // without RETURNING: the count of the driver, negative when it has none
+	undone   atomic.Bool  // it was rolled back to a savepoint
 }
 
-// readInsert returns what is said about an INSERT in its text, nil for another statement. Generated
-// code writes placeholders in place of data.
+// readInsert reads the text of an INSERT. It returns nil for another statement. Generated code
+// writes placeholders for data, so the text contains no data.
 func readInsert(query string) *insert {
 	const begin = "INSERT INTO "
 	if !strings.HasPrefix(query, begin) {
@@ -54,8 +54,8 @@ func readInsert(query string) *insert {
 	return in
 }
 
-// setsItself reports whether an INSERT sets columns to themselves in rows that are there, which is
-// how DoNothing of Ent is written for MySQL and MariaDB.
+// setsItself reports whether an INSERT sets columns of existing rows to themselves. Ent writes
+// DoNothing in that way for MySQL and MariaDB.
 func setsItself(query string) bool {
 	_, assignments, ok := strings.Cut(query, " ON DUPLICATE KEY UPDATE ")
 	if !ok {
@@ -70,13 +70,13 @@ func setsItself(query string) bool {
 	return true
 }
 
-// rowsOf counts the rows behind VALUES, 1 when there is no list of them.
+// rowsOf counts the rows after VALUES. It is 1 when there is no list of rows.
 func rowsOf(query string) int {
 	rows, depth := 0, 0
 	inList := false
 	for i := 0; i < len(query); i++ {
 		switch c := query[i]; {
-		case c == '\'' || c == '"' || c == '`': // a doubled quote leaves and enters again
+		case c == '\'' || c == '"' || c == '`': // a doubled quote ends one text and begins another
 			if end := strings.IndexByte(query[i+1:], c); end >= 0 {
 				i += end + 1
 			}
@@ -89,7 +89,7 @@ func rowsOf(query string) int {
 			depth--
 		case depth > 0 || c == ' ' || c == ',':
 		case inList:
-			return max(rows, 1) // what follows the list
+			return max(rows, 1) // the text after the list
 		case strings.HasPrefix(query[i:], "VALUES") && query[i-1] == ' ':
 			inList = true
 			i += len("VALUES") - 1
@@ -98,21 +98,21 @@ func rowsOf(query string) int {
 	return max(rows, 1)
 }
 
-// group are the calls of one hook whose entities one INSERT stores. Ent passes the entities of a
-// CreateBulk through the hooks one within the other, so that the last one is done first, and
-// executes the INSERT in the context of the last one. Their events are recorded in the order of the
-// builders, in one statement, when all of them are done.
+// group has the calls of one hook whose entities one INSERT stores. Ent passes the entities of a
+// CreateBulk through the hooks one within the other, and executes the INSERT in the context of the
+// last one. So the last entity is done first. When all calls are done, their events are recorded in
+// the order of the builders, in one statement.
 type group struct {
 	insert *insert
-	calls  []*call // the last one is that whose context the INSERT had
+	calls  []*call // the INSERT had the context of the last one
 	open   int
 	events map[*call][]core.Event
-	before []core.Event // of other rows, whose calls have ended
-	failed bool         // one of them failed: the transaction will not commit what was stored
+	before []core.Event // events of other rows, whose calls have ended
+	failed bool         // one call failed, and the transaction will not commit
 }
 
-// begins decides about a statement before it is executed. It returns what is known of an INSERT of
-// c. tells says whether generated code wants to know what comes of it.
+// begins checks a statement before it is executed. It returns the insert if the statement is an
+// INSERT of c. tells says whether generated code reads its result.
 func (c *call) begins(ctx context.Context, query string, tells bool) (*insert, error) {
 	if c == nil {
 		return nil, nil
@@ -129,7 +129,7 @@ func (c *call) begins(ctx context.Context, query string, tells bool) (*insert, e
 		return in, nil
 	}
 	for w := range c.same() {
-		if !w.looksOwn(in) { // it is of edges, which are skipped when they are there
+		if !w.looksOwn(in) { // an INSERT of edges skips existing rows
 			continue
 		}
 		if err := w.hook.ob.keyless(ctx, w.mutation,
@@ -140,7 +140,7 @@ func (c *call) begins(ctx context.Context, query string, tells bool) (*insert, e
 	return in, nil
 }
 
-// same ranges over the calls of the mutation, one for each hook around it that captures it.
+// same iterates over the calls of the mutation. Each hook around it that captures it has one.
 func (c *call) same() func(func(*call) bool) {
 	return func(yield func(*call) bool) {
 		for w := c; w != nil && w.mutation == c.mutation; w = w.within {
@@ -151,8 +151,8 @@ func (c *call) same() func(func(*call) bool) {
 	}
 }
 
-// executes notes a statement that was executed in the context of c. changed is negative when the
-// driver did not tell.
+// executes notes a statement that was executed in the context of c. Without a count of the driver,
+// the number of changed rows is -1.
 func (c *call) executes(in *insert, res sql.Result) {
 	if c == nil {
 		return
@@ -185,14 +185,15 @@ func (c *call) executes(in *insert, res sql.Result) {
 	}
 }
 
-// effect is what a statement changed.
+// effect is the number of rows that a statement changed.
 type effect struct {
-	changed int64 // rows; negative: the driver did not tell
+	changed int64 // negative: the driver did not report a number
 	undone  atomic.Bool
 }
 
-// changed is how many rows the statements of the mutation changed that were not rolled back to a
-// savepoint. It is negative when a driver did not tell. tx.mu is held.
+// changed returns how many rows the statements of the mutation changed, without statements that
+// were rolled back to a savepoint. It is negative when a driver did not report a number. The caller
+// holds tx.mu.
 func (c *call) changed() (rows int64) {
 	for _, e := range c.did {
 		switch {
@@ -206,7 +207,8 @@ func (c *call) changed() (rows int64) {
 	return rows
 }
 
-// reads notes a statement that returns rows: an INSERT with RETURNING, or one that changes nothing.
+// reads notes a statement that returns rows: an INSERT with RETURNING, or a SELECT, which changes
+// nothing.
 func (c *call) reads(in *insert) {
 	if in != nil {
 		c.executes(in, nil)
@@ -220,13 +222,13 @@ func (c *call) reads(in *insert) {
 	}
 }
 
-// note takes a statement for one of the mutation, unless it reports false: the mutation was done
-// before.
+// note adds a statement to those of the mutation. It reports false, and adds nothing, if the
+// mutation was done before.
 func (c *call) note(in *insert, did *effect) bool {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
 	if done, told := doneOf(c.mutation); told && done && !c.wasDone {
-		return false // of a hook, in the context of the mutation
+		return false // a hook ran it in the context of the mutation
 	}
 	c.seen = true
 	if did.changed != 0 {
@@ -238,7 +240,7 @@ func (c *call) note(in *insert, did *effect) bool {
 	return true
 }
 
-// join takes an INSERT for that of the mutation, or leaves it alone.
+// join decides whether an INSERT is the one of the mutation, and groups the calls of its bulk.
 func (c *call) join(in *insert) {
 	var before []core.Event
 	if g := c.group; g != nil {
@@ -246,7 +248,7 @@ func (c *call) join(in *insert) {
 		if own && g.insert.table != in.table && !c.prefers(in, g.insert) {
 			return
 		}
-		if before = g.drop(c); own { // it failed and is tried again; else it was taken for another bulk's
+		if before = g.drop(c); own { // the create is tried again
 			for _, o := range g.calls {
 				o.group = nil
 			}
@@ -260,36 +262,36 @@ func (c *call) join(in *insert) {
 	}
 }
 
-// prefers reports whether of two INSERTs into different tables, executed in the context of a
-// create, the later one is its own. Either the earlier one was something else that a hook within
-// did on its way, or the later one is that of an edge.
+// prefers compares two INSERTs into different tables that were executed in the context of one
+// create. It reports whether the later one is the create's own. If so, an inner hook made the
+// earlier one. If not, the later one is that of an edge.
 func (c *call) prefers(later, earlier *insert) bool {
 	if l, e := c.looksOwn(later), c.looksOwn(earlier); l != e {
 		return l
 	}
-	return later.tells || len(c.mutation.AddedEdges()) == 0 // generated code does not ask what came of edges
+	return later.tells || len(c.mutation.AddedEdges()) == 0 // the result of edges is not read
 }
 
-// looksOwn reports whether an INSERT is of the kind that generated code makes for an entity like
-// that of c.
+// looksOwn reports whether generated code writes such an INSERT for an entity like that of c.
 func (c *call) looksOwn(in *insert) bool {
 	switch {
 	case !c.hasID:
 		return !in.tells
-	case c.id == "": // which the database generates, and tells
+	case c.id == "": // the database generates the id, and returns it
 		return in.tells
 	}
 	return in.tells || in.onCollide == collisionFails
 }
 
-// awaits reports whether no INSERT yet is that of the mutation, as far as in shows.
+// awaits reports whether the mutation still waits for its INSERT, which in may be.
 func (c *call) awaits(in *insert) bool {
 	g := c.group
 	return g == nil || len(g.calls) == 1 && g.insert.table != in.table && c.prefers(in, g.insert)
 }
 
-// bulk returns the calls whose entities an INSERT stores that was executed in the context of c: c
-// is the last one, and those before are the innermost that are still waiting for theirs.
+// bulk returns the calls whose entities an INSERT stores. The INSERT was executed in the context of
+// c, which is the last call. The calls before it are the innermost ones that still wait for their
+// INSERT.
 func (c *call) bulk(in *insert) []*call {
 	calls := []*call{c}
 	at := slices.Index(c.tx.open, c)
@@ -306,7 +308,7 @@ func (c *call) bulk(in *insert) []*call {
 	return calls
 }
 
-// drop takes c out. It returns the events that nobody is left to bring.
+// drop removes c from the group. If no other call is open, it returns the events of the group.
 func (g *group) drop(c *call) []core.Event {
 	i := slices.Index(g.calls, c)
 	if i < 0 {
@@ -317,8 +319,8 @@ func (g *group) drop(c *call) []core.Event {
 	return g.complete()
 }
 
-// keep holds the events of a call back until all of its bulk are done. It reports false for a bulk
-// of one.
+// keep holds the events of a call back until all calls of its bulk are done. It reports false for a
+// bulk of one.
 func (c *call) keep(events []core.Event) bool {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()
@@ -329,7 +331,7 @@ func (c *call) keep(events []core.Event) bool {
 	return true
 }
 
-// end returns the events of all when c is the last call that ends.
+// end returns the events of all calls when c is the last call that ends.
 func (g *group) end(c *call) []core.Event {
 	if g == nil || !slices.Contains(g.calls, c) {
 		return nil
@@ -338,7 +340,7 @@ func (g *group) end(c *call) []core.Event {
 	return g.complete()
 }
 
-// complete returns the events of all, in the order of the builders, once all have ended.
+// complete returns the events of all calls, in the order of the builders, once all have ended.
 func (g *group) complete() []core.Event {
 	if g.open > 0 {
 		return nil
@@ -356,7 +358,7 @@ func (g *group) complete() []core.Event {
 	return all
 }
 
-// last returns, of an upsert, the call that stored each entity last.
+// last returns, for an upsert, the call that stored each entity last.
 func (g *group) last() map[string]*call {
 	if g.insert.onCollide != collisionUpdates {
 		return nil
@@ -370,13 +372,13 @@ func (g *group) last() map[string]*call {
 	return last
 }
 
-// changes reports whether the INSERT stored the row of c, and makes an upsert of it when it may
-// have been there already.
+// changes reports whether the INSERT stored the row of c. It turns c into an upsert if the row may
+// have existed already.
 func (in *insert) changes(c *call) (bool, error) {
 	if in.onCollide != collisionFails {
 		c.op = core.OpUpsert
 	}
-	if in.undone.Load() || in.onCollide == collisionSkips && in.rows > 1 { // that passed with AllowKeyless
+	if in.undone.Load() || in.onCollide == collisionSkips && in.rows > 1 { // AllowKeyless is set
 		return false, nil
 	}
 	stored := in.affected
@@ -385,11 +387,11 @@ func (in *insert) changes(c *call) (bool, error) {
 	}
 	switch {
 	case stored == 0:
-		return false, nil // MySQL and MariaDB: an upsert that changed nothing
+		return false, nil // MySQL and MariaDB: the upsert changed nothing
 	case stored < 0, stored == int64(in.rows):
 		return true, nil
 	case in.onCollide == collisionUpdates && c.tx.driver.dialect == core.MySQL:
-		return true, nil // counts 2 for each update and 0 for what is as it was; no row can be left out
+		return true, nil // an update counts 2, an unchanged row 0, and no row is skipped
 	}
 	return false, c.unknown(fmt.Errorf("it was to store %d rows and stored %d", in.rows, stored))
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// idOf returns the id of the entity that a mutation is about as text, "" when it is not known yet.
-// ok is false when the type has none. Generated mutations have a method ID() (T, bool) with a T of
-// their own, which the interface ent.Mutation cannot name.
+// idOf returns the id of the mutation's entity as text, "" when it is not known yet. ok is false
+// when the type has no id. A generated mutation has a method ID() (T, bool) with its own type T,
+// which the interface ent.Mutation cannot name.
 func idOf(m ent.Mutation) (id string, ok bool) {
-	switch m := m.(type) { // the usual ones, which need no reflection
+	switch m := m.(type) { // the usual types need no reflection
 	case interface{ ID() (int, bool) }:
 		n, known := m.ID()
 		return unlessUnknown(strconv.Itoa(n), known), true
@@ -49,8 +49,8 @@ func rawID(m ent.Mutation) (reflect.Value, bool) {
 	return out[0], out[1].Bool()
 }
 
-// doneOf returns what generated code notes in a mutation once it was executed. told is false for a
-// mutation that has no such note.
+// doneOf returns the flag that generated code sets in a mutation when it was executed. told is
+// false for a mutation without this flag.
 func doneOf(m ent.Mutation) (done, told bool) {
 	v := reflect.ValueOf(m)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -118,7 +118,7 @@ func idText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// txOfMutation returns the transaction that a mutation will be executed in.
+// txOfMutation returns the transaction in which a mutation will be executed.
 func (o *Outbox) txOfMutation(ctx context.Context, m ent.Mutation) (*tx, error) {
 	if conn, ok := m.(Conn); ok {
 		t, err := find(ctx, conn)
@@ -141,7 +141,7 @@ func (o *Outbox) txOfMutation(ctx context.Context, m ent.Mutation) (*tx, error) 
 	return o.checked(ctx, s.tx, nil)
 }
 
-// checked refuses a transaction that the events of this outbox cannot be written in.
+// checked refuses a transaction in which the events of this outbox cannot be written.
 func (o *Outbox) checked(ctx context.Context, t *tx, err error) (*tx, error) {
 	if err == nil {
 		err = o.own.Check(ctx, t.core)
@@ -149,7 +149,7 @@ func (o *Outbox) checked(ctx context.Context, t *tx, err error) (*tx, error) {
 	return t, err
 }
 
-// generatedTx asks a generated mutation, whose method Tx returns the generated type.
+// generatedTx calls the method Tx of a generated mutation, which returns a generated type.
 func generatedTx(m ent.Mutation) (reflect.Value, bool) {
 	method := reflect.ValueOf(m).MethodByName("Tx")
 	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 2 {
@@ -159,8 +159,8 @@ func generatedTx(m ent.Mutation) (reflect.Value, bool) {
 	return out[0], out[1].IsNil()
 }
 
-// driverIn returns where the driver is that a generated transaction works on, which all of its
-// clients share. It returns 0 when it cannot tell.
+// driverIn returns the address of the driver of a generated transaction. All clients of the
+// transaction share it. It returns 0 when it does not find a driver.
 func driverIn(generated reflect.Value) uintptr {
 	if generated.Kind() != reflect.Pointer || generated.Elem().Kind() != reflect.Struct {
 		return 0

@@ -13,21 +13,21 @@ import (
 
 // On registers fn, which derives events from a change of an entity of type T (ent.Order, a
 // generated struct). fn gets the entity as it was saved, with generated ids. fn runs within the
-// transaction, once for each entity that the database said was changed, and must not change it. For
-// OpDelete the entity has its id alone; with ResolveRows it is the whole entity as it was before.
-// Several functions for one type are all called, in the order of registration. On can be called at
-// any time. Mistakes (a nil argument, a T that is no struct) are reported by every mutation, every
-// Publish, and by Run.
+// transaction, once for each entity that the database said was changed, and must not change the
+// entity. For OpDelete the entity has only its id; with ResolveRows it is the whole entity as it
+// was before. All functions of one type are called, in the order of registration. On can be called
+// at any time. Mistakes (a nil argument, a T that is no struct) are reported by every mutation,
+// every Publish, and by Run.
 //
-// The client must have the hook of ob: client.Use(ob.Hook()). OnMutation is for functions that look
-// at the mutation itself.
+// The client must have the hook of ob: client.Use(ob.Hook()). OnMutation is for functions that need
+// the mutation itself.
 func On[T any](ob *Outbox, fn func(op core.Op, entity *T) []core.Event, options ...OnOption) {
 	adapter.On(ob.registered(), fn, options...)
 }
 
-// OnContext is On for functions that need the context of the mutation or can fail. Their error
-// becomes the mutation's; roll the transaction back then. core.TxFromContext finds the transaction
-// in ctx, and so does FromContext within WithTx.
+// OnContext is On for functions that need the context of the mutation or can return an error. Their
+// error becomes the error of the mutation; roll the transaction back then. core.TxFromContext finds
+// the transaction in ctx, and so does FromContext within WithTx.
 func OnContext[T any](
 	ob *Outbox, fn func(ctx context.Context, op core.Op, entity *T) ([]core.Event, error), options ...OnOption,
 ) {
@@ -41,7 +41,7 @@ func (o *Outbox) registered() *adapter.Mappers {
 	return &o.own.Mappers
 }
 
-// mapperOf returns what On and OnContext have registered for the entities of a mutation.
+// mapperOf returns the functions of On and OnContext for the entities of a mutation.
 func (o *Outbox) mapperOf(m ent.Mutation) (Mapper, bool) {
 	typ := entityType(m)
 	fns, resolve := o.own.Mappers.Of(typ)
@@ -63,7 +63,7 @@ func (o *Outbox) mapperOf(m ent.Mutation) (Mapper, bool) {
 	}}, true
 }
 
-// withID makes an entity that has the id of the mutation alone.
+// withID makes an entity that has only the id of the mutation.
 func withID(typ reflect.Type, m ent.Mutation) reflect.Value {
 	entity := reflect.New(typ)
 	id, known := rawID(m)
@@ -77,8 +77,8 @@ type noEntity struct{}
 
 var entityTypes sync.Map // by type of mutation
 
-// entityType returns the type of the entities of a generated mutation, which m.Client().Order.Get
-// returns a pointer to, or noEntity when it cannot be told.
+// entityType returns the type of the entities of a generated mutation. m.Client().Order.Get returns
+// a pointer to that type. entityType returns noEntity when it does not find the type.
 func entityType(m ent.Mutation) reflect.Type {
 	t := reflect.TypeOf(m)
 	known, ok := entityTypes.Load(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Open opens a pool with the driver of that name, as sql.Open does, and makes the outbox of its
-// database, with the driver of Ent that clients are made with. The driver tells the dialect.
+// Open opens a pool with the driver of that name, as sql.Open does. It makes the outbox of its
+// database, and the Ent driver for clients. The dialect follows from the driver.
 //
 //	drv, ob, err := entoutbox.Open(ctx, "pgx", dsn, entoutbox.Config{Publisher: publisher, AutoCreate: true})
 //	if err != nil { ... }
@@ -24,10 +24,10 @@ import (
 //	client.Use(ob.Hook(entoutbox.OnMutation(...)))
 //	go ob.Run(ctx)
 //
-// It is short for sqltx.Open, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs the
-// database to be there: Open waits for it until ctx ends, at most a minute. Open returns an error
-// for a wrong configuration, an unknown driver, and a failed migration. It leaves nothing open
-// then. On SQLite the DSN must switch foreign keys on, as Ent requires it.
+// It is short for sqltx.Open, entsql.OpenDB, New and Outbox.Driver. Only AutoCreate needs a
+// connection to the database: Open waits for it until ctx ends, at most a minute. Open returns an
+// error for a wrong configuration, an unknown driver, and a failed migration. After an error it
+// leaves nothing open. On SQLite the DSN must switch foreign keys on, as Ent requires it.
 func Open(ctx context.Context, driverName, dsn string, cfg Config) (dialect.Driver, *Outbox, error) {
 	pool, err := sqltx.Open(driverName, dsn, "")
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// errNotWrapped: the client that something was asked of does not use Driver, so that nobody can
-// tell whether it is in a transaction.
+// errNotWrapped: a client does not use Driver, so the outbox cannot know whether the client is in a
+// transaction.
 var errNotWrapped = fmt.Errorf("%w: the Ent client does not use the driver of the outbox: make it with "+
 	"ent.NewClient(ent.Driver(ob.Driver()))", core.ErrNotInstalled)
 
-// Outbox is Ent's side of a core.Outbox. Make it with New, make the client on Driver, and run Run
+// Outbox connects Ent to a core.Outbox. Make it with New, make the client on Driver, and call Run
 // in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
 	adapter.Operations
@@ -27,11 +27,10 @@ type Outbox struct {
 	driver *driver
 }
 
-// New returns the outbox of the database that drv leads to. drv is what entsql.Open or
-// entsql.OpenDB returned, or a driver around one (dialect.Debug, or any with a method DB()
-// *sql.DB); another dialect.Driver needs Config.Outbox. It reports a wrong configuration, an
-// unsupported dialect and failed migrations. With AutoCreate it waits for the database, at most a
-// minute.
+// New returns the outbox of the database of drv. drv is the result of entsql.Open or entsql.OpenDB,
+// or a driver around one (dialect.Debug, or any with a method DB() *sql.DB). Another dialect.Driver
+// needs Config.Outbox. New reports a wrong configuration, an unsupported dialect and failed
+// migrations. With AutoCreate it waits for the database, at most a minute.
 func New(drv dialect.Driver, cfg Config) (*Outbox, error) {
 	return newOutbox(context.Background(), drv, cfg)
 }
@@ -57,11 +56,11 @@ func newOutbox(ctx context.Context, drv dialect.Driver, cfg Config) (*Outbox, er
 	return &Outbox{Operations: own.Operations(), own: own, driver: d}, nil
 }
 
-// poolOf finds the pool behind a driver, or nil.
+// poolOf returns the pool of a driver, or nil.
 func poolOf(drv dialect.Driver) *sql.DB {
 	switch d := drv.(type) {
 	case *entsql.Driver:
-		pool, _ := d.ExecQuerier.(*sql.DB) // its method DB panics when it is something else
+		pool, _ := d.ExecQuerier.(*sql.DB) // the method DB would panic for another type
 		return pool
 	case *dialect.DebugDriver:
 		return poolOf(d.Driver)
@@ -71,7 +70,7 @@ func poolOf(drv dialect.Driver) *sql.DB {
 	return nil
 }
 
-// ready returns what was wrong with the functions of On and Hook.
+// ready returns the mistakes of the functions of On and Hook.
 func (o *Outbox) ready() error {
 	if o == nil || o.own == nil {
 		return fmt.Errorf("%w: the *Outbox was not made by entoutbox.New", core.ErrNotInstalled)
@@ -80,8 +79,8 @@ func (o *Outbox) ready() error {
 	return err
 }
 
-// Driver returns the driver that clients are made with: ent.NewClient(ent.Driver(ob.Driver())). It
-// does what the driver given to New does, and hears how transactions end: of Tx and BeginTx, of
-// Debug clients, with hooks on commits or without. Closing the client closes the driver that was
+// Driver returns the driver for clients: ent.NewClient(ent.Driver(ob.Driver())). It does the same
+// as the driver given to New, and is told how transactions end: those of Tx and BeginTx, and of
+// Debug clients, with or without hooks on commits. Closing the client closes the driver that was
 // given to New.
 func (o *Outbox) Driver() dialect.Driver { return o.driver }

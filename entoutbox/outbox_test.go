@@ -121,7 +121,7 @@ func TestWithoutTransaction(t *testing.T) {
 			t.Errorf("%s: %v, want ErrNoTransaction", name, err)
 		}
 	}
-	// A connection that executes the question instead of answering it is not tracked.
+	// A connection that executes the probe instead of answering it is not tracked.
 	if _, err := entoutbox.TxOf(t.Context(), sql.OpenDB(down{errDown})); !errors.Is(err, core.ErrNotInstalled) ||
 		!errors.Is(err, errDown) {
 		t.Errorf("TxOf: %v, want ErrNotWrapped and the reason", err)
@@ -138,7 +138,8 @@ type entTx struct{}
 func (entTx) Commit() error   { return nil }
 func (entTx) Rollback() error { return nil }
 
-// A Transactor that can never begin a transaction is refused where a Transactor is accepted.
+// A Transactor that can never begin a transaction is refused by every function that takes a
+// Transactor.
 func TestTransactorOfNothing(t *testing.T) {
 	r := entoutbox.Transactor[entTx](nil)
 	for _, err := range []error{

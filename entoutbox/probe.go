@@ -12,15 +12,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Conn is what is bound to a transaction, or is not, in code generated with the feature
-// sql/execquery: *ent.Tx, its Client(), every mutation, and their Debug versions.
+// Conn is a value of code generated with the feature sql/execquery that may be in a transaction:
+// *ent.Tx, its Client(), every mutation, and their Debug versions.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// TxOf returns the transaction that conn is in, for use with core.Outbox.Publish and other
-// packages, without a round trip to the database. The error wraps core.ErrNoTransaction when conn
-// is in none, and core.ErrNotInstalled when its client was not made with Driver.
+// TxOf returns the transaction of conn, for core.Outbox.Publish and other packages, without a round
+// trip to the database. The error wraps core.ErrNoTransaction when conn is in none, and
+// core.ErrNotInstalled when its client was not made with Driver.
 //
 // Clients generated without sql/execquery have no method ExecContext: use WithTx, and
 // core.TxFromContext.
@@ -32,8 +32,8 @@ func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
 	return t.core, nil
 }
 
-// probe travels in a context through the generated code to the driver, which writes its answer into
-// it.
+// probe is in a context that the generated code passes to the driver. The driver writes its answer
+// into the probe.
 type probe struct {
 	seen bool
 	tx   *tx
@@ -43,8 +43,8 @@ type probeKey struct{}
 
 const (
 	probeMark = "outbox:in_transaction"
-	// driver and tx answer without executing it; other drivers do execute it, so it must be
-	// harmless everywhere.
+	// driver and tx answer the probe without executing it. Other drivers execute it, so it must be
+	// harmless on every database.
 	probeQuery = "SELECT 1 /* " + probeMark + " */"
 )
 
@@ -68,8 +68,8 @@ func find(ctx context.Context, conn Conn) (*tx, error) {
 	return nil, errNotWrapped
 }
 
-// answer recognises a probe, to which drivers in between may have added comments, and tells it the
-// transaction, nil for none.
+// answer recognises a probe, even if drivers in between have added comments. It writes the
+// transaction into the probe, nil for none.
 func answer(ctx context.Context, query string, t *tx) bool {
 	if !strings.Contains(query, probeMark) {
 		return false
@@ -82,7 +82,7 @@ func answer(ctx context.Context, query string, t *tx) bool {
 	return true
 }
 
-// driverResult is that of a probe.
+// driverResult is the result of a probe.
 type driverResult struct{}
 
 var _ sqldriver.Result = driverResult{}

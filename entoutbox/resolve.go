@@ -14,24 +14,24 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// OnOption changes what On, OnContext and OnMutation register.
+// OnOption changes how On, OnContext and OnMutation register a function.
 type OnOption = adapter.OnOption
 
 // ResolveRows lets updates and deletes of many pass, such as client.Order.Update().Where(...). The
 // entities that the mutation is about to change are found and locked first (SELECT ... FOR UPDATE,
-// past privacy policies), the mutation is bound to their ids, and On functions are called for each
-// of them, with the entity as it is after the update, or as it was before it was deleted.
+// past privacy policies), and the mutation is bound to their ids. On functions are called for each
+// entity: as it is after the update, or as it was before it was deleted.
 //
-// That costs one SELECT of the ids and one for each entity, two on MySQL and MariaDB, which do not
-// say which rows they changed; Config.MaxResolvedRows bounds them. Other mutations cost what they
-// always do. Conditions that look at other rows, such as those on edges, are refused everywhere but
-// on SQLite: what they find is not locked. It holds for all functions of a Hook that see the
-// mutation.
+// ResolveRows costs one SELECT of the ids and one for each entity, two on MySQL and MariaDB, which
+// do not say which rows they changed; Config.MaxResolvedRows bounds them. Other mutations cost
+// nothing more. Conditions that look at other rows, such as those on edges, are refused except on
+// SQLite, because those rows are not locked. The option holds for all functions of a Hook that see
+// the mutation.
 //
 // Interceptors see the SELECT of the ids: rows that they hide are not changed either. Conditions
 // that a hook or a policy adds after this hook must not leave out any of the rows that were found;
-// if they do, the mutation fails with core.ErrNoAggregateID. Only on MySQL and MariaDB, where the
-// entities are compared, those that are as they were cause no event.
+// if they do, the mutation fails with core.ErrNoAggregateID. On MySQL and MariaDB the entities are
+// compared instead, and an unchanged entity causes no event.
 func ResolveRows() OnOption { return adapter.ResolveRows() }
 
 // resolve executes an update or delete of many, and captures it entity by entity.
@@ -44,7 +44,7 @@ func (c *call) resolve(ctx context.Context, next ent.Mutator) (ent.Value, error)
 	return c.run(ctx, t, func(context.Context) (ent.Value, error) { return c.resolved(ctx, next) })
 }
 
-// resolved is what run executes in place of the mutation.
+// resolved executes the update or delete of the rows that it has found, and captures their events.
 func (c *call) resolved(ctx context.Context, next ent.Mutator) (ent.Value, error) {
 	inner := c.context(ctx)
 	ids, err := c.bind(inner)
@@ -52,7 +52,7 @@ func (c *call) resolved(ctx context.Context, next ent.Mutator) (ent.Value, error
 		return nil, err
 	}
 	before := make([]ent.Value, len(ids))
-	uncounted := c.op == core.OpUpdate && c.tx.driver.dialect == core.MySQL // those that are as they shall be
+	uncounted := c.op == core.OpUpdate && c.tx.driver.dialect == core.MySQL // unchanged rows
 	if c.op == core.OpDelete || uncounted {
 		if err := c.load(inner, ids, before); err != nil {
 			return nil, err
@@ -88,7 +88,7 @@ func (c *call) resolved(ctx context.Context, next ent.Mutator) (ent.Value, error
 	return v, c.publish(ctx, all)
 }
 
-// changedOf returns the entities that are not what they were before.
+// changedOf returns the entities that are different from before.
 func changedOf(ids []reflect.Value, before, after []ent.Value) (changed []reflect.Value, entities []ent.Value) {
 	for i, id := range ids {
 		if !sameEntity(reflect.ValueOf(before[i]), reflect.ValueOf(after[i])) {
@@ -98,8 +98,8 @@ func changedOf(ids []reflect.Value, before, after []ent.Value) (changed []reflec
 	return changed, entities
 }
 
-// sameEntity compares what two generated structs say of a row: their fields, and the foreign keys
-// that are not exported.
+// sameEntity compares two generated structs of the same row: their exported fields, and their
+// foreign keys, which are not exported.
 func sameEntity(a, b reflect.Value) bool {
 	if a.Type() != b.Type() || a.Kind() != reflect.Pointer || a.Elem().Kind() != reflect.Struct {
 		return false
@@ -124,8 +124,8 @@ func sameEntity(a, b reflect.Value) bool {
 	return true
 }
 
-// lock is in the context of the SELECT that finds the ids. It learns from its text what the column
-// is called.
+// lock is in the context of the SELECT that finds the ids. It reads the name of the id's column
+// from the text of that SELECT.
 type lock struct {
 	call   *call
 	column string
@@ -133,7 +133,7 @@ type lock struct {
 
 type lockKey struct{}
 
-// bind asks the mutation which entities it is about, locks them, and has it change no others.
+// bind finds and locks the entities of the mutation, and restricts the mutation to them.
 func (c *call) bind(ctx context.Context) ([]reflect.Value, error) {
 	method := reflect.ValueOf(c.mutation).MethodByName("IDs")
 	bindable, ok := c.mutation.(interface {
@@ -181,8 +181,8 @@ func (c *call) load(ctx context.Context, ids []reflect.Value, into []ent.Value) 
 	return nil
 }
 
-// locking makes the SELECT that finds ids lock what it finds: SELECT "orders"."id" FROM "orders"
-// WHERE ...
+// locking makes the SELECT that finds ids lock its rows: SELECT "orders"."id" FROM "orders" WHERE
+// ...
 func (t *tx) locking(ctx context.Context, query string) (string, error) {
 	l, ok := ctx.Value(lockKey{}).(*lock)
 	if !ok || l.column != "" {
@@ -196,8 +196,8 @@ func (t *tx) locking(ctx context.Context, query string) (string, error) {
 	m := l.call.mutation
 	l.column = strings.Trim(list[strings.LastIndexByte(list, '.')+1:], "\"`")
 	if t.driver.dialect == core.SQLite {
-		// A transaction that has read cannot always begin to write. This takes the lock of the one
-		// writer, and changes nothing.
+		// A transaction that has read cannot always begin to write. This statement takes the lock
+		// of the only writer, and changes nothing.
 		table, _, _ := strings.Cut(rest, " ")
 		if err := t.Exec(context.WithoutCancel(ctx), "DELETE FROM "+table+" WHERE 1 = 0", []any{}, nil); err != nil {
 			return "", fmt.Errorf("lock %s: %w", table, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Tx is what generated transactions (*ent.Tx) have in common.
+// Tx has the common methods of generated transactions (*ent.Tx).
 type Tx interface {
 	Commit() error
 	Rollback() error
@@ -17,17 +17,17 @@ type Tx interface {
 
 // WithTx runs fn in a transaction that begin begins: client.Tx, or a function that calls
 // client.BeginTx. It commits when fn returns nil, and rolls back when fn returns an error or
-// panics. The context given to fn carries the transaction: Publish finds it there, and mutations of
+// panics. The context given to fn carries the transaction. Publish finds it there, and mutations of
 // tx with that context are captured even when the client was generated without the feature
 // sql/execquery.
 //
 // Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction.
-// To find out whether it is the same, begin is called with a context in which nothing can be begun:
-// it should pass errors on at once.
+// To find out whether the client is the same, WithTx calls begin with a context in which no
+// transaction can begin. begin must return that error at once.
 //
-// WithTx returns nil only when the transaction was heard to commit. It does not commit one that the
-// database has rolled back behind fn, because fn ignored a deadlock, say, or a violated constraint
-// on PostgreSQL: it returns an error wrapping core.ErrTxAborted. A client that was not made with
+// WithTx returns nil only if the transaction is known to have committed. If the database has rolled
+// it back and fn ignored the error (a deadlock, or a violated constraint on PostgreSQL), WithTx
+// does not commit, and returns an error wrapping core.ErrTxAborted. A client that was not made with
 // Driver is refused with core.ErrNotInstalled.
 func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 	fn func(ctx context.Context, tx T) error,
@@ -55,7 +55,7 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 		err = errNotWrapped
 	} else {
 		s.user = tx
-		// without a callback, Commit would not report an unknown outcome
+		// Without a callback, Commit would not report an unknown outcome.
 		s.tx.core.OnOutcome(func(core.Outcome) {})
 		err = fn(core.ContextWithTx(context.WithValue(ctx, scopeKey{}, s), s.tx.core), tx)
 		if err == nil {
@@ -70,9 +70,9 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 }
 
 // Transactor makes a core.Transactor of begin, as the inbox needs it: RunInTx runs its function in
-// WithTx. FromContext returns the transaction to work with. A nil begin is reported by what takes
-// the Transactor (core.CheckTransactor), an inbox for example, else by RunInTx. The result is safe
-// for use by several goroutines.
+// WithTx. FromContext returns the transaction to work with. If begin is nil, core.CheckTransactor
+// returns an error, and so do the functions that take the Transactor, such as those of an inbox.
+// Otherwise RunInTx returns it. The result is safe for use by several goroutines.
 func Transactor[T Tx](begin func(context.Context) (T, error)) core.Transactor {
 	return transactor[T]{begin}
 }
@@ -81,7 +81,7 @@ type transactor[T Tx] struct {
 	begin func(context.Context) (T, error)
 }
 
-// Validate is for core.CheckTransactor.
+// Validate implements the interface of core.CheckTransactor.
 func (r transactor[T]) Validate() error {
 	if r.begin == nil {
 		return errors.New("outbox: entoutbox.Transactor was given a nil function: give it client.Tx")
@@ -99,8 +99,8 @@ func (r transactor[T]) RunInTx(ctx context.Context, fn func(context.Context, cor
 	return WithTx(ctx, r.begin, func(ctx context.Context, _ T) error { return fn(ctx, scopeOf(ctx).tx.core) })
 }
 
-// FromContext returns the transaction that WithTx, or RunInTx of a Transactor, put into ctx, else
-// an error wrapping core.ErrNoTransaction:
+// FromContext returns the transaction that WithTx, or RunInTx of a Transactor, put into ctx.
+// Without one it returns an error wrapping core.ErrNoTransaction:
 //
 //	tx, err := entoutbox.FromContext[*ent.Tx](ctx)
 func FromContext[T Tx](ctx context.Context) (T, error) {
@@ -117,9 +117,9 @@ func FromContext[T Tx](ctx context.Context) (T, error) {
 	return tx, nil
 }
 
-// Context returns ctx with the transaction of conn in it, for what finds the transaction there: a
-// Watermill bus or publisher on the outbox. The context that WithTx gives has it already. Outside a
-// transaction it is ctx.
+// Context returns ctx with the transaction of conn in it, for code that looks for the transaction
+// there: a Watermill bus or publisher on the outbox. The context that WithTx gives has it already.
+// Outside a transaction the result is ctx.
 func Context(ctx context.Context, conn Conn) context.Context {
 	t, err := TxOf(ctx, conn)
 	if err != nil {
@@ -128,17 +128,18 @@ func Context(ctx context.Context, conn Conn) context.Context {
 	return core.ContextWithTx(ctx, t)
 }
 
-// scope is a transaction of WithTx: ours, and that of the generated code above it.
+// scope is a transaction of WithTx: the tracked one, and the transaction of the generated code
+// above it.
 type scope struct {
 	tx    *tx
 	user  any
-	depth int // of savepoints
+	depth int // number of nested savepoints
 }
 
 type (
 	scopeKey   struct{} // in the context of fn
 	arrivalKey struct{} // in the context of begin
-	whoKey     struct{} // in the context of a begin that shall begin nothing
+	whoKey     struct{} // in the context of a begin that must begin nothing
 )
 
 func scopeOf(ctx context.Context) *scope {
@@ -146,7 +147,7 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-// arrive tells WithTx which transaction it has begun.
+// arrive sets the transaction that WithTx has begun.
 func arrive(ctx context.Context, t *tx) {
 	if s, ok := ctx.Value(arrivalKey{}).(*scope); ok && s.tx == nil {
 		s.tx = t
@@ -155,17 +156,17 @@ func arrive(ctx context.Context, t *tx) {
 
 var errWho = errors.New("outbox: no transaction was to be begun")
 
-// driverOf finds the driver that begin ends in, without beginning a transaction; nil when it is not
-// ours.
+// driverOf finds the driver that begin calls, without beginning a transaction. It returns nil for a
+// driver of another package.
 func driverOf[T Tx](ctx context.Context, begin func(context.Context) (T, error)) *driver {
 	var who *driver
-	if tx, err := begin(context.WithValue(ctx, whoKey{}, &who)); err == nil { // it did not pass the context on
+	if tx, err := begin(context.WithValue(ctx, whoKey{}, &who)); err == nil { // it ignored the context
 		_ = tx.Rollback()
 	}
 	return who
 }
 
-// introduce answers driverOf.
+// introduce tells driverOf which driver this is.
 func (d *driver) introduce(ctx context.Context) error {
 	who, ok := ctx.Value(whoKey{}).(**driver)
 	if !ok {
@@ -185,7 +186,7 @@ func (s *scope) nested(ctx context.Context, fn func(context.Context) error) erro
 	}
 	ended := false
 	undo := func() error {
-		// The context of fn may be the reason for the rollback, and must not be in its way.
+		// The rollback must work even if the context of fn has ended, which may be its reason.
 		undoCtx := context.WithoutCancel(ctx)
 		if _, err := s.tx.ExecContext(undoCtx, "ROLLBACK TO SAVEPOINT "+name); err != nil {
 			return err
@@ -210,8 +211,8 @@ func (s *scope) nested(ctx context.Context, fn func(context.Context) error) erro
 	return err
 }
 
-// withRollback adds a failed rollback to the error that asked for it, unless the transaction had
-// already ended.
+// withRollback adds the error of a failed rollback to err, the reason for the rollback, unless the
+// transaction had already ended.
 func withRollback(err, rollback error) error {
 	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
 		return err

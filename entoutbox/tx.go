@@ -17,20 +17,20 @@ import (
 // tx is a transaction of driver. Generated code runs its statements through Exec and Query; clients
 // generated with sql/execquery run those of the application through ExecContext and QueryContext.
 type tx struct {
-	dialect.Tx // what executes
+	dialect.Tx // executes the statements
 	driver     *driver
 	followed   *sqltx.Tx
-	core       core.Tx // followed, for those who publish
+	core       core.Tx // the tracked transaction, for Publish
 
 	mu   sync.Mutex
-	open []*call // those that Hook is in the middle of, oldest first
+	open []*call // calls that Hook has begun and not ended, oldest first
 }
 
-// follow completes a transaction that has just begun.
+// follow sets the tracked transaction after it has begun.
 func (t *tx) follow(followed *sqltx.Tx) {
 	t.followed, t.core = followed, followed
 	if _, ok := followed.Conn().(foreign); ok {
-		t.core = struct{ core.Tx }{followed} // it has not all that *sqltx.Tx offers
+		t.core = struct{ core.Tx }{followed} // it does not have all methods of *sqltx.Tx
 	}
 }
 
@@ -46,7 +46,7 @@ func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
 	}
 	var own sql.Result
 	res, ok := v.(*sql.Result)
-	if v == nil && c != nil { // generated code does not want to know
+	if v == nil && c != nil { // generated code does not read the result
 		res, ok, v = &own, true, &own
 	}
 	err = t.Tx.Exec(ctx, query, args, v)
@@ -78,7 +78,7 @@ func (t *tx) Query(ctx context.Context, query string, args, v any) error {
 	var rows *sql.Rows
 	if r, ok := v.(*entsql.Rows); ok && err == nil {
 		if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
-			t.followed.Unseen() // nobody will see an error that comes while these are read
+			t.followed.Unseen() // an error during the reading of these rows is not seen
 		}
 		if in != nil {
 			in.asks = true
@@ -92,8 +92,8 @@ func (t *tx) Query(ctx context.Context, query string, args, v any) error {
 	return err
 }
 
-// ExecContext runs a statement of the application. It also answers the question in whose
-// transaction something is.
+// ExecContext runs a statement of the application. It also answers a probe, which asks for the
+// transaction.
 func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if answer(ctx, query, t) {
 		return driverResult{}, nil
@@ -130,8 +130,8 @@ func (t *tx) Commit() error { return t.followed.Commit() }
 // Rollback rolls back.
 func (t *tx) Rollback() error { return t.followed.Rollback() }
 
-// connOf returns what runs the outbox's own statements in a transaction of Ent. They go around
-// loggers; its end does not.
+// connOf returns the connection for the outbox's own statements in a transaction of Ent. The
+// statements do not pass through loggers, but the commit and the rollback do.
 func connOf(below dialect.Tx) sqltx.TxConn {
 	for inner := below; ; {
 		switch t := inner.(type) {
@@ -147,7 +147,7 @@ func connOf(below dialect.Tx) sqltx.TxConn {
 	}
 }
 
-// conn is a *sql.Tx whose end goes through the driver above it.
+// conn is a *sql.Tx whose Commit and Rollback pass through the driver above it.
 type conn struct {
 	*sql.Tx
 	end dialect.Tx
@@ -156,7 +156,7 @@ type conn struct {
 func (c conn) Commit() error   { return c.end.Commit() }
 func (c conn) Rollback() error { return c.end.Rollback() }
 
-// foreign is a transaction of a driver that is not Ent's.
+// foreign is a transaction of a driver that is not part of Ent.
 type foreign struct{ dialect.Tx }
 
 func (f foreign) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -191,7 +191,8 @@ func (f foreign) QueryContext(ctx context.Context, query string, args ...any) (*
 
 var errForeign = errors.New("outbox: the driver of Ent does not offer this")
 
-// QueryRowContext is never called: *sqltx.Tx is not handed out on top of a foreign.
+// QueryRowContext is never called, because a transaction on a foreign is never passed out as a
+// *sqltx.Tx.
 func (f foreign) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
 
 func (f foreign) PrepareContext(context.Context, string) (*sql.Stmt, error) { return nil, errForeign }

@@ -17,14 +17,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// MigrateOptions returns what Ent's migration needs to create the tables of the mixins exactly as
-// the migrations of sqloutbox do: collations, checks, the generated columns of MySQL and MariaDB,
-// the storage parameters of PostgreSQL. prefix is that of the mixins; empty means DefaultPrefix.
+// MigrateOptions returns the options with which Ent's migration creates the tables of the mixins
+// exactly as the migrations of sqloutbox do: collations, checks, the generated columns of MySQL and
+// MariaDB, the storage parameters of PostgreSQL. prefix is the Prefix of the mixins; empty means
+// DefaultPrefix.
 //
 //	err := client.Schema.Create(ctx, entschema.MigrateOptions("")...)
 //
-// Tables that exist already are left as they are, so that it can be repeated, and WithDropColumn
-// and WithDropIndex do them no harm.
+// The options leave existing tables unchanged. So the migration can be repeated, and WithDropColumn
+// and WithDropIndex drop nothing of them.
 //
 // Versioned migrations (Diff, NamedDiff) take the same options. Only storage parameters are missing
 // in the files.
@@ -38,7 +39,7 @@ func MigrateOptions(prefix string) []schema.MigrateOption {
 
 type migration struct{ prefix string }
 
-// diff completes new tables and keeps Ent's hands off those that exist.
+// diff completes new tables and keeps Ent from changing those that exist.
 func (m migration) diff(next schema.Differ) schema.Differ {
 	return schema.DiffFunc(func(current, desired *atlas.Schema) ([]atlas.Change, error) {
 		changes, err := next.Diff(current, desired)
@@ -68,8 +69,8 @@ func (m migration) ours(table string) bool {
 	return ok && (name == "event" || name == "key" || name == "audit")
 }
 
-// complete adds what mixins cannot say. The type of the first column, an id or a number, tells the
-// dialect.
+// complete adds the parts that mixins cannot declare. The type of the first column, an id or a
+// number, shows the dialect.
 func (m migration) complete(t *atlas.Table) {
 	name := strings.TrimPrefix(t.Name, m.prefix)
 	switch dialectOf(t) {
@@ -82,7 +83,8 @@ func (m migration) complete(t *atlas.Table) {
 	}
 }
 
-// dialectOf tells by the type of a column that every table has: each database has another.
+// dialectOf finds the dialect by the type of a column that every table has. The type is different
+// on each database.
 func dialectOf(t *atlas.Table) string {
 	for _, c := range t.Columns {
 		if b, ok := c.Type.Type.(*atlas.BinaryType); ok && c.Name != "payload" {
@@ -97,7 +99,7 @@ func dialectOf(t *atlas.Table) string {
 	return dialect.Postgres
 }
 
-// diagnostic are the texts that only people read: they need not be compared byte by byte.
+// diagnostic has the columns that only people read. Their texts need no comparison byte by byte.
 var diagnostic = map[string]bool{
 	"last_error": true, "last_error_code": true, "receipt": true, "action": true,
 	"actor": true, "reason": true,
@@ -133,8 +135,8 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 	if name != "event" {
 		return
 	}
-	// There are no partial indexes: columns that are NULL for most rows keep them out of the ranges
-	// that claims read.
+	// MySQL has no partial indexes. Generated columns that are NULL for most rows keep those rows
+	// out of the ranges that claims read.
 	generated := func(name, expr string, typ atlas.Type) {
 		t.AddColumns(atlas.NewColumn(name).SetType(typ).SetNull(true).SetGeneratedExpr(&atlas.GeneratedExpr{
 			Expr: expr,
@@ -164,8 +166,8 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 	index("event_ended", "ended", "done_at", "id")
 }
 
-// apply sets the storage parameters of tables that were created on PostgreSQL, the only dialect
-// whose plans have such quotes.
+// apply sets the storage parameters of tables that were created on PostgreSQL. Only plans for
+// PostgreSQL have such quotes.
 func (m migration) apply(next schema.Applier) schema.Applier {
 	return schema.ApplyFunc(func(ctx context.Context, conn dialect.ExecQuerier, plan *atlasmigrate.Plan) error {
 		if err := next.Apply(ctx, conn, plan); err != nil {
@@ -192,7 +194,7 @@ func (m migration) apply(next schema.Applier) schema.Applier {
 
 var tableWith = regexp.MustCompile(`(?s)CREATE TABLE IF NOT EXISTS (\S+) \([^;]*\n\) WITH \(([^;]*)\);`)
 
-// storage reads the storage parameters out of the migrations, by table.
+// storage reads the storage parameters of each table from the migrations.
 func (m migration) storage() (map[string]string, error) {
 	migrations, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: core.Postgres, Prefix: m.prefix})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"entgo.io/ent/schema/mixin"
 )
 
-// DefaultPrefix starts the names of the tables, as sqloutbox.DefaultPrefix does.
+// DefaultPrefix is the beginning of the tables' names, as sqloutbox.DefaultPrefix is.
 const DefaultPrefix = "outbox_"
 
 func prefixed(prefix, name string) string {
@@ -24,22 +24,22 @@ func prefixed(prefix, name string) string {
 // for use.
 type Event struct {
 	mixin.Schema
-	// Prefix is that of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
 	Prefix string
 }
 
-// Key is the table of keys, which gives out their numbers in commit order. The zero value is ready
-// for use.
+// Key is the table of keys. It numbers the events of each key in the order of their commits. The
+// zero value is ready for use.
 type Key struct {
 	mixin.Schema
-	// Prefix is that of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
 	Prefix string
 }
 
-// Audit is the table of what people did to rows. The zero value is ready for use.
+// Audit is the table of the changes that people made to rows. The zero value is ready for use.
 type Audit struct {
 	mixin.Schema
-	// Prefix is that of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
 	Prefix string
 }
 
@@ -78,8 +78,8 @@ func (Event) Fields() []ent.Field {
 	}
 }
 
-// Indexes implements ent.Mixin. They are those of PostgreSQL and SQLite: only open rows are in the
-// ones that claims use.
+// Indexes implements ent.Mixin. The indexes are those of PostgreSQL and SQLite: the indexes that
+// claims use contain only open rows.
 func (e Event) Indexes() []ent.Index {
 	partial := func(name, where string, fields ...string) ent.Index {
 		return index.Fields(fields...).StorageKey(prefixed(e.Prefix, name)).Annotations(entsql.IndexWhere(where))
@@ -146,13 +146,13 @@ func (a Audit) Annotations() []schema.Annotation {
 	return []schema.Annotation{table(a.Prefix, "audit")}
 }
 
-// zero is a default of the database, which the generated code need not know.
+// zero is a default of the database. The generated code does not set it.
 var zero = entsql.DefaultExpr("0")
 
 func table(prefix, name string) entsql.Annotation {
 	return entsql.Annotation{
 		Table:   prefixed(prefix, name),
-		Charset: "utf8mb4", Collation: "utf8mb4_bin", Options: "ENGINE = InnoDB", // of MySQL
+		Charset: "utf8mb4", Collation: "utf8mb4_bin", Options: "ENGINE = InnoDB", // for MySQL
 	}
 }
 
@@ -160,7 +160,8 @@ func types(postgres, mysql, sqlite string) map[string]string {
 	return map[string]string{dialect.Postgres: postgres, dialect.MySQL: mysql, dialect.SQLite: sqlite}
 }
 
-// The builders of package field have no names, so that helpers return what they have built.
+// The builders of package field have types without exported names, so each helper builds a whole
+// field.
 
 func text(name, mysql string) ent.Field {
 	return field.String(name).SchemaType(types("text", mysql, "text"))

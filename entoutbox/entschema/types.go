@@ -14,13 +14,13 @@ type ID core.RowID
 // String returns the id as a UUID.
 func (id ID) String() string { return core.RowID(id).String() }
 
-// MarshalText is String, so that the id reads as text in JSON.
+// MarshalText returns the same as String, so that the id is a text in JSON.
 func (id ID) MarshalText() ([]byte, error) { return core.RowID(id).MarshalText() }
 
 // Value implements driver.Valuer.
 func (id ID) Value() (driver.Value, error) { return id[:], nil }
 
-// Scan implements sql.Scanner: of 16 bytes, or of a UUID as text.
+// Scan implements sql.Scanner. It takes 16 bytes, or a UUID as text.
 func (id *ID) Scan(src any) error {
 	switch v := src.(type) {
 	case []byte:
@@ -35,8 +35,9 @@ func (id *ID) Scan(src any) error {
 	return fmt.Errorf("entschema: a %T is no id", src)
 }
 
-// Time is an instant as each database stores it: SQLite as microseconds since 1970. It is for
-// reading; on SQLite a predicate that compares a column with a Time compares it with a text.
+// Time is an instant as each database stores it; SQLite stores microseconds since 1970. It is only
+// for reading: on SQLite a predicate that compares a column with a Time would compare it with a
+// text.
 type Time struct{ time.Time }
 
 // Value implements driver.Valuer.
@@ -49,7 +50,7 @@ func (t *Time) Scan(src any) error {
 		t.Time = v.UTC()
 	case int64:
 		t.Time = time.UnixMicro(v).UTC()
-	case []byte: // of MySQL, when parseTime is not set
+	case []byte: // MySQL sends bytes when parseTime is not set
 		return t.parse(string(v))
 	case string:
 		return t.parse(v)

@@ -61,8 +61,8 @@ func (s *statement) concerned() bool {
 		func(e element) bool { return e.pending || hooks && e.recorder != nil })
 }
 
-// nameColumns replaces RETURNING * with a list of columns. With a list, GORM reads the rows into the
-// models, in their order. With *, it replaces the models by others, which have no recorders.
+// nameColumns replaces RETURNING * with a list of columns. With a list, GORM reads the rows into
+// the models, in their order. With *, it replaces the models by others, which have no recorders.
 func (s *statement) nameColumns() {
 	var columns []clause.Column
 	for _, name := range s.db.Statement.Schema.DBNames {

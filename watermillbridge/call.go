@@ -20,9 +20,9 @@ const (
 	callLeft // its caller has left
 )
 
-// call is one call of the Watermill publisher in a goroutine of its own, because only so can the
-// caller stop waiting. A call whose caller stayed is used again. A call whose caller left belongs
-// to its goroutine.
+// call is one call of the Watermill publisher. It has a goroutine of its own, so that the caller
+// can stop waiting. A call whose caller stayed is used again. A call whose caller left belongs to
+// its goroutine.
 type call struct {
 	p     *Publisher
 	state atomic.Int32
@@ -49,7 +49,7 @@ func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg
 			p.addStuck(topic, 1)
 			return fmt.Errorf("%w: topic %q: %w", ErrNoAnswer, topic, ended(ctx))
 		}
-		<-c.done // it returned at the same moment: its answer counts
+		<-c.done // it returned at the same moment, and its answer counts
 	}
 	err := c.err
 	c.msg, c.err = nil, nil
@@ -97,7 +97,7 @@ func (c *call) finish() {
 	}
 }
 
-// ended returns the reason why ctx ended. It always wraps ctx.Err, by which a relay recognises a
+// ended returns the reason why ctx ended. It always wraps ctx.Err, so that a relay recognises a
 // timeout.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)

@@ -20,8 +20,8 @@ import (
 	bridge "github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// through publishes messages to an outbox in a transaction of their own and returns what its relay
-// would send.
+// through publishes messages to an outbox in a new transaction. It returns the messages that the
+// relay would send.
 func through(t *testing.T, ob *outboxtest.Outbox, topic string, msgs ...*message.Message) ([]*message.Message, error) {
 	t.Helper()
 	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
@@ -41,8 +41,8 @@ func through(t *testing.T, ob *outboxtest.Outbox, topic string, msgs ...*message
 	return sent, nil
 }
 
-// All that Watermill's users put into a message is in the message that the relay sends, even if a
-// header could not hold it.
+// The message that the relay sends has all the fields of the message that was published, even those
+// that a header could not hold.
 func TestAMessageArrivesAsItWas(t *testing.T) {
 	t.Parallel()
 	ids := map[string]string{
@@ -78,8 +78,8 @@ func TestAMessageArrivesAsItWas(t *testing.T) {
 				t.Error("what carried the metadata is in the message too")
 			}
 
-			// The same message again is the same event; and it may go on to another topic, as a
-			// forwarder sends it.
+			// The same message again is the same event. It may be sent to another topic, as a
+			// forwarder does.
 			if _, err := through(t, ob, "orders", msg); !errors.Is(err, core.ErrDuplicateEvent) {
 				t.Errorf("the same message again: err = %v, want ErrDuplicateEvent", err)
 			}
@@ -123,8 +123,7 @@ func TestWhatCannotBeCarriedIsRefused(t *testing.T) {
 	}
 }
 
-// A handler that answers one message with several copies its metadata. They are events of their
-// own.
+// A handler answers one message with several messages that copy its metadata. They are new events.
 func TestMessagesDerivedFromAConsumedOne(t *testing.T) {
 	t.Parallel()
 	ob := outboxtest.NewOutbox(t, core.Config{})
@@ -160,11 +159,11 @@ func TestMessagesDerivedFromAConsumedOne(t *testing.T) {
 		t.Errorf("types %q and %q", a, b)
 	}
 
-	copied := one.Copy() // with its UUID: the same event
+	copied := one.Copy() // it has the same UUID: the same event
 	if _, err := through(t, ob, "invoices", copied); !errors.Is(err, core.ErrDuplicateEvent) {
 		t.Errorf("a copy: err = %v, want ErrDuplicateEvent", err)
 	}
-	named := message.NewMessage(watermill.NewUUID(), nil) // of no consumed message: what it says counts
+	named := message.NewMessage(watermill.NewUUID(), nil) // not derived: its event id counts
 	named.Metadata[core.HeaderEventID] = consumed.UUID
 	if sent, err := through(t, ob, "invoices", named); err != nil ||
 		sent[0].Metadata[core.HeaderEventID] != consumed.UUID || sent[0].UUID != named.UUID {
@@ -259,7 +258,7 @@ func TestRowIDUnderTheNameOfTheBroker(t *testing.T) {
 		t.Errorf("UUID %q, metadata %v", msg.UUID, msg.Metadata)
 	}
 
-	// On its way to another stream the message gets the id of its new row.
+	// When it is sent to another stream, the message gets the id of its new row.
 	ob := outboxtest.NewOutbox(t, core.Config{})
 	sent, err := through(t, ob, "elsewhere", msg)
 	if err != nil || sent[0].Metadata["Nats-Msg-Id"] != "" {
@@ -267,7 +266,7 @@ func TestRowIDUnderTheNameOfTheBroker(t *testing.T) {
 	}
 }
 
-// recorder is a message.Publisher that keeps what it is given.
+// recorder is a message.Publisher that keeps its messages.
 type recorder struct{ msgs []*message.Message }
 
 func (r *recorder) Publish(_ string, msgs ...*message.Message) error {

@@ -11,11 +11,11 @@
 //
 // # Which id is which
 //
-// The message's UUID and metadata event_id are the event's identity, by which consumers
+// The message's UUID and metadata event_id are the identity of the event, by which consumers
 // deduplicate. They are the same for every attempt, every destination and every replay. A message
 // that came through an OutboxPublisher keeps its UUID. Metadata outbox_row_id is the row id. It is
-// the same for every attempt, and another one for each destination and for a replay. So it is the
-// id for a broker that deduplicates.
+// the same for every attempt, and another one for each destination and for a replay. So a broker
+// that deduplicates must use the row id.
 //
 // # Requirements on the broker's publisher
 //

@@ -14,11 +14,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// A relay publishes through a Watermill Pub/Sub; a consumer reads the event out of the message.
+// A relay publishes through a Watermill Pub/Sub. A consumer reads the event from the message.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	// in tests only: it is lossy
+	// Only in tests, because it loses messages.
 	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})
 	messages, err := pubsub.Subscribe(ctx, "orders")
 	if err != nil {
@@ -71,7 +71,7 @@ func ExampleNewPublisher() {
 	// <nil>
 }
 
-// Add a trace header and send CloudEvents attributes beside the outbox's own metadata.
+// Marshal adds a trace header, and CloudEvents attributes beside the outbox's own metadata.
 func ExampleNewMessage() {
 	cfg := watermillbridge.Config{Marshal: func(ctx context.Context, d core.Delivery) (*message.Message, error) {
 		msg := watermillbridge.NewMessage(ctx, d)
@@ -109,7 +109,7 @@ func (printingOutbox) Publish(_ context.Context, _ core.Tx, events ...core.Event
 // orderTx stands for the transaction that an adapter put into the context.
 type orderTx struct{ core.Tx }
 
-// Watermill code publishes into the transaction of its context.
+// Watermill code publishes in the transaction of its context.
 func ExampleNewOutboxPublisher() {
 	var publisher message.Publisher
 	publisher, err := watermillbridge.NewOutboxPublisher(printingOutbox{}, watermillbridge.OutboxConfig{})
@@ -131,7 +131,7 @@ func ExampleNewOutboxPublisher() {
 	// without a transaction: true
 }
 
-// A publisher that was made for one transaction, as with a Forwarder.
+// The publisher belongs to one transaction, as with a Forwarder.
 func ExampleOutboxPublisher_InTx() {
 	publisher, err := watermillbridge.NewOutboxPublisher(printingOutbox{}, watermillbridge.OutboxConfig{})
 	if err != nil {
@@ -144,12 +144,12 @@ func ExampleOutboxPublisher_InTx() {
 	// <nil>
 }
 
-// The publisher of the relay, as Watermill's middleware wants one: middleware.PoisonQueue(plain,
-// "poison").
+// Watermill's middleware takes the relay's publisher as a message.Publisher:
+// middleware.PoisonQueue(plain, "poison").
 func ExamplePublisher_MessagePublisher() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	// in tests only: it is lossy
+	// Only in tests, because it loses messages.
 	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})
 	messages, err := pubsub.Subscribe(ctx, "poison")
 	if err != nil {

@@ -26,7 +26,7 @@ func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	if uuid == "" {
 		uuid = d.ID
 	}
-	// Never nil: a broker may take a missing payload for a deletion.
+	// The payload is never nil, because a broker may take a missing payload for a deletion.
 	msg := message.NewMessage(uuid, append(make([]byte, 0, len(d.Payload)), d.Payload...))
 	msg.SetContext(ctx)
 

@@ -69,7 +69,7 @@ func TestNewMessageLeavesOutWhatIsEmpty(t *testing.T) {
 func TestEventFromMessageGivesBackTheDelivery(t *testing.T) {
 	t.Parallel()
 	d := fullDelivery(t)
-	msg := bridge.NewMessage(t.Context(), d).Copy() // as another process has it: without the context
+	msg := bridge.NewMessage(t.Context(), d).Copy() // without the context, as in another process
 	msg.Metadata.Set("_watermill_amqp_redelivered", "true")
 	got, err := bridge.EventFromMessage(msg)
 	if err != nil {

@@ -56,7 +56,7 @@ func (m *messagePublisher) publish(topic string, msg *message.Message) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("watermillbridge: not published to %q: %w", topic, ended(ctx))
 	}
-	own := msg.Copy() // a call that is left behind goes on using it
+	own := msg.Copy() // a call that is left behind still uses it
 	own.Payload = bytes.Clone(msg.Payload)
 	own.SetContext(ctx)
 	if err := m.p.enter(topic); err != nil {

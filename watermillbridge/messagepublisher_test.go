@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// scripted is a Watermill publisher that answers as it is told.
+// scripted is a Watermill publisher whose answers the test sets.
 type scripted struct {
 	mu     sync.Mutex
 	got    []*message.Message
@@ -100,7 +100,7 @@ func TestMessagePublisherStopsAtTheFirstError(t *testing.T) {
 	}
 }
 
-// A publisher that hangs costs its caller the timeout, and may go on using its message.
+// A publisher that hangs costs its caller only the timeout. It may still use its message.
 func TestMessagePublisherIsBounded(t *testing.T) {
 	t.Parallel()
 	release, seen := make(chan struct{}), make(chan string, 1)

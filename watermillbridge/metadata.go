@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// watermillPrefix starts the metadata that Watermill's own components add: request-reply,
-	// delays, the requeuer.
+	// watermillPrefix is the beginning of the metadata that Watermill's own components add:
+	// request-reply, delays, the requeuer.
 	watermillPrefix = "_watermill_"
 	// uuidMetadata is the name under which Watermill's Pub/Subs send the message's UUID.
 	uuidMetadata = "_watermill_message_uuid"
-	// natsMsgID names a message for one JetStream stream. A message that goes on must not keep it:
-	// the next stream would drop the message as a duplicate.
+	// natsMsgID names a message for one JetStream stream. A message that is sent on must not keep
+	// it, because the next stream would drop the message as a duplicate.
 	natsMsgID = "Nats-Msg-Id"
 )
 
 // carried is the part of a message that headers of an event cannot hold. It travels in the header
 // core.HeaderMessage, as JSON.
 type carried struct {
-	// set if it is not the text of the event's id
+	// UUID is set if it is not the text of the event's id.
 	UUID     string            `json:"uuid,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"` // names or values that no header may have
 }

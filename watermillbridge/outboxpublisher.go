@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// nameMetadata is where Watermill's CQRS marshalers put the name of a command or an event.
+// nameMetadata is the metadata in which Watermill's CQRS marshalers put the name of a command or an
+// event.
 const nameMetadata = "name"
 
 // Outbox is the part of core.Outbox that an OutboxPublisher needs.
@@ -47,7 +48,7 @@ func NewOutboxPublisher(ob Outbox, cfg OutboxConfig) (*OutboxPublisher, error) {
 }
 
 // InTx returns a publisher that writes messages in tx if their context carries no transaction. It
-// can be used as long as tx. It replaces a publisher that was made for one transaction.
+// can be used until tx ends. It replaces a publisher that was made for one transaction.
 func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 	c := *p
 	c.tx = tx
@@ -67,9 +68,9 @@ func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 //   - Headers: all other metadata, those of Watermill's components too. NewMessage writes each of
 //     them and the UUID back unchanged.
 //
-// A message that has the metadata of a consumed message (they name its row) and a UUID of its own
-// is a new event: its id comes from its UUID, its time is now, and name goes before event_type.
-// Messages with the same UUID are one event.
+// A message may have the metadata of a consumed message (they name its row) and a new UUID. Such a
+// message is a new event: its id comes from its UUID, its time is now, and name is used before
+// event_type. Messages with the same UUID are one event.
 //
 // core.Config.Headers is called with each message's context. The statement runs with the context of
 // the first message.
@@ -111,7 +112,7 @@ func (p *OutboxPublisher) Publish(topic string, messages ...*message.Message) er
 // Close does nothing: the outbox belongs to the caller.
 func (p *OutboxPublisher) Close() error { return nil }
 
-// transaction returns the one transaction of all messages.
+// transaction returns the transaction of the messages, which must be the same for all.
 func (p *OutboxPublisher) transaction(messages []*message.Message) (core.Tx, error) {
 	var tx core.Tx
 	for i, msg := range messages {
@@ -173,8 +174,8 @@ func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event,
 	return e, nil
 }
 
-// identity returns the id of a message's event, the UUID to keep if the id does not tell it, and
-// whether the message was derived from another one and has its metadata.
+// identity returns the id of a message's event, and the UUID to keep if the id does not contain it.
+// derived says that the message was derived from another one and has its metadata.
 func identity(msg *message.Message) (id, keep string, derived bool) {
 	named, uuid := msg.Metadata[core.HeaderEventID], msg.UUID
 	if uuid == "" {

@@ -14,7 +14,7 @@ import (
 	bridge "github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// fakeOutbox keeps what is published to it.
+// fakeOutbox keeps the events that are published to it.
 type fakeOutbox struct {
 	calls  int
 	tx     core.Tx
@@ -208,8 +208,8 @@ func TestOutboxPublisherHook(t *testing.T) {
 	}
 }
 
-// A message of the bridge is acceptable to an outbox again, and an identity is never replaced
-// without the sender's knowledge.
+// An outbox accepts a message of the bridge again. It never replaces an identity without the
+// sender's knowledge.
 func TestOutboxPublisherWithAnOutbox(t *testing.T) {
 	t.Parallel()
 	ob := outboxtest.NewOutbox(t, core.Config{})

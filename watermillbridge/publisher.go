@@ -22,15 +22,15 @@ var (
 	ErrNoAnswer = errors.New("watermillbridge: publisher has not answered, the outcome is unknown")
 
 	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are started.
-	// Its class is Unavailable. Find out why the broker or the network does not answer. The calls
-	// go on by themselves when it does.
+	// Its class is Unavailable. Find out why the broker or the network does not answer. When it
+	// answers, publishing continues by itself.
 	ErrStuck = errors.New("watermillbridge: too many publishes without an answer")
 
 	// ErrClosed: Publish was called after Close. Its class is Unavailable: the event stays in the
 	// outbox.
 	ErrClosed = errors.New("watermillbridge: publisher is closed")
 
-	// ErrPanic: the Watermill publisher panicked. The process goes on.
+	// ErrPanic: the Watermill publisher panicked. The process continues.
 	ErrPanic = errors.New("watermillbridge: publisher panicked")
 )
 
@@ -70,8 +70,8 @@ type Config struct {
 	// the event is published again, and its consumers see a duplicate. The goroutine of the call
 	// calls it. Default: none.
 	OnLate func(l Late)
-	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
-	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Logger gets warnings and errors for an operator. Default: core.DefaultLogger, which writes
+	// them to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
@@ -94,7 +94,7 @@ type Publisher struct {
 	mu     sync.Mutex
 	closed bool
 	calls  int            // calls that have not returned, stuck ones too
-	stuck  map[string]int // by topic; never zero
+	stuck  map[string]int // by topic; a topic without stuck calls is absent
 	idle   chan struct{}  // closed when the Publisher is closed and calls is 0
 }
 
@@ -154,7 +154,7 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	return p.receipt(topic, d, msg), nil
 }
 
-// receipt calls Config.Receipt. If that fails, the message is published all the same.
+// receipt calls Config.Receipt. If that fails, the message still counts as published.
 func (p *Publisher) receipt(topic string, d core.Delivery, msg *message.Message) (receipt string) {
 	if p.cfg.Receipt == nil {
 		return ""

@@ -159,7 +159,7 @@ func TestPublishLeavesAHungCallBehind(t *testing.T) {
 			t.Errorf("Stuck = %d, want 1", p.Stuck())
 		}
 
-		time.Sleep(time.Second) // of the bubble's clock: how late the answer is
+		time.Sleep(time.Second) // by the clock of the test, so that the answer is late
 		release <- nil
 		l := <-late
 		if l.Err != nil || l.Topic != "orders" || l.EventID != d.ID || l.RowID != d.RowID || l.After != 6*time.Second {
@@ -294,7 +294,7 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// A receipt that cannot be read must not fail the publish: otherwise the event would be published
+// A receipt that cannot be read must not fail the publish. Otherwise the event would be published
 // again and again.
 func TestReceiptPanics(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrUnroutable: the broker returned the message because no queue wants it. Its class is
+	// ErrUnroutable: the broker returned the message because no queue is bound for it. Its class is
 	// Unroutable: the topic is stopped until its first consumer has declared a queue. An event that
 	// is returned after other events of its topic were accepted is DEAD. Declare and bind a queue
 	// (see Config.DeclareQueues), or set Config.AllowUnroutable.
@@ -27,8 +27,8 @@ var (
 	ErrBlocked = errors.New("amqpbridge: the broker has blocked publishers")
 )
 
-// marked returns err, with which the use of the connection or of a channel ended, marked with its
-// class. Nothing that ends a channel or the connection is the event's fault, except its size.
+// marked returns err, the error that ended the use of the connection or of a channel, marked with
+// its class. Such an error is never the event's fault, except when the message is too large.
 func marked(doing string, err error) error {
 	var a *amqp091.Error
 	tooLarge := errors.As(err, &a) &&

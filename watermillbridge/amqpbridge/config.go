@@ -36,9 +36,9 @@ type Config struct {
 	// because the queue was deleted. It needs AMQP.Queue.GenerateName, and the right to configure
 	// queues.
 	DeclareQueues bool
-	// AllowUnroutable counts a message that no queue wants as published, although the broker drops
-	// it. It is for topics that may have no subscriber. Default: the topic waits for its first
-	// subscriber; see ErrUnroutable.
+	// AllowUnroutable counts a message for which no queue is bound as published, although the
+	// broker drops it. It is for topics that may have no subscriber. Default: the topic waits for
+	// its first subscriber; see ErrUnroutable.
 	AllowUnroutable bool
 
 	// MaxMessageBytes is the broker's max_message_size. An event with a larger payload is refused
@@ -98,7 +98,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("amqpbridge: Config.AMQP: %w", err)
 	}
 	if _, err := amqp091.ParseURI(c.AMQP.Connection.AmqpURI); err != nil {
-		// its text has the URI, and so the password
+		// The text of err has the URI, and so the password.
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-const nowhere = "amqp://guest:s3cret@127.0.0.1:1/" // nothing connects to it
+const nowhere = "amqp://guest:s3cret@127.0.0.1:1/" // no server listens there
 
 func TestUnsafeSettingsAreRefused(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func TestADecoratorThatReturnsNothingIsRefused(t *testing.T) {
 	}
 }
 
-// A decorator sees each message, and what the error means survives it.
+// A decorator sees each message, and the class of an error stays the same.
 func TestADecoratedPublisherKeepsClasses(t *testing.T) {
 	t.Parallel()
 	var seen []string
@@ -80,7 +80,7 @@ func (d decorated) Publish(topic string, messages ...*message.Message) error {
 	return d.Publisher.Publish(topic, messages...)
 }
 
-// The size of a message of one's own Marshal is not known: without a limit for it, the payload
+// The size of a message of the user's own Marshal is not known. Without a limit for it, the payload
 // itself must fit.
 func TestTheSizeLimitWithAMarshalOfOnesOwn(t *testing.T) {
 	t.Parallel()

@@ -4,19 +4,19 @@
 //	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil)})
 //	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})
 //
-// The package has a publisher of its own, because Watermill's publisher takes a message that no
-// queue wants for delivered. Watermill's subscribers read its messages. Every message is persistent
-// and mandatory, and waits for the broker's confirm, one message per channel.
+// The package has a publisher of its own, because Watermill's publisher counts a message as
+// delivered even if no queue is bound for it. Watermill's subscribers read its messages. Every
+// message is persistent and mandatory, and waits for the broker's confirm, one message per channel.
 //
 // # Errors
 //
-// The broker returns a message that no queue wants ([ErrUnroutable]). Until the broker has accepted
-// the first event of the topic, that is an outage of the topic: its events wait for the first
-// consumer to declare its queue, and Backlog shows their age. After that the event is DEAD. Declare
-// queues before publishing, or let the publisher declare them (Config.DeclareQueues). A nack
-// ([ErrNack]) is a refusal of this one message. A broken connection or channel, an exchange that
-// cannot be declared, missing rights, and a broker that blocks publishers ([ErrBlocked]) stop the
-// topic and cost its events no attempt. The next publish connects again.
+// The broker returns a message for which no queue is bound ([ErrUnroutable]). Until the broker has
+// accepted the first event of the topic, that is an outage of the topic: its events wait for the
+// first consumer to declare its queue, and Backlog shows their age. After that the event is DEAD.
+// Declare queues before publishing, or let the publisher declare them (Config.DeclareQueues). A
+// nack ([ErrNack]) is a refusal of this one message. A broken connection or channel, an exchange
+// that cannot be declared, missing rights, and a broker that blocks publishers ([ErrBlocked]) stop
+// the topic and cost its events no attempt. The next publish connects again.
 //
 // # Queues
 //

@@ -16,7 +16,7 @@ import (
 func ExampleNewPublisher() {
 	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{
 		AMQP:     amqpbridge.PubSubConfig("amqp://guest:guest@localhost:5672/", nil),
-		Channels: 64, // core.Config.Workers
+		Channels: 64, // the same as core.Config.Workers
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -27,7 +27,7 @@ func ExampleNewPublisher() {
 	// Output: nothing is connected yet
 }
 
-// Quorum queues that exist before their first subscriber does.
+// The quorum queues exist before their first subscriber.
 func ExampleQueueConfig() {
 	c := amqpbridge.QueueConfig("amqp://guest:guest@localhost:5672/")
 	c.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
@@ -44,8 +44,8 @@ func ExamplePubSubConfig() {
 	// Output: orders fanout orders_billing
 }
 
-// Watermill's configuration of a topic exchange is refused, because the exchange goes with the
-// broker's next restart.
+// Watermill's configuration of a topic exchange is refused, because a restart of the broker removes
+// the exchange.
 func ExampleTopicConfig() {
 	uri := "amqp://guest:guest@localhost:5672/"
 	_, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqp.NewDurableTopicConfig(uri, "events", "billing")})
@@ -58,7 +58,7 @@ func ExampleTopicConfig() {
 	// <nil>
 }
 
-// counted is a decorator: metrics and tracing libraries bring theirs.
+// counted is a decorator. Libraries for metrics and tracing have decorators of their own.
 type counted struct {
 	message.Publisher
 	published *atomic.Int64
@@ -72,8 +72,8 @@ func (c counted) Publish(topic string, messages ...*message.Message) error {
 	return err
 }
 
-// Decorate sees every message, for metrics and tracing. MessagePublisher goes through it too: it is
-// the safe publisher for a poison queue and for replies.
+// Decorate sees every message, for metrics and tracing, also the messages of MessagePublisher. That
+// one is the safe publisher for a poison queue and for replies.
 func ExampleConfig_decorate() {
 	var published atomic.Int64
 	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{

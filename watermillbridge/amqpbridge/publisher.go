@@ -32,7 +32,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
 		cfg.Bridge.CheckSize = checkSize(cfg.MaxMessageBytes)
-	// the size of its messages is not known, but most contain the payload
+	// The size of its messages is not known, but most messages contain the payload.
 	case cfg.Bridge.MaxPayload == 0:
 		cfg.Bridge.MaxPayload = cfg.MaxMessageBytes
 	}
@@ -103,7 +103,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err := p.declare(c, ch, topic, exchange); err != nil {
 		return err
 	}
-	if err := msg.Context().Err(); err != nil { // the caller is gone, and nothing is sent yet
+	if err := msg.Context().Err(); err != nil { // the context has ended, and nothing is sent yet
 		return fmt.Errorf("amqpbridge: not sent: %w", err)
 	}
 	confirm, err := ch.PublishWithDeferredConfirm(exchange, key, !p.cfg.AllowUnroutable, false, publishing)

@@ -43,7 +43,8 @@ func newPublisher(t *testing.T, cfg amqpbridge.Config) *watermillbridge.Publishe
 	return p
 }
 
-// listen returns the address of a listener that hands its connections to serve; nil accepts nobody.
+// listen returns the address of a listener that passes its connections to serve. If serve is nil,
+// no connection is accepted.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,9 +12,9 @@ import (
 )
 
 // Classify returns the class of an error of watermill-http, for watermillbridge.Config.Classifier.
-// ClassOfStatus judges an answer with an error status. A closed publisher is ClassUnavailable. A
-// message that cannot be made into a request, and any other error, is ClassTransient:
-// core.Config.Classifier then judges it, and knows network errors.
+// ClassOfStatus judges an answer with an error status. A closed publisher is ClassUnavailable.
+// ClassTransient is for a message that cannot be made into a request, and for any other error:
+// core.Config.Classifier then judges it, and recognises network errors.
 func Classify(err error) core.Class {
 	switch {
 	case errors.Is(err, wmhttp.ErrPublisherClosed):

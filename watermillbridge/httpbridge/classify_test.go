@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
 )
 
-// Each status is answered by a server to watermill-http's publisher, and its error is judged.
+// A server answers watermill-http's publisher with each status, and Classify judges the error.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	status := http.StatusOK

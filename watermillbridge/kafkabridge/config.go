@@ -32,10 +32,10 @@ type Config struct {
 	// TLS, SASL or compression. Start from SaramaConfig. Unsafe settings are refused. The
 	// configuration is copied.
 	//
-	// Producer.Idempotent may be false, and Net.MaxOpenRequests more than 1 then: a retry inside
-	// Sarama may store a message twice, which consumers see by its event id. The first copies of a
-	// key stay in order all the same, because the relay sends an event only after the one before it
-	// in its key was acknowledged.
+	// Producer.Idempotent may be false. Net.MaxOpenRequests may then be more than 1. A retry inside
+	// Sarama may then store a message twice; consumers recognise the copy by its event id. The
+	// first copies of a key still stay in order, because the relay sends an event only after the
+	// one before it in its key was acknowledged.
 	Sarama *sarama.Config
 	// AllowPartitioner accepts a partitioner in Sarama that is not NewPartitioner. A key must stay
 	// on the partition on which other producers of the topic put it, so the partitioner must be
@@ -77,7 +77,7 @@ func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 	c.Producer.Return.Successes = true
 	c.Producer.Return.Errors = true
 
-	// The broker gives up first, then the connection, then the publish.
+	// The time limits end in this order: that of the broker, of the connection, of the publish.
 	c.Producer.Timeout = publishTimeout * 3 / 5
 	c.Net.ReadTimeout, c.Net.WriteTimeout = publishTimeout*4/5, publishTimeout*4/5
 	c.Net.DialTimeout = publishTimeout * 2 / 5

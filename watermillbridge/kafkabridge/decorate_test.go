@@ -53,7 +53,7 @@ func TestADecoratedPublisherKeepsReceiptsAndClasses(t *testing.T) {
 	if err != nil || !strings.HasPrefix(receipt, "orders/1@") || calls.Load() != 1 {
 		t.Errorf("receipt %q, err %v, %d calls of the decorator; want orders/1@... and 1", receipt, err, calls.Load())
 	}
-	_, err = publish(t, p, delivery("orders", key0)) // the partition that refuses
+	_, err = publish(t, p, delivery("orders", key0)) // this partition refuses
 	class, _ := core.ClassOf(err)
 	if !errors.Is(err, errDecorated) || !errors.Is(err, sarama.ErrTopicAuthorizationFailed) ||
 		class != core.ClassUnavailable {
@@ -63,7 +63,7 @@ func TestADecoratedPublisherKeepsReceiptsAndClasses(t *testing.T) {
 		t.Error("the limit is forgotten")
 	}
 
-	// The same publisher, for messages that are not events.
+	// The same publisher sends messages that are not events.
 	msg := message.NewMessage("u", []byte("x"))
 	msg.Metadata.Set(core.HeaderPartitionKey, key1)
 	if err := p.MessagePublisher(timeout).Publish("orders", msg); err != nil {
@@ -85,8 +85,8 @@ func TestADecoratorThatReturnsNothingIsRefused(t *testing.T) {
 	}
 }
 
-// Sarama sends a message that CheckSize takes, at any attempt. CheckSize refuses a slightly larger
-// one.
+// Sarama sends a message that CheckSize accepts, at any attempt. CheckSize refuses a slightly
+// larger message.
 func TestTheSizeLimitIsSaramas(t *testing.T) {
 	t.Parallel()
 	const limit = 100_000
@@ -118,7 +118,7 @@ func TestTheSizeLimitIsSaramas(t *testing.T) {
 	}
 }
 
-// Core's own default was more than Kafka takes: such an event became DEAD.
+// Core's own default is more than Kafka accepts. Such an event became DEAD.
 func TestThePayloadThatCoreTakesIsRefusedWhereKafkaDoesNot(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, kafkabridge.Config{Brokers: []string{"localhost:1"}})
@@ -136,7 +136,7 @@ func TestThePayloadThatCoreTakesIsRefusedWhereKafkaDoesNot(t *testing.T) {
 	}
 }
 
-// The size of a message of one's own Marshal is not known: without a limit for it, the payload
+// The size of a message of the user's own Marshal is not known. Without a limit for it, the payload
 // itself must fit.
 func TestTheSizeLimitWithAMarshalOfOnesOwn(t *testing.T) {
 	t.Parallel()

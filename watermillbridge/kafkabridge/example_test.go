@@ -16,7 +16,7 @@ import (
 func ExampleNewPublisher() {
 	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{
 		Brokers:        []string{"kafka-1:9092", "kafka-2:9092"},
-		PublishTimeout: 5 * time.Second, // that of core.Config
+		PublishTimeout: 5 * time.Second, // the same as in core.Config
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -27,7 +27,7 @@ func ExampleNewPublisher() {
 	// Output: nothing is connected yet
 }
 
-// TLS and passwords: change the safe configuration, not Sarama's defaults.
+// To set TLS and passwords, change the safe configuration, not Sarama's defaults.
 func ExampleSaramaConfig() {
 	c := kafkabridge.SaramaConfig(5 * time.Second)
 	c.Net.TLS.Enable, c.Net.TLS.Config = true, &tls.Config{MinVersion: tls.VersionTLS12}
@@ -45,7 +45,7 @@ func ExampleSaramaConfig() {
 	// Producer.RequiredAcks is 1: a message that only the leader has is lost with it; set sarama.WaitForAll
 }
 
-// The partition that Kafka's Java client chooses too.
+// Kafka's Java client chooses the same partition.
 func ExampleNewPartitioner() {
 	p := kafkabridge.NewPartitioner("orders")
 	n, err := p.Partition(&sarama.ProducerMessage{Key: sarama.StringEncoder("order/o-2")}, 12)
@@ -53,7 +53,7 @@ func ExampleNewPartitioner() {
 	// Output: 1 <nil>
 }
 
-// counted is a decorator: metrics and tracing libraries bring theirs.
+// counted is a decorator. Libraries for metrics and tracing have decorators of their own.
 type counted struct {
 	message.Publisher
 	published *atomic.Int64
@@ -84,7 +84,7 @@ func ExampleConfig_decorate() {
 	// Output: 0 so far
 }
 
-// The relay's publisher is the safe one for a poison queue and for replies too:
+// The relay's publisher is also the safe publisher for a poison queue and for replies:
 // middleware.PoisonQueue(plain, "orders.poison").
 func Example_poisonQueue() {
 	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{"kafka-1:9092"}})
@@ -95,6 +95,6 @@ func Example_poisonQueue() {
 	defer publisher.Close(context.Background())
 
 	plain := publisher.MessagePublisher(5 * time.Second)
-	fmt.Println(plain.Publish("orders.poison")) // no message yet: nothing is connected
+	fmt.Println(plain.Publish("orders.poison")) // without a message it does not connect
 	// Output: <nil>
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// Computed with org.apache.kafka.common.utils.Utils of kafka-clients 4.3.1:
+// The numbers were computed with org.apache.kafka.common.utils.Utils of kafka-clients 4.3.1:
 // toPositive(murmur2(key)) % 3 and % 12.
 var javaPartitions = []struct {
 	key       string

@@ -21,9 +21,9 @@ import (
 var readBuildInfo = debug.ReadBuildInfo
 
 // NewPublisher returns a Publisher for Kafka. It checks cfg and the version of Sarama
-// (ErrSaramaLoses), and does not connect. The first publish connects, and tries again at the next
-// one. So a process can start while Kafka is down. The key of a message is the event's key. A
-// receipt reads topic/partition@offset.
+// (ErrSaramaLoses), and does not connect. The first publish connects; if that fails, the next
+// publish tries again. So a process can start while Kafka is down. The key of a message is the
+// event's key. A receipt has the form topic/partition@offset.
 func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if info, ok := readBuildInfo(); ok {
 		if err := checkSarama(info); err != nil {
@@ -50,7 +50,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
 		cfg.Bridge.CheckSize = checkSize(limit, cfg.Bridge.RowIDMetadata)
-	// the size of its messages is not known, but most contain the payload
+	// The size of its messages is not known, but most messages contain the payload.
 	case cfg.Bridge.MaxPayload == 0:
 		cfg.Bridge.MaxPayload = limit
 	}
@@ -65,8 +65,8 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 }
 
 // tracked puts a value into the message's context before decorators see the message. The receipt is
-// read from that value. So a decorator that sends a copy with the message's context keeps the
-// receipt.
+// read from that value. So the receipt is kept if a decorator sends a copy with the message's
+// context.
 type tracked struct{ message.Publisher }
 
 // Publish implements message.Publisher.
@@ -99,7 +99,7 @@ func (m marshaler) Marshal(topic string, msg *message.Message) (*sarama.Producer
 	}
 	if s, ok := msg.Context().Value(sentKey{}).(*sent); ok {
 		km.Metadata, s.msg = s, km
-		km.Offset = -1 // until the broker names one: it names none for a copy that it recognises
+		km.Offset = -1 // the broker sets the offset, but not for a copy that it recognises
 	}
 	return km, nil
 }
@@ -141,7 +141,7 @@ func (k *publisher) Publish(topic string, msgs ...*message.Message) error {
 			s = &sent{}
 			msg.SetContext(context.WithValue(msg.Context(), sentKey{}, s))
 		}
-		*s = sent{} // a decorator may try again
+		*s = sent{} // a decorator may call it again
 		if err := k.judge(pub.Publish(topic, msg), s); err != nil {
 			return err
 		}
@@ -149,8 +149,8 @@ func (k *publisher) Publish(topic string, msgs ...*message.Message) error {
 	return nil
 }
 
-// judge marks err. Sarama's breaker hides why a message failed. If the breaker of a partition
-// opened because the partition has no leader, only that partition is unavailable.
+// judge marks err with its class. Sarama's breaker hides why a message failed. If the breaker of a
+// partition opened because the partition has no leader, only that partition is unavailable.
 func (k *publisher) judge(err error, s *sent) error {
 	if s.msg == nil || !s.partitioned {
 		return mark(err)
@@ -170,7 +170,7 @@ func (k *publisher) judge(err error, s *sent) error {
 	return err
 }
 
-// connected returns the publisher below. One caller at a time connects.
+// connected returns the inner publisher. One caller at a time connects.
 func (k *publisher) connected(ctx context.Context) (message.Publisher, error) {
 	if pub, err := k.current(); pub != nil || err != nil {
 		return pub, err

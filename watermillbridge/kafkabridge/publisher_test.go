@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-const timeout = 2 * time.Second // longer than anything a broker on this machine takes
+const timeout = 2 * time.Second // longer than any broker on this machine takes
 
 func delivery(topic, key string) core.Delivery {
 	e := core.Event{ID: core.NewEventID(), Type: "order.placed", Topic: topic, Key: key, Payload: []byte(`{"total":7}`)}
@@ -27,8 +27,8 @@ func delivery(topic, key string) core.Delivery {
 	return core.Delivery{Event: e, RowID: id, Attempt: 1}
 }
 
-// fakeBroker answers like a broker with the topic "orders": partition 0 of 3 refuses with refuse,
-// unless that is ErrNoError, and partition 2 has no leader.
+// fakeBroker answers like a broker with the topic "orders". Partition 0 of 3 answers with the error
+// refuse, unless that is ErrNoError. Partition 2 has no leader.
 func fakeBroker(t *testing.T, refuse sarama.KError) string {
 	t.Helper()
 	b := sarama.NewMockBroker(t, 1)
@@ -48,7 +48,7 @@ func fakeBroker(t *testing.T, refuse sarama.KError) string {
 	return b.Addr()
 }
 
-// apiVersions says which requests of a publisher the fake brokers answer, and in which versions.
+// apiVersions lists the requests of a publisher that the fake brokers answer, with their versions.
 func apiVersions(t *testing.T) sarama.MockResponse {
 	return sarama.NewMockApiVersionsResponse(t).SetApiKeys([]sarama.ApiVersionsResponseKey{
 		{ApiKey: 0, MinVersion: 7, MaxVersion: 7},  // Produce
@@ -61,7 +61,7 @@ func apiVersions(t *testing.T) sarama.MockResponse {
 func newPublisher(t *testing.T, cfg kafkabridge.Config) *watermillbridge.Publisher {
 	t.Helper()
 	cfg.PublishTimeout = timeout
-	cfg.Version = sarama.V2_1_0_0 // whose answers fakeBroker knows
+	cfg.Version = sarama.V2_1_0_0 // fakeBroker has the answers of this version
 	p, err := kafkabridge.NewPublisher(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func publish(t *testing.T, p *watermillbridge.Publisher, d core.Delivery) (strin
 	return p.PublishWithReceipt(ctx, d)
 }
 
-// Keys by their partition of 3, from javaPartitions.
+// These keys belong to partitions 0, 1 and 2 of 3, by javaPartitions.
 const key0, key1, key2 = "order/o-1", "order/o-2", "abcd"
 
 func TestPublishGivesAReceipt(t *testing.T) {
@@ -120,7 +120,7 @@ func TestErrorsOfTheBrokerAreClassified(t *testing.T) {
 		sarama.ErrDelegationTokenExpired:       core.ClassUnavailable,
 		sarama.ErrLogDirNotFound:               core.ClassKeyUnavailable,
 		sarama.ErrListenerNotFound:             core.ClassKeyUnavailable,
-		// CORRUPT_MESSAGE: Kafka says that it may be sent again
+		// CORRUPT_MESSAGE: Kafka says that it may be sent again.
 		sarama.ErrInvalidMessage: core.ClassTransient,
 		sarama.ErrUnknown:        core.ClassTransient,
 	} {
@@ -169,7 +169,7 @@ func TestALeaderlessPartitionStopsOnlyItsKeys(t *testing.T) {
 func TestAnUnknownTopicIsUnavailable(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
-	for range 6 { // beyond the third, Sarama's breaker answers
+	for range 6 { // after the third, Sarama's breaker answers
 		_, err := publish(t, p, delivery("nowhere", key0))
 		if class, _ := core.ClassOf(err); class != core.ClassUnavailable {
 			t.Fatalf("err = %v, class %v; want unavailable", err, class)
@@ -195,7 +195,7 @@ func TestAReservedHeaderIsPermanent(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, kafkabridge.Config{Brokers: []string{fakeBroker(t, sarama.ErrNoError)}})
 	d := delivery("orders", key0)
-	// the outbox refuses it, a row may have come otherwise
+	// The outbox refuses it, but a row may have been written without the outbox.
 	d.Headers = map[string]string{"_watermill_message_uuid": "x"}
 	_, err := publish(t, p, d)
 	if class, _ := core.ClassOf(err); class != core.ClassPermanent {
@@ -203,7 +203,7 @@ func TestAReservedHeaderIsPermanent(t *testing.T) {
 	}
 }
 
-// The process starts while Kafka is away, and goes on when it comes.
+// The process starts while Kafka is down. It publishes when Kafka is up.
 func TestKafkaComesLater(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

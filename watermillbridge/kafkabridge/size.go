@@ -13,14 +13,14 @@ import (
 const besidePayload = 32 << 10
 
 // checkSize returns the watermillbridge.Config.CheckSize of messages of at most limit bytes, as
-// Sarama counts them. Events far below the limit cost nothing.
+// Sarama counts them. For events far below the limit it does not build a message.
 func checkSize(limit int, rowIDMetadata string) func(core.Event) error {
 	return func(e core.Event) error {
 		if len(e.Payload) <= limit-besidePayload {
 			return nil
 		}
 		size, err := messageSize(e, rowIDMetadata)
-		if err == nil && size > limit { // the relay will see an error
+		if err == nil && size > limit { // err is left to the relay
 			return tooLarge(size, limit)
 		}
 		return nil
@@ -35,8 +35,8 @@ func tooLarge(size, limit int) error {
 		"max.message.bytes of the topic", size, limit)
 }
 
-// messageSize returns how large the message of an event can become: with later attempts, and as a
-// replay.
+// messageSize returns the largest size that the message of an event can have, with later attempts
+// and as a replay.
 func messageSize(e core.Event, rowIDMetadata string) (int, error) {
 	payload := len(e.Payload)
 	e.Payload = nil
@@ -53,6 +53,6 @@ func messageSize(e core.Event, rowIDMetadata string) (int, error) {
 	return km.ByteSize(recordVersion) + payload, nil
 }
 
-// recordVersion is the version of Kafka's format of messages since 0.11, which idempotence and
-// headers need.
+// recordVersion is the version of Kafka's message format since 0.11. Idempotence and headers need
+// it.
 const recordVersion = 2

@@ -20,9 +20,9 @@ const saramaModule = "github.com/IBM/sarama"
 // partition.
 const minSaramaMinor = 48
 
-// checkSarama refuses a Sarama that is too old, by the build information. It does not refuse a
-// version that is not known: programs without build information (test binaries do not list their
-// modules), and replacements by a folder or a fork, whose version means nothing.
+// checkSarama reads the build information and refuses a Sarama that is too old. It does not refuse
+// an unknown version. The version is unknown in a program without build information (test binaries
+// do not list their modules), and if Sarama is replaced by a folder or a fork.
 func checkSarama(info *debug.BuildInfo) error {
 	if info == nil {
 		return nil

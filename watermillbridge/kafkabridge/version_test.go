@@ -62,7 +62,7 @@ func TestASaramaThatLosesIsRefused(t *testing.T) {
 	}
 }
 
-// NewPublisher looks at the program that it is in.
+// NewPublisher checks the program that it runs in.
 func TestNewPublisherChecksTheBuild(t *testing.T) {
 	old := readBuildInfo
 	t.Cleanup(func() { readBuildInfo = old })

@@ -12,11 +12,11 @@ import (
 // RowIDMetadata is the value for watermillbridge.Config.RowIDMetadata: the header by which
 // JetStream stores a message once within the duplicate window of its stream. TrackMsgId of
 // watermill-nats must then stay false. It would use the message's UUID, which is the id of the
-// event: of an event with two destinations in one stream only the first would be stored.
+// event. If an event has two destinations in one stream, only the first would be stored.
 const RowIDMetadata = nats.MsgIdHdr
 
-// unavailable are errors of the connection, of rights, and of a subject that no stream listens to.
-// The event is not at fault.
+// unavailable has the errors of the connection, of rights, and of a subject that no stream listens
+// to. The event is not at fault.
 var unavailable = []error{
 	nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrDrainTimeout, nats.ErrConnectionReconnecting,
 	nats.ErrDisconnected, nats.ErrStaleConnection, nats.ErrInvalidConnection, nats.ErrNoServers, nats.ErrNoInfoReceived,
@@ -32,7 +32,7 @@ var unavailable = []error{
 	jetstream.ErrJetStreamNotEnabledForAccount, jetstream.ErrAsyncPublishTimeout, jetstream.ErrTooManyStalledMsgs,
 }
 
-// permanent are errors that the same message gets each time.
+// permanent has the errors that the same message gets each time.
 var permanent = []error{
 	nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrInvalidMsg, nats.ErrBadHeaderMsg,
 	jetstream.ErrStreamMessageExceedsMaximum,
@@ -67,7 +67,7 @@ func Classify(err error) core.Class {
 	return core.ClassTransient
 }
 
-// ofAPI judges an answer of JetStream by its HTTP-like status and its code.
+// ofAPI returns the class of an answer of JetStream, by its HTTP-like status and its code.
 func ofAPI(status int, code jetstream.ErrorCode) core.Class {
 	switch {
 	case code == jetstream.JSErrCodeStreamMessageExceedsMaximum:

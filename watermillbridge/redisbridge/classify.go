@@ -10,17 +10,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// unavailable are the first words of answers that are not the message's fault.
+// unavailable has the first words of answers that are not the message's fault.
 var unavailable = []string{
-	// the server starts, or another server does the work
+	// The server starts, or another server does the work.
 	"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "CROSSSLOT",
-	"OOM", "MISCONF", "NOREPLICAS", // it is full, cannot save, or has too few replicas
+	"OOM", "MISCONF", "NOREPLICAS", // the server is full, cannot save, or has too few replicas
 	"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", // rights
 	"WRONGTYPE",  // the topic's key is not a stream: every event gets this answer
 	"UNKILLABLE", // a script blocks the server
 }
 
-// texts are answers that begin with the general ERR.
+// Some answers begin with the general ERR. They are recognised by their text.
 var (
 	unavailableTexts = []string{
 		"max number of clients reached", "unknown command",

@@ -11,8 +11,8 @@ import (
 )
 
 // A claim is several statements on most databases. These cases change its rows before each of them.
-// Whatever the change is, no event is claimed while an earlier one is not finished, and no node
-// gets a row that another node holds.
+// After any change, no event is claimed while an earlier one is not finished, and no node gets a
+// row that another node holds.
 
 // meddler changes the rows while another node claims them.
 type meddler struct {

@@ -13,8 +13,8 @@ import (
 // Many goroutines call its methods at once.
 //
 // Begin, BeginBatch and Advance work in the transaction of the handler's effects. The transaction
-// begins with them, commits with the effects, and is rolled back after any error of theirs. The
-// other methods run short transactions of their own.
+// begins with them and commits with the effects. If one of them fails, the transaction is rolled
+// back. The other methods run short transactions of their own.
 type Store interface {
 	// Begin writes the event as processed in tx, and returns StateFresh and the number of the
 	// attempt. If there was a row already, it returns the state of the row. While another
@@ -23,9 +23,10 @@ type Store interface {
 	// BeginBatch does for many events of one consumer and handler what Begin does for one. A second
 	// copy of an event in the batch is StateProcessed.
 	BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]State, error)
-	// Advance records this event as the newest one that the handler has processed of the event's
-	// tenant, topic and key, in tx, and reports whether it was newer than the one before. It waits
-	// for other transactions that do the same. An event without a key or a KeySeq is always newer.
+	// Advance compares the event with the newest one that the handler has processed of the same
+	// tenant, topic and key, in tx. If the event is newer, Advance records it as the newest and
+	// returns true. It waits for other transactions that do the same. An event without a key or a
+	// KeySeq is always newer.
 	Advance(ctx context.Context, tx core.Tx, e Event) (newer bool, err error)
 
 	// Fail records a failure, after the transaction of the handler was rolled back. It counts the
@@ -52,7 +53,7 @@ type State uint8
 
 // States of an event.
 const (
-	// StateFresh: the row says processed now, as soon as the transaction commits.
+	// StateFresh: the event is new. Its row says processed as soon as the transaction commits.
 	StateFresh State = iota + 1
 	// StateProcessed: the event was processed before.
 	StateProcessed

@@ -154,9 +154,10 @@ const (
 	MaxPartitionKey = 255
 )
 
-// Advance records this event as the newest one that the handler has processed of the event's
-// tenant, topic and key, in tx, and reports whether it was newer than the one before. It waits for
-// other transactions that do the same. An event without a key or a KeySeq is always newer.
+// Advance compares the event with the newest one that the handler has processed of the same tenant,
+// topic and key, in tx. If the event is newer, Advance records it as the newest and returns true.
+// It waits for other transactions that do the same. An event without a key or a KeySeq is always
+// newer.
 func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer bool, err error) {
 	const what = "inbox key"
 	if e.KeySeq == 0 || e.PartitionKey == "" {

@@ -8,8 +8,8 @@ import (
 )
 
 // bound returns an error when the update or delete of one entity may change other entities.
-// Conditions that the program gave as text may have an OR. Ent joins the id to them by AND, so the
-// id does not restrict the part beside the OR.
+// Conditions that the program gave as text may have an OR. Ent joins the id to them by AND, which
+// binds before OR. So rows without the id could match.
 func (c *call) bound(query string) error {
 	if c.tx == nil || c.byKeys || c.id == "" || !strings.HasPrefix(query, "UPDATE ") && !strings.HasPrefix(query,
 		"DELETE ") {

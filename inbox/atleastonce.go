@@ -45,11 +45,11 @@ type AtLeastOnceConfig struct {
 	Observer *Observer
 	Logger   *slog.Logger
 
-	// MaxAttempts and MinAge say when a message is given up, as in Config: the handler has run so
-	// often, and the first run was so long ago. Then Middleware returns ErrDead, for the poison
-	// queue of Chain, and the store forgets the attempts: a message that is delivered again has
-	// fresh ones. A run that ended with the process counts. A delivery that only waited for another
-	// copy does not. Negative: without limit, at any age.
+	// MaxAttempts and MinAge say when a message is given up, as in Config: its handler has run
+	// MaxAttempts times, and the first run was MinAge ago. Then Middleware returns ErrDead, for the
+	// poison queue of Chain, and the store forgets the attempts: a message that is delivered again
+	// has fresh ones. A run that ended with the process counts. A delivery that only waited for
+	// another copy does not. Negative: without limit, at any age.
 	MaxAttempts int
 	MinAge      time.Duration
 	// Classifier, RetryPause and MaxRetryPause are those of Config. A message whose event another

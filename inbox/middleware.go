@@ -18,8 +18,9 @@ const reasonPoisoned = "reason_poisoned"
 // The handler finds its transaction in the message's context, by FromContext of its adapter or
 // core.TxFromContext, and does all its work there. The messages that it returns are written to the
 // outbox in the same transaction (Config.Publisher), under the publish topic of the Router. So the
-// Router has nothing left to publish. They carry the correlation id of the message, with or without
-// Watermill's CorrelationID. The handler must not acknowledge the message itself.
+// Router has nothing left to publish. The returned messages carry the correlation id of the
+// message, with or without Watermill's CorrelationID. The handler must not acknowledge the message
+// itself.
 //
 // The handler may run several times for one delivery. A transaction that failed only because of
 // others (core.Retryable) is run again as a whole, at most ten times and for twenty seconds.

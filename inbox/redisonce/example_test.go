@@ -17,7 +17,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 )
 
-// A Redis in this process, so that the Examples need no server.
+// newRedis starts a Redis in this process, so that the Examples need no server.
 func newRedis() (client *redis.Client, stop func()) {
 	server, err := miniredis.Run()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The adapter suite over GORM, with and without prepared statements, on a plain pool and on one
-// opened with Connector, and of the Transactor alone.
+// The adapter suite over GORM runs with and without prepared statements, on a plain pool and on a
+// pool opened with Connector, and with the Transactor alone.
 func TestAdapterSuiteGORM(t *testing.T) {
 	t.Parallel()
 	testdb.EachWay(t, []testdb.Way[adapters.GORMWay]{

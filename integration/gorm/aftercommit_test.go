@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// gNoticed tells in its own hook that it was stored.
+// gNoticed calls notice after the commit of the transaction that stored it.
 type gNoticed struct {
 	ID     int64
 	notice func() `gorm:"-"`

@@ -17,7 +17,7 @@ import (
 
 type busEvent struct{ Title string }
 
-// busBook says with an event bus of Watermill that it was stored, in its own hook.
+// busBook publishes in its own hook, through an event bus of Watermill, that it was stored.
 type busBook struct {
 	ID    int64
 	Title string

@@ -18,7 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Events of transactions that cannot be followed are as safe, but wait for the poller.
+// Events of transactions that cannot be tracked are as safe, but wait for the poller.
 func TestGORMConnectionIsUntracked(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -30,7 +30,7 @@ func TestGORMConnectionIsUntracked(t *testing.T) {
 			})
 		}))
 		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
-			return db.Create(newOrder("implicit")).Error // followed: it is wrapped just before GORM begins
+			return db.Create(newOrder("implicit")).Error // tracked: the pool is wrapped just before GORM begins
 		}))
 		g.wantRows(t, "implicit", "explicit", "said")
 		g.wantHot(t, "implicit")
@@ -65,7 +65,7 @@ func TestGORMForeignTxIsUntracked(t *testing.T) {
 }
 
 // A session with a context that was made before db.Use still has the pool of that time. With a
-// statement cache it shares that, and with it the plugin's pool.
+// statement cache the session shares the cache, and so the plugin's pool.
 func TestGORMSessionFromBeforeUse(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -131,7 +131,8 @@ func resolver(db testdb.DB) *dbresolver.DBResolver {
 	})
 }
 
-// The databases that dbresolver opens after db.Use are followed like the first one.
+// Transactions of databases that dbresolver opens after db.Use are tracked like those of the first
+// one.
 func TestGORMBeforeDBResolver(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -158,8 +159,8 @@ func TestGORMBeforeDBResolver(t *testing.T) {
 	})
 }
 
-// When dbresolver came first, transactions on a source it is told to use are not followed. Nothing
-// is lost.
+// If dbresolver was installed first, transactions on a source that it is told to use are not
+// tracked. No event is lost.
 func TestGORMAfterDBResolver(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -223,7 +224,7 @@ func TestGORMPoolStaysUsable(t *testing.T) {
 	})
 }
 
-// Rows that are read by hand can be how a transaction learns that it is the victim of a deadlock.
+// A transaction may learn that it is the victim of a deadlock while its rows are read by hand.
 func TestGORMDeadlockVictimWhileReading(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

@@ -28,7 +28,7 @@ func TestGORMCaptureBatch(t *testing.T) {
 	})
 }
 
-// Data is encoded after the statement: what refers to the model shows its generated key.
+// Data is encoded after the statement, so a payload that refers to the model has the generated key.
 func TestGORMCaptureSeesGeneratedKeys(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -69,7 +69,7 @@ func TestGORMCaptureAssociations(t *testing.T) {
 		fixture.NoError(t, g.Create(o).Error)
 		g.wantRows(t, "placed", "line.a", "line.b")
 		fixture.NoError(t, g.Session(&gorm.Session{FullSaveAssociations: true}).Save(o).Error)
-		g.wantRows(t, "placed", "line.a", "line.b")                         // nothing was recorded anew
+		g.wantRows(t, "placed", "line.a", "line.b")                         // no new event was recorded
 		fixture.SameSet(t, "On saw", ops, []string{"a create", "b create"}) // the second save changed no line
 	})
 }
@@ -79,10 +79,10 @@ func TestGORMCaptureSave(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		mapProducts(g)
 		p := &gProduct{Name: "generated"}
-		fixture.NoError(t, g.Save(p).Error) // no key: an insert
+		fixture.NoError(t, g.Save(p).Error) // without a key, Save is an insert
 		p.Name = "changed"
 		fixture.NoError(t, g.Save(p).Error) // an update
-		// an update of nothing, then an insert that skips hooks
+		// an update of no row, then an insert that skips hooks
 		fixture.NoError(t, g.Save(&gProduct{ID: 99, Name: "unknown"}).Error)
 		fixture.NoError(t, g.Save(&[]gProduct{{ID: 100, Name: "slice"}}).Error) // an upsert
 		c := &gCoupon{Code: "UNKNOWN", Percent: 1}
@@ -143,7 +143,7 @@ func TestGORMCaptureUpdateOfNothing(t *testing.T) {
 		}
 		p := &gProduct{Name: "same", Stock: 1}
 		fixture.NoError(t, g.Create(p).Error)
-		fixture.NoError(t, g.Model(p).UpdateColumn("stock", 1).Error) // found, and the same as before
+		fixture.NoError(t, g.Model(p).UpdateColumn("stock", 1).Error) // the row is found, and has this value already
 		g.wantRows(t, "product.same.create", "product.same.update")
 	})
 }
@@ -255,7 +255,7 @@ func TestGORMSkipDefaultTransaction(t *testing.T) {
 		fixture.WantError(t, gormoutbox.Publish(t.Context(), g.DB, fixture.Event("said")), core.ErrNoTransaction)
 		g.wantCount(t, "g_orders", 0)
 		g.wantCount(t, "g_products", 0)
-		fixture.NoError(t, g.Create(&gOrder{Status: "silent"}).Error) // records nothing
+		fixture.NoError(t, g.Create(&gOrder{Status: "silent"}).Error) // records no event
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(o).Error }))
 		g.wantRows(t, "placed")
 	}, func(o *gormOptions) { o.gorm.SkipDefaultTransaction = true })
@@ -272,7 +272,7 @@ func TestGORMSkipDefaultTransactionOfSession(t *testing.T) {
 	})
 }
 
-// A function that cannot say which events there are fails the statement.
+// If an On function returns an error, the statement fails.
 func TestGORMOnContextError(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -281,7 +281,7 @@ func TestGORMOnContextError(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			var n int64 // sees what the transaction stored
+			var n int64 // sees the rows of the transaction
 			if err := tx.Model(&gProduct{}).Count(&n).Error; err != nil {
 				return nil, err
 			}
@@ -297,7 +297,7 @@ func TestGORMOnContextError(t *testing.T) {
 	})
 }
 
-// An event that is refused undoes the row.
+// If the event is refused, the row is rolled back.
 func TestGORMInvalidEventFailsTheStatement(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

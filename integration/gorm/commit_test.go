@@ -105,7 +105,8 @@ func TestGORMContextEnds(t *testing.T) {
 	})
 }
 
-// handOver takes what a model's recorder offers to the next transaction, and gives it back.
+// handOver takes the events that a model's recorder gives to the next transaction, and gives them
+// back.
 func (g *gormEnv) handOver(o *gOrder) []core.Event {
 	events, ended, _ := o.HandOver()
 	ended(core.RolledBack)
@@ -147,8 +148,8 @@ func TestGORMSavePointAPI(t *testing.T) {
 	})
 }
 
-// wantSavepointRefused is what becomes of a savepoint by text on MySQL, which refuses it as a
-// prepared statement: the transaction goes on.
+// wantSavepointRefused checks a savepoint by text on MySQL. MySQL refuses it as a prepared
+// statement, and the transaction goes on.
 func (g *gormEnv) wantSavepointRefused(t *testing.T, savepoint func(tx *gorm.DB) error) {
 	t.Helper()
 	fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
@@ -161,7 +162,8 @@ func (g *gormEnv) wantSavepointRefused(t *testing.T, savepoint func(tx *gorm.DB)
 	g.wantRows(t, "kept", "after")
 }
 
-// With prepared statements, raw SQL passes the transaction by and is seen only in callbacks.
+// With prepared statements, raw SQL does not go through the tracked transaction. The plugin sees it
+// in callbacks only.
 func TestGORMRawSavepoints(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -206,7 +208,8 @@ func TestGORMPrepareStmtSessionInTransaction(t *testing.T) {
 	})
 }
 
-// Statements prepared by hand could do anything: their events wait for the poller.
+// Statements that a program prepares itself may do anything, so the events of their transaction
+// wait for the poller.
 func TestGORMStatementsPreparedByHand(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -240,8 +243,8 @@ func TestGORMStatementsPreparedByHand(t *testing.T) {
 	})
 }
 
-// So could what goes to GORM's own pool, which with a statement cache is prepared too, and not
-// through its callbacks.
+// The same holds for statements on GORM's own pool. With a statement cache they are prepared too,
+// and do not go through its callbacks.
 func TestGORMStatementsOnThePoolByHand(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -296,7 +299,8 @@ func TestGORMIgnoredDuplicateKey(t *testing.T) {
 	})
 }
 
-// A refused statement in a nested transaction is undone with it. The rest keeps its fast path.
+// A refused statement in a nested transaction is rolled back with it. The other events keep their
+// fast path.
 func TestGORMRefusedStatementInNestedTransaction(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -316,7 +320,7 @@ func TestGORMRefusedStatementInNestedTransaction(t *testing.T) {
 	})
 }
 
-// InnoDB rolls the whole transaction of a deadlock victim back, and COMMIT says nil.
+// InnoDB rolls the whole transaction of a deadlock victim back, and COMMIT returns nil.
 func TestGORMDeadlockVictimIgnored(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -387,7 +391,7 @@ func TestGORMConnectionLostAtCommit(t *testing.T) {
 	})
 }
 
-// A pool opened with the connector tracks below GORM; the plugin leaves it to that.
+// A pool opened with the connector tracks its transactions below GORM, so the plugin does not.
 func TestGORMOnConnectorPool(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

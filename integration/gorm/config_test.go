@@ -216,7 +216,8 @@ func TestGORMTransactor(t *testing.T) {
 	}, func(o *gormOptions) { o.gorm.DisableNestedTransaction = true })
 }
 
-// RunInTx does not commit what the database may have rolled back behind the function.
+// RunInTx does not commit a transaction that the database may have rolled back unnoticed by the
+// function.
 func TestGORMTransactorAborted(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -238,7 +239,7 @@ func TestGORMTransactorAborted(t *testing.T) {
 	})
 }
 
-// Without the plugin a Transactor works too; only the commit is not heard.
+// Without the plugin a Transactor works too, but its commits are not tracked.
 func TestGORMTransactorWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	g, db := sqliteGORM(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A copy of a model does not publish what happened to the original, and a value that was moved does
-// not lose it in silence.
+// A copy of a model does not publish the events of the original. A value that was moved does not
+// lose its events without an error.
 func TestGORMCopyOfAModel(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -33,7 +33,7 @@ func TestGORMCopyOfAModel(t *testing.T) {
 
 		fixture.NoError(t, g.Create(o).Error)
 		cp.ID = 0
-		fixture.NoError(t, g.Create(&cp).Error) // nothing waits any more
+		fixture.NoError(t, g.Create(&cp).Error) // no event waits any more
 		batch[0].Adopt()
 		fixture.NoError(t, g.Create(&batch).Error)
 		g.wantRows(t, "placed", "moved")
@@ -71,7 +71,7 @@ func TestGORMCopyInRetriedClosure(t *testing.T) {
 	})
 }
 
-// The changes are given by value: a copy, whose events would be lost.
+// Updates gets the changes by value, so it gets a copy, whose events would be lost.
 func TestGORMUpdatesFromAValue(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -85,7 +85,7 @@ func TestGORMUpdatesFromAValue(t *testing.T) {
 			t.Fatalf("the row is %q", stored.Status)
 		}
 		fixture.NoError(t, g.Model(o).Updates(changes).Error)
-		fixture.NoError(t, g.Model(o).Updates(gOrder{Version: 3}).Error) // records nothing
+		fixture.NoError(t, g.Model(o).Updates(gOrder{Version: 3}).Error) // has no recorded events
 		g.wantRows(t, "paid")
 	})
 }
@@ -145,7 +145,7 @@ func TestGORMModelInLogs(t *testing.T) {
 	}
 }
 
-// Children that GORM saves along with their parent are news when they are new or when they changed.
+// Children that GORM saves along with their parent cause events if they are new or if they changed.
 func TestGORMSavedAlong(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -199,7 +199,7 @@ type (
 	}
 )
 
-// A parent that is there is left as it is; one with a key of its own that is not there is stored.
+// GORM does not change a parent that exists. It stores a parent that has a key and does not exist.
 func TestGORMSavedAlongWithOwnKeys(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

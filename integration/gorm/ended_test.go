@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A text has ended the transaction: a statement that causes events is refused before it is stored
-// by itself.
+// A statement as text has ended the transaction. A later statement that causes events is refused,
+// before its row is stored outside of the transaction.
 func TestGORMStatementsAfterTheEndOfTheirTransaction(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

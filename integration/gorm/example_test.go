@@ -30,7 +30,7 @@ func (o *exampleOrder) place() {
 	o.Record(exampleOrderPlaced{o})
 }
 
-// The three ways to say that something happened, on SQLite.
+// The three ways to publish an event, on SQLite.
 func Example_gorm() {
 	dir, err := os.MkdirTemp("", "outbox")
 	if err != nil {

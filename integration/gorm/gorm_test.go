@@ -21,8 +21,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// gormEnv is a database opened with GORM and the plugin, and what the plugin was seen to do. Its
-// relay has one worker, so that events on the fast path are published in the order of their
+// gormEnv is a database opened with GORM and the plugin, and a record of the plugin's publishes.
+// Its relay has one worker, so that events on the fast path are published in the order of their
 // commits.
 type gormEnv struct {
 	*gorm.DB
@@ -30,11 +30,11 @@ type gormEnv struct {
 	ob    *gormoutbox.Outbox
 	plain *sql.DB // for looking at the tables from outside
 
-	early    *gorm.DB // what a test made before db.Use
+	early    *gorm.DB // made by a test before db.Use
 	resolver *dbresolver.DBResolver
 
 	mu        sync.Mutex
-	published []string // types of the events that went the fast path
+	published []string // types of the events that took the fast path
 	warm      bool
 	untracked int
 }
@@ -138,7 +138,7 @@ func (g *gormEnv) run(t *testing.T) {
 	})
 }
 
-// sentinel commits an event that goes the fast path.
+// sentinel commits an event that takes the fast path.
 func (g *gormEnv) sentinel(t *testing.T) {
 	t.Helper()
 	tx, err := sqltx.Begin(t.Context(), g.plain, nil, g.db.Dialect)
@@ -252,7 +252,7 @@ type gProduct struct {
 
 func (gProduct) TableName() string { return "g_products" }
 
-// gCoupon has a key of its own making.
+// gCoupon has a key that the program sets.
 type gCoupon struct {
 	Code          string `gorm:"primaryKey;size:64"`
 	Percent       int

@@ -28,7 +28,7 @@ func (id *binaryID) Scan(v any) error {
 
 func (binaryID) GormDataType() string { return "bytes" }
 
-// valuerID has no text but what it stores.
+// valuerID has no text form except its stored value.
 type valuerID struct{ n int64 }
 
 func (id valuerID) Value() (driver.Value, error) { return id.n, nil }
@@ -71,14 +71,14 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 	}
 	fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"),
 		[]string{"id-01020304", "7", "abcd", "berlin,3", "paris,0", ""})
-	// A model without a key says what was inserted, but not what was changed.
+	// A model without a key has events for inserts, but not for updates.
 	fixture.WantError(t, g.Where("name = ?", "x").Delete(&without{}).Error, core.ErrNoAggregateID)
 	fixture.WantError(t, g.Session(&gorm.Session{}).Where("name = ?", "x").Delete(&without{Name: "x"}).Error,
 		core.ErrNoAggregateID)
 }
 
-// Translated errors say less than the database did. The transaction still knows whether it is
-// whole.
+// An error that GORM translates says less than the error of the database. The outbox knows all the
+// same whether the transaction is still usable.
 func TestGORMTranslatedError(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

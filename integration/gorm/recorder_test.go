@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 )
 
-// A transaction that is run again with the same object loses nothing and doubles nothing.
+// A transaction that is run again with the same object neither loses nor doubles an event.
 func TestGORMRecorderRetriedClosure(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -116,7 +116,7 @@ func TestGORMRecorderUntracked(t *testing.T) {
 	})
 }
 
-// Hooks of the model may record too.
+// Hooks of the model may record events too.
 func TestGORMRecorderInHooks(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -146,7 +146,7 @@ func (h *gHooked) AfterCreate(tx *gorm.DB) error {
 	return gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("said.in.hook"))
 }
 
-// Without db.Use nobody takes what a model records, and only a test can tell.
+// Without db.Use the recorded events of a model stay there, and only a test can notice that.
 func TestGORMRecorderWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

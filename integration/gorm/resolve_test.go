@@ -28,7 +28,7 @@ func resolveProducts(g *gormEnv) {
 	}, gormoutbox.ResolveRows())
 }
 
-// Statements that do not say what they change: the function sees the rows themselves.
+// With ResolveRows, the function gets the rows of statements that do not name them.
 func TestGORMResolveRows(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -120,7 +120,7 @@ func TestGORMResolveRowsIsBounded(t *testing.T) {
 	}, func(o *gormOptions) { o.outbox.MaxResolvedRows = 2 })
 }
 
-// A row that begins to match between the reading and the statement is not changed in silence.
+// A row that begins to match between the SELECT and the statement is not changed without an event.
 func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

@@ -55,7 +55,7 @@ func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 	})
 }
 
-// OR takes the key out of the conditions.
+// With OR, the key no longer limits the rows.
 func TestGORMOrAmongConditions(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -67,7 +67,7 @@ func TestGORMOrAmongConditions(t *testing.T) {
 	})
 }
 
-// GORM leaves a zero out of the key's conditions in an update.
+// In an update, GORM leaves a zero column of the key out of the conditions.
 func TestGORMUpdateWithPartOfAKey(t *testing.T) {
 	t.Parallel()
 	type part struct {
@@ -85,8 +85,8 @@ func TestGORMUpdateWithPartOfAKey(t *testing.T) {
 	})
 }
 
-// MariaDB and MySQL do not count a row that had these values. The update of one model by its key
-// counts all the same.
+// MariaDB and MySQL do not count a row that had these values already. The update of one model by
+// its key has its event all the same.
 func TestGORMUnchangedRow(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -135,7 +135,7 @@ func TestGORMExpressions(t *testing.T) {
 		g.wantRows(t)
 		o := newOrder("counted")
 		fixture.NoError(t, g.Create(o).Error)
-		o.Record(fixture.Happened{Name: "recorded"}) // what is recorded has a payload of its own
+		o.Record(fixture.Happened{Name: "recorded"}) // a recorded event has a payload of its own
 		fixture.NoError(t, g.Model(o).Update("version", gorm.Expr("version + 1")).Error)
 		g.wantRows(t, "counted", "recorded")
 		if g.db.Dialect == core.MySQL {
@@ -157,8 +157,8 @@ func (g *gormEnv) wantStock(t *testing.T, typ string, want int) {
 	wantJSON(t, payload, "Stock", float64(want))
 }
 
-// A condition of several lines is one condition: GORM's own text would change rows of other keys,
-// and report the model's.
+// A condition of several lines stays one condition. GORM's own text would change rows of other
+// keys, and report only the model's.
 func TestGORMConditionOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -171,7 +171,7 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 			"stock = 90 OR\nstock = 1",
 		} {
 			for _, model := range []any{&gProduct{ID: 1}, &all[0]} {
-				names++ // MariaDB counts rows that had other values
+				names++ // MariaDB counts only rows that had other values
 				tx := g.Model(model).Where(condition).Update("name", fmt.Sprint("changed", names))
 				fixture.NoError(t, tx.Error)
 				if tx.RowsAffected != 1 {
@@ -189,8 +189,7 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 	})
 }
 
-// Updates of a model stores what is not zero. With ResolveRows the function sees the row as it was
-// stored.
+// Updates of a model does not store zero values. With ResolveRows the function sees the stored row.
 func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

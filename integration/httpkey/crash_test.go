@@ -17,7 +17,7 @@ import (
 
 const httpKeyChild = "OUTBOX_HTTPKEY_CHILD"
 
-// With httpKeyChild set, this binary is a process that dies in its first request.
+// With httpKeyChild set, the test binary is a process that dies in its first request.
 func init() {
 	if os.Getenv(httpKeyChild) == "" {
 		return
@@ -40,8 +40,8 @@ func shortLease(c *httpkey.Config) {
 }
 
 // A process is killed with SIGKILL when its handler has done its work. In the transaction form that
-// work is rolled back and the key free: the payment is made once. In the lease form the key is held
-// until the lease ends, and the work is done again: at least once, as documented.
+// work is rolled back and the key is free, so the payment is made once. In the lease form the key
+// is held until the lease ends. Then the work is done again: at least once, as documented.
 func TestHTTPKeyCrash(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -65,7 +65,7 @@ func TestHTTPKeyCrash(t *testing.T) {
 			payments = 1
 		}
 		h := p.server(t, shortLease)
-		p.runs.Store(1) // that of the child
+		p.runs.Store(1) // the run of the child
 		wantPaid(t, payBy(h, "k1", "42"), http.StatusCreated, "run 2", false)
 		wantPaid(t, payBy(h, "k1", "42"), http.StatusCreated, "run 2", true)
 		p.wantPayments(t, payments)

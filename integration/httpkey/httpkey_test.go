@@ -140,8 +140,8 @@ func wantPaid(t *testing.T, w *httptest.ResponseRecorder, status int, body strin
 	}
 }
 
-// 64 requests with one key at once, at several processes: one is carried out, and everybody gets
-// the same response.
+// 64 requests with one key come at once, at several processes. One is carried out, and all clients
+// get the same response.
 func TestHTTPKeyParallel(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -185,7 +185,7 @@ func TestHTTPKeyParallel(t *testing.T) {
 	})
 }
 
-// Many keys at once, each twice: no request is lost to a deadlock.
+// Many keys come at once, each twice. No request fails because of a deadlock.
 func TestHTTPKeyManyKeys(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -220,7 +220,7 @@ func TestHTTPKeyPolicy(t *testing.T) {
 		for i, tc := range []struct {
 			status   int
 			replayed bool
-			effects  int // in the transaction form, of two requests
+			effects  int // effects of two requests in the transaction form
 		}{{201, true, 1}, {303, true, 1}, {422, true, 0}, {409, false, 0}, {500, false, 0}} {
 			p.handler = func(w http.ResponseWriter, r *http.Request) {
 				if err := p.insert(r.Context(), "x"); err != nil {
@@ -244,8 +244,8 @@ func TestHTTPKeyPolicy(t *testing.T) {
 	})
 }
 
-// A statement that failed leaves a transaction that PostgreSQL lets do nothing more. The response
-// of the handler is kept all the same.
+// After a failed statement PostgreSQL refuses every further one of the transaction. The response of
+// the handler is kept all the same.
 func TestHTTPKeyAfterFailedStatement(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -300,8 +300,8 @@ func TestHTTPKeyPanic(t *testing.T) {
 	})
 }
 
-// Another process works on the key for longer than anybody waits: 409, and nothing that it leaves
-// behind is in the way of the next request.
+// Another process works on the key for longer than a request waits: the answer is 409. Nothing that
+// stays behind blocks the next request.
 func TestHTTPKeyInFlight(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -314,7 +314,7 @@ func TestHTTPKeyInFlight(t *testing.T) {
 		quick := func(c *httpkey.Config) { c.Keys.Wait = 300 * time.Millisecond }
 		a, b := p.server(t, quick), p.server(t, quick)
 		if p.db.Dialect == core.SQLite && p.tx {
-			b = a // there the other process waits for the only writer, as long as its busy_timeout says
+			b = a // another process would wait for the only writer, for its busy_timeout
 		}
 		first := make(chan *httptest.ResponseRecorder, 1)
 		go func() { first <- payBy(a, "k1", "42") }()
@@ -324,7 +324,7 @@ func TestHTTPKeyInFlight(t *testing.T) {
 			if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "idempotency-key-in-flight") {
 				t.Errorf("answered %d %s", w.Code, w.Body)
 			}
-			// In the lease form it is known how long the other may keep the key.
+			// In the lease form it is known how long the other process may keep the key.
 			if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || p.tx && after != 1 ||
 				!p.tx && (after < 20 || after > 30) {
 				t.Errorf("Retry-After is %q", w.Header().Get("Retry-After"))
@@ -340,7 +340,7 @@ func TestHTTPKeyInFlight(t *testing.T) {
 	})
 }
 
-// The database is gone: nothing is carried out.
+// While the database is down, no request is carried out.
 func TestHTTPKeyDatabaseDown(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {

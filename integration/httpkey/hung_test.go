@@ -33,8 +33,8 @@ func (f farTransactor) RunInTx(ctx context.Context, fn func(context.Context, cor
 	})
 }
 
-// 128 clients repeat a finished request at once, at two processes that are far from the database:
-// each gets the response.
+// 128 clients repeat a finished request at once, at two processes that are far from the database.
+// Each client gets the response.
 func TestHTTPKeyReplayStorm(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -59,8 +59,8 @@ func TestHTTPKeyReplayStorm(t *testing.T) {
 	})
 }
 
-// The database falls silent at COMMIT: the client gets an answer nevertheless, and the next attempt
-// tells what became of the first.
+// The database stops answering at COMMIT. The client gets an answer all the same, and the next
+// attempt finds out whether the first was committed.
 func TestHTTPKeyHungCommit(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) testdb.DB{
@@ -75,7 +75,7 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			}
 			t.Cleanup(proxy.Close)
 			behind := fixture.Through(t, db, proxy, 2*time.Second)
-			if db.Dialect == core.MySQL { // as most are configured: the driver waits for ever
+			if db.Dialect == core.MySQL { // the usual configuration: the driver waits without a limit
 				cfg, err := mysqldriver.ParseDSN(behind.DSN)
 				if err != nil {
 					t.Fatal(err)
@@ -108,7 +108,7 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			if proxy.Made() != 1 {
 				t.Fatal("no COMMIT fell silent")
 			}
-			// Another process, to which the database answers.
+			// This is another process, to which the database answers.
 			wantPaid(t, payBy(p.server(t, nil), "k1", "42"), http.StatusCreated, "run 1", true)
 			p.wantPayments(t, 1)
 			proxy.Close() // the first one's connection ends at last

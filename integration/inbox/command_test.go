@@ -17,8 +17,8 @@ import (
 )
 
 // A handler of the inbox runs a command and enqueues an effect, in the transaction that the inbox
-// opened. Each event comes twice, the first time to a handler that fails after its work, and two
-// events ask for the same order: one order, one effect.
+// opened. Each event comes twice, the first time to a handler that fails after its work. Two events
+// ask for the same order. There is one order and one effect.
 func TestCommandInInbox(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

@@ -30,7 +30,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// Where a consumer dies. The parent kills it anywhere for the last one.
+// The points at which a consumer dies. For the last one, the parent kills it at any moment.
 const (
 	dieBefore      = "before the transaction"
 	dieInHandler   = "in the handler"
@@ -58,7 +58,7 @@ type inboxChild struct {
 
 const inboxChildVariable = "OUTBOX_INBOX_CHILD"
 
-// This binary runs again as a consumer.
+// The test binary runs again as a consumer.
 func init() {
 	text, ok := os.LookupEnv(inboxChildVariable)
 	if !ok {
@@ -256,7 +256,7 @@ func newInboxBroker(messages, killEvery int, r *rand.Rand) *inboxBroker {
 			if next := d; r.IntN(2) == 0 {
 				b.queue = append(b.queue, next) // at the same time as the others
 			} else {
-				late = append(late, next) // much later
+				late = append(late, next) // long after the others
 			}
 		}
 	}
@@ -291,18 +291,19 @@ func (b *inboxBroker) next() (inboxDelivery, bool) {
 	return d, true
 }
 
-// answered takes a delivery that was not acknowledged back.
+// answered puts a delivery that was not acknowledged back into the queue.
 func (b *inboxBroker) answered(d inboxDelivery, ack bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !ack {
-		b.queue = append(b.queue, inboxDelivery{ID: d.ID}) // who died once does not die again
+		b.queue = append(b.queue, inboxDelivery{ID: d.ID}) // without its point: a message kills its consumer once
 	}
 	b.flying--
 	b.wake.Broadcast()
 }
 
-// serve delivers to one process until everything is done, which it reports, or the process is gone.
+// serve delivers to one process until every delivery was acknowledged or the process is gone. It
+// reports whether every delivery was acknowledged.
 func (b *inboxBroker) serve(conn net.Conn, kill func()) (done bool) {
 	defer conn.Close()
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
@@ -333,8 +334,8 @@ func (b *inboxBroker) serve(conn net.Conn, kill func()) (done bool) {
 	}
 }
 
-// slot keeps one process running until everything is done. Each process is the only one that
-// connects to the listener of its slot.
+// slot keeps one process running until every delivery was acknowledged. Each process is the only
+// one that connects to the listener of its slot.
 func (b *inboxBroker) slot(c inboxChild) (kills int, err error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -415,7 +416,7 @@ func TestInboxCrash(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const messages = 300
 		w, kills := consumeAll(t, db, "", messages, 10)
-		if kills < messages/10*3/4 { // one that is to be killed anywhere may end before
+		if kills < messages/10*3/4 { // a process may end before it is killed at a random moment
 			t.Errorf("only %d processes were killed", kills)
 		}
 		got := w.effects()
@@ -439,7 +440,7 @@ func TestInboxCrash(t *testing.T) {
 	})
 }
 
-// The proof notices consumers that do it wrong.
+// The proof notices consumers that make mistakes.
 func TestInboxCrashNotices(t *testing.T) {
 	t.Parallel()
 	for mutant, wrong := range map[string]func(n int) bool{

@@ -14,7 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// The tests that were asked for of every consumer, each with a Router, a Go channel and a database.
+// These are the tests that every consumer must have, each with a Router, a Go channel and a
+// database.
 
 func TestFirstDeliveryApplies(t *testing.T) {
 	t.Parallel()
@@ -55,8 +56,8 @@ func TestDuplicateDeliveryHasItsEffectOnce(t *testing.T) {
 	})
 }
 
-// A process that dies between the commit and the acknowledgement is, to the broker, a message that
-// was not acknowledged.
+// If a process dies between the commit and the acknowledgement, the broker sees a message that was
+// not acknowledged.
 func TestCrashBetweenCommitAndAckIsSkipped(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -104,7 +105,7 @@ func TestInvalidSchemaIsDeadLettered(t *testing.T) {
 		}
 		w.wantEffects(map[string]int{})
 
-		// Never by itself, and after the repair by a person.
+		// The event is not processed by itself, but after the redrive by a person.
 		fixture.NoError(t, ps.Publish("orders", dlt.msgs[0].Copy()))
 		if calls.Load() != 1 {
 			t.Error("a parked event was processed")
@@ -127,8 +128,8 @@ func TestInvalidSchemaIsDeadLettered(t *testing.T) {
 	})
 }
 
-// A message without an identity can be neither remembered nor parked in the table: the poison queue
-// takes it.
+// A message without an id can be neither recorded as processed nor recorded as dead, so the poison
+// queue takes it.
 func TestMessageWithoutAnIDIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

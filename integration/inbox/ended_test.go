@@ -26,8 +26,8 @@ func committing(d core.Dialect) []string {
 }
 
 // A handler commits by a statement, and fails afterwards. The row that says processed is committed
-// too: the message is not acknowledged as a duplicate of itself, so somebody hears of what was left
-// undone.
+// too. The message is not acknowledged as a duplicate of itself, so the error shows that work was
+// left undone.
 func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 	t.Parallel()
 	for name, open := range inboxORMs {
@@ -63,8 +63,8 @@ func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 	}
 }
 
-// The same in a batch, where each message by itself would be a duplicate, and when the transaction
-// is tried again because of others.
+// The same holds in a batch, where each message by itself would be a duplicate, and when the
+// transaction is tried again because of other transactions.
 func TestInboxBatchThatCommitsAndFails(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]func(d core.Dialect) error{
@@ -112,7 +112,8 @@ func TestInboxBatchThatCommitsAndFails(t *testing.T) {
 	}
 }
 
-// A handler ends the transaction by its method. It is told so, whether it failed or not.
+// A handler ends the transaction through the transaction's method. The inbox reports that, whether
+// the handler failed or not.
 func TestInboxHandlerThatEndsItsTransaction(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// A consumer without Watermill: the same message comes twice, and the account is credited once.
+// A consumer without Watermill gets the same message twice, and credits the account once.
 func Example_inboxWithoutWatermill() {
 	dir, err := os.MkdirTemp("", "inbox-example-")
 	orPanic(err)

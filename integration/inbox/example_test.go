@@ -23,7 +23,8 @@ func orPanic(errs ...error) {
 	}
 }
 
-// An inbox in the tables of sqlinbox. With another library only Transactor and FromContext differ.
+// This inbox uses the tables of sqlinbox. With another library only Transactor and FromContext
+// differ.
 func Example_inbox() {
 	dir, err := os.MkdirTemp("", "inbox-example-")
 	orPanic(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// kafkaSource is what docs of Config.Source say.
+// kafkaSource is the function that the documentation of Config.Source shows.
 func kafkaSource(msg *message.Message) inbox.Source {
 	p, ok := kafka.MessagePartitionFromCtx(msg.Context())
 	o, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
@@ -28,8 +28,8 @@ func kafkaSource(msg *message.Message) inbox.Source {
 }
 
 // A consumer group is rebalanced while a handler works, so that its message goes to another process
-// too, and every event was published twice: each effect happens once, and the table knows where the
-// message was.
+// too. Every event was published twice. Each effect happens once, and the table has the place of
+// the message.
 func TestInboxKafkaRebalance(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
@@ -108,7 +108,7 @@ func (w *inboxWorld) kafkaRouter(topic, group string, h message.HandlerFunc) *at
 	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	fixture.NoError(w.t, err)
 	var came atomic.Int64
-	// outside, because a copy waits inside for the one that works
+	// outside of the inbox, because inside a copy waits for the one that works
 	count := func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			came.Add(1)

@@ -25,13 +25,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// quick is for tests of what fails.
+// quick has no MinAge and no pauses, for tests of failures.
 func quick(c *inbox.Config) { c.MinAge, c.RetryPause = -1, -1 }
 
-// One statement from a plain Router to an idempotent consumer, with every ORM on every database:
-// its tables are created, also by several processes at once; the effect happens once; what fails is
-// rolled back; what can never be processed goes to the poison queue; what is produced to the
-// outbox.
+// One statement makes a plain Router an idempotent consumer, with every ORM on every database. Its
+// tables are created, also by several processes at once. The effect happens once. A failed handler
+// is rolled back. A message that can never be processed goes to the poison queue. Produced messages
+// go to the outbox.
 func TestInboxMiddleware(t *testing.T) {
 	t.Parallel()
 	orms := map[string]func(t *testing.T, db testdb.DB) inboxORM{
@@ -116,8 +116,8 @@ func TestInboxMiddleware(t *testing.T) {
 	}
 }
 
-// Each message and every line of the log names the obstacle. When it is gone, the messages are
-// processed.
+// The error of each message and every line of the log name the missing tables. When the tables
+// exist, the messages are processed.
 func TestInboxMiddlewareWithoutTables(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -139,7 +139,7 @@ func TestInboxMiddlewareWithoutTables(t *testing.T) {
 	})
 }
 
-// The one statement for Redis.
+// The one statement works for Redis too.
 func TestRedisMiddleware(t *testing.T) {
 	t.Parallel()
 	client, _ := fixture.RedisClient(t)
@@ -164,8 +164,8 @@ func TestRedisMiddleware(t *testing.T) {
 	}
 }
 
-// Watermill's Deduplicator on Redis: one of many that ask at once is told that a key is new, and
-// the window ends.
+// Watermill's Deduplicator works on Redis. Of many callers at once, one is told that a key is new,
+// and the key is forgotten at the end of the window.
 func TestRedisExpiringKeys(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)

@@ -65,7 +65,7 @@ var inboxORMs = map[string]func(t *testing.T, db testdb.DB) inboxORM{
 	},
 }
 
-// With every ORM on every database: the row, the effects in the handler's own transaction and the
+// With every ORM on every database, the inbox row, the effects in the handler's transaction and the
 // produced event commit together or not at all, once.
 func TestInboxWithEveryORM(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestInboxWithEveryORM(t *testing.T) {
 	}
 }
 
-// refusingPublisher is the Router's: nothing must be left for it.
+// refusingPublisher is the Router's publisher. It must not get a message.
 type refusingPublisher struct{ t *testing.T }
 
 func (p refusingPublisher) Publish(topic string, _ ...*message.Message) error {
@@ -126,7 +126,7 @@ func (p refusingPublisher) Publish(topic string, _ ...*message.Message) error {
 
 func (refusingPublisher) Close() error { return nil }
 
-// The outbox refuses a produced event: nothing of the handler is left.
+// If the outbox refuses a produced event, the handler's writes are rolled back.
 func TestInboxProducedEventIsRefused(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -147,8 +147,8 @@ func TestInboxProducedEventIsRefused(t *testing.T) {
 	})
 }
 
-// The batch goes through every ORM and, because it sends arrays on PostgreSQL, through Bun's own
-// driver.
+// A batch works through every ORM. It also works through Bun's own driver, to which it sends arrays
+// on PostgreSQL.
 func TestInboxBatchWithEveryORM(t *testing.T) {
 	t.Parallel()
 	orms := maps.Clone(inboxORMs)

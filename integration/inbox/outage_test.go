@@ -18,13 +18,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// impatient parks what failed three times, but keeps the age that it must have.
+// impatient gives an event up after three failures, but not before MinAge.
 func impatient(c *inbox.Config) {
 	c.MaxAttempts, c.MinAge = 3, 0
 	c.RetryPause, c.MaxRetryPause = 5*time.Millisecond, 50*time.Millisecond
 }
 
-// redeliverAll delivers events at once, each until it is acknowledged. wait returns when all are.
+// redeliverAll delivers events at once, each until it is acknowledged. wait returns when all are
+// acknowledged.
 func (w *inboxWorld) redeliverAll(events int, dlt *deadLetters, h message.HandlerFunc,
 	outside ...message.HandlerMiddleware,
 ) (wait func()) {
@@ -51,7 +52,7 @@ func (w *inboxWorld) redeliverAll(events int, dlt *deadLetters, h message.Handle
 	return wg.Wait
 }
 
-// wantAll asserts one effect of each event, and that nothing was parked.
+// wantAll requires one effect of each event, and that no event is dead.
 func (w *inboxWorld) wantAll(events int, dlt *deadLetters) {
 	w.t.Helper()
 	want := map[string]int{}
@@ -71,7 +72,8 @@ func (w *inboxWorld) heardSoFar(name string) int {
 	return w.heard[name]
 }
 
-// A service that refuses connections parks nothing: that says nothing about the events.
+// No event becomes dead because a service refuses connections, since that is not the fault of the
+// events.
 func TestInboxRefusedConnection(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -131,7 +133,7 @@ func lockEffects(t *testing.T, w *inboxWorld) (unlock func()) {
 	})
 }
 
-// A table that is locked for a while parks nothing.
+// No event becomes dead because a table is locked for a while.
 func TestInboxLockedTable(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -150,7 +152,7 @@ func TestInboxLockedTable(t *testing.T) {
 	})
 }
 
-// A database that is killed while handlers work, and comes back, parks nothing, and each effect
+// A database is killed while handlers work, and comes back. No event becomes dead, and each effect
 // happens once.
 func TestInboxDatabaseRestart(t *testing.T) {
 	t.Parallel()
@@ -166,7 +168,7 @@ func TestInboxDatabaseRestart(t *testing.T) {
 			var once sync.Once
 			wait := w.redeliverAll(events, &dlt, func(msg *message.Message) ([]*message.Message, error) {
 				out, err := w.handler(msg)
-				if w.heardSoFar("processed") >= 5 { // in the middle of it
+				if w.heardSoFar("processed") >= 5 { // while handlers work
 					once.Do(func() {
 						server.Kill(t)
 						close(down)
@@ -184,7 +186,8 @@ func TestInboxDatabaseRestart(t *testing.T) {
 	}
 }
 
-// A database that stands still, connected, does not keep a message much beyond its deadline.
+// A database that hangs with its connections open does not hold a message much longer than its
+// deadline.
 func TestInboxDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"postgres", "mariadb"} {

@@ -35,7 +35,7 @@ func TestInboxPlans(t *testing.T) {
 		fixture.NoError(t, err)
 		fillInbox(t, db.Dialect, pool)
 		var batch []*message.Message
-		for n := range 100 { // every other one is there
+		for n := range 100 { // every other one exists
 			batch = append(batch, inboxMessage(fmt.Sprintf("e-%d", 1000+2*n)), inboxMessage(fmt.Sprintf("f-%d", n)))
 		}
 		for _, statistics := range []string{"no", "new"} {
@@ -133,7 +133,7 @@ func inboxPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
 		core.Postgres: {"Seq Scan on inbox_event"}, core.MySQL: {"|ALL|", "|index|", "filesort"},
 		core.SQLite: {"SCAN inbox_event|", "(consumer=? AND handler=?)"},
 	}[d] {
-		few := walk == "filesort" && strings.Contains(c.Query, "status = 4") // only the parked ones are sorted
+		few := walk == "filesort" && strings.Contains(c.Query, "status = 4") // only the dead ones are sorted
 		if strings.Contains(plan.String(), walk) && !few && !strings.HasPrefix(c.Query, "INSERT") {
 			t.Errorf("%s in the plan of\n%.300s\n%.2000s", walk, c.Query, plan.String())
 		}

@@ -29,9 +29,9 @@ func (c countingTransactor) RunInTx(ctx context.Context, fn func(context.Context
 	return c.Transactor.RunInTx(ctx, fn)
 }
 
-// Redis in front of the table: a duplicate that it knows costs no transaction. It never makes a
-// message new or old: what it has forgotten the table knows, what failed is not in it, and without
-// it everything goes on.
+// Redis is a cache in front of the table, and a duplicate that it knows costs no transaction. The
+// cache never decides that a message is new: the table knows the ids that the cache has forgotten.
+// A failed message is not in the cache. Without Redis the inbox goes on.
 func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -66,7 +66,7 @@ func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
 		errHandler := errors.New("out of stock")
 
 		deliver(in, func(*message.Message) ([]*message.Message, error) { return nil, errHandler }, "e", 1, errHandler)
-		deliver(in, w.handler, "e", 1, nil) // the failure was not remembered
+		deliver(in, w.handler, "e", 1, nil) // the failure is not in the cache
 		deliver(in, w.handler, "e", 0, nil)
 		deliver(in, w.handler, "e", 0, nil)
 		name := prefix + "{" + cacheKey + "}"
@@ -90,7 +90,7 @@ func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
 		deliver(in, w.handler, "e", 1, nil)
 		w.wantEffects(map[string]int{"e handled": 2})
 
-		// Redis is away: one call fails, and then it is left alone.
+		// While Redis is down, one call fails, and then the cache does not call it for a while.
 		away := fixture.RedisAt(t, "redis://"+client.Options().Addr)
 		fixture.NoError(t, away.Close())
 		var err error

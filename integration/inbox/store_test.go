@@ -104,7 +104,8 @@ func TestInboxDescriptionsAreCut(t *testing.T) {
 	})
 }
 
-// A batch that is larger than a chunk, half of it processed before, with a parked and a failed one.
+// The batch is larger than a chunk. Half of it was processed before, one message is dead and one
+// has failed.
 func TestInboxLargeBatch(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -158,8 +159,8 @@ func TestInboxOnlyNewer(t *testing.T) {
 		deliver(msg("five again", "5"))
 		deliver(msg("six", "6"))
 		deliver(inboxMessage("lower case", "key_seq", "1", "partition_key", "K"))
-		// Keys that anybody may have written: too long, not plain, not even text. They are kept
-		// apart, and hold up nobody.
+		// Any program may have written these keys: some are too long, are not plain, or are no
+		// text. The keys are kept apart, and hold up no message.
 		long := strings.Repeat("k", 300)
 		deliver(inboxMessage("long", "key_seq", "7", "partition_key", long))
 		deliver(inboxMessage("longer", "key_seq", "1", "partition_key", long+"k"))
@@ -187,7 +188,7 @@ func TestInboxOnlyNewer(t *testing.T) {
 	})
 }
 
-// A row that says PROCESSING is respected for a while, and then no longer.
+// A row with the status PROCESSING holds other deliveries back for a while, and then no longer.
 func TestInboxInProgress(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -220,7 +221,7 @@ func TestInboxDeadAreListedInPages(t *testing.T) {
 		}
 		reason = errors.New("because of the tenant")
 		_, _ = in.Middleware(park)(inboxMessage("e03", "tenant_id", "acme"))
-		// The error of a redelivery names the earlier failure and the way out.
+		// The error of a redelivery names the earlier failure and what to do about it.
 		for tenant, want := range map[string]string{"": errOnce.Error(), "acme": reason.Error()} {
 			_, err := in.Middleware(park)(inboxMessage("e03", "tenant_id", tenant))
 			if !errors.Is(err, inbox.ErrDead) || !strings.Contains(err.Error(), want) ||
@@ -293,7 +294,7 @@ func TestInboxCleanup(t *testing.T) {
 		var left int
 		fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
 			"SELECT COUNT(*) FROM inbox_event WHERE consumer = 'billing'").Scan(&left))
-		if left != 2 { // number 4 and the parked one
+		if left != 2 { // number 4 and the dead one
 			t.Errorf("%d are left", left)
 		}
 		fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
@@ -304,8 +305,8 @@ func TestInboxCleanup(t *testing.T) {
 	})
 }
 
-// Nothing is believed of a transaction that a deadlock has ended: MariaDB would write the row
-// outside of it.
+// The inbox writes nothing in a transaction that a deadlock has ended, because MariaDB would write
+// the row outside of it.
 func TestInboxBeginInADeadTransaction(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// A handler that swallows a violated constraint: the message is acknowledged only if what it did is
-// there. On PostgreSQL nothing is, and the message comes again.
+// A handler ignores a violated constraint. The message is acknowledged only if the handler's writes
+// were committed. On PostgreSQL they were not, and the message comes again.
 func TestInboxDoesNotAckWhatWasNotCommitted(t *testing.T) {
 	t.Parallel()
 	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a suite.Adapter) {

@@ -82,7 +82,7 @@ func TestInboxRetryInsideTrap(t *testing.T) {
 		inside.ShouldRetry = nil
 		_, err := w.in.Middleware(inside.Middleware(w.failsFirst(1)))(w.routed("wrong"))
 		fixture.NoError(t, err)
-		w.wantEffects(map[string]int{"wrong handled": 2}) // so this order must not be used, and the documents say so
+		w.wantEffects(map[string]int{"wrong handled": 2}) // so the documents say that this order must not be used
 
 		var inTx atomic.Int64
 		bad := func(msg *message.Message) ([]*message.Message, error) {
@@ -119,7 +119,7 @@ func (w *inboxWorld) routed(id string, metadata ...string) *message.Message {
 }
 
 // A poison queue inside of the inbox hides the error of a handler that has written already. The
-// inbox must not commit that.
+// inbox must not commit these writes.
 func TestInboxPoisonInsideTrap(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -138,8 +138,8 @@ func TestInboxPoisonInsideTrap(t *testing.T) {
 	})
 }
 
-// Retry gives up, but only what can never work goes to the poison queue: the rest is delivered
-// again until it is parked.
+// Retry gives up, but only messages that can never be processed go to the poison queue at once. The
+// others are delivered again until they are dead.
 func TestInboxChainGivesUpAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -178,8 +178,8 @@ func TestInboxRefusesThePublishersTransaction(t *testing.T) {
 	})
 }
 
-// The Timeout middleware ends the handler's context: everything is rolled back, the failure is
-// recorded all the same, and the next attempt works.
+// The Timeout middleware ends the handler's context. The transaction is rolled back, the failure is
+// recorded all the same, and the next attempt succeeds.
 func TestInboxWithTheTimeoutMiddleware(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -214,7 +214,7 @@ func TestInboxWithTheTimeoutMiddleware(t *testing.T) {
 	})
 }
 
-// Another name is another consumer: everything is processed again.
+// Another name is another consumer, which processes every message again.
 func TestInboxRenamedConsumerProcessesAgain(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -227,8 +227,8 @@ func TestInboxRenamedConsumerProcessesAgain(t *testing.T) {
 	})
 }
 
-// The answer to COMMIT is lost: the message is not acknowledged, and its redelivery finds out what
-// became of it.
+// If the answer to COMMIT is lost, the message is not acknowledged, and its redelivery finds out
+// whether it was processed.
 func TestInboxCommitWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]string{"committed": commitCarriedOut, "not committed": commitNeverArrived} {
@@ -262,8 +262,8 @@ func TestInboxCommitWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// 8 copies of a message at once have one effect, also when the first of them roll back, and nobody
-// hears of deadlocks or locks.
+// 8 copies of a message at once have one effect, also when the first of them roll back. No copy
+// fails because of deadlocks or locks.
 func TestInboxConcurrentCopies(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -300,7 +300,7 @@ func TestInboxConcurrentCopies(t *testing.T) {
 	})
 }
 
-// Two batches with the same messages in opposite orders, and single messages among them.
+// Two batches have the same messages in opposite orders, and come together with single messages.
 func TestInboxConcurrentBatches(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -398,8 +398,8 @@ func TestInboxKeepsTheCorrelationID(t *testing.T) {
 	}
 }
 
-// Copies that wait for one that is being processed take no connection: the handler, and everybody
-// else, can go on working.
+// Copies that wait for the one that is being processed take no connection, so the handler and other
+// work can go on.
 func TestInboxWaitingCopiesTakeNoConnections(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

@@ -41,7 +41,7 @@ type inboxWorld struct {
 	heard map[string]int
 }
 
-// inboxORM is how a handler works: its transactions, and SQL in the one of its context.
+// inboxORM is an ORM as handlers use it: its transactions, and SQL in the transaction of a context.
 type inboxORM struct {
 	transactor core.Transactor
 	exec       func(ctx context.Context, query string) error
@@ -152,7 +152,7 @@ func (w *inboxWorld) hears(name string, want int) {
 	}
 }
 
-// status returns what the table says of an event: its status and attempts. -1: nothing.
+// status returns the status and attempts of an event in the table, or -1 if the table has no row.
 func (w *inboxWorld) status(id string) (status, attempts int) {
 	w.t.Helper()
 	err := w.pool.QueryRowContext(w.t.Context(), "SELECT status, attempts FROM inbox_event WHERE event_id = '"+id+
@@ -242,7 +242,7 @@ var fastRetry = middleware.Retry{
 	ShouldRetry: func(p middleware.RetryParams) bool { return !inbox.Final(p.Err) },
 }
 
-// chain is Poison(Retry(Inbox)) with Watermill's own.
+// chain is Poison(Retry(Inbox)) with the middleware of Watermill.
 func (w *inboxWorld) chain(d *deadLetters) message.HandlerMiddleware {
 	w.t.Helper()
 	c, err := inbox.Chain(inbox.ChainConfig{Poison: d.poison(w.t), Retry: fastRetry.Middleware, Inbox: w.in})
@@ -263,8 +263,8 @@ func inboxDeadlock(d core.Dialect) error {
 	return fmt.Errorf("%w: database is locked", core.ErrTxAborted)
 }
 
-// inboxOutbox returns an outbox in the world's database and the publisher for what handlers
-// produce.
+// inboxOutbox returns an outbox in the world's database, and the publisher for the messages that
+// handlers produce.
 func (w *inboxWorld) inboxOutbox() (*core.Outbox, *watermillbridge.OutboxPublisher) {
 	w.t.Helper()
 	ob := fixture.NewOutbox(w.t, w.db,

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// The statements that arm the transaction in which they are run. They go to the database too, which
-// makes nothing of them.
+// These statements arm the transaction in which they are run. They go to the database too, which
+// sees SELECT 1 and a comment.
 const (
 	Committed    = "SELECT 1 /* commitfault: committed */"     // COMMIT is carried out
 	NotCommitted = "SELECT 1 /* commitfault: not committed */" // COMMIT never arrives
@@ -21,7 +21,7 @@ const (
 // Injector wraps connectors. The zero value is ready.
 type Injector struct{ armed atomic.Int64 }
 
-// Armed returns how often a transaction was armed: an ORM may go around the connector.
+// Armed returns how often a transaction was armed. It stays 0 if an ORM does not use the connector.
 func (i *Injector) Armed() int64 { return i.armed.Load() }
 
 // Connector wraps c.
@@ -44,7 +44,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{fullConn: full, injector: c.injector}, nil
 }
 
-// fullConn is what the drivers of the tests have.
+// fullConn has the methods that the drivers of the tests have.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -57,7 +57,7 @@ type fullConn interface {
 type conn struct {
 	fullConn
 	injector *Injector
-	fault    string // of the transaction that is open
+	fault    string // fault of the open transaction
 	broken   bool
 }
 
@@ -97,7 +97,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-// IsValid is false once the connection is said to be lost.
+// IsValid is false once the injector has reported the connection as lost.
 func (c *conn) IsValid() bool {
 	v, ok := c.fullConn.(driver.Validator)
 	return !c.broken && (!ok || v.IsValid())

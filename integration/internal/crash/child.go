@@ -40,8 +40,8 @@ func Child() {
 	os.Exit(0)
 }
 
-// run writes and relays until the parent closes the child's input. "quiet" on it ends the writing
-// only.
+// run writes and relays until the parent closes the child's input. The line "quiet" there ends only
+// the writing.
 func (s Spec) run() error {
 	client := NewClient(s.Ledger, s.Name)
 	t := &trap{point: s.Point, warm: int64(s.Warm), after: int64(s.After), seed: s.Seed}
@@ -101,7 +101,7 @@ func (s Spec) run() error {
 			}
 		})
 	}
-	// The backlog stays small, so that each process gets through what the ones before it left.
+	// The backlog stays small, so that each process can finish the events that earlier ones left.
 	ahead := func() bool { return t.written.Load() > t.acks.Load()+maxAhead }
 	w := &Writer{
 		DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys, Pause: s.Pause,
@@ -139,9 +139,9 @@ type Writer struct {
 	Commits bool          // no rollbacks
 	Pause   time.Duration // on average, before each transaction
 	Wait    func() bool   // holds the next transaction back while it is true; may be nil
-	Wrote   func(n int)   // hears how many events committed; may be nil
+	Wrote   func(n int)   // gets the number of committed events; may be nil
 
-	early core.Publisher // nil: as it should be
+	early core.Publisher // nil: correct
 }
 
 // Write runs transactions until ctx ends or limit of them have ended; 0 is no limit. Each has one
@@ -160,7 +160,7 @@ func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 			failures = 0
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // told to stop
-		default: // a deadlock, say: what was not committed did not happen
+		default: // for example a deadlock: nothing was committed
 			if failures++; failures > 20 {
 				return fmt.Errorf("cannot write: %w", err)
 			}

@@ -38,7 +38,8 @@ func (c *Client) Publish(ctx context.Context, d core.Delivery) error {
 	a, err := c.ask(ctx, m)
 	switch {
 	case err != nil:
-		// Accepted or not: the Ledger must know that this copy may be followed by another.
+		// It is unknown whether the copy was accepted. The Ledger must know that another copy may
+		// follow.
 		c.Note("unanswered", 1)
 		if ctx.Err() != nil {
 			return fmt.Errorf("ledger: %w", ctx.Err())
@@ -54,7 +55,8 @@ func (c *Client) Publish(ctx context.Context, d core.Delivery) error {
 	return core.Transient(errors.New(a.Refused))
 }
 
-// Note tells the Ledger something to count. Errors are ignored: a process that lives is heard.
+// Note sends the Ledger a note, which it counts. Errors are ignored, because a living process
+// reaches the Ledger.
 func (c *Client) Note(note string, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -120,7 +120,7 @@ func (c *trappedNet) Write(b []byte) (int, error) {
 			die()
 		}
 		_, _ = c.Conn.Write(b)
-		spin(time.Duration(r.IntN(1000)) * time.Microsecond) // the server may have answered, nobody reads it
+		spin(time.Duration(r.IntN(1000)) * time.Microsecond) // the server may have answered, but the answer is not read
 		die()
 	}
 	return c.Conn.Write(b)
@@ -145,7 +145,7 @@ func (c *trappedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &trappedConn{fullConn: full, c: c}, nil
 }
 
-// fullConn is what all three drivers have.
+// fullConn has the methods that all three drivers have.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -205,7 +205,7 @@ func (t *trappedTx) Commit() error {
 			die()
 		}()
 		_ = t.Tx.Commit()
-		select {} // nobody is to hear of it
+		select {} // the caller must not get the answer
 	}
 	err := t.Tx.Commit()
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Message is what a child says to the Ledger: one copy of an event, or a note about itself.
+// Message is a child's message to the Ledger: one copy of an event, or a note about the child.
 type Message struct {
 	From    string `json:"from"` // the process
 	EventID string `json:"event,omitempty"`
@@ -17,24 +17,24 @@ type Message struct {
 	N       int    `json:"n,omitempty"`
 }
 
-// Answer is what the Ledger says about a copy.
+// Answer is the Ledger's answer to a copy.
 type Answer struct {
 	Refused string `json:"refused,omitempty"` // empty: accepted
 	Class   string `json:"class,omitempty"`   // transient, permanent, unavailable
 	lose    bool   // close the connection instead of answering
 }
 
-// The answers of a broker that is not well.
+// Answers of a broker that fails.
 var (
 	Accept      = Answer{}
-	LoseAnswer  = Answer{lose: true} // the copy is accepted, nobody hears of it
+	LoseAnswer  = Answer{lose: true} // the copy is accepted, but its answer is lost
 	Transient   = Answer{Refused: "try again", Class: "transient"}
 	Permanent   = Answer{Refused: "never", Class: "permanent"}
 	Unavailable = Answer{Refused: "away", Class: "unavailable"}
 )
 
-// Ledger is a broker inside the test: what it accepted, in order, for ever. It serves any number of
-// processes.
+// Ledger is a broker inside the test. It keeps all accepted copies, in order, and serves any number
+// of processes.
 type Ledger struct {
 	listener net.Listener
 	judge    func(Message) Answer
@@ -65,7 +65,7 @@ func NewLedger(judge func(Message) Answer) (*Ledger, error) {
 	return b, nil
 }
 
-// Addr is where it listens.
+// Addr is the address on which the Ledger listens.
 func (b *Ledger) Addr() string { return b.listener.Addr().String() }
 
 // Close ends all connections.
@@ -145,14 +145,14 @@ func (b *Ledger) Append(m Message) {
 	b.changed.Broadcast()
 }
 
-// Records returns what was accepted so far, in order.
+// Records returns the copies that were accepted so far, in order.
 func (b *Ledger) Records() []Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]Message(nil), b.records...)
 }
 
-// Note returns how often a process said so; all processes together when from is empty.
+// Note returns how often a process sent the note. If from is empty, it counts all processes.
 func (b *Ledger) Note(from, note string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,8 +175,8 @@ func (b *Ledger) Lost() int {
 	return b.lost
 }
 
-// Wait returns true when cond holds for what was accepted so far, and false when give up is closed
-// first.
+// Wait returns true when cond holds for the copies that were accepted so far, and false when giveUp
+// is closed first.
 func (b *Ledger) Wait(giveUp <-chan struct{}, cond func(records []Message,
 	note func(from, note string) int) bool,
 ) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// trap ends the process when it passes its point for the given time.
+// trap ends the process when it has passed its point often enough.
 type trap struct {
 	point Point
 	warm  int64
@@ -28,15 +28,15 @@ func (t *trap) at(p Point) {
 	}
 }
 
-// due passes a point and reports whether it is the one.
+// due passes a point and reports whether the process has to end here.
 func (t *trap) due(p Point) bool {
 	return t.point == p && t.acks.Load() >= t.warm && t.hits.Add(1) == t.after
 }
 
-// random is for choices inside the point.
+// random makes the choices inside a point.
 func (t *trap) random() *rand.Rand { return rand.New(rand.NewPCG(t.seed, 1)) }
 
-// die is kill -9: no deferred function, no flush, nothing runs after it.
+// die ends the process like kill -9: no deferred function and no flush runs after it.
 func die() {
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 	select {}
@@ -127,7 +127,7 @@ type publisher struct {
 	trap  *trap
 	batch *batch
 
-	markFirst core.Repository // nil: as it should be
+	markFirst core.Repository // nil: correct
 }
 
 func (p *publisher) Publish(ctx context.Context, d core.Delivery) error {

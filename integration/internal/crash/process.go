@@ -53,7 +53,7 @@ func Start(s Spec) (*Process, error) {
 	p := &Process{Name: s.Name, cmd: exec.Command(self), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	p.cmd.Stdout, p.cmd.Stderr = &p.errs, &p.errs
-	if p.in, err = p.cmd.StdinPipe(); err != nil { // it ends when its parent does
+	if p.in, err = p.cmd.StdinPipe(); err != nil { // the child ends when its parent does
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
@@ -75,7 +75,7 @@ func (p *Process) Quiet() error {
 	return err
 }
 
-// Stop ends the child in good order and returns its error.
+// Stop ends the child gracefully and returns its error.
 func (p *Process) Stop() error {
 	_ = p.in.Close()
 	<-p.done
@@ -88,15 +88,15 @@ func (p *Process) Stop() error {
 // Signal sends a signal.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Kill is kill -9. It waits for the end, and returns an error if the child had ended before or did
-// something wrong.
+// Kill ends the child with kill -9 and waits for its end. It returns an error if the child had
+// ended before or had failed.
 func (p *Process) Kill() error {
 	_ = p.Signal(syscall.SIGKILL)
 	<-p.done
 	return p.Killed()
 }
 
-// Killed returns an error unless the child, which has ended, died of kill -9 and of nothing else.
+// Killed returns an error unless the child, which has ended, died of kill -9.
 func (p *Process) Killed() error {
 	var exit *exec.ExitError
 	if !errors.As(p.result, &exit) || p.raced() {

@@ -22,9 +22,9 @@ type Broker struct {
 	pub    *watermillbridge.Publisher
 }
 
-// NewBroker returns the publisher to the broker that s names, in the name of s.Name; it is not for
-// ToLedger. Until ctx ends it tries again to connect: the timeouts are short, and a busy machine is
-// not what is to be proven.
+// NewBroker returns the publisher to the broker that s names, in the name of s.Name. It must not be
+// called for ToLedger. It tries to connect until ctx ends, because the timeouts are short and the
+// machine may be busy.
 func NewBroker(ctx context.Context, s Spec) (*Broker, error) {
 	for {
 		pub, err := s.broker()
@@ -64,7 +64,7 @@ func (b *Broker) Publish(ctx context.Context, d core.Delivery) error {
 	}
 	d.Headers[HeaderFrom] = b.from
 	err := b.pub.Publish(ctx, d)
-	if err != nil { // accepted or not: there may be this copy and another
+	if err != nil { // accepted or not: this copy may exist, and another one
 		b.ledger.Note("unanswered", 1)
 	}
 	return err
@@ -73,7 +73,7 @@ func (b *Broker) Publish(ctx context.Context, d core.Delivery) error {
 // Close closes the connection to the broker.
 func (b *Broker) Close(ctx context.Context) error { return b.pub.Close(ctx) }
 
-// sink returns where the child publishes.
+// sink returns the publisher of the child.
 func (s Spec) sink(ledger *Client) (core.Publisher, error) {
 	if s.Sink == ToLedger {
 		return ledger, nil

@@ -34,7 +34,7 @@ const (
 	PublishEarly Mutant = "publish early" // events leave before their commit
 )
 
-// Sink is where a child publishes.
+// Sink is the kind of broker to which a child publishes.
 type Sink string
 
 // Sinks.
@@ -49,7 +49,7 @@ type Spec struct {
 	Name    string
 	Dialect core.Dialect
 	DSN     string
-	Ledger  string // address; notes go there whatever the sink is
+	Ledger  string // address; notes go there with every sink
 
 	Sink     Sink
 	SinkAddr string
@@ -58,20 +58,20 @@ type Spec struct {
 	Relay   bool
 	Writers int // goroutines that write business data with events
 	Keys    int
-	Limit   int           // transactions of each writer; 0: no end
-	Pause   time.Duration // of each writer before each transaction, on average
+	Limit   int           // transactions of each writer; 0: without a limit
+	Pause   time.Duration // average pause of a writer before each transaction
 
 	Point Point
 	Warm  int // events that are published before passing Point counts
-	After int // the child ends itself when it passes Point for this time, from 1
+	After int // the child ends itself when it passes Point for the After-th time
 	Seed  uint64
 
 	HotEvents int // 0: default
 	Mutant    Mutant
 }
 
-// The child's configuration: short leases, so that a test need not wait, and small buffers, so that
-// the bound says something.
+// The child's configuration has short leases, so that a test need not wait. Its buffers are small,
+// so that the bound of duplicates is small too.
 const (
 	workers        = 4
 	markBatch      = 8
@@ -101,6 +101,6 @@ func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
 			MaxProbeInterval: 100 * time.Millisecond,
 		},
 		ShutdownTimeout: 10 * time.Second,
-		MaxCrashes:      1000, // tests end processes faster than any event could: none of them is to blame
+		MaxCrashes:      1000, // tests kill processes often, and no event is the cause
 	}
 }

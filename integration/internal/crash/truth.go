@@ -10,9 +10,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Truth is what the business committed: one row for each event, written in the event's transaction,
-// with the event's place among those of its key, counted under nothing but the lock that Publish
-// takes.
+// Truth has the committed events: one row for each event, written in the event's transaction, with
+// the event's place among the events of its key. Only the lock that Publish takes protects the
+// counter of these places.
 type Truth struct {
 	Events map[string]Fact
 }
@@ -78,7 +78,7 @@ func readCount(ctx context.Context, tx sqltx.TxConn, k string) (n int64, err err
 	return n, rows.Err()
 }
 
-// ReadTruth reads what was committed.
+// ReadTruth reads the committed events.
 func ReadTruth(ctx context.Context, db *sql.DB) (Truth, error) {
 	t := Truth{Events: map[string]Fact{}}
 	rows, err := db.QueryContext(ctx, "SELECT id, k, n FROM business_event")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Verdict compares what a broker accepted with what was committed.
+// Verdict is the comparison of the messages that a broker accepted with the committed events.
 type Verdict struct {
 	Cell       string
 	Kills      int
@@ -14,7 +14,7 @@ type Verdict struct {
 	Lost       int // committed, never accepted
 	Ghosts     int // accepted, never committed
 	Duplicates int // copies after the first
-	Bound      int // of Duplicates
+	Bound      int // upper bound of Duplicates
 	Worst      int // the most events of one process that were repeated after it
 	Violations int // first copies that came before one with a lower place in its key
 
@@ -22,8 +22,8 @@ type Verdict struct {
 	problems []string
 }
 
-// Judge compares. Places come from the truth; that the outbox's own numbers agree with them is
-// asked too.
+// Judge compares the records with the truth. The places of events come from the truth, and the
+// outbox's own numbers must agree with them.
 func Judge(cell string, records []Message, truth Truth) Verdict {
 	v := Verdict{Cell: cell, Committed: len(truth.Events)}
 	seen := map[string]bool{}
@@ -71,7 +71,7 @@ func Judge(cell string, records []Message, truth Truth) Verdict {
 	return v
 }
 
-// Limit states how many duplicates there may be, in all and after each of the processes that were
+// Limit sets how many duplicates there may be, in all and after each of the processes that were
 // ended.
 func (v *Verdict) Limit(all int, ended map[string]int) {
 	v.Bound = all
@@ -88,7 +88,7 @@ func (v *Verdict) problem(format string, args ...any) {
 	}
 }
 
-// Err says what was not kept.
+// Err returns an error that names each broken promise.
 func (v *Verdict) Err() error {
 	if v.Duplicates > v.Bound {
 		v.problem("%d duplicates, more than %d", v.Duplicates, v.Bound)

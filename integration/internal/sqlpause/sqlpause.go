@@ -1,5 +1,5 @@
 // Package sqlpause lets tests act between two statements of a database/sql driver: it calls
-// suite.Pause before each.
+// suite.Pause before each statement.
 package sqlpause
 
 import (
@@ -38,7 +38,8 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-// PrepareContext does not pause: a driver that prepares a statement was asked to run it before.
+// PrepareContext does not pause, because a driver that prepares a statement was asked to run it
+// before, and paused then.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
 }

@@ -40,7 +40,7 @@ func Each(t *testing.T, fn func(t *testing.T, db DB)) {
 	each(t, among("postgres", "mariadb", "sqlite"), fn)
 }
 
-// Way is one of several ways to run the same tests. Of says in what they differ.
+// Way is one of several ways to run the same tests. Of has the settings of the way.
 type Way[W any] struct {
 	Name string
 	Of   W
@@ -81,8 +81,8 @@ func inWays[W any](
 	}
 }
 
-// Every is Each with MySQL and PostgreSQL 18 too. It is for what has to do with how a database
-// works, and costs little.
+// Every is Each with MySQL and PostgreSQL 18 too. It is for short tests that depend on how a
+// database works.
 func Every(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
 	each(t, among("postgres", "postgres18", "mariadb", "mysql", "sqlite"), fn)
@@ -166,8 +166,7 @@ func Postgres18(t *testing.T) DB {
 	return postgres(t, "postgres18", Server(t, "OUTBOX_TEST_POSTGRES18"))
 }
 
-// At creates a database on the server with that address, which is of the kind of postgres or
-// mariadb.
+// At creates a database on the server with that address. kind is postgres or mariadb.
 func At(t *testing.T, kind, address string) DB {
 	t.Helper()
 	if kind == "postgres" {
@@ -214,11 +213,12 @@ func mariadb(t *testing.T, server, admin string) DB {
 	return DB{Name: server, Dialect: core.MySQL, DSN: cfg.FormatDSN()}
 }
 
-// SQLite creates a database file. It is not synced: tests kill processes, not the machine.
+// SQLite creates a database file. The file is not synced, because tests kill processes, not the
+// machine.
 func SQLite(t *testing.T) DB {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "outbox.db")
-	path = strings.NewReplacer("%", "%25", "#", "%23", "?", "%3F").Replace(path) // test names have such signs
+	path = strings.NewReplacer("%", "%25", "#", "%23", "?", "%3F").Replace(path) // test names contain these characters
 	return DB{Name: "sqlite", Dialect: core.SQLite, DSN: "file:" + path +
 		"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"}
 }

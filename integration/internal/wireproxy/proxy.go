@@ -1,6 +1,6 @@
 // Package wireproxy stands between a driver and its database and cuts the connection around a
-// COMMIT. It understands just enough of the protocols of PostgreSQL and MySQL to find a COMMIT that
-// is sent as a simple statement, and the answer to it.
+// COMMIT. It knows the protocols of PostgreSQL and MySQL only as far as it needs to find a COMMIT
+// that is sent as a simple statement, and the answer to it.
 package wireproxy
 
 import (
@@ -19,8 +19,8 @@ const (
 	None         Cut = ""
 	BeforeServer Cut = "before the server"    // the server never sees the COMMIT
 	HalfSent     Cut = "in the middle of it"  // the server sees a part of it
-	Unread       Cut = "as the server has it" // it is forwarded, and nobody waits for the answer
-	Answered     Cut = "before the answer"    // the server has answered, the client does not hear it
+	Unread       Cut = "as the server has it" // it is forwarded, but the answer is not read
+	Answered     Cut = "before the answer"    // the server has answered, the client does not get it
 	HalfAnswered Cut = "in the answer"        // the client gets a part of the answer
 	Silent       Cut = "never, but silent"    // the server has answered; the client waits for it in vain
 )
@@ -52,7 +52,7 @@ func New(server string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where the driver connects.
+// Addr is the address to which the driver connects.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Close ends all connections.
@@ -138,7 +138,7 @@ type link struct {
 	client, server net.Conn
 
 	mu  sync.Mutex
-	cut Cut // of the COMMIT that is under way
+	cut Cut // cut for the COMMIT that is under way
 }
 
 // run forwards until the connection ends. A driver writes a COMMIT in one piece and waits for the
@@ -168,8 +168,8 @@ func (l *link) run() {
 	<-done
 }
 
-// commit forwards a COMMIT, or what is to get through of it. It reports false when the connection
-// is over.
+// commit forwards a COMMIT, or the part of it that the cut lets through. It reports false when the
+// connection is over.
 func (l *link) commit(b []byte) bool {
 	cut := l.proxy.take()
 	l.mu.Lock()
@@ -190,7 +190,7 @@ func (l *link) commit(b []byte) bool {
 	return err == nil
 }
 
-// answers forwards what the server says.
+// answers forwards the bytes of the server.
 func (l *link) answers() {
 	defer l.client.Close()
 	buf := make([]byte, 64<<10)

@@ -1,4 +1,4 @@
-// Package schema is what the Ent client of the tests is generated from.
+// Package schema has the types from which the Ent client of the tests is generated.
 package schema
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Order has an id of the database, lines that belong to it, and tags that it shares.
+// Order has an id that the database generates, lines that belong to it, and tags that it shares
+// with other orders.
 type Order struct{ ent.Schema }
 
 // Annotations of the type.
@@ -65,7 +66,7 @@ func (Tag) Fields() []ent.Field { return []ent.Field{field.String("name").MaxLen
 // Edges of the type.
 func (Tag) Edges() []ent.Edge { return []ent.Edge{edge.From("orders", Order.Type).Ref("tags")} }
 
-// Coupon has a text of the application as its id.
+// Coupon has a text that the application sets as its id.
 type Coupon struct{ ent.Schema }
 
 // Annotations of the type.
@@ -91,7 +92,7 @@ func (Ticket) Fields() []ent.Field {
 	return []ent.Field{field.UUID("id", uuid.UUID{}).Default(uuid.New), field.String("seat").MaxLen(100)}
 }
 
-// Item is a row of the capture suite with an id of the database.
+// Item is a row of the capture suite with an id that the database generates.
 type Item struct{ ent.Schema }
 
 // Annotations of the type.
@@ -102,7 +103,7 @@ func (Item) Annotations() []schema.Annotation {
 // Fields of the type.
 func (Item) Fields() []ent.Field { return captureFields() }
 
-// Document is a row of the capture suite with an id of the program.
+// Document is a row of the capture suite with an id that the program sets.
 type Document struct{ ent.Schema }
 
 // Annotations of the type.
@@ -133,7 +134,7 @@ func (Secret) Fields() []ent.Field {
 	return []ent.Field{field.String("owner").MaxLen(100), field.Bool("deleted").Default(false)}
 }
 
-// ErrDenied is what the policy says to thieves.
+// ErrDenied is the error of the policy for the name "thief".
 var ErrDenied = errors.New("denied")
 
 type ownerMutation interface {
@@ -155,7 +156,7 @@ func (policy) EvalQuery(context.Context, ent.Query) error { return nil }
 // Policy of the type.
 func (Secret) Policy() ent.Policy { return policy{} }
 
-// Hooks of the type: a word for nobody, and soft deletes.
+// Hooks of the type: one replaces the owner "nobody", one makes deletes soft.
 func (Secret) Hooks() []ent.Hook {
 	return []ent.Hook{
 		func(next ent.Mutator) ent.Mutator {
@@ -172,8 +173,8 @@ func (Secret) Hooks() []ent.Hook {
 	}
 }
 
-// Deleter is what SoftDelete needs of the client of a mutation. The client cannot be imported here,
-// so a test sets it.
+// Deleter does the step of SoftDelete that needs the client of the mutation. The client cannot be
+// imported here, so a test sets Deleter.
 var Deleter func(ctx context.Context, m ent.Mutation) (ent.Value, error)
 
 // SoftDelete turns deletes into updates, as the mixins do that Ent's documentation shows.

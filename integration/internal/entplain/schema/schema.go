@@ -1,5 +1,5 @@
-// Package schema is what the second Ent client of the tests is generated from, without the feature
-// sql/execquery.
+// Package schema has the types from which the second Ent client of the tests is generated, without
+// the feature sql/execquery.
 package schema
 
 import (
@@ -9,7 +9,7 @@ import (
 	"entgo.io/ent/schema/field"
 )
 
-// Note is text.
+// Note is a row with a text.
 type Note struct{ ent.Schema }
 
 // Annotations of the type.

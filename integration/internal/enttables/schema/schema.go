@@ -13,7 +13,7 @@ type OutboxEvent struct{ ent.Schema }
 // OutboxKey is the table of keys.
 type OutboxKey struct{ ent.Schema }
 
-// OutboxAudit is the table of what people did.
+// OutboxAudit is the table of manual actions.
 type OutboxAudit struct{ ent.Schema }
 
 // Mixin brings the table.

@@ -79,11 +79,15 @@
 //
 // The plugin tracks every transaction that is begun on the *gorm.DB it is used on, savepoints and
 // prepared statements included. With a pool opened with sqltx.Connector, every transaction of the
-// pool is tracked. Without such a pool, these transactions are not tracked: those of db.Connection,
-// a *sql.Tx put into a statement, those of sessions that were made with WithContext before db.Use,
-// and those of Clauses(dbresolver.Write).Transaction if dbresolver was used before this plugin (use
-// this plugin first). Events of such transactions are as safe, but wait for the poller.
-// Config.RejectUntracked refuses them.
+// pool is tracked. Without such a pool, these transactions are not tracked:
+//
+//   - a transaction in db.Connection;
+//   - a *sql.Tx that was put into a statement;
+//   - a transaction of a session that was made with WithContext before db.Use;
+//   - Clauses(dbresolver.Write).Transaction, if dbresolver was used before this plugin (use this
+//     plugin first).
+//
+// Their events are as safe, but wait for the poller. Config.RejectUntracked refuses them.
 //
 // All databases that dbresolver may write to must be the same database, reached over different
 // connections: the relay looks only into the database of the *gorm.DB.

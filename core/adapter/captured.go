@@ -23,8 +23,8 @@ func (c *Captured) Map(ctx context.Context, fn Mapper, op core.Op, model reflect
 	return err
 }
 
-// Take returns the events that were recorded on r and takes them off r. Pass them to Add. After
-// Conclude(core.RolledBack) they are recorded on r again.
+// Take returns the events that were recorded on r. Pass them to Add. Only Conclude(core.Committed)
+// removes them from r; after Conclude(core.RolledBack) they are still recorded.
 func (c *Captured) Take(r *core.Recorder) ([]core.Event, error) {
 	events, conclude, err := r.HandOver()
 	if err != nil || len(events) == 0 {

@@ -81,8 +81,8 @@ type Config struct {
 	DeadPolicy      core.DeadPolicy        // what a dead event means for its key
 	Classifier      func(error) core.Class // judges unmarked publish errors
 	Retention       core.Retention         // how long published rows are kept
-	DisableJanitor  bool                   // how long Run may take to return after its context has ended
-	ShutdownTimeout time.Duration          // longest end of Run after its context has ended
+	DisableJanitor  bool                   // leave the cleanup to other processes
+	ShutdownTimeout time.Duration          // longest time for Run to return after its context has ended
 
 	// Logger gets warnings and errors for an operator. Default: core.DefaultLogger, which writes
 	// them to slog.Default(). To silence it: slog.New(slog.DiscardHandler).

@@ -248,7 +248,9 @@ func (c *call) join(in *insert) {
 		if own && g.insert.table != in.table && !c.prefers(in, g.insert) {
 			return
 		}
-		if before = g.drop(c); own { // the create is tried again
+		// If the group is its own, the create failed and is tried again. Otherwise the call was
+		// taken for a part of another bulk.
+		if before = g.drop(c); own {
 			for _, o := range g.calls {
 				o.group = nil
 			}

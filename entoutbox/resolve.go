@@ -52,7 +52,8 @@ func (c *call) resolved(ctx context.Context, next ent.Mutator) (ent.Value, error
 		return nil, err
 	}
 	before := make([]ent.Value, len(ids))
-	uncounted := c.op == core.OpUpdate && c.tx.driver.dialect == core.MySQL // unchanged rows
+	// MySQL does not count rows that the update leaves unchanged.
+	uncounted := c.op == core.OpUpdate && c.tx.driver.dialect == core.MySQL
 	if c.op == core.OpDelete || uncounted {
 		if err := c.load(inner, ids, before); err != nil {
 			return nil, err

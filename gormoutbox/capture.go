@@ -286,7 +286,9 @@ func (s *statement) publish() error {
 	if s.tx.Tracked() {
 		s.tx.OnOutcome(s.Conclude)
 	} else {
-		s.Conclude(core.Committed) // its outcome is never reported
+		// The outcome is never reported. If the events stayed recorded, the next save would write
+		// them again, which is refused as a duplicate.
+		s.Conclude(core.Committed)
 	}
 	return nil
 }

@@ -61,7 +61,8 @@ func Example() {
 	check(err)
 	router.AddMiddleware(in.Middleware)
 	router.AddConsumerHandler("invoice", "orders", channel, func(msg *message.Message) error {
-		_, ok := core.TxFromContext(msg.Context()) // gormoutbox.FromContext with GORM
+		// With GORM, gormoutbox.FromContext(msg.Context()) returns the *gorm.DB.
+		_, ok := core.TxFromContext(msg.Context())
 		fmt.Println("in a transaction:", ok)
 		return nil
 	})

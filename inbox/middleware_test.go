@@ -189,7 +189,8 @@ func TestTheCommitDecides(t *testing.T) {
 
 func TestAPoisonQueueInsideIsNoticed(t *testing.T) {
 	w := newWorld(t)
-	h := func(msg *message.Message) ([]*message.Message, error) { // as Watermill does
+	// Watermill's poison queue does the same.
+	h := func(msg *message.Message) ([]*message.Message, error) {
 		_ = w.apply(msg.Context(), "e")
 		msg.Metadata.Set("reason_poisoned", errHandler.Error())
 		return nil, nil

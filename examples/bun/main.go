@@ -53,15 +53,15 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	if err != nil {
 		return err
 	}
-	// The outbox hears how all transactions of this pool end. Without the connector it hears those
-	// of outbox.RunInTx.
+	// The outbox is told how each transaction of this pool ends. Without the connector it is told
+	// only about those of outbox.RunInTx.
 	db := bun.NewDB(sql.OpenDB(sqltx.Connector(connector, "")), dialect)
 	defer db.Close()
 	if err := db.ResetModel(ctx, (*Order)(nil)); err != nil {
 		return err
 	}
 
-	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the
+	// Any publisher of Watermill would do. A Go channel loses messages without a subscriber, so the
 	// subscription begins before the relay and ends after it.
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
@@ -74,15 +74,15 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	}
 	outbox, err := bunoutbox.New(db, bunoutbox.Config{
 		Publisher: publisher,
-		// One topic for both, because order is kept within a topic: an order is placed before it is
-		// paid.
+		// Both events have one topic, because order is kept within a topic: an order is placed
+		// before it is paid.
 		Routes:     map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
 		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
 	})
 	if err != nil {
 		return err
 	}
-	db = outbox.DB() // writes what models record: the service must get this one
+	db = outbox.DB() // writes the events that models record, so the service must use it
 	relay, stopRelay := context.WithCancel(ctx)
 	relayed := make(chan error, 1)
 	go func() { relayed <- outbox.Run(relay) }()
@@ -90,8 +90,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	err = serve(ctx, out, &Service{db: db, outbox: outbox})
 
 	consumed := make(chan error, 1)
-	go func() { consumed <- consume(out, messages) }() // so late only for the order of the lines
-	// wait until all that is committed is published; a server has no need to
+	go func() { consumed <- consume(out, messages) }() // after the relay only to keep the printed lines in order
+	// wait until all committed events are published; a server need not
 	err = errors.Join(err, outbox.Drain(ctx))
 	stopRelay()
 	return errors.Join(err, <-relayed, publisher.Close(ctx), <-consumed)
@@ -110,7 +110,7 @@ func connect(dsn string) (driver.Connector, schema.Dialect, error) {
 	return connector, sqlitedialect.New(), err
 }
 
-// serve is a day of the service: one order is placed and paid, another is refused.
+// serve places and pays one order, and another order is refused.
 func serve(ctx context.Context, out io.Writer, service *Service) error {
 	id, err := service.Place(ctx, "ada", 4200)
 	if err != nil {
@@ -126,8 +126,8 @@ func serve(ctx context.Context, out io.Writer, service *Service) error {
 	return nil
 }
 
-// consume prints every event until the channel closes. Delivery is at least once: who must not do a
-// thing twice remembers event.ID.
+// consume prints every event until the channel closes. Delivery is at least once: a consumer that
+// must not do its work twice records event.ID.
 func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
 	count, refused := 0, "none"
 	for msg := range messages {
@@ -138,7 +138,7 @@ func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
 		if event.AggregateID != "order-1" {
 			refused = "some"
 		}
-		msg.Ack() // only now is the event done
+		msg.Ack() // only after this is the event done
 	}
 	fmt.Fprintf(out, "%d events, %s of the refused order\n", count, refused)
 	return problems

@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Order is a row. It records its events, and each statement that saves it writes them in the same
-// transaction.
+// Order is a row. It records its events, and each statement that saves the order writes its events
+// in the same transaction.
 type Order struct {
 	bun.BaseModel `bun:"table:example_orders"`
 
@@ -47,10 +47,10 @@ type OrderPaid struct {
 type Service struct {
 	db     *bun.DB
 	outbox *bunoutbox.Outbox
-	last   atomic.Int64 // number of the last order; a real service takes a UUID
+	last   atomic.Int64 // number of the last order; a real service uses UUIDs
 }
 
-// Place stores an order and says so: the model records the event, and the insert writes both.
+// Place stores an order and its event: the model records the event, and the insert writes both.
 func (s *Service) Place(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		id, err = s.create(ctx, tx, customer, cents)
@@ -59,8 +59,8 @@ func (s *Service) Place(ctx context.Context, customer string, cents int) (id str
 	return id, err
 }
 
-// Pay marks an order as paid and says so explicitly, because no model is in hand that could record
-// it.
+// Pay marks an order as paid and publishes the event explicitly, because it has no model that could
+// record the event.
 func (s *Service) Pay(ctx context.Context, id string) error {
 	return s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		res, err := tx.NewUpdate().Model((*Order)(nil)).Set("status = 'paid'").Where("id = ? AND status = 'placed'",
@@ -77,8 +77,7 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 	})
 }
 
-// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has
-// ever been there.
+// PlaceAndFail stores an order and its event, and then the card is declined: both are rolled back.
 func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if id, err = s.create(ctx, tx, customer, cents); err != nil {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// result is the outcome of a demonstration: what its files say, and how it went.
+// result is the result of a demonstration: the contents of its files, and the course of its lives.
 type result struct {
 	OK         bool     `json:"ok"`
 	Balanced   bool     `json:"balanced"`
@@ -28,7 +28,7 @@ type result struct {
 	Files      string   `json:"files,omitempty"`
 
 	killsAsked int
-	audited    bool // else the numbers mean nothing
+	audited    bool // otherwise the numbers mean nothing
 }
 
 // audit reads the files of an ended shop and compares them.
@@ -62,7 +62,7 @@ func (r *result) balance(committed []sale, entries []entry) {
 			continue
 		}
 		events[e.EventID] = e.sale
-		if !open[e.sale] { // no order, or a second event of one, which nobody could tell from the first by its id
+		if !open[e.sale] { // no order, or a second event of an order, with another id
 			r.Ghosts++
 			r.problem("ghost: event %s of order %s was delivered and never committed", e.EventID, e.OrderID)
 			continue
@@ -88,7 +88,7 @@ func (r *result) balance(committed []sale, entries []entry) {
 	r.Balanced = len(r.Problems) == 0
 }
 
-// problem keeps the first few: the numbers tell the rest.
+// problem keeps the first few problems. The numbers show the rest.
 func (r *result) problem(format string, args ...any) {
 	if len(r.Problems) < 10 {
 		r.Problems = append(r.Problems, fmt.Sprintf(format, args...))

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	childCommand = "child" // first argument of the program when it is to be the shop
+	childCommand = "child" // first argument of the program that makes it the shop
 	childFailed  = 3       // exit code of a child that failed by itself
 )
 
@@ -32,13 +32,13 @@ const (
 	sayRolledBack = "rolled-back"
 	sayClosed     = "closed" // all orders are taken
 	sayDelivered  = "delivered"
-	sayHot        = "hot"  // published straight from the commit
-	sayCold       = "cold" // published from the table
+	sayHot        = "hot"  // published by the fast path
+	sayCold       = "cold" // published by the poller
 )
 
 // childMain is the program when it was started with: child DIR ORDERS.
 func childMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	signal.Ignore(os.Interrupt) // a terminal sends it to both; the parent decides
+	signal.Ignore(os.Interrupt) // a terminal sends it to both processes; the parent decides
 	ctx, fail := context.WithCancelCause(context.Background())
 	defer fail(nil)
 	go func() {
@@ -59,7 +59,7 @@ func childMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// reporter tells the parent what was done: each word is one small write to a pipe.
+// reporter reports each step to the parent: each word is one small write to a pipe.
 type reporter struct{ out io.Writer }
 
 func (r reporter) say(word string) { io.WriteString(r.out, word+"\n") }
@@ -74,8 +74,8 @@ func outboxConfig(c *gormoutbox.Config) {
 	c.MaxPollInterval = 200 * time.Millisecond
 	c.Breaker.ProbeInterval = 50 * time.Millisecond
 	c.Breaker.MaxProbeInterval = 200 * time.Millisecond
-	c.Workers = 8          // the channel takes one message of a topic after the other anyway
-	c.MaxCrashes = 1 << 30 // these kills come from outside: no event is to blame for them
+	c.Workers = 8          // the channel takes the messages of a topic one after the other anyway
+	c.MaxCrashes = 1 << 30 // these kills come from outside, and no event causes them
 }
 
 // openShop takes orders, relays and consumes, until all orders are taken and delivered. It may be
@@ -95,9 +95,9 @@ func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, ord
 
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	// Without a subscriber, and when the subscriber's context or the channel itself is closed,
-	// Publish returns nil although nobody has handled the message, and the relay would believe it.
-	// So the subscription begins before the relay and never ends before it: neither this function's
-	// context nor an error closes it.
+	// Publish returns nil although no consumer has handled the message. The relay would then mark
+	// the event as done. So the subscription begins before the relay and never ends before it:
+	// neither this function's context nor an error closes it.
 	messages, err := channel.Subscribe(context.WithoutCancel(ctx), topic)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, ord
 	go func() {
 		defer close(consumed)
 		if err := consume(messages, book, report); err != nil {
-			fail(err) // and nothing more is acknowledged
+			fail(err) // no further message is acknowledged
 		}
 	}()
 	relay, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
@@ -151,7 +151,7 @@ func openShop(ctx context.Context, fail context.CancelCauseFunc, dir string, ord
 	return errors.Join(context.Cause(ctx), book.close())
 }
 
-// waitUntilPublished returns when the outbox has nothing left to do.
+// waitUntilPublished returns when the outbox has no open events.
 func waitUntilPublished(ctx context.Context, ob *gormoutbox.Outbox) error {
 	for {
 		b, err := ob.Backlog(ctx)

@@ -6,17 +6,16 @@ import (
 	"fmt"
 )
 
-// ledgerFile is a database of its own, so that no transaction of the shop has anything to do with
-// it.
+// ledgerFile is a database of its own, so that no transaction of the shop changes it.
 const ledgerFile = "ledger.db"
 
-// sale is what an order and the event about it have in common.
+// sale has the fields that an order and its event have in common.
 type sale struct {
 	OrderID, Customer string
 	Number            int
 }
 
-// entry is one message as the consumer saw it.
+// entry is one message that the consumer received.
 type entry struct {
 	EventID string
 	sale
@@ -50,7 +49,7 @@ func openLedger(ctx context.Context, file string) (*ledger, error) {
 	return &ledger{db: db, insert: insert}, nil
 }
 
-// write returns nil when the entry is in the file, out of reach of a kill.
+// write returns nil when the entry is in the file, where a kill cannot undo it.
 func (l *ledger) write(e entry) error {
 	_, err := l.insert.Exec(e.EventID, e.OrderID, e.Customer, e.Number)
 	return err

@@ -9,9 +9,9 @@
 //	go run ./examples/demo            # from the root; or: make demo ORDERS=5000 KILLS=10
 //	go run ./examples/demo -json      # for machines
 //
-// It exits with 0 when the ledger balances, with 1 when it does not or something else went wrong,
-// and with 2 when it was called wrongly. It needs no server and leaves nothing behind; when it
-// fails it keeps its files and says where they are.
+// It exits with 0 when the ledger balances, with 1 when it does not or after another error, and
+// with 2 when it was called wrongly. It needs no server and deletes its files at the end. When it
+// fails, it keeps them and prints where they are.
 package main
 
 import (
@@ -81,14 +81,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitBalanced
 }
 
-// demonstrate kills and restarts the shop until it ends by itself, then audits its books. dir holds
-// its files; empty: there are none.
+// demonstrate kills and restarts the shop until it ends by itself, and then audits its books. dir
+// is the folder of its files, or empty if there are none.
 func demonstrate(ctx context.Context, opts options, out *screen) (result result, dir string, err error) {
 	result.Asked, result.killsAsked, result.Seed = opts.orders, opts.kills, opts.seed
 	start := time.Now()
 	defer func() {
 		result.Seconds = time.Since(start).Round(time.Millisecond).Seconds()
-		if err != nil && ctx.Err() != nil { // then it failed of that, whatever it says
+		if err != nil && ctx.Err() != nil { // then the end of the context is the cause, whatever the error
 			err = fmt.Errorf("stopped: %w", context.Cause(ctx))
 		}
 	}()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the test binary be the shop, as the program itself does.
+// TestMain lets the test binary run as the shop, as the program itself does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == childCommand {
 		os.Exit(childMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))

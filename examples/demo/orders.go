@@ -24,14 +24,14 @@ const (
 
 	customers = 12
 	clerks    = 4                      // goroutines that take orders
-	openHours = 3 * time.Second        // in which all orders come, if they can be taken that fast
-	maxPause  = 100 * time.Millisecond // of a clerk between two orders, on average: a few orders come sooner
+	openHours = 3 * time.Second        // time in which all orders come, if they can be taken that fast
+	maxPause  = 100 * time.Millisecond // limit of the average pause of a clerk between two orders
 	declined  = 0.1                    // share of the orders that are rolled back at the end of their transaction
 )
 
-// pragmas: a kill cannot take back what SQLite has written, so that only a power cut would need
-// synchronous=FULL. Transactions lock at their beginning, because one that reads first and then
-// finds that another has written cannot go on.
+// pragmas: a kill cannot undo SQLite's writes, so only a power cut would need synchronous=FULL.
+// Transactions lock at their beginning, because a transaction that has read cannot write after
+// another one has written.
 const pragmas = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_txlock=immediate"
 
 // Order is a row of the business, and records what happened to it.
@@ -52,8 +52,8 @@ type OrderPlaced struct {
 	Cents    int    `json:"cents"`
 }
 
-// Place makes o the customer's next order. Events of one customer are published in their order,
-// because that is their aggregate.
+// Place makes o the customer's next order. Events of one customer are published in order, because
+// the customer is their aggregate.
 func (o *Order) Place(number int) {
 	o.Number = number
 	o.Record(core.Event{
@@ -75,14 +75,14 @@ func openOrders(ctx context.Context, file string) (*gorm.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool.SetMaxOpenConns(1) // SQLite has one writer: they queue here, first come first served
+	pool.SetMaxOpenConns(1) // SQLite has one writer: transactions queue here, first come first served
 	if err := db.WithContext(ctx).AutoMigrate(&Order{}); err != nil {
 		return nil, fmt.Errorf("create orders: %w", err)
 	}
 	return db, nil
 }
 
-// takeOrders takes what is missing of total orders.
+// takeOrders takes orders until there are total.
 func takeOrders(ctx context.Context, db *gorm.DB, total int, report reporter) error {
 	var taken int64
 	if err := db.WithContext(ctx).Model(&Order{}).Count(&taken).Error; err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// screen shows the progress: a line that changes on a terminal, else one line for each life.
+// screen shows the progress: on a terminal one line that changes, otherwise one line for each life.
 type screen struct {
 	out   io.Writer
 	live  bool
@@ -27,7 +27,8 @@ func isTerminal(w io.Writer) bool {
 
 func (s *screen) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
-// life shows the state of a life of the shop; end says how it ended, empty while it goes on.
+// life shows the state of a life of the shop. end says how the life ended, and is empty while it
+// goes on.
 func (s *screen) life(number int, c counts, orders int, end string) {
 	if end == "" && (!s.live || time.Since(s.drawn) < 40*time.Millisecond) {
 		return
@@ -45,7 +46,7 @@ func (s *screen) life(number int, c counts, orders int, end string) {
 	s.printf("%s", line)
 }
 
-// printLedger lays the result out for people.
+// printLedger prints the result for people.
 func printLedger(w io.Writer, r result) {
 	var b strings.Builder
 	if r.audited {

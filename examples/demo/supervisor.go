@@ -19,8 +19,8 @@ import (
 // standard error.
 const childLog = "child.log"
 
-// counts is what the children say they did. It chooses the moments of the kills and feeds the
-// display; the result comes from the files.
+// counts has the steps that the children report. It chooses the moments of the kills and is shown
+// on the screen. The result comes from the files.
 type counts struct {
 	committed, rolledBack, delivered, hot, cold int
 	closed                                      int // lives that took the last order
@@ -29,7 +29,7 @@ type counts struct {
 func (c *counts) add(word string) {
 	word, number, _ := strings.Cut(word, " ")
 	switch word {
-	case sayTaken: // corrects what a kill left unsaid
+	case sayTaken: // adds the orders that a killed child could not report
 		c.committed, _ = strconv.Atoi(number)
 	case sayClosed:
 		c.closed++
@@ -46,7 +46,7 @@ func (c *counts) add(word string) {
 	}
 }
 
-// supervisor is the parent's side: it starts the shop, kills it in the middle of its work, and
+// supervisor is the parent's part: it starts the shop, kills it in the middle of its work, and
 // starts it again.
 type supervisor struct {
 	dir, exe string
@@ -66,8 +66,8 @@ func newSupervisor(dir string, opts options, out *screen) (*supervisor, error) {
 	return &supervisor{dir: dir, exe: exe, opts: opts, out: out, random: rand.New(rand.NewPCG(opts.seed, 0))}, nil
 }
 
-// run returns when the shop has ended by itself: all orders are taken and nothing is left in its
-// outbox.
+// run returns when the shop has ended by itself: all orders are taken and its outbox has no open
+// events.
 func (s *supervisor) run(ctx context.Context) error {
 	s.out.printf("%d orders, %d kills, seed %d: SQLite, GORM, a Go channel, one binary\n\n", s.opts.orders,
 		s.opts.kills, s.opts.seed)
@@ -92,8 +92,8 @@ func (s *supervisor) run(ctx context.Context) error {
 	return nil
 }
 
-// robbedLife is a life in which nothing can be delivered, because the ledger is locked. After the
-// kill an event is gone.
+// robbedLife is a life in which no event can be delivered, because the ledger is locked. After the
+// kill it removes an event.
 func (s *supervisor) robbedLife(ctx context.Context, _ func(before counts, at int) bool) (killed bool, err error) {
 	unlock, err := lockLedger(ctx, s.dir)
 	if err != nil {
@@ -131,7 +131,8 @@ func (s *supervisor) life(ctx context.Context, due func(before counts, at int) b
 		s.reported.add(scan.Text())
 		if !condemned && due(before, at) {
 			condemned = true
-			// Not at the word itself: anywhere between two transactions, or in one.
+			// The kill does not come at the word itself, but at a random moment, between two
+			// transactions or in one.
 			timer := time.AfterFunc(time.Duration(s.random.Int64N(int64(5*time.Millisecond))),
 				func() { cmd.Process.Kill() })
 			defer timer.Stop()
@@ -153,8 +154,8 @@ func (s *supervisor) life(ctx context.Context, due func(before counts, at int) b
 	return false, fmt.Errorf("the shop failed: %w: %s", err, s.lastWords())
 }
 
-// killAt returns after how many deliveries, since the beginning, this life is to end: a random
-// moment within its share.
+// killAt returns the number of deliveries, since the beginning, after which this life has to end: a
+// random number within its share.
 func (s *supervisor) killAt() int {
 	if s.kills == s.opts.kills {
 		return -1
@@ -162,8 +163,8 @@ func (s *supervisor) killAt() int {
 	return int(float64(s.opts.orders) * (float64(s.kills) + s.random.Float64()) / float64(s.opts.kills+1))
 }
 
-// due reports whether it is time to kill: something was delivered in this life, and committed
-// unless nothing was left to take.
+// due reports whether it is time to kill: this life has delivered an event, and has committed an
+// order unless all orders were taken.
 func (s *supervisor) due(before counts, at int) bool {
 	now := s.reported
 	return at >= 0 && now.delivered >= at && now.delivered > before.delivered &&

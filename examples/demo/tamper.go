@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// tamper names a table from which a row is removed, to see that the demonstration notices: a proof
-// that cannot fail proves nothing.
+// tamper names a table from which a row is removed, to show that the demonstration notices it. A
+// proof that cannot fail proves nothing.
 type tamper string
 
 const (
 	tamperNothing tamper = ""
 	tamperOutbox  tamper = "outbox" // a committed event that was not delivered yet, while the shop is down
 	tamperOrders  tamper = "orders" // an order, at the end
-	tamperLedger  tamper = "ledger" // what the consumer saw of one event, at the end
+	tamperLedger  tamper = "ledger" // the consumer's entry of one event, at the end
 )
 
 func (t tamper) valid() error {
@@ -27,7 +27,7 @@ func (t tamper) valid() error {
 	return fmt.Errorf("cannot tamper with %q: outbox, orders and ledger are there", string(t))
 }
 
-// afterwards removes a row when the shop has ended.
+// afterwards removes a row after the shop has ended.
 func (t tamper) afterwards(ctx context.Context, dir string) error {
 	switch t {
 	case tamperOrders:
@@ -53,7 +53,7 @@ func lockLedger(ctx context.Context, dir string) (unlock func() error, err error
 	return func() error { return errors.Join(tx.Rollback(), book.close()) }, nil
 }
 
-// removeFromOutbox removes an event that nobody has seen.
+// removeFromOutbox removes an event that was not delivered.
 func removeFromOutbox(ctx context.Context, dir string) error {
 	return remove(ctx, filepath.Join(dir, ordersFile), `DELETE FROM outbox_event WHERE id = (SELECT min(id) FROM `+
 		`outbox_event WHERE status IN (0, 2))`)

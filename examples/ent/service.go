@@ -27,9 +27,9 @@ type OrderPaid struct {
 	OrderID string `json:"order_id"`
 }
 
-// placed says that an order was placed whenever one is created, in the transaction that creates it.
-// The id becomes the event's AggregateID; with AggregateType it is the key of an order's events:
-// they are published in the order of their commits.
+// placed returns the event of a new order, which is written in the transaction that creates the
+// order. The id becomes the event's AggregateID. AggregateType and AggregateID are the key of an
+// order's events, which are published in the order of their commits.
 func placed(ctx context.Context, _ *ent.OrderMutation, v ent.Value) ([]core.Event, error) {
 	if entoutbox.OpOf(ctx) != core.OpCreate {
 		return nil, nil
@@ -45,11 +45,11 @@ func placed(ctx context.Context, _ *ent.OrderMutation, v ent.Value) ([]core.Even
 type Service struct {
 	client *ent.Client
 	outbox *entoutbox.Outbox
-	last   atomic.Int64 // number of the last order; a real service takes a UUID
+	last   atomic.Int64 // number of the last order; a real service uses UUIDs
 }
 
-// Place stores an order; the function placed says so. WithTx is begin, commit, and rollback on
-// errors and panics: Ent has none of its own.
+// Place stores an order; the function placed derives its event. WithTx begins and commits the
+// transaction, and rolls it back after errors and panics. Ent has no such function.
 func (s *Service) Place(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = entoutbox.WithTx(ctx, s.client.Tx, func(ctx context.Context, tx *ent.Tx) error {
 		id, err = s.create(ctx, tx, customer, cents)
@@ -58,7 +58,7 @@ func (s *Service) Place(ctx context.Context, customer string, cents int) (id str
 	return id, err
 }
 
-// Pay marks an order as paid and says so explicitly.
+// Pay marks an order as paid and publishes the event explicitly.
 func (s *Service) Pay(ctx context.Context, id string) error {
 	return entoutbox.WithTx(ctx, s.client.Tx, func(ctx context.Context, tx *ent.Tx) error {
 		err := tx.Order.UpdateOneID(id).Where(order.Status("placed")).SetStatus("paid").Exec(ctx)
@@ -74,8 +74,7 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 	})
 }
 
-// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has
-// ever been there.
+// PlaceAndFail stores an order and its event, and then the card is declined: both are rolled back.
 func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = entoutbox.WithTx(ctx, s.client.Tx, func(ctx context.Context, tx *ent.Tx) error {
 		if id, err = s.create(ctx, tx, customer, cents); err != nil {

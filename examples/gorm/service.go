@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
-// Order is a row. It records its events, and each statement that saves it writes them in the same
-// transaction.
+// Order is a row. It records its events, and each statement that saves the order writes its events
+// in the same transaction.
 type Order struct {
 	ID            string `gorm:"primaryKey"`
 	Customer      string
@@ -22,7 +22,7 @@ type Order struct {
 	core.Recorder `gorm:"-"`
 }
 
-// TableName is where GORM finds orders.
+// TableName names the table of orders for GORM.
 func (Order) TableName() string { return "example_orders" }
 
 // AggregateType makes "order/order-1" the key of an order's events: they are published in the order
@@ -47,17 +47,17 @@ type OrderPaid struct {
 // Service takes orders.
 type Service struct {
 	db   *gorm.DB
-	last atomic.Int64 // number of the last order; a real service takes a UUID
+	last atomic.Int64 // number of the last order; a real service uses UUIDs
 }
 
-// Place stores an order and says so: the model records the event, and Create writes both in the
+// Place stores an order and its event: the model records the event, and Create writes both in the
 // transaction that GORM opens for it.
 func (s *Service) Place(ctx context.Context, customer string, cents int) (id string, err error) {
 	return s.create(s.db.WithContext(ctx), customer, cents)
 }
 
-// Pay marks an order as paid and says so explicitly, because no model is in hand that could record
-// it.
+// Pay marks an order as paid and publishes the event explicitly, because it has no model that could
+// record the event.
 func (s *Service) Pay(ctx context.Context, id string) error {
 	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		paid := tx.Model(&Order{}).Where("id = ? AND status = 'placed'", id).Update("status", "paid")
@@ -73,8 +73,7 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 	})
 }
 
-// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has
-// ever been there.
+// PlaceAndFail stores an order and its event, and then the card is declined: both are rolled back.
 func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		if id, err = s.create(tx, customer, cents); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/examples/ent/ent"
 )
 
-// entBank is the bank on Ent. It has no entity for accounts: its client is the one of the
-// neighbouring example, and was generated with the feature sql/execquery. With an entity it says
+// entBank is the bank on Ent. It has no entity for accounts, because its client is that of
+// examples/ent, generated with the feature sql/execquery. With an entity the handler would call
 // tx.Account.UpdateOneID(p.Account).AddCents(p.Cents).Exec(ctx).
 type entBank struct{ client *ent.Client }
 

@@ -1,6 +1,6 @@
-// Command inbox is a consumer that credits accounts, on four libraries: every payment is delivered
-// three times, one of them fails half-way at first, one is not a payment at all, and each account
-// is credited once.
+// Command inbox is a consumer that credits accounts, on four libraries. Every payment is delivered
+// three times. One of them fails half-way at first, and one message is not a payment at all. Each
+// account is credited once.
 //
 //	go run ./examples/inbox
 //
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// Payment is what a message says.
+// Payment is the payload of a message.
 type Payment struct {
 	Account string `json:"account"`
 	Cents   int    `json:"cents"`
@@ -54,8 +54,8 @@ type Payment struct {
 type bank interface {
 	// Transactor opens the transactions of the inbox.
 	Transactor() core.Transactor
-	// Credit adds to an account in the transaction of ctx. Twice is twice: it is not idempotent by
-	// itself.
+	// Credit adds to an account in the transaction of ctx. It is not idempotent by itself: two
+	// calls add twice.
 	Credit(ctx context.Context, p Payment) error
 }
 
@@ -153,13 +153,13 @@ func newRouter(in *inbox.Inbox, b bank, channel *gochannel.GoChannel,
 	}
 	router.AddMiddleware(chain)
 	failed := false
-	// The Router's own publisher gets nothing: what the handler returns goes to the outbox, in its
-	// transaction.
+	// The Router's own publisher gets no messages: those that the handler returns go to the outbox,
+	// in its transaction.
 	router.AddHandler("credit", "payments", channel, "credits", channel,
 		func(msg *message.Message) ([]*message.Message, error) {
 			var p Payment
 			if err := json.Unmarshal(msg.Payload, &p); err != nil {
-				return nil, core.Permanent(fmt.Errorf("not a payment: %w", err)) // no attempt will ever work: park it
+				return nil, core.Permanent(fmt.Errorf("not a payment: %w", err)) // no attempt will ever work
 			}
 			if err := b.Credit(msg.Context(), p); err != nil {
 				return nil, err
@@ -192,7 +192,7 @@ func deliver(to message.Publisher) error {
 	return nil
 }
 
-// poisonQueue counts what nobody can process.
+// poisonQueue counts the messages that cannot be processed.
 type poisonQueue struct{ messages int }
 
 func (q *poisonQueue) Publish(_ string, msgs ...*message.Message) error {

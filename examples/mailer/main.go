@@ -66,8 +66,7 @@ func main() {
 	}
 }
 
-// register is the other service: it stores the customer, and publishes what happened with the
-// commit.
+// register is the other service: it stores the customer and publishes the event with the commit.
 func register(ctx context.Context, email string) (err error) {
 	db, err := open()
 	if err != nil {
@@ -120,7 +119,7 @@ func serve(ctx context.Context) (err error) {
 		return err
 	}
 
-	// The worker executes effects: the relay of this process hands them over, after their
+	// The worker executes effects. The relay of this process gives them to the worker after their
 	// transaction has committed.
 	worker, err := command.NewWorker(command.WorkerConfig{
 		Store: store, Handlers: map[string]command.Handler{"mail": sendMail},
@@ -164,7 +163,8 @@ func serve(ctx context.Context) (err error) {
 	return errors.Join(<-done, <-done, <-done)
 }
 
-// welcome decides that a mail is to be sent. It does not send it: a mail cannot be rolled back.
+// welcome decides that a mail has to be sent. It does not send the mail, because a mail cannot be
+// rolled back.
 func welcome(msg *message.Message, mails *command.Queue) error {
 	event, err := watermillbridge.EventFromMessage(msg)
 	if err != nil {
@@ -180,8 +180,8 @@ func welcome(msg *message.Message, mails *command.Queue) error {
 	return err
 }
 
-// sendMail is tried until it returns nil. Its Message-ID lets the mail server, and readers of the
-// log, recognise a second try.
+// sendMail is called until it returns nil. By its Message-ID the mail server, and readers of the
+// log, recognise a second attempt.
 func sendMail(_ context.Context, e command.Effect) (string, error) {
 	id := "<" + e.IdempotencyKey() + "@mailer.example>"
 	text := fmt.Sprintf("From: shop@example.com\r\nTo: %s\r\nMessage-ID: %s\r\nSubject: Welcome\r\n\r\nWelcome!\r\n",

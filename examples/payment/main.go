@@ -5,8 +5,8 @@
 //	# PostgreSQL; replaces example_payments, empties example_idempotency_key
 //	DATABASE_URL=postgres://user@host/db go run ./examples/payment
 //
-// service.go has the endpoint; this file has the database, the server, and a client that does not
-// trust its network.
+// service.go has the endpoint. This file has the database, the server, and a client that repeats
+// its requests.
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	if err != nil {
 		return err
 	}
-	if err := db.Exec("DELETE FROM example_idempotency_key").Error; err != nil { // those of an earlier run
+	if err := db.Exec("DELETE FROM example_idempotency_key").Error; err != nil { // the keys of an earlier run
 		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,14 +14,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
-// Payment is one that was taken.
+// Payment is a payment that was taken.
 type Payment struct {
 	ID       int64  `json:"payment"`
 	Customer string `json:"customer"`
 	Cents    int    `json:"cents"`
 }
 
-// TableName is for GORM.
+// TableName names the table for GORM.
 func (Payment) TableName() string { return "example_payments" }
 
 // newHandler is the service: one endpoint.
@@ -51,11 +51,11 @@ func newHandler(ctx context.Context, db *gorm.DB) (http.Handler, error) {
 	return mux, nil
 }
 
-// customer says who asks. A real service asks its authentication; nobody may get the response of
-// another.
+// customer returns the client of the request. A real service takes it from its authentication,
+// because no client may get the response of another one.
 func customer(r *http.Request) string { return r.Header.Get("X-Customer") }
 
-// takePayment knows nothing of keys, but for one thing: it works in the transaction of its request.
+// takePayment does not use keys. It only has to work in the transaction of its request.
 func takePayment(w http.ResponseWriter, r *http.Request) {
 	tx, err := gormoutbox.FromContext(r.Context())
 	if err != nil {
@@ -69,13 +69,13 @@ func takePayment(w http.ResponseWriter, r *http.Request) {
 	}
 	p := Payment{Customer: customer(r), Cents: order.Cents}
 	if err := tx.Create(&p).Error; err != nil {
-		if !httpkey.Retry(r.Context(), err) { // a deadlock: it is going to run again
+		if !httpkey.Retry(r.Context(), err) { // after a deadlock the handler is run again
 			http.Error(w, "not now", http.StatusInternalServerError)
 		}
 		return
 	}
 	if p.Cents <= 0 {
-		http.Error(w, "card declined", http.StatusPaymentRequired) // takes the row back; the answer is kept
+		http.Error(w, "card declined", http.StatusPaymentRequired) // rolls the row back; the answer is kept
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -50,7 +50,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	if err != nil {
 		return err
 	}
-	db := sql.OpenDB(sqltx.Connector(connector, "")) // the outbox hears how transactions of this pool end
+	db := sql.OpenDB(sqltx.Connector(connector, "")) // the outbox is told how each transaction of this pool ends
 	defer db.Close()
 	for _, query := range []string{"DROP TABLE IF EXISTS example_orders", createOrders} {
 		if _, err := db.ExecContext(ctx, query); err != nil {
@@ -58,7 +58,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		}
 	}
 
-	// Any publisher of Watermill would do. A Go channel forgets what nobody subscribes to: the
+	// Any publisher of Watermill would do. A Go channel loses messages without a subscriber, so the
 	// subscription begins before the relay and ends after it.
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
@@ -79,8 +79,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	outbox, err := core.New(core.Config{
 		Repository: table,
 		Publisher:  publisher,
-		// One topic for both, because order is kept within a topic: an order is placed before it is
-		// paid.
+		// Both events have one topic, because order is kept within a topic: an order is placed
+		// before it is paid.
 		Routes: map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
 	})
 	if err != nil {
@@ -93,14 +93,14 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	err = serve(ctx, out, &Service{db: db, outbox: outbox})
 
 	consumed := make(chan error, 1)
-	go func() { consumed <- consume(out, messages) }() // so late only for the order of the lines
-	// wait until all that is committed is published; a server has no need to
+	go func() { consumed <- consume(out, messages) }() // after the relay only to keep the printed lines in order
+	// wait until all committed events are published; a server need not
 	err = errors.Join(err, outbox.Drain(ctx))
 	stopRelay()
 	return errors.Join(err, <-relayed, publisher.Close(ctx), <-consumed)
 }
 
-// connect returns what sql.Open would open the pool with.
+// connect returns the connector that sql.Open would use for the pool.
 func connect(dsn string) (driver.Connector, error) {
 	if !strings.HasPrefix(dsn, "postgres") {
 		return sqlite.NewConnector(dsn + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
@@ -112,7 +112,7 @@ func connect(dsn string) (driver.Connector, error) {
 	return stdlib.GetConnector(*config), nil
 }
 
-// serve is a day of the service: one order is placed and paid, another is refused.
+// serve places and pays one order, and another order is refused.
 func serve(ctx context.Context, out io.Writer, service *Service) error {
 	id, err := service.Place(ctx, "ada", 4200)
 	if err != nil {
@@ -128,8 +128,8 @@ func serve(ctx context.Context, out io.Writer, service *Service) error {
 	return nil
 }
 
-// consume prints every event until the channel closes. Delivery is at least once: who must not do a
-// thing twice remembers event.ID.
+// consume prints every event until the channel closes. Delivery is at least once: a consumer that
+// must not do its work twice records event.ID.
 func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
 	count, refused := 0, "none"
 	for msg := range messages {
@@ -140,7 +140,7 @@ func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
 		if event.AggregateID != "order-1" {
 			refused = "some"
 		}
-		msg.Ack() // only now is the event done
+		msg.Ack() // only after this is the event done
 	}
 	fmt.Fprintf(out, "%d events, %s of the refused order\n", count, refused)
 	return problems

@@ -30,10 +30,10 @@ type OrderPaid struct {
 type Service struct {
 	db     *sql.DB
 	outbox *core.Outbox
-	last   atomic.Int64 // number of the last order; a real service takes a UUID
+	last   atomic.Int64 // number of the last order; a real service uses UUIDs
 }
 
-// Place stores an order and says so.
+// Place stores an order and publishes the event.
 func (s *Service) Place(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = s.inTx(ctx, func(tx *sql.Tx) error {
 		id, err = s.create(ctx, tx, customer, cents)
@@ -42,7 +42,7 @@ func (s *Service) Place(ctx context.Context, customer string, cents int) (id str
 	return id, err
 }
 
-// Pay marks an order as paid and says so.
+// Pay marks an order as paid and publishes the event.
 func (s *Service) Pay(ctx context.Context, id string) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
 		paid, err := tx.ExecContext(ctx,
@@ -57,8 +57,7 @@ func (s *Service) Pay(ctx context.Context, id string) error {
 	})
 }
 
-// PlaceAndFail stores an order and its event, and then the card is declined: neither of them has
-// ever been there.
+// PlaceAndFail stores an order and its event, and then the card is declined: both are rolled back.
 func (s *Service) PlaceAndFail(ctx context.Context, customer string, cents int) (id string, err error) {
 	err = s.inTx(ctx, func(tx *sql.Tx) error {
 		if id, err = s.create(ctx, tx, customer, cents); err != nil {
@@ -79,7 +78,7 @@ func (s *Service) create(ctx context.Context, tx *sql.Tx, customer string, cents
 	return id, s.publish(ctx, tx, id, "order.placed", OrderPlaced{OrderID: id, Customer: customer, Cents: cents})
 }
 
-// publish records an event in the transaction. "order/order-1" becomes its key: the events of an
+// publish writes an event in the transaction. "order/order-1" becomes its key, so the events of an
 // order are published in the order of their commits.
 func (s *Service) publish(ctx context.Context, tx *sql.Tx, id, eventType string, data any) error {
 	otx, err := sqltx.TxOf(ctx, tx)

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// errBuild is wrapped when tests do not compile; the error has what the compiler said.
+// errBuild is wrapped when tests do not compile. The error has the output of the compiler.
 var errBuild = errors.New("it does not compile")
 
-// build compiles the tests of a package, with other texts in place of the files named, and returns
-// the program.
+// build compiles the tests of a package, with changed texts in place of the named files, and
+// returns the program.
 func build(ctx context.Context, root, dir, pkg string, changed map[string]string) (program string, err error) {
 	program = filepath.Join(dir, "test.bin")
 	args := []string{"test", "-c", "-ldflags=-s -w", "-o", program}
@@ -57,18 +57,18 @@ func writeOverlay(root, dir string, changed map[string]string) (string, error) {
 	return file, os.WriteFile(file, list, 0o600)
 }
 
-// outcome is what a run of tests said.
+// outcome is the result of a run of tests.
 type outcome struct {
 	passed, failed map[string]bool
-	messages       map[string]string // by test, the first
+	messages       map[string]string // the first message of each test
 	output         string
 	late           bool // the tests were stopped after the limit
 }
 
 // try runs tests of a program that build made.
 func try(ctx context.Context, root, program, pkg string, names []string, limit time.Duration) (outcome, error) {
-	// The program stops itself after the limit and says where it stood; the context is for one that
-	// cannot.
+	// The program stops itself after the limit and prints where it was. The context ends a program
+	// that cannot do that.
 	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "-test.v", "-test.run="+pattern(names), "-test.timeout="+limit.String())
@@ -123,7 +123,7 @@ func parseOutput(output string) outcome {
 	return o
 }
 
-// message returns what a test below this one that failed said first, or the test itself.
+// message returns the first message of a failed test below this one, or of the test itself.
 func (o outcome) message(name string) string {
 	for _, failed := range slices.Sorted(maps.Keys(o.failed)) {
 		if m := o.messages[failed]; m != "" && strings.HasPrefix(failed, name+"/") {
@@ -143,7 +143,7 @@ func (o outcome) failedAbove(name string) string {
 	return ""
 }
 
-// refused finds what databases say about a statement that is no SQL, or has another number of
+// refused finds the errors of databases about a statement that is no SQL, or has another number of
 // parameters.
 var refused = regexp.MustCompile(`SQLSTATE 42|SQLSTATE 08P01|Error (1064|1054|1052|1146|1210|1305)\b|` +
 	`syntax error|no such (column|table|function)|` +

@@ -51,7 +51,7 @@ FAIL
 	}
 }
 
-// A statement that no database runs fails every test, and shows nothing about any.
+// A statement that no database runs makes every test fail, and so proves nothing about a test.
 func TestRefusedStatements(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{

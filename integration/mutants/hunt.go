@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// verdict is what became of a mutant.
+// verdict is the result of trying a mutant.
 type verdict string
 
-// Only the first is good.
+// Only the first verdict is a success.
 const (
 	caught     verdict = "caught"
 	survived   verdict = "survived"            // a test that has to fail passed
 	stale      verdict = "does not apply"      // the code has changed
 	broken     verdict = "does not compile"    // it proves nothing
-	badSQL     verdict = "statement refused"   // by the database, as no SQL: it proves nothing
-	noSuchTest verdict = "no such test"        // or one that was skipped
-	redTest    verdict = "test is red"         // without the mutant, too
+	badSQL     verdict = "statement refused"   // the database refuses it as no SQL: it proves nothing
+	noSuchTest verdict = "no such test"        // the test does not exist, or was skipped
+	redTest    verdict = "test is red"         // it fails without the mutant, too
 	endless    verdict = "did not end in time" // the tests hang instead of saying what is wrong
 	crashed    verdict = "tests crashed"       // instead of saying what is wrong
 )
 
-// result is what became of one mutant, and why.
+// result is the verdict on one mutant, and the reason.
 type result struct {
 	*mutant
 	verdict verdict
-	detail  string // one line: what the first test said, or what is wrong
-	output  string // of the tools, when it was not caught
+	detail  string // one line: the first test's message, or the mistake
+	output  string // output of the tools, when the mutant was not caught
 	took    time.Duration
 }
 
@@ -47,21 +47,21 @@ type hunter struct {
 	options
 	mutants []mutant
 	out     reporter
-	work    string // a folder for what is built
+	work    string // a folder for built programs
 
 	mu       sync.Mutex
-	problems map[test]problem // of tests without a mutant
+	problems map[test]problem // problems of tests without a mutant
 }
 
-// problem is why a test can show nothing.
+// problem is the reason why a test can prove nothing.
 type problem struct {
 	verdict verdict
 	detail  string
 	output  string
 }
 
-// hunt tries the mutants and returns how many were not caught. The error says that it could not go
-// on.
+// hunt tries the mutants and returns how many were not caught. It returns an error when it could
+// not go on.
 func hunt(ctx context.Context, opts options, mutants []mutant, out reporter) (missed int, err error) {
 	work, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
@@ -104,13 +104,13 @@ func hunt(ctx context.Context, opts options, mutants []mutant, out reporter) (mi
 	return missed, nil
 }
 
-// done is what became of a piece of work.
+// done is the result of a piece of work.
 type done[T any] struct {
 	value T
 	err   error
 }
 
-// atOnce does n pieces of work, some of them at a time, and returns what became of each as it ends.
+// atOnce does n pieces of work, some of them at a time, and returns the result of each as it ends.
 func atOnce[T any](workers, n int, do func(i int) (T, error)) <-chan done[T] {
 	next, results := make(chan int), make(chan done[T])
 	var wg sync.WaitGroup
@@ -133,7 +133,7 @@ func atOnce[T any](workers, n int, do func(i int) (T, error)) <-chan done[T] {
 	return results
 }
 
-// baseline runs the named tests of a package as the code is.
+// baseline runs the named tests of a package on the unchanged code.
 func (h *hunter) baseline(ctx context.Context, pkg string) (baseline, error) {
 	since := time.Now()
 	names := testsOf(h.mutants, pkg)
@@ -192,7 +192,7 @@ func (h *hunter) judge(ctx context.Context, m *mutant) (result, error) {
 	for _, t := range m.tests {
 		names := byPackage[t.pkg]
 		if names == nil {
-			continue // with the first of its package
+			continue // tried with the first test of its package
 		}
 		delete(byPackage, t.pkg)
 		o, err := h.buildAndTry(ctx, t.pkg, names, changed)

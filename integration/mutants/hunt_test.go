@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// purse is a repository that each kind of mutant lives in.
+// purse is the code of a repository that has mutants of each kind.
 var purse = map[string]string{
 	"go.mod":  "module example.test/purse\n\ngo 1.26\n",
 	"go.work": "go 1.26\n\nuse .\n",

@@ -6,9 +6,9 @@
 //	go run ./integration/mutants -run sqloutbox  # some; the servers are those of the environment
 //	go run ./integration/mutants -list           # what there is
 //
-// First every named test runs without any patch and has to pass: a test that is red anyway would
-// catch everything. The files of the repository stay as they are. README.md says how a patch is
-// written.
+// First every named test runs without any patch and has to pass: a test that always fails would
+// catch every mutant. The files of the repository stay as they are. README.md says how to write a
+// patch.
 //
 // It exits with 0 when every mutant was caught, with 1 when one was not or could not be tried, and
 // with 2 when it was called wrongly.

@@ -31,7 +31,7 @@ var testAddress = regexp.MustCompile(`^\./\S+ Test\S*$`)
 // test is one that has to notice a mutant.
 type test struct {
 	pkg  string // from the root of the repository: ./core
-	name string // as go test prints it: TestX/case
+	name string // the name that go test prints: TestX/case
 }
 
 func (t test) String() string { return t.pkg + " " + t.name }

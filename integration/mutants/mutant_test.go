@@ -48,7 +48,7 @@ func TestParseMutantRefuses(t *testing.T) {
 	}
 }
 
-// The code has not moved away from under a patch, and no two patches are the same mistake.
+// Every patch still applies to the code, and no two patches make the same mistake.
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	root, err := findRoot()

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// filePatch is what a patch changes in one file.
+// filePatch has the changes of a patch in one file.
 type filePatch struct {
 	path  string // from the root of the repository, with slashes
 	hunks []hunk
@@ -18,7 +18,7 @@ type filePatch struct {
 
 // hunk replaces lines.
 type hunk struct {
-	line     int // of the patch where it begins
+	line     int // line of the patch at which it begins
 	old, new []string
 }
 
@@ -120,8 +120,8 @@ func length(digits string) int {
 	return n
 }
 
-// apply returns the text with the hunks applied. It does not look at line numbers, because they
-// move with every change above them: the old lines of a hunk have to be in the file, and only once.
+// apply returns the text with the hunks applied. It ignores line numbers, because they change with
+// every change above them. The old lines of a hunk have to be in the file exactly once.
 func (f filePatch) apply(text string) (string, error) {
 	lines := strings.Split(text, "\n")
 	for _, h := range f.hunks {
@@ -139,7 +139,7 @@ func (f filePatch) apply(text string) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// places returns where want is in lines.
+// places returns the indexes at which lines have want.
 func places(lines, want []string) (at []int) {
 	for i := 0; i+len(want) <= len(lines); i++ {
 		if slices.Equal(lines[i:i+len(want)], want) {
@@ -149,7 +149,7 @@ func places(lines, want []string) (at []int) {
 	return at
 }
 
-// missing says why want is not in lines.
+// missing returns an error that says why want is not in lines.
 func missing(lines, want []string) string {
 	for _, w := range want {
 		if !slices.Contains(lines, w) {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// reporter is told how things go, by one goroutine.
+// reporter gets the progress, from one goroutine.
 type reporter interface {
 	list(mutants []mutant)
 	begin(mutants, packages, parallel int)

@@ -27,14 +27,14 @@ const (
 	onceChildKeys     = 80
 )
 
-// onceChildSpec is what a child of TestOnceSurvivesKill is told.
+// onceChildSpec tells a child of TestOnceSurvivesKill what to do.
 type onceChildSpec struct {
 	Dialect core.Dialect
 	DSN     string
 	Tx      bool // transaction form
 }
 
-// A child that was started for it does the work of all keys and ends.
+// A process that was started as a child does the work of all keys and ends.
 func init() {
 	text := os.Getenv(onceChildVariable)
 	if text == "" {
@@ -73,7 +73,7 @@ func (s onceChildSpec) run(ctx context.Context) error {
 		return err
 	}
 	transactor := sqltx.NewTransactor(pool, s.Dialect)
-	// Everybody does the keys in the same order, so that there are duplicates at once.
+	// Every child does the keys in the same order, so that duplicates come at the same time.
 	for i := range onceChildKeys {
 		key := once.Key{Scope: "crash", ID: fmt.Sprint(i)}
 		var replayed bool
@@ -106,8 +106,8 @@ func (s onceChildSpec) run(ctx context.Context) error {
 func pause() { time.Sleep(rand.N(4 * time.Millisecond)) }
 
 // Three processes do the same work and are killed in the middle of it, nine times. In the
-// transaction form each effect happened exactly once; in the lease form at least once, each time
-// under another fence, and no more than once too often for each kill.
+// transaction form each effect happens exactly once. In the lease form each effect happens at least
+// once, each time under another fence, and each kill causes at most one repetition.
 func TestOnceSurvivesKill(t *testing.T) {
 	t.Parallel()
 	for form, tx := range map[string]bool{"transaction": true, "lease": false} {
@@ -116,7 +116,8 @@ func TestOnceSurvivesKill(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				pool := db.Open(t)
 				fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: db.Dialect})
-				// No key here: what happens twice has to be seen, except under the same fence.
+				// The table has no unique key, so that a repeated effect is visible, except under
+				// the same fence.
 				fixture.MustExec(t, pool, "CREATE TABLE effect (n INTEGER NOT NULL, fence INTEGER NOT NULL)")
 				spec := onceChildSpec{Dialect: db.Dialect, DSN: db.DSN, Tx: tx}
 				var wg sync.WaitGroup
@@ -159,7 +160,7 @@ func TestOnceSurvivesKill(t *testing.T) {
 	}
 }
 
-// runOnceChild runs a child and kills it when it has done so many keys; 0 lets it end.
+// runOnceChild runs a child and kills it when it has done that many keys. 0 lets it end by itself.
 func runOnceChild(ctx context.Context, spec onceChildSpec, keys int) error {
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -190,5 +191,5 @@ func runOnceChild(ctx context.Context, spec onceChildSpec, keys int) error {
 			return nil
 		}
 	}
-	return cmd.Wait() // it came to the end before
+	return cmd.Wait() // it had ended before
 }

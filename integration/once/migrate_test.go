@@ -20,7 +20,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// schemaOwner is what every store of tables does with its schema.
+// schemaOwner has the methods of every store with tables.
 type schemaOwner interface {
 	Migrate(ctx context.Context) error
 	Check(ctx context.Context) error
@@ -32,7 +32,7 @@ type schema struct {
 	use      func(ctx context.Context, s schemaOwner) error
 	files    func(d core.Dialect, prefix string) ([]sqlonce.Migration, error)
 	versions string // the table of what was applied
-	help     string // in the error of a use without tables
+	help     string // part of the error of a call without tables
 	drift    error
 	tables   int
 
@@ -99,7 +99,7 @@ var schemas = map[string]schema{
 	},
 }
 
-// Many processes may start at once, each with every store, next to an outbox in the same database.
+// Many processes may start at once, each with every store, with an outbox in the same database.
 func TestOnceMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -135,8 +135,8 @@ func TestOnceMigrateConcurrently(t *testing.T) {
 	})
 }
 
-// The printed files do what Migrate does, may be repeated, and are undone by theirs. Check names
-// what differs.
+// The printed files do the same as Migrate and may be repeated, and their Down files undo them.
+// Check names every difference.
 func TestOnceMigrationFiles(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

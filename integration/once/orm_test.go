@@ -17,8 +17,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The key, what the ORM writes and the event commit together, through the transaction of every ORM:
-// duplicates at once, a failure, a replay.
+// The key, the ORM's writes and the event commit together, in the transaction of every ORM: with
+// duplicates at once, after a failure, and in a replay.
 func TestOnceInTransactionsOfORMs(t *testing.T) {
 	t.Parallel()
 	for name, open := range adapters.Ways {
@@ -85,8 +85,8 @@ func onceThroughORM(t *testing.T, pool *sql.DB, runner *once.Runner, a suite.Ada
 	onceInSavepoint(t, pool, runner, a)
 }
 
-// onceInSavepoint: work that fails in a savepoint takes its key with it, and the transaction around
-// it goes on.
+// onceInSavepoint checks that work which fails in a savepoint does not keep its key, and that the
+// transaction around it goes on.
 func onceInSavepoint(t *testing.T, pool *sql.DB, runner *once.Runner, a suite.Adapter) {
 	t.Helper()
 	key, errWork := once.Key{Scope: "test", ID: "savepoint"}, errors.New("the work failed")

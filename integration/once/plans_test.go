@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// No statement about keys walks through a table of 100,000 of them, half of which are to be
-// forgotten, with or without statistics.
+// No statement about keys reads all of a table of 100,000 keys, half of which have expired, with or
+// without statistics.
 func TestOncePlans(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -68,7 +68,7 @@ func TestOncePlans(t *testing.T) {
 	})
 }
 
-// fillKeys writes done keys with plain SQL; every other one is to be forgotten.
+// fillKeys writes done keys with plain SQL. Every other one has expired.
 func fillKeys(t *testing.T, d core.Dialect, pool *sql.DB, n int) {
 	t.Helper()
 	const columns = "INSERT INTO idempotency_key (scope, tenant, id, status, owner, fence, attempts, created_at, " +

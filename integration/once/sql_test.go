@@ -29,7 +29,7 @@ func onceRequest(id string) once.Request {
 }
 
 // A duplicate that waited, or whose snapshot is older, never takes the key for new: MariaDB reads
-// what is committed, PostgreSQL refuses.
+// the committed row, PostgreSQL refuses the statement.
 func TestOnceTxAtRepeatableRead(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) testdb.DB{
@@ -76,8 +76,8 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 	}
 }
 
-// Nothing is written down outside of a transaction: the database has ended the caller's after a
-// deadlock, and the caller did not care.
+// The database has ended the caller's transaction after a deadlock, and the caller ignored that.
+// The store must not write a key outside of a transaction then.
 func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 	t.Parallel()
 	event := func(id string) inbox.Event {
@@ -135,7 +135,7 @@ func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 	})
 }
 
-// The driver may count rows that were found instead of rows that changed.
+// The driver may count the found rows instead of the changed rows.
 func TestOnceWithClientFoundRows(t *testing.T) {
 	t.Parallel()
 	db := testdb.MariaDB(t)
@@ -144,7 +144,7 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.ClientFoundRows = true
-	cfg.InterpolateParams = true // and write the parameters into the text
+	cfg.InterpolateParams = true // the driver writes the parameters into the text
 	db.DSN = cfg.FormatDSN()
 	newStore := prefixedOnceStores(t, db)
 	suite.TestOnceStore(t, fixture.OnceHarness(sqlOnce(newStore)))
@@ -213,8 +213,8 @@ func TestOnceLeaseOfAJumpedClock(t *testing.T) {
 	})
 }
 
-// 64 callers at once with one key, many of whose transactions fail first: the effect happens once,
-// and nobody hears of a deadlock.
+// 64 callers come at once with one key, and many of their transactions fail first. The effect
+// happens once, and no caller gets a deadlock error.
 func TestOnceRunInTxIsExactlyOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

@@ -28,7 +28,7 @@ func onceStores(t *testing.T, db testdb.DB) func(t *testing.T) (*sqlonce.Store, 
 	}
 }
 
-// prefixedOnceStores is onceStores for who needs the prefix.
+// prefixedOnceStores is onceStores for tests that need the prefix.
 func prefixedOnceStores(t *testing.T, db testdb.DB) func(t *testing.T) (s *sqlonce.Store, pool *sql.DB, prefix string) {
 	t.Helper()
 	pool := db.Open(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Work that swallows a violated constraint: its key is kept only if what it did is there.
+// The work ignores a violated constraint. Its key is kept only if its writes were committed.
 func TestOnceDoesNotKeepWhatWasNotCommitted(t *testing.T) {
 	t.Parallel()
 	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a suite.Adapter) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A new message costs two round trips, a duplicate one, and a message that the cache knows one.
+// A new message costs two round trips, a duplicate costs one, and a message in the cache costs one.
 func BenchmarkRedisOnce(b *testing.B) {
 	client, prefix := fixture.RedisClient(b)
 	r := redisRunner(b, newRedisStore(b, client, redisonce.Config{Prefix: prefix}), time.Minute, nil)

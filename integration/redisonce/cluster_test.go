@@ -47,7 +47,7 @@ func TestRedisOnceStoreSuiteCluster(t *testing.T) {
 			t.Errorf("one of three evicts: %v", err)
 		}
 	})
-	t.Run("Replicas", func(t *testing.T) { // WAIT goes to the node of the key: it is asked, and has none
+	t.Run("Replicas", func(t *testing.T) { // WAIT goes to the node of the key, which has no replica
 		s := newRedisStore(t, open(t), redisonce.Config{
 			Prefix: "r:", WaitReplicas: 1,
 			WaitTimeout: 50 * time.Millisecond,
@@ -70,8 +70,8 @@ func redisCluster(t *testing.T, nodes int) (addrs []string) {
 	clients := make([]*redis.Client, nodes)
 	for i := range nodes {
 		port, _ := fixture.ReservePorts(t, 1)
-		// The shell waits for the end of its input, and so takes the server down even after a test
-		// that was killed.
+		// The shell waits for the end of its input, and so stops the server even after a test that
+		// was killed.
 		cmd := exec.Command("sh", "-c", `redis-server --bind 127.0.0.1 --port "$1" --dir "$2" --save "" `+
 			`--cluster-enabled yes --cluster-port "$3" `+
 			`--daemonize no >/dev/null & `+

@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 )
 
-// A consumer whose effect is a mail: at least once, and once when nothing fails.
+// The effect of this consumer is a mail, which is sent at least once, and once when nothing fails.
 func Example_redisOnce() {
 	opts, err := redis.ParseURL(os.Getenv("OUTBOX_TEST_REDIS"))
 	if err != nil {
@@ -27,10 +27,10 @@ func Example_redisOnce() {
 		panic(err)
 	}
 	ctx := context.Background()
-	if err := store.Check(ctx); err != nil { // a server that evicts keys, say
+	if err := store.Check(ctx); err != nil { // for example, the server evicts keys
 		panic(err)
 	}
-	// The time to live is longer than the broker can deliver a message again.
+	// The time to live is longer than the time in which the broker can deliver a message again.
 	runner, err := once.New(once.Config{Store: store, Lease: 30 * time.Second, TTL: 7 * 24 * time.Hour})
 	if err != nil {
 		panic(err)
@@ -59,7 +59,7 @@ func Example_redisOnce() {
 	// acknowledge: true replayed: true
 }
 
-// A cache that knows what the table of the inbox has recorded: it goes into inbox.Config.Cache.
+// A cache has ids that the inbox's table has recorded. It goes into inbox.Config.Cache.
 func Example_redisCache() {
 	opts, err := redis.ParseURL(os.Getenv("OUTBOX_TEST_REDIS"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 var redisKey = once.Key{Scope: once.Scope("inbox", "mailer", "welcome"), Tenant: "acme", ID: "018f"}
 
-// redisRunner returns a runner over Redis whose leases are that long.
+// redisRunner returns a runner over Redis with leases of the given length.
 func redisRunner(t testing.TB, store once.Store, lease time.Duration, obs *once.Observer) *once.Runner {
 	t.Helper()
 	r, err := once.New(once.Config{Store: store, Wait: -1, Lease: lease, TTL: time.Hour, Observer: obs})
@@ -28,7 +28,7 @@ func redisRunner(t testing.TB, store once.Store, lease time.Duration, obs *once.
 	return r
 }
 
-// redisAbandon takes a key as a process that is killed right after.
+// redisAbandon claims a key and never gives it back, like a process that is killed right after.
 func redisAbandon(t testing.TB, s *redisonce.Store, key once.Key, lease time.Duration) once.Claim {
 	t.Helper()
 	req := once.Request{Key: key, Owner: "killed", Lease: lease, TTL: time.Hour}
@@ -39,7 +39,7 @@ func redisAbandon(t testing.TB, s *redisonce.Store, key once.Key, lease time.Dur
 	return once.Claim{Key: key, Owner: req.Owner, Fence: got.Fence}
 }
 
-// redisCounted runs work that counts and returns how Do ended.
+// redisCounted runs work that counts its runs, and returns the results of Do.
 func redisCounted(ctx context.Context, r *once.Runner, key once.Key, runs *atomic.Int32) (replayed bool, err error) {
 	res, replayed, err := r.Do(ctx, key, once.Fingerprint{}, func(context.Context) (once.Result, error) {
 		return once.Result{Data: strconv.AppendInt(nil, int64(runs.Add(1)), 10)}, nil
@@ -50,8 +50,8 @@ func redisCounted(ctx context.Context, r *once.Runner, key once.Key, runs *atomi
 	return replayed, err
 }
 
-// A holder that died keeps the key until its lease ends: nobody may take the message for done. Then
-// it is processed.
+// A holder that died keeps the key until its lease ends. Until then no other consumer may take the
+// message for done. Then the message is processed.
 func TestRedisCrashedHolder(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -86,7 +86,7 @@ func TestRedisCrashedHolder(t *testing.T) {
 	}
 }
 
-// With RefuseStale nobody runs again what may have been half done: a person decides.
+// With RefuseStale, work that may be half done is not run again: a person decides.
 func TestRedisRefusesStaleHolder(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -106,14 +106,14 @@ func TestRedisRefusesStaleHolder(t *testing.T) {
 	}
 }
 
-// A holder that loses its lease while it works gets an error, and cannot complete. The work was
-// done twice: this is at-least-once. The fence tells the two apart.
+// A holder that loses its lease while it works gets an error, and cannot write its mark. The work
+// was done twice, because the promise is at least once. The two runs have different fences.
 func TestRedisLeaseLostWhileWorking(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	var runs, fence1, fence2 atomic.Int64
-	// Heartbeats are two seconds apart: the other one takes the key between two of them.
+	// Heartbeats are two seconds apart. The other holder takes the key between two of them.
 	_, _, err := redisRunner(t, s, 6*time.Second, nil).Do(t.Context(), redisKey, once.Fingerprint{},
 		func(ctx context.Context) (once.Result, error) {
 			runs.Add(1)
@@ -137,7 +137,7 @@ func TestRedisLeaseLostWhileWorking(t *testing.T) {
 			if cause := context.Cause(ctx); !errors.Is(cause, once.ErrLeaseLost) {
 				t.Errorf("ended by %v", cause)
 			}
-			return once.Result{Data: []byte("first")}, nil // and it pays no attention
+			return once.Result{Data: []byte("first")}, nil // the work ignores the end of its context
 		})
 	if !errors.Is(err, once.ErrAlreadyDone) {
 		t.Errorf("the first: %v", err)
@@ -151,8 +151,8 @@ func TestRedisLeaseLostWhileWorking(t *testing.T) {
 	}
 }
 
-// Redis comes back empty while work runs: nobody else took the key, so its heartbeat holds it
-// again, copies are kept out, and its mark is written.
+// Redis comes back empty while work runs. No other consumer took the key, so the heartbeat of the
+// work holds the key again. Copies do not run, and the mark is written.
 func TestRedisComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, server *fixture.PrivateServer, client *redis.Client){
@@ -202,8 +202,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 
 func nothingOnce(context.Context) (once.Result, error) { return once.Result{}, nil }
 
-// A mark that was evicted means one more run, no more and no less, and the fence grows all the
-// same.
+// After a mark was evicted, the work is run exactly once more, with a higher fence.
 func TestRedisEvictedMark(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -260,8 +259,8 @@ func TestRedisScriptFlush(t *testing.T) {
 	}
 }
 
-// Sixteen deliveries at once of a message whose handler works for longer than its lease: it is run
-// once.
+// Sixteen deliveries of a message come at once, and its handler works for longer than the lease.
+// The handler is run once.
 func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 	t.Parallel()
 	const lease, asking = 3 * time.Second, 15
@@ -325,15 +324,16 @@ func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 	}
 }
 
-// A consumer that notes a message before it handles it loses the message when it dies in between.
-// Ours does not take it for done.
+// A consumer that marks a message before it handles it loses the message when it dies in between.
+// redisonce does not take such a message for done.
 func TestRedisSetBeforeWorkLosesTheMessage(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	r := redisRunner(t, s, time.Minute, nil)
 
-	// Each returns whether the message is acknowledged. The first delivery dies before the handler.
+	// Each function returns whether the message is acknowledged. The first delivery dies before the
+	// handler.
 	naive := func(ctx context.Context, die bool, handle func()) bool {
 		first, err := client.SetNX(ctx, prefix+"naive", 1, time.Hour).Result()
 		if err != nil || !first {
@@ -375,7 +375,7 @@ func TestRedisSetBeforeWorkLosesTheMessage(t *testing.T) {
 	}
 }
 
-// The person on call can read the stored hash, and it expires by itself.
+// A person can read the stored hash, and it expires by itself.
 func TestRedisHashIsReadable(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -389,7 +389,7 @@ func TestRedisHashIsReadable(t *testing.T) {
 		"attempt": "1",
 	}
 	wantHash(t, client, s.Name(redisKey), want, time.Hour, time.Hour+time.Minute)
-	if err := s.Extend(t.Context(), c, once.MaxLease); err != nil { // what is remembered of a lease outlives it
+	if err := s.Extend(t.Context(), c, once.MaxLease); err != nil { // the key outlives its lease
 		t.Fatal(err)
 	}
 	wantHash(t, client, s.Name(redisKey), want, 2*time.Hour-time.Minute, 2*time.Hour)

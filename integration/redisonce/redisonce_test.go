@@ -34,8 +34,8 @@ func redisHarness(open func(t *testing.T) (client redis.UniversalClient, prefix 
 	return h
 }
 
-// The suite of the lease form over Redis. Leases that ended are remembered; keys whose time to live
-// is over are not.
+// The suite of the lease form over Redis. Redis keeps keys whose lease has ended, but not keys
+// whose time to live is over.
 func TestRedisOnceStoreSuite(t *testing.T) {
 	t.Parallel()
 	suite.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
@@ -45,8 +45,8 @@ func TestRedisOnceStoreSuite(t *testing.T) {
 	}))
 }
 
-// The same with a client that sends each command twice, as one does whose connection breaks before
-// it has read the answer.
+// The suite also passes with a client that sends each command twice, like a client whose connection
+// breaks before it has read the answer.
 func TestRedisOnceStoreSuiteTwice(t *testing.T) {
 	t.Parallel()
 	suite.TestOnceStore(t, redisHarness(func(t *testing.T) (redis.UniversalClient, string) {
@@ -57,8 +57,8 @@ func TestRedisOnceStoreSuiteTwice(t *testing.T) {
 	}))
 }
 
-// twice sends each script twice and keeps the second answer. Not that of Release: another may hold
-// the key by then, and the second answer is that the claim is lost, as it has to be.
+// twice sends each script twice and keeps the second answer. Release is the exception: another
+// holder may have the key by then, and the second answer must be that the claim is lost.
 type twice struct{}
 
 func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// A server that is killed keeps the marks that its append-only file has, and forgets the others:
-// their work is run once more. While it is down nothing runs.
+// A server that is killed keeps the marks that its append-only file has, and loses the others. The
+// work of lost marks is run once more. While the server is down, no work runs.
 func TestRedisRestart(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "redis") // with an append-only file
@@ -43,7 +43,7 @@ func TestRedisRestart(t *testing.T) {
 		}
 	}
 	deliverKept(false)
-	if err := client.ConfigSet(t.Context(), "appendonly", "no").Err(); err != nil { // what follows is in memory alone
+	if err := client.ConfigSet(t.Context(), "appendonly", "no").Err(); err != nil { // later marks are only in memory
 		t.Fatal(err)
 	}
 	deliverLost()
@@ -92,8 +92,8 @@ func TestRedisHangs(t *testing.T) {
 	}
 }
 
-// A full server that keeps its keys refuses new ones: nothing runs. One that makes room for new
-// ones is found at start.
+// A full server that keeps its keys refuses new ones, so no work runs. Check finds a server that
+// evicts keys.
 func TestRedisMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	client := fixture.RedisAt(t, fixture.StartPrivate(t, "redis").Address)
@@ -122,8 +122,8 @@ func TestRedisMemoryIsFull(t *testing.T) {
 	}
 }
 
-// Replicas that must acknowledge: without one nothing runs; with one a failover finds the mark. A
-// mark that did not wait can be lost in it, and its work is run again.
+// With WaitReplicas, no work runs without a replica, and a failover keeps the mark. Without
+// WaitReplicas, a failover can lose the mark, and the work is run again.
 func TestRedisReplicas(t *testing.T) {
 	t.Parallel()
 	first, second := fixture.StartPrivate(t, "redis"), fixture.StartPrivate(t, "redis")
@@ -133,7 +133,7 @@ func TestRedisReplicas(t *testing.T) {
 	key := func(id string) once.Key { return once.Key{Scope: "test", ID: id} }
 	var runs atomic.Int32
 
-	// No replica: the work does not run, its key is not left behind, and no attempt is spent on it,
+	// Without a replica the work does not run, its key is not left behind, and no attempt is spent,
 	// however often it is tried.
 	for range 3 {
 		if _, err := redisCounted(t.Context(), redisRunner(t, safe, time.Minute, nil), key("alone"),
@@ -176,8 +176,8 @@ func TestRedisReplicas(t *testing.T) {
 		}
 	}
 
-	// The replica hangs, connected: what is repeated through another connection has to wait for it
-	// as well.
+	// The replica hangs with its connection open. A command that is repeated through another
+	// connection has to wait for the replica as well.
 	slow := redisAbandon(t, safe, key("slow"), time.Minute)
 	second.Pause(t)
 	for range 2 {
@@ -192,8 +192,8 @@ func TestRedisReplicas(t *testing.T) {
 		return safe.Complete(t.Context(), slow, once.Result{}, time.Hour) == nil
 	})
 
-	// The replica leaves its primary: a mark that waits says so, one that does not wait knows
-	// nothing.
+	// The replica leaves its primary. A mark that waits for the replica fails, and a mark that does
+	// not wait succeeds.
 	if err := replica.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// A commit leaves a row with everything that the event says.
+// A commit leaves a row with all fields of the event.
 func TestCommitWritesRow(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -47,7 +47,7 @@ func TestCommitWritesRow(t *testing.T) {
 		if got := p.Accounts(); !slices.Equal(got, []int{1}) {
 			t.Errorf("accounts %v", got)
 		}
-		// Another process relays it, field by field.
+		// Another process publishes the event with all fields.
 		if err := fixture.JoinProcess(t, db, p.Publisher, core.Config{}).Outbox.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestCommitWritesRow(t *testing.T) {
 	})
 }
 
-// A rollback leaves none.
+// A rollback leaves no row.
 func TestRollbackWritesNoRow(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -105,7 +105,7 @@ func TestPublishMarksDone(t *testing.T) {
 		if !slices.Equal(receipts, []string{"orders/3@" + id}) {
 			t.Errorf("receipts %v", receipts)
 		}
-		// It stays as evidence, and is not published again.
+		// The row stays in the table, and is not published again.
 		if err := p.Outbox.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 		for i := range 10 {
 			want = append(want, p.Publish(core.Event{Type: "a", Key: fmt.Sprint(i % 3)}, core.Event{Type: "a"})...)
 		}
-		// A process claims everything and is never heard of again.
+		// A process claims every row and then dies.
 		const lease = 2 * time.Second
 		gone := core.ClaimRequest{
 			Node: "gone", Lease: lease, MaxLease: time.Minute, Limit: 100, MaxBytes: 1 << 20,
@@ -157,8 +157,8 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 				t.Fatalf("row %+v, want no attempt spent, one claim lost, the second claim", r)
 			}
 		}
-		// The dead process comes back with its outcomes: a guess changes nothing, a fact is known
-		// already.
+		// The dead process comes back with its marks. Marks of refusals change nothing, and the
+		// acknowledgements are recorded already.
 		refs := []core.ClaimRef{{ID: unordered[0].ID, ClaimNo: unordered[0].ClaimNo}}
 		if held, err := p.Repository.Renew(t.Context(), "gone", lease, refs); err != nil || held[0] {
 			t.Errorf("Renew by the dead: %v, %v", held, err)
@@ -175,7 +175,7 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 	})
 }
 
-// An error that may pass puts the event off.
+// After a transient error the event is tried again later.
 func TestTransientErrorIsRescheduled(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -185,7 +185,7 @@ func TestTransientErrorIsRescheduled(t *testing.T) {
 		}})
 		id := p.Publish(core.Event{Type: "a", Key: "k"})[0]
 		p.Publisher.FailNext(1, core.Transient(errors.New("try again")))
-		for range 2 { // the second time nothing is due
+		for range 2 { // the second time no event is due
 			if err := p.Outbox.Drain(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -303,7 +303,7 @@ func TestTwoRelaysClaimNothingTwice(t *testing.T) {
 		}
 		for _, r := range p.Rows() {
 			// An ordered row may have been given back, to be published behind its predecessor. An
-			// unordered one has no reason to.
+			// unordered row is never given back for that.
 			if r.Lost != 0 || r.Attempts != 0 || r.KeySeq == 0 && r.ClaimNo != 1 {
 				t.Fatalf("row %+v was claimed twice", r)
 			}
@@ -363,7 +363,8 @@ func TestEventsOfAnAggregateStayInOrder(t *testing.T) {
 		p.AwaitDone(producers * each)
 
 		inKeyOrder(t, pub.Accepted())
-		// The order of the numbers is the order of the business: versions, too, arrive in sequence.
+		// The order of the numbers is the order of the business, so the versions arrive in sequence
+		// too.
 		next, seen := map[string]int64{}, map[string]bool{}
 		for _, d := range pub.Accepted() {
 			if seen[d.ID] {

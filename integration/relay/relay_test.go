@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Business change and event commit together or not at all.
+// A business change and its event commit together or not at all.
 func TestChangeAndEventCommitTogether(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -53,7 +53,8 @@ func TestChangeAndEventCommitTogether(t *testing.T) {
 				t.Fatalf("%s: %v, want %v", name, err, tc.fail)
 			}
 		}
-		// The same event again: its business change goes with it.
+		// The same event is published again and refused, and its business change is rolled back
+		// with it.
 		err := p.Tx.RunInTx(t.Context(),
 			func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 6, event(committed)) })
 		if !errors.Is(err, core.ErrDuplicateEvent) {
@@ -68,7 +69,7 @@ func TestChangeAndEventCommitTogether(t *testing.T) {
 	})
 }
 
-// After a commit the event leaves at once, without a look at the table.
+// After a commit the event is published at once, without a query.
 func TestCommitIsPublishedAtOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -123,8 +124,8 @@ func TestOverflowGoesToThePoller(t *testing.T) {
 	})
 }
 
-// An event that its destination refuses is tried again, with growing attempts, and is DEAD after
-// the last. Others go on.
+// An event that its destination refuses is tried again, and is DEAD after the last attempt. Other
+// events go on.
 func TestRetriesEndInDead(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -139,7 +140,7 @@ func TestRetriesEndInDead(t *testing.T) {
 			if d.ID != poison {
 				return nil
 			}
-			seen = append(seen, p.Row(poison)) // one publish of a lane at a time: no lock
+			seen = append(seen, p.Row(poison)) // one publish of a key at a time, so it needs no lock
 			return core.Transient(errors.New("refused: password=hunter2"))
 		})
 		stop := p.Run()
@@ -238,9 +239,10 @@ func TestErrorRollsTheEventBack(t *testing.T) {
 	})
 }
 
-// (2) Each time the broker refuses an event its attempts grow and it stays; it is DONE once the
-// broker takes it. When the publisher does not say that it is the event, and the broker takes
-// nothing else meanwhile, attempts stop growing before it could be an outage that kills.
+// (2) Each refusal of the broker spends an attempt of the event, and the event stays in the table.
+// It is DONE once the broker takes it. If the publisher does not mark its error as the event's
+// fault, and the broker takes no other event meanwhile, later refusals spend no attempts: it may be
+// an outage, which must not make the event dead.
 func TestRefusedPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	const failures = 5 // core.BreakerPolicy.Failures
@@ -270,7 +272,7 @@ func brokerRefuses(t *testing.T, failures int, reason error, spent int, wantTold
 			},
 		})
 		refusals := 0
-		var told []int // the Attempt each delivery names
+		var told []int // the Attempt of each delivery
 		id := core.NewEventID()
 		p.Publisher.FailFor(func(d core.Delivery) error {
 			if d.ID != id {
@@ -304,13 +306,14 @@ func brokerRefuses(t *testing.T, failures int, reason error, spent int, wantTold
 	})
 }
 
-// An outage, also one that nobody classified, makes no dead letters of a backlog.
+// An outage, even one whose errors are not classified, makes no event of the backlog dead.
 func TestOutageSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	const events = 300
 	for name, outage := range map[string]struct {
 		err error
-		// Before enough failures in a row say that it is not the events, each may spend one.
+		// Each event may spend one attempt, until enough failures in a row show that the events are
+		// not at fault.
 		spent int
 	}{
 		"unclassified": {err: errors.New("something is wrong"), spent: 4},
@@ -355,7 +358,7 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 					}
 					want = append(want, p.Publish(batch...)...)
 				}
-				// Long enough for each event to be DEAD many times over, if attempts were spent.
+				// This is long enough for each event to become DEAD, if attempts were spent.
 				fixture.Await(t, "the destination was probed again and again", func() bool {
 					mu.Lock()
 					defer mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Concurrent claimers never get one claim number of a row twice, whatever they do with their
-// claims.
+// Concurrent claimers never get the same claim number of a row twice, while they mark some of their
+// rows and release others.
 func TestConcurrentClaimers(t *testing.T) {
 	t.Parallel()
 	const claimers, rowCount = 8, 200
@@ -133,20 +133,20 @@ func TestConcurrentClaimers(t *testing.T) {
 	})
 }
 
-// A key that is collected while a producer uses it: the producer's event is in the lane it was
-// told, and the lane's numbers grow.
+// A key is collected while a producer uses it. The producer's event has the key id that the
+// producer was told, and the numbers of that key grow.
 func TestCollectKeysRace(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		turns := make(chan struct{}, 1) // a collector without pauses would keep SQLite's one writer's place for itself
+		turns := make(chan struct{}, 1) // without pauses the collector would always be SQLite's one writer
 		var wg sync.WaitGroup
 		failed := make(chan error, 1)
 		wg.Go(func() {
 			for range turns {
-				_, _, err := repo.CollectKeys(ctx, -time.Second, core.KeyID{}, 100) // everything counts as idle
+				_, _, err := repo.CollectKeys(ctx, -time.Second, core.KeyID{}, 100) // every key counts as idle
 				if err != nil {
 					failed <- err
 					return
@@ -174,7 +174,7 @@ func TestCollectKeysRace(t *testing.T) {
 			if err := tx.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			// its clock has milliseconds only: a key may not die so young
+			// its clock has milliseconds only: such a young key is not collected
 			if places[0].KeySeq <= last && db.Dialect != core.SQLite {
 				t.Fatalf("number %d after %d", places[0].KeySeq, last)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Columns of SQLite hold anything. A row with something else than belongs there is dead, and the
+// Columns of SQLite accept values of every type. A row with a wrong value becomes dead, and the
 // relay goes on.
 func TestDamagedRowsOnSQLite(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func TestDiagnosticNeverBlocksOutcome(t *testing.T) {
 		name    string
 		db      func(*testing.T) testdb.DB
 		prepare func(t *testing.T, pool *sql.DB, d core.Dialect)
-		error   string // what the text of the first row becomes
+		error   string // the stored error text of the first row
 		receipt string
 	}{
 		{

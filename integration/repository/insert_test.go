@@ -108,7 +108,7 @@ func TestInsertRepeatsNothing(t *testing.T) {
 				if rerr := tx.Rollback(); rerr != nil {
 					t.Fatal(rerr)
 				}
-				if s.calls < at { // every statement has had its turn
+				if s.calls < at { // every statement has failed once
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -150,7 +150,7 @@ func deadlock(t *testing.T, pool *sql.DB, tx sqltx.Conn) {
 	}
 	blocked := make(chan error, 1)
 	go func() { blocked <- exec(other, "UPDATE victim SET n = n + 1 WHERE id = 1") }()
-	// one of the two waits first, the other closes the circle
+	// one of the two waits first, the other causes the deadlock
 	err = exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 2")
 	if err == nil || !strings.Contains(err.Error(), "1213") {
 		t.Fatalf("the transaction was not the victim: %v", err)
@@ -194,7 +194,7 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				untracked := sqltx.WrapTx(tx, core.MySQL, nil) // nobody saw the error
+				untracked := sqltx.WrapTx(tx, core.MySQL, nil) // the error was not seen
 				if err := insert(untracked, sqlRow(t, "topic", "a")); err != nil {
 					t.Fatal(err)
 				}
@@ -298,8 +298,8 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 	})
 }
 
-// Concurrent producers of one lane get dense numbers, and a lower number was committed before a
-// higher one.
+// Concurrent producers of one key get numbers without gaps, and a lower number was committed before
+// a higher one.
 func TestInsertConcurrentProducers(t *testing.T) {
 	t.Parallel()
 	const producers, each = 6, 25
@@ -325,7 +325,8 @@ func TestInsertConcurrentProducers(t *testing.T) {
 						_ = tx.Rollback()
 						switch {
 						case errors.Is(err, core.ErrTxAborted):
-							// InnoDB: who waited for a new key that was rolled back may deadlock
+							// InnoDB: transactions that waited for a new key may deadlock when the
+							// key is rolled back
 							i--
 						case err != nil:
 							failed <- err
@@ -361,7 +362,8 @@ func TestInsertConcurrentProducers(t *testing.T) {
 	})
 }
 
-// Time zones of sessions change nothing: not what is stored, not what is due, not what comes back.
+// The time zone of a session changes neither the stored times, nor the due events, nor the times
+// that are read back.
 func TestSessionTimeZone(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"UTC", "Asia/Tokyo", "-09:30"} {
@@ -409,7 +411,7 @@ func TestSessionTimeZone(t *testing.T) {
 	}
 }
 
-// A chunked insert does not touch the other writes of the transaction, and large calls keep the
+// An insert in chunks does not change the other writes of the transaction, and large calls keep the
 // order of keys.
 func TestInsertManyRows(t *testing.T) {
 	t.Parallel()

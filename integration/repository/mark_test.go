@@ -14,9 +14,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Receipts reach the rows that they belong to, in as many statements as a mark without receipts
-// takes: publishing waits for the marks, and one statement for each row made the relay a fifth as
-// fast.
+// Receipts are written to their rows with as many statements as a mark without receipts takes.
+// Publishing waits for the marks, and with one statement for each row the relay had a fifth of its
+// speed.
 func TestReceiptsCostNoStatements(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -105,7 +105,8 @@ type countedConn struct {
 	sent *atomic.Int64
 }
 
-// count counts a statement unless the driver wants it prepared: then that is counted.
+// count counts a statement, unless the driver wants to prepare it: then the prepared statement is
+// counted.
 func (c countedConn) count(err error) {
 	if !errors.Is(err, driver.ErrSkip) {
 		c.sent.Add(1)

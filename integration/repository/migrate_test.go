@@ -48,7 +48,7 @@ func TestMigrateConcurrently(t *testing.T) {
 	})
 }
 
-// The printed files do what Migrate does, may be repeated, and are undone by theirs.
+// The printed files do the same as Migrate and may be repeated, and their Down files undo them.
 func TestMigrationFiles(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -81,7 +81,7 @@ func TestMigrationFiles(t *testing.T) {
 		if err := repo.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := repo.Migrate(t.Context()); err != nil { // adopts what another tool has created
+		if err := repo.Migrate(t.Context()); err != nil { // adopts the tables that another tool has created
 			t.Error(err)
 		}
 		for _, f := range slices.Backward(files) {
@@ -129,7 +129,7 @@ func schemaOf(db testdb.DB) string {
 	return name
 }
 
-// Check names what is missing and what is wrong.
+// Check names every missing and every wrong part of the tables.
 func TestCheckNamesDrift(t *testing.T) {
 	t.Parallel()
 	common := map[string]string{
@@ -189,7 +189,7 @@ func TestCheckNamesDrift(t *testing.T) {
 	})
 }
 
-// Without its tables the repository says what to do.
+// Without its tables the repository returns an error that says what to do.
 func TestMissingTables(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

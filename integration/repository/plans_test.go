@@ -17,10 +17,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The plans of the relay's statements over a large table: 200,000 delayed events, 50,000 followers
-// of a dead event in one lane, 100,000 events of a stopped topic, and as many published ones. A
-// statement must read only rows that matter for its result, with statistics of the table as it is
-// and of an empty one.
+// TestPlans checks the plans of the relay's statements over a large table: 200,000 delayed events,
+// 50,000 followers of a dead event in one key, 100,000 events of a stopped topic, and 100,000
+// published events. A statement must read only rows that matter for its result, with statistics of
+// the table as it is and of an empty one.
 const (
 	manyDelayed   = 200_000
 	manyFollowers = 50_000
@@ -75,7 +75,7 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 		}},
 		{"ClaimHeads", func(ctx context.Context) error {
 			rows, _, err := repo.ClaimHeads(ctx, req, core.KeyID{})
-			return claimed(rows, 99, 100, err) // the scan on PostgreSQL counts the one lane that is blocked
+			return claimed(rows, 99, 100, err) // the scan on PostgreSQL counts the one blocked key
 		}},
 		{"ClaimHeads of certain topics", func(ctx context.Context) error {
 			rows, _, err := repo.ClaimHeads(ctx, only, core.KeyID{})
@@ -133,7 +133,7 @@ func claimed(rows []core.Claimed, least, most int, err error) error {
 	return err
 }
 
-// release gives back what a claim took.
+// release gives back the rows of a claim.
 func release(t *testing.T, d core.Dialect, pool *sql.DB) {
 	t.Helper()
 	first := "x'00000006000000000000000000000000'"
@@ -218,7 +218,7 @@ func explainPostgres(t *testing.T, pool *sql.DB, planner string, c sqlrecord.Cal
 	return read
 }
 
-// explainMySQL looks at the plan and counts what the storage engine was asked for.
+// explainMySQL checks the plan, and counts the rows that the storage engine read.
 func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	t.Helper()
 	conn, err := pool.Conn(t.Context())
@@ -243,7 +243,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	}
 	question := handlerReads(t, conn)
 	before := handlerReads(t, conn)
-	question = before - question                                      // what it reads itself
+	question = before - question                                      // the reads of the question itself
 	result, err := conn.QueryContext(t.Context(), c.Query, c.Args...) //nolint:rowserrcheck // EachRow checks
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The repository suite over every database. Cases run in parallel: on the servers each has tables
-// under a prefix of its own, on SQLite, where writers wait for each other, a file of its own.
+// The repository suite over every database. Cases run in parallel. On the servers each case has
+// tables under a prefix of its own. On SQLite, where writers wait for each other, each has a file
+// of its own.
 func TestRepositorySuite(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -41,7 +42,7 @@ func TestRepositorySuite(t *testing.T) {
 	})
 }
 
-// sqlBackend creates the tables and returns the way into them.
+// sqlBackend creates the tables and returns the access to them.
 func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) suite.Backend {
 	t.Helper()
 	repo, err := sqloutbox.New(pool, cfg)
@@ -98,7 +99,7 @@ func lockRows(ctx context.Context, tx core.Tx, prefix string, ids ...core.RowID)
 	return nil
 }
 
-// setHeaders writes what another program may have written.
+// setHeaders writes a value into the column of headers, as another program may do.
 func setHeaders(t testing.TB, pool *sql.DB, cfg sqloutbox.Config, id core.RowID, text string) {
 	t.Helper()
 	q, arg := "UPDATE "+cfg.Prefix+"event SET headers = ? WHERE id = ?", any(id[:])

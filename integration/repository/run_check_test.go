@@ -49,7 +49,7 @@ func runUntil(ctx context.Context, t *testing.T, repo core.Repository, text stri
 	return log.String(), err
 }
 
-// A relay on a database without its tables says so and does not run.
+// A relay on a database without its tables returns an error that says so.
 func TestRunWithoutTables(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -83,7 +83,7 @@ func TestRunWithoutTables(t *testing.T) {
 	})
 }
 
-// An index that is missing is named, and the relay works.
+// The log names a missing index, and the relay works.
 func TestRunWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

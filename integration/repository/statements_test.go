@@ -43,8 +43,8 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 	}
 }
 
-// A pool of one connection is enough for each call alone, and Insert needs no second one beside the
-// transaction's.
+// A pool of one connection is enough for each call alone. Insert needs no second connection beside
+// that of the transaction.
 func TestRepositoryOneConnection(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The adapter suite over database/sql: transactions of the Transactor on a plain pool and on one
-// opened with Connector, and plain *sql.Tx of such a pool, found by TxOf.
+// The adapter suite over database/sql runs on transactions of the Transactor, on a plain pool and
+// on a pool opened with Connector. It also runs on plain *sql.Tx of such a pool, which TxOf finds.
 func TestAdapterSuiteSQL(t *testing.T) {
 	t.Parallel()
 	type opener func(*testing.T, testdb.DB) (*sql.DB, core.Transactor)
@@ -41,8 +41,7 @@ func TestAdapterSuiteSQL(t *testing.T) {
 	})
 }
 
-// plainTransactor uses *sql.Tx alone, as an application does that knows nothing of the outbox but
-// TxOf.
+// plainTransactor uses *sql.Tx alone, like an application that knows only TxOf of the outbox.
 type plainTransactor struct{ pool *sql.DB }
 
 type plainTx struct {

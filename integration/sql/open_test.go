@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// One call from a driver's name and a DSN to an outbox that publishes what commits. The driver
-// tells the dialect.
+// One call takes a driver's name and a DSN and returns an outbox that publishes committed events.
+// The driver determines the dialect.
 func TestSQLOpen(t *testing.T) {
 	t.Parallel()
 	type opener func(ctx context.Context, cfg sqloutbox.OpenConfig) (*sql.DB, *core.Outbox, error)

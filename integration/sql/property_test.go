@@ -11,10 +11,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Random programs of inserts, refused inserts and savepoints, whose names differ only in case and
-// quotes, against the real database; the application ignores every error. Rows reported as
-// committed must be in the table, and rows reported as rolled back must not. Rows in the table may
-// be reported as unknown.
+// Random programs of inserts, refused inserts and savepoints run against the real database. The
+// names of savepoints differ only in case and quotes, and the application ignores every error. Rows
+// reported as committed must be in the table, and rows reported as rolled back must not. Rows in
+// the table may be reported as unknown.
 func TestSQLTxRandomSavepointPrograms(t *testing.T) {
 	t.Parallel()
 	const programs = 150

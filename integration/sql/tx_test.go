@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// sqlTx is a transaction as the test's business code sees it, and as Publish sees it.
+// sqlTx is a transaction in two forms: that of the test's business code and that of Publish.
 type sqlTx struct {
 	business interface {
 		sqltx.Conn
@@ -31,7 +31,7 @@ type sqlTx struct {
 	outcomes map[int]core.Outcome
 }
 
-// write stores row n of table "written" and remembers what becomes of it.
+// write stores row n of table "written" and notes its outcome.
 func (x *sqlTx) write(t *testing.T, n int) {
 	t.Helper()
 	if _, err := x.Exec(t.Context(), fmt.Sprintf("INSERT INTO written (n) VALUES (%d)", n)); err != nil {
@@ -234,8 +234,8 @@ func TestSQLTxContextEnds(t *testing.T) {
 	})
 }
 
-// A deferred constraint is checked by COMMIT: the server's refusal is an answer, and the connection
-// must be fit for the next one.
+// COMMIT checks a deferred constraint. The server's refusal is an answer, and the connection must
+// be usable for the next transaction.
 func TestSQLTxCommitRefused(t *testing.T) {
 	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
@@ -290,7 +290,7 @@ func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 		for n := 200; n < 300; n++ { // the lighter transaction is the victim on InnoDB
 			other.write(t, n)
 		}
-		if db.Dialect == core.Postgres { // the victim is who looks first
+		if db.Dialect == core.Postgres { // the victim looks for deadlocks first
 			victim.run(t, false, "SET LOCAL deadlock_timeout = '10ms'")
 			other.run(t, false, "SET LOCAL deadlock_timeout = '10min'")
 		}
@@ -322,7 +322,7 @@ func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 	})
 }
 
-// The same when the victim learns of it while it reads rows.
+// The same holds when the victim learns of the deadlock while it reads rows.
 func TestSQLTxDeadlockVictimWhileReading(t *testing.T) {
 	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
@@ -429,7 +429,7 @@ func TestSQLTxOnPoolWithoutConnector(t *testing.T) {
 	})
 }
 
-// An aborted PostgreSQL transaction answers no probe.
+// PostgreSQL answers no probe in an aborted transaction.
 func TestSQLTxOfAbortedTransaction(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t).Open(t)

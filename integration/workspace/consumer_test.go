@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// The importer of a released module gets that module and its dependencies, and nothing else: no
-// other ORM, no driver, no broker client, no test library. Each module is built into a program of
-// its own that knows no workspace, from the module cache alone.
+// The importer of a released module gets only that module and its dependencies: no other ORM, no
+// driver, no broker client, no test library. Each module is built into a program of its own,
+// without the workspace and from the module cache alone.
 func TestScratchConsumers(t *testing.T) {
 	t.Parallel()
 	root, modules := workspace(t)
@@ -44,7 +44,7 @@ func TestScratchConsumers(t *testing.T) {
 			if module == "." && len(foreign) > 0 {
 				t.Errorf("a consumer of the root module gets %v: it has the standard library alone", foreign)
 			}
-			for _, other := range rooms[module].others { // or the test looks at nothing
+			for _, other := range rooms[module].others { // otherwise the test checks nothing
 				if slices.ContainsFunc(c.imported, func(p string) bool { return within(p, other) }) &&
 					!slices.Contains(foreign, other) {
 					t.Errorf("%s imports %s, and its consumer does not get it: %v", module, other, foreign)
@@ -65,7 +65,7 @@ const scratchModule = "example.com/consumer"
 type scratch struct {
 	*testing.T
 	dir      string
-	imported []string // by the packages of the module
+	imported []string // packages that the module's packages import
 }
 
 func newScratch(t *testing.T, root string, modules []string, module string) *scratch {
@@ -82,8 +82,8 @@ func newScratch(t *testing.T, root string, modules []string, module string) *scr
 		t.Fatalf("module %s has no packages", module)
 	}
 	c.write("main.go", "package main\n\n"+strings.Join(imports, "\n")+"\n\nfunc main() {}\n")
-	// Modules without a release are replaced, as the README says. The sums are those with which the
-	// module itself was tested.
+	// Modules without a release are replaced, as the README says. The checksums are those with
+	// which the module itself was tested.
 	mod := fmt.Sprintf("module %s\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\n", scratchModule, modulePath(module))
 	for _, m := range modules {
 		mod += fmt.Sprintf("replace %s => %q\n", modulePath(m), filepath.Join(root, m))
@@ -104,7 +104,8 @@ func (c *scratch) write(name, content string) {
 	}
 }
 
-// run runs the go tool without a workspace and without a network: what is missing is missing.
+// run runs the go tool without a workspace and without a network, so that a missing module is an
+// error.
 func (c *scratch) run(args ...string) string {
 	c.Helper()
 	cmd := exec.CommandContext(c.Context(), "go", args...)

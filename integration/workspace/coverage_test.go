@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// The coverage table names every requirement once, and no test that is not there.
+// The coverage table names every requirement once, and only tests that exist.
 func TestCoverageTable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", "design", "requirements.md"))
@@ -59,7 +59,7 @@ func TestCoverageTable(t *testing.T) {
 	}
 }
 
-// The tests that the Makefile moves from one run to the other exist.
+// The tests that the Makefile moves from one run to another exist.
 func TestLongTestsAreThere(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(fixture.Root(t), "Makefile"))

@@ -17,12 +17,12 @@ import (
 
 const rootModule = "github.com/ormoutbox/ormoutbox"
 
-// room says what a package may import besides the standard library and what lies below it: packages
-// of ours, exactly, and modules of others, with everything below them.
+// room lists the imports that a package may have besides the standard library and the packages
+// below it: packages of this project, exactly, and other modules, with all packages below these.
 type room struct {
 	ours   []string
 	others []string
-	brings []string // what others bring along, although it is heavy
+	brings []string // heavy modules that others depend on
 	tests  []string // modules that only its tests and Examples import
 }
 
@@ -94,8 +94,8 @@ const watermillModule = "github.com/ThreeDotsLabs/watermill"
 // unreleased modules may import everything.
 var unreleased = []string{"integration", "integration/bench", "examples"}
 
-// heavy are modules that nobody should get who did not ask for them: drivers, ORMs, broker clients,
-// test and container libraries. A released go.mod may name one only if its own room does.
+// heavy are modules that a user should get only on request: drivers, ORMs, broker clients, test and
+// container libraries. A released go.mod may name one only if its own room does.
 var heavy = []string{
 	"github.com/jackc/pgx", "github.com/lib/pq", "github.com/go-sql-driver/mysql", "github.com/mattn/go-sqlite3",
 	"modernc.org/sqlite", "github.com/glebarez", "gorm.io", "entgo.io", "github.com/uptrace/bun",
@@ -113,7 +113,7 @@ type listedPackage struct {
 	Module                             *struct{ Path string }
 }
 
-// Dependencies point in one direction, and nobody gets a driver, an ORM or a broker client that
+// Dependencies point in one direction, and no user gets a driver, an ORM or a broker client that
 // they did not ask for.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// Internal packages belong to one module: the root may be upgraded without its neighbours.
+// Internal packages belong to one module, so that the root module may be upgraded without the
+// others.
 func TestNoInternalPackageOfAnotherModule(t *testing.T) {
 	t.Parallel()
 	root, modules := workspace(t)
@@ -179,7 +180,7 @@ func TestNoInternalPackageOfAnotherModule(t *testing.T) {
 	}
 }
 
-// checkRoom compares what a package imports with what its room may.
+// checkRoom compares the imports of a package with those that its room allows.
 func checkRoom(t *testing.T, p listedPackage) {
 	t.Helper()
 	name := strings.TrimPrefix(p.ImportPath, rootModule+"/")
@@ -202,7 +203,7 @@ func checkRoom(t *testing.T, p listedPackage) {
 	}
 }
 
-// checkGoMod looks at what a released go.mod names, tests included.
+// checkGoMod checks the modules that a released go.mod names, tests included.
 func checkGoMod(t *testing.T, dir, module string) {
 	t.Helper()
 	var mod struct {
@@ -298,7 +299,7 @@ func workspace(t *testing.T) (root string, modules []string) {
 	return root, modules
 }
 
-// list runs go list in a module as its users have it, without the workspace.
+// list runs go list in a module without the workspace, as for its users.
 func list(t *testing.T, dir string, args ...string) []listedPackage {
 	t.Helper()
 	out := goTool(t, dir, append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,Module"},

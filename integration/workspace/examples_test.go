@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The order service of each library prints the same, line by line, on PostgreSQL too. Their own
-// tests run them on SQLite.
+// The order service of each library prints the same lines on PostgreSQL too. The tests of the
+// services run them on SQLite.
 func TestExamplesOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	root, _ := workspace(t)
@@ -28,7 +28,7 @@ consumer: order.paid order-1 {"order_id":"order-1"}
 			db := testdb.Postgres(t)
 			program := filepath.Join(t.TempDir(), name)
 			goTool(t, filepath.Join(root, "examples"), "build", "-o", program, "./"+name)
-			for range 2 { // the second time on what the first has left behind
+			for range 2 { // the second run uses the tables that the first has left behind
 				cmd := exec.CommandContext(t.Context(), program)
 				cmd.Env = append(os.Environ(), "DATABASE_URL="+db.DSN)
 				var stderr bytes.Buffer
@@ -42,7 +42,7 @@ consumer: order.paid order-1 {"order_id":"order-1"}
 	}
 }
 
-// The consumer on each library, whole programs with the one statement, on SQLite.
+// The consumers of each library are whole programs with the one statement. They run on SQLite.
 func TestExamplesOfConsumers(t *testing.T) {
 	t.Parallel()
 	root, _ := workspace(t)

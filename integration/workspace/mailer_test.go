@@ -20,8 +20,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// The example that sends mails: each customer gets one, however often the event comes, and while
-// the mail server refuses connections the mail waits.
+// In the example that sends mails each customer gets one mail, however often the event comes. While
+// the mail server refuses connections, the mail waits.
 func TestExampleMailer(t *testing.T) {
 	t.Parallel()
 	root, _ := workspace(t)
@@ -111,8 +111,8 @@ func waitForEmptyQueue(t *testing.T, uri, name string) {
 	}
 }
 
-// reservedPort returns an address that refuses connections, and that nobody else can take, until
-// listen is called.
+// reservedPort returns an address that refuses connections, and that no other process can take,
+// until listen is called.
 func reservedPort(t *testing.T) (addr string, listen func() (net.Listener, error)) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -137,7 +137,7 @@ func reservedPort(t *testing.T) (addr string, listen func() (net.Listener, error
 	}
 }
 
-// smtpServer takes every mail and tells its recipient.
+// smtpServer takes every mail and reports its recipient.
 func smtpServer(t *testing.T, listen func() (net.Listener, error)) <-chan string {
 	t.Helper()
 	l, err := listen()

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// notShown are the functions without an Example, by the reason.
+// notShown are the functions without an Example, grouped by the reason.
 var notShown = map[string][]string{
 	"authors of tables, publishers and adapters call it: the suites show how": {
 		"core.CheckHeader", "core.CheckModel", "core.FreshRowID", "core.NewPanicError", "core.ParseRowID",
@@ -39,8 +39,8 @@ var notShown = map[string][]string{
 	},
 }
 
-// Every exported function of a released package has an Example, or one of the package calls it, so
-// that godoc shows how it is used.
+// Every exported function of a released package has an Example, or an Example of its package calls
+// it, so that godoc shows how to use it.
 func TestEveryEntryHasAnExample(t *testing.T) {
 	t.Parallel()
 	root, modules := workspace(t)
@@ -80,7 +80,8 @@ func TestEveryEntryHasAnExample(t *testing.T) {
 	}
 }
 
-// entriesOf returns the exported functions of a package, and what its Examples are of or call.
+// entriesOf returns the exported functions of a package, and the functions that its Examples
+// explain or call.
 func entriesOf(t *testing.T, dir string) (entries, shown map[string]bool) {
 	t.Helper()
 	entries, shown = map[string]bool{}, map[string]bool{}

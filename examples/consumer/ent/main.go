@@ -48,8 +48,8 @@ func main() {
 	fmt.Println(cents(db), "cents")
 }
 
-// open returns a client whose driver lets the inbox follow its transactions. The client is the one
-// of the neighbouring example.
+// open returns a client whose driver lets the inbox follow its transactions. The client is that of
+// examples/ent.
 func open() *ent.Client {
 	db := pool()
 	outbox := check(core.New(core.Config{Repository: check(sqloutbox.New(db, sqloutbox.Config{Dialect: core.SQLite}))}))
@@ -76,7 +76,7 @@ func pool() *sql.DB {
 	return db
 }
 
-// check ends the program where an example has nothing better to do.
+// check ends the program after an error.
 func check[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

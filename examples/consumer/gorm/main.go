@@ -68,7 +68,7 @@ func pool() *sql.DB {
 	return db
 }
 
-// check ends the program where an example has nothing better to do.
+// check ends the program after an error.
 func check[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -1,4 +1,4 @@
-// Package schema is what package ent is generated from.
+// Package schema has the type from which package ent is generated.
 package schema
 
 import (
@@ -11,7 +11,7 @@ import (
 // Order is a row.
 type Order struct{ ent.Schema }
 
-// Annotations say where Ent finds orders.
+// Annotations name the table of orders.
 func (Order) Annotations() []schema.Annotation {
 	return []schema.Annotation{entsql.Annotation{Table: "example_orders"}}
 }

@@ -120,8 +120,8 @@ func captureFields() []ent.Field {
 	return []ent.Field{field.String("name").Unique().MaxLen(64), field.String("note").MaxLen(64), field.Int64("stock")}
 }
 
-// Secret has a privacy policy and hooks of its own: names of "thief" are denied, others are written
-// in capitals.
+// Secret has a privacy policy and hooks of its own. The policy denies the owner "thief", and a hook
+// replaces the owner "nobody".
 type Secret struct{ ent.Schema }
 
 // Annotations of the type.
@@ -134,7 +134,7 @@ func (Secret) Fields() []ent.Field {
 	return []ent.Field{field.String("owner").MaxLen(100), field.Bool("deleted").Default(false)}
 }
 
-// ErrDenied is the error of the policy for the name "thief".
+// ErrDenied is the error of the policy for the owner "thief".
 var ErrDenied = errors.New("denied")
 
 type ownerMutation interface {

@@ -144,11 +144,11 @@ func (r *relay) wakePoller() {
 	r.wakes.poll(time.Now())
 }
 
-// nextLaneWake returns when the next lane waits for a look.
-func (r *relay) nextLaneWake() (at time.Time, ok bool) {
+// nextFirstLook returns when the next lane wants its first look.
+func (r *relay) nextFirstLook() (at time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.wakes.nextLane()
+	return r.wakes.nextFirstLook()
 }
 
 // waitRoom waits until there is room for a claim. Wake-ups do not end the wait, because a poll

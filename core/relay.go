@@ -164,7 +164,7 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 		if err := r.waitIdle(ctx); err != nil {
 			return fmt.Errorf("outbox: drain: %w", err)
 		}
-		if at, ok := r.nextLaneWake(); ok && !sleep(ctx, time.Until(at)) {
+		if at, ok := r.nextFirstLook(); ok && !sleep(ctx, time.Until(at)) {
 			return fmt.Errorf("outbox: drain: %w", ctx.Err())
 		}
 	}
@@ -302,11 +302,13 @@ func (r *relay) stopped() []string {
 	return r.dests.stoppedTopics()
 }
 
-// isIdle reports whether no item is held and no lane waits for a look.
+// isIdle reports whether no item is held and no lane waits for its first look. A lane that was
+// looked at in vain has nothing, or another process holds its head and publishes it.
 func (r *relay) isIdle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.inflight.active() == 0 && len(r.wakes.lanes) == 0
+	_, waits := r.wakes.nextFirstLook()
+	return r.inflight.active() == 0 && !waits
 }
 
 func (r *relay) waitIdle(ctx context.Context) error {

@@ -165,6 +165,23 @@ func TestRunAndDrainErrors(t *testing.T) {
 	})
 }
 
+// Drain returns as soon as nothing is due: it does not wait for the repeated looks at a key that has
+// no further events.
+func TestDrainOfKeyedEventTakesNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.publish(core.Event{Type: "a", Key: "1"}, core.Event{Type: "a", Key: "2"})
+		start := time.Now()
+		if err := w.ob.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.atRest(2)
+		if took := time.Since(start); took > 20*time.Millisecond {
+			t.Errorf("Drain took %s", took)
+		}
+	})
+}
+
 func TestDrain(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		t.Run(fmt.Sprintf("running=%t", running), func(t *testing.T) {

@@ -113,6 +113,16 @@ func (w *wakeups) nextLane() (at time.Time, ok bool) {
 	return at, ok
 }
 
+// nextFirstLook returns when the next lane wants its first look. ok is false if none does.
+func (w *wakeups) nextFirstLook() (at time.Time, ok bool) {
+	for _, l := range w.lanes {
+		if l.tries == 0 && (!ok || l.at.Before(at)) {
+			at, ok = l.at, true
+		}
+	}
+	return at, ok
+}
+
 // next returns when the next poll or look is wanted. Zero: none is wanted.
 func (w *wakeups) next() time.Time {
 	at, ok := w.nextLane()

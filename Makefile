@@ -13,7 +13,7 @@ GOTESTSUM_VERSION := v1.13.0
 export GOTESTSUM  := $(CURDIR)/.tools/gotestsum-$(GOTESTSUM_VERSION)
 
 # Tests wait for servers and for time to pass more than they compute: more of them run at once than there are cores.
-AT_ONCE    ?= -p 3 -parallel 6
+AT_ONCE    ?= -p 3 -parallel 4
 
 # The race detector watches everything but C: SQLite and its libc, translated into Go, would take most of the time of all tests.
 # A test program that ends does not wait a second for reports of other threads.

@@ -30,6 +30,6 @@ func TestEveryStatementPrepares(t *testing.T) {
 			t.Fatal(err)
 		}
 		fixture.Prepares(t, db, pool, "core/inbox/sqlinbox", string(db.Dialect),
-			map[string]string{"parked": " LIMIT ?"})
+			map[string]string{"dead": " LIMIT ?"})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -101,8 +102,20 @@ func (s Spec) run() error {
 			}
 		})
 	}
-	// The backlog stays small, so that each process can finish the events that earlier ones left.
-	ahead := func() bool { return t.written.Load() > t.acks.Load()+maxAhead }
+	// The backlog stays small, so that each process can finish the events that earlier ones left. If
+	// this process has acknowledged too few, the table says whether others have published the rest.
+	var others atomic.Int64
+	ahead := func() bool {
+		if t.written.Load() <= t.acks.Load()+others.Load()+maxAhead {
+			return false
+		}
+		backlog, err := repo.Backlog(ctx, 10*maxAhead)
+		if err != nil || backlog.Pending > maxAhead {
+			return true
+		}
+		others.Store(t.written.Load() - t.acks.Load() - backlog.Pending)
+		return false
+	}
 	w := &Writer{
 		DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys, Pause: s.Pause,
 		Wait: ahead, Wrote: func(n int) { t.written.Add(int64(n)) },

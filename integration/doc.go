@@ -1,6 +1,6 @@
-// Package integration has no tests of its own: below it are those that need servers and the
-// drivers, ORMs and broker clients that the released modules must not pull in. It is never tagged
-// and never imported.
+// Package integration has no tests of its own. The packages below it have the tests that need
+// servers, and drivers, ORMs and broker clients that the released modules must not pull in. The
+// module is never tagged and never imported.
 //
 //   - repository: the tables of core/sqloutbox: the repository suite, statements, plans,
 //     migrations, damaged rows
@@ -15,5 +15,5 @@
 //   - workspace: the modules of this repository as their users get them
 //   - mutants: a command that breaks the code in one place at a time and requires that a test fails
 //
-// They stand on internal/fixture.
+// All of them use internal/fixture.
 package integration

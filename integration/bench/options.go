@@ -15,9 +15,9 @@ import (
 type Shown struct {
 	Rounds   int           `json:"rounds"`
 	Duration time.Duration `json:"duration_ns"` // length of one measurement, in sections that run for a time
-	Events   int           `json:"events"`      // of one drain
+	Events   int           `json:"events"`      // number of events in one drain
 	History  int           `json:"history"`     // published rows in the table, in section history
-	Cap      time.Duration `json:"cap_ns"`      // of one drain
+	Cap      time.Duration `json:"cap_ns"`      // time limit of one drain
 	Keys     int           `json:"keys"`        // number of keys of the producers' ordered events
 	Only     string        `json:"only,omitempty"`
 }

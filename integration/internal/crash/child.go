@@ -102,8 +102,9 @@ func (s Spec) run() error {
 			}
 		})
 	}
-	// The backlog stays small, so that each process can finish the events that earlier ones left. If
-	// this process has acknowledged too few, the table says whether others have published the rest.
+	// The backlog stays small, so that each process can finish the events that earlier ones left.
+	// If this process has acknowledged too few, the table says whether others have published the
+	// rest.
 	var others atomic.Int64
 	ahead := func() bool {
 		if t.written.Load() <= t.acks.Load()+others.Load()+maxAhead {

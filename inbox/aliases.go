@@ -54,7 +54,8 @@ var (
 	ErrInTransaction = engine.ErrInTransaction
 )
 
-// Final reports whether handling the same message again cannot help: err wraps ErrInvalidMessage or
-// ErrDead, or is core.Permanent. It is the filter for middleware.PoisonQueueWithFilter. A message
-// whose error is not Final may be retried.
+// Final reports whether handling the same message again cannot help. For an error of an Inbox or an
+// AtLeastOnce that is so if it gave the message up, whatever the error wraps. For any other error,
+// err wraps ErrInvalidMessage or ErrDead, or is core.Permanent. It is the filter for
+// middleware.PoisonQueueWithFilter. A message whose error is not Final may be retried.
 func Final(err error) bool { return engine.Final(err) }

@@ -104,6 +104,43 @@ func TestAckDead(t *testing.T) {
 	if err := w.deliver(h, message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
 		t.Errorf("what has no key cannot be dead: %v", err)
 	}
+	w.hears("dead", 4)
+	w.hears("failed", 0)
+}
+
+// AckDead acknowledges dead events only. An error that says so of another event, or the cause for
+// which the context ended, makes no event dead, and no poison queue takes its message.
+func TestAckDeadAcknowledgesNoOther(t *testing.T) {
+	for _, final := range []error{
+		core.Permanent(errHandler), fmt.Errorf("other: %w", inbox.ErrDead),
+		fmt.Errorf("other: %w", inbox.ErrInvalidMessage),
+	} {
+		w := newWorld(t, func(c *inbox.Config) { c.OnDead = inbox.AckDead })
+		refused := func(name string, err error) {
+			t.Helper()
+			if err == nil || inbox.Final(err) {
+				t.Errorf("%s, %v: %v, final: %t", name, final, err, inbox.Final(err))
+			}
+		}
+		ended, cancel := context.WithCancelCause(t.Context())
+		cancel(final)
+		h, calls := w.times(100, final)
+		refused("ended", w.deliver(h, event(ended, "a")))
+		for _, err := range w.in.ProcessBatch(ended, []*message.Message{event(ended, "b"), event(ended, "c")},
+			func(context.Context, []*message.Message) error { return nil }) {
+			refused("batch", err)
+		}
+		if calls.Load() != 0 {
+			t.Errorf("%d calls", calls.Load())
+		}
+		if class, marked := core.ClassOf(final); !marked || class != core.ClassPermanent {
+			refused("first failure", w.deliver(h, event(t.Context(), "d")))
+		}
+		if list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{}); len(list) != 0 || err != nil {
+			t.Errorf("%d dead events, %v", len(list), err)
+		}
+		w.hears("dead", 0)
+	}
 }
 
 // sqlState is an error of PostgreSQL in the form in which its drivers return it.

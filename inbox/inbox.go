@@ -65,7 +65,8 @@ func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) { return 
 // it returns an error at once.
 func (in *Inbox) Run(ctx context.Context) error { return in.engine.Run(ctx) }
 
-// answer returns the error that a Router gets for a result.
+// answer returns the error that a Router gets for a result. AckDead acknowledges what is in the
+// table. A message without a usable id is Dead too, and in no table.
 func (in *Inbox) answer(r engine.Result) error {
 	if r.Action == engine.Dead && in.onDead == AckDead && isDead(r.Err) {
 		return nil

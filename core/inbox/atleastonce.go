@@ -93,91 +93,102 @@ func (a *AtLeastOnce) Process(ctx context.Context, msg Message,
 ) Result {
 	e, err := a.in.Event(msg)
 	if err != nil {
-		return result(0, a.in.failed(ctx, Info{Event: e, Err: err}))
+		return a.in.invalid(newDelivery(e, msg).told(0, err))
 	}
-	return result(a.run(ctx, newDelivery(e, msg), func(ctx context.Context) error { return h(ctx, msg) }))
+	return a.run(ctx, newDelivery(e, msg), func(ctx context.Context) error { return h(ctx, msg) })
 }
 
 func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 	fn func(context.Context) error,
-) (wait time.Duration, err error) {
+) Result {
 	e := d.info.Event
 	key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
-	attempt, ran, returned := 0, false, false
+	if err := key.Validate(); err != nil {
+		return a.in.invalid(d.told(0, fmt.Errorf("%w: %w", ErrInvalidMessage, err)))
+	}
+	var r leased
+	returned := false
 	defer func() {
 		if returned {
 			return
 		}
 		v := recover() // v is nil after runtime.Goexit, which goes on too
-		_ = a.in.failed(ctx, d.told(attempt, panicked(v)))
-		sleep(ctx, a.in.pauses.after(attempt))
+		_ = a.in.failed(ctx, d.told(r.attempt, panicked(v)))
+		sleep(ctx, a.in.pauses.after(r.attempt))
 		if v != nil {
 			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
 		}
 	}()
 	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
 		this := once.AttemptOf(ctx)
-		attempt, ran = this.Number, true
+		r = leased{attempt: this.Number, ran: true}
 		// Each of the earlier attempts panicked, or its process died.
 		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) {
 			this.Reset()
+			r.dead = true
 			return once.Result{}, fmt.Errorf("%w: it was begun %d times and never ended", ErrDead, this.Number-1)
 		}
 		err := fn(ctx)
 		if err != nil {
-			err = a.failedAttempt(ctx, this, err)
+			r.dead, err = a.failedAttempt(ctx, this, err)
 		}
 		return once.Result{}, err
 	})
 	returned = true
-	return a.conclude(ctx, d, attempt, ran, replayed, err)
+	r.replayed = replayed
+	return a.conclude(ctx, d, r, err)
+}
+
+// leased is how a message fared under its lease.
+type leased struct {
+	attempt  int
+	ran      bool
+	replayed bool
+	dead     bool // it was given up
 }
 
 func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
 
 // failedAttempt says what a failure of the handler means for the message, and for the count of
-// attempts.
-func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) error {
+// attempts. A handler that was cut short gives nothing up.
+func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) (dead bool, _ error) {
 	limit := a.in.cfg.MaxAttempts
+	canceled := errors.Is(ctx.Err(), context.Canceled)
 	switch class := a.in.judge(err); {
-	case class == core.ClassPermanent, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
+	case class == core.ClassPermanent && !canceled, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
 		t.Number >= limit && a.oldEnough(t):
 		t.Reset()
-		return fmt.Errorf("%w (attempts: %d): %w", ErrDead, t.Number, err)
-	case class == core.ClassUnavailable, errors.Is(ctx.Err(), context.Canceled):
+		return true, fmt.Errorf("%w (attempts: %d): %w", ErrDead, t.Number, err)
+	case class == core.ClassUnavailable, canceled:
 		// The handler was cut short, or the failure is not the event's fault.
 		t.Refund()
 	}
-	return err
+	return false, err
 }
 
-func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, attempt int, ran, replayed bool,
-	err error,
-) (time.Duration, error) {
+func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, r leased, err error) Result {
 	pauses := &a.in.pauses
 	switch {
-	case err == nil && replayed, errors.Is(err, once.ErrAlreadyDone):
+	case err == nil && r.replayed, errors.Is(err, once.ErrAlreadyDone):
 		// Another copy did it, perhaps when this one had lost its lease.
 		pauses.reset()
 		a.in.obs.Duplicate(d.told(0, nil))
-		return 0, nil
+		return Result{Action: Ack}
 	case err == nil:
 		pauses.reset()
-		a.in.obs.Processed(d.told(attempt, nil))
-		return 0, nil
-	case errors.Is(err, ErrDead):
-		return 0, a.in.dead(d.told(attempt, err))
-	case !ran && errors.Is(err, once.ErrInProgress):
+		a.in.obs.Processed(d.told(r.attempt, nil))
+		return Result{Action: Ack}
+	case r.dead && errors.Is(err, ErrDead): // not if the lease was lost at the same time
+		return a.in.dead(0, d.told(r.attempt, err))
+	case !r.ran && errors.Is(err, once.ErrInProgress):
 		after := once.RetryAfter(err)
 		err = fmt.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)
 		a.in.obs.InProgress(d.told(0, err))
-		return min(after, pauses.longest()), err
-	case errors.Is(err, once.ErrInvalidKey):
-		return 0, a.in.failed(ctx, d.told(0, fmt.Errorf("%w: %w", ErrInvalidMessage, err)))
+		return retry(min(after, pauses.longest()), err)
 	}
-	err = a.in.failed(ctx, d.told(attempt, err))
-	if !ran || errors.Is(err, once.ErrStore) || a.in.judge(err) == core.ClassUnavailable {
-		return pauses.outage(ctx), err
+	err = a.in.failed(ctx, d.told(r.attempt, err))
+	if !r.ran || errors.Is(err, once.ErrStore) || a.in.judge(err) == core.ClassUnavailable {
+		return retry(pauses.outage(ctx), err)
 	}
-	return pauses.after(attempt), err
+	return retry(pauses.after(r.attempt), err)
 }

@@ -29,13 +29,13 @@ func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message, h BatchHandle
 	for n, msg := range msgs {
 		e, err := in.Event(msg)
 		if err != nil {
-			b.results[n] = result(0, in.failed(ctx, Info{Event: e, Err: err}))
+			b.results[n] = in.invalid(newDelivery(e, msg).told(0, err))
 			continue
 		}
 		d := newDelivery(e, msg)
 		if in.cached(ctx, d) {
 			in.obs.Duplicate(d.told(0, nil))
-			b.results[n] = result(0, nil)
+			b.results[n] = Result{Action: Ack}
 			continue
 		}
 		b.items = append(b.items, item{at: n, msg: msg, d: d})
@@ -60,8 +60,6 @@ type batch struct {
 	results []Result
 }
 
-func (b *batch) answer(it item, wait time.Duration, err error) { b.results[it.at] = result(wait, err) }
-
 func (b *batch) run() {
 	if len(b.items) == 0 {
 		return
@@ -78,8 +76,7 @@ func (b *batch) run() {
 	switch {
 	case err == nil, errors.Is(err, errSeen):
 		for _, it := range b.items {
-			wait, err := b.in.conclude(b.ctx, it.d, it.o, nil)
-			b.answer(it, wait, err)
+			b.results[it.at] = b.in.conclude(b.ctx, it.d, it.o, nil)
 		}
 	case !whole.ran, b.ctx.Err() != nil: // the database could not be reached, or ctx ended
 		b.all(err, b.in.pauses.outage(b.ctx))
@@ -153,16 +150,16 @@ func (b *batch) call(ctx context.Context, tx core.Tx, fresh []Message) (err erro
 func (b *batch) singles() {
 	for _, it := range b.items {
 		it.d.came = time.Now()
-		wait, err := b.in.run(b.ctx, it.d, func(ctx context.Context, tx core.Tx) error {
+		b.results[it.at] = b.in.run(b.ctx, it.d, func(ctx context.Context, tx core.Tx) error {
 			return b.call(ctx, tx, []Message{it.msg})
 		})
-		b.answer(it, wait, err)
 	}
 }
 
-// all gives every message of the batch the answer err.
+// all leaves every message of the batch to a further try, because err says nothing about one of
+// them.
 func (b *batch) all(err error, wait time.Duration) {
 	for _, it := range b.items {
-		b.answer(it, wait, fmt.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))
+		b.results[it.at] = retry(wait, fmt.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))
 	}
 }

@@ -44,9 +44,13 @@ var (
 // panicked is the error for what recover returned in a deferred function.
 func panicked(v any) error { return fmt.Errorf("%w: %w", ErrPanicked, core.NewPanicError(v)) }
 
-// Final reports whether processing the same message again cannot help: err wraps ErrInvalidMessage
-// or ErrDead, or is core.Permanent.
+// Final reports whether processing the same message again cannot help. For the error of a Result
+// that is so if its Action is Dead. For any other error it is so if err wraps ErrInvalidMessage or
+// ErrDead, or is core.Permanent.
 func Final(err error) bool {
+	if v, ok := errors.AsType[*verdict](err); ok {
+		return v.dead
+	}
 	if errors.Is(err, ErrInvalidMessage) || errors.Is(err, ErrDead) {
 		return true
 	}

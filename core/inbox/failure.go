@@ -70,12 +70,12 @@ func classify(err error) core.Class {
 	return core.DefaultClassifier(err)
 }
 
-// fail records that the handler failed. It returns the answer to the message, and how long to wait
-// before it.
-func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wait time.Duration, _ error) {
+// fail records that the handler failed. The event is dead only if the table says so: neither if
+// the handler was cut short, nor if the failure could not be recorded.
+func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) Result {
 	// The event may be processed, or the handler was cut short: neither counts as a failure.
 	if errors.Is(err, core.ErrCommitUnknown) || errors.Is(ctx.Err(), context.Canceled) {
-		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
+		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err)))
 	}
 	class := in.judge(err)
 	f := Failure{
@@ -94,23 +94,30 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) (wa
 	case state == StateProcessed: // another copy processed it meanwhile
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(attempts, nil))
-		return 0, nil
+		return Result{Action: Ack}
 	case state == StateDead:
-		return 0, in.dead(d.told(attempts, fmt.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
+		return in.dead(0, d.told(attempts, fmt.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
 	default:
 		o.attempt = attempts
 	}
 	err = in.failed(ctx, d.told(o.attempt, err))
 	if f.Free || recordErr != nil {
-		return in.pauses.outage(ctx), err
+		return retry(in.pauses.outage(ctx), err)
 	}
-	return in.pauses.after(attempts), err
+	return retry(in.pauses.after(attempts), err)
 }
 
-// dead tells the observer and the log that the event is dead, and returns the error for its
+// dead tells the observer and the log that the event is dead, and returns the answer to its
 // message.
-func (in *Inbox) dead(i Info) error {
+func (in *Inbox) dead(after time.Duration, i Info) Result {
 	in.obs.Dead(i)
 	in.cfg.Logger.Error("inbox: event is dead", logged(i)...)
-	return i.Err
+	return dead(after, i.Err)
+}
+
+// invalid does so for a message without a usable identity, of which no table keeps anything.
+func (in *Inbox) invalid(i Info) Result {
+	in.obs.Dead(i)
+	in.cfg.Logger.Error("inbox: message is invalid, and in no table", logged(i)...)
+	return dead(0, i.Err)
 }

@@ -57,10 +57,10 @@ type Handler func(ctx context.Context, tx core.Tx, msg Message) error
 func (in *Inbox) Process(ctx context.Context, msg Message, h Handler) Result {
 	e, err := in.Event(msg)
 	if err != nil {
-		return result(0, in.failed(ctx, Info{Event: e, Err: err}))
+		return in.invalid(newDelivery(e, msg).told(0, err))
 	}
-	return result(in.run(ctx, newDelivery(e, msg),
-		func(ctx context.Context, tx core.Tx) error { return h(ctx, tx, msg) }))
+	return in.run(ctx, newDelivery(e, msg),
+		func(ctx context.Context, tx core.Tx) error { return h(ctx, tx, msg) })
 }
 
 // delivery is one message on its way through the inbox.
@@ -109,24 +109,22 @@ func (o outcome) maybeKept() bool { return o.kept || o.ran && o.end != nil && !o
 // errSeen rolls back a transaction that had nothing to do. That is cheaper than a commit.
 var errSeen = errors.New("inbox: seen before")
 
-// run processes one event. wait is how long to wait before its message is delivered again.
-func (in *Inbox) run(ctx context.Context, d delivery,
-	fn func(context.Context, core.Tx) error,
-) (wait time.Duration, err error) {
+// run processes one event.
+func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, core.Tx) error) (res Result) {
 	if _, ok := core.TxFromContext(ctx); ok {
-		return 0, in.failed(ctx, d.told(0, ErrInTransaction))
+		return retry(0, in.failed(ctx, d.told(0, ErrInTransaction)))
 	}
 	if in.cached(ctx, d) {
 		in.obs.Duplicate(d.told(0, nil))
-		return 0, nil
+		return Result{Action: Ack}
 	}
 	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
 	switch {
 	case err != nil:
-		return 0, in.failed(ctx, d.told(0, err))
+		return retry(0, in.failed(ctx, d.told(0, err)))
 	case processed:
 		in.obs.Duplicate(d.told(0, nil))
-		return 0, nil
+		return Result{Action: Ack}
 	}
 	done := false
 	defer func() { leave(done) }()
@@ -138,9 +136,9 @@ func (in *Inbox) run(ctx context.Context, d delivery,
 		}
 		v := recover() // v is nil after runtime.Goexit, which goes on too
 		if o.ran {
-			wait, _ := in.fail(ctx, d, o, panicked(v))
+			failed := in.fail(ctx, d, o, panicked(v))
 			leave(false)
-			sleep(ctx, wait)
+			sleep(ctx, failed.After)
 		}
 		if v != nil {
 			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
@@ -151,9 +149,9 @@ func (in *Inbox) run(ctx context.Context, d delivery,
 		return in.inTx(ctx, tx, d.info.Event, &o, fn)
 	})
 	returned = true
-	wait, err = in.conclude(ctx, d, o, err)
-	done = err == nil && o.state != StateDead
-	return wait, err
+	res = in.conclude(ctx, d, o, err)
+	done = res.Action == Ack
+	return res
 }
 
 // inTx is the work of one event's transaction.
@@ -180,7 +178,7 @@ func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
 }
 
 // conclude says what the result of a transaction means for the message.
-func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error) (time.Duration, error) {
+func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error) Result {
 	switch {
 	case o.state == StateProcessed && o.kept:
 		return in.ended(ctx, d, o, nil)
@@ -192,44 +190,44 @@ func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error)
 		in.remember(ctx, d)
 		in.pauses.reset()
 		in.obs.Stale(d.told(o.attempt, nil))
-		return 0, nil
+		return Result{Action: Ack}
 	case err == nil:
 		in.remember(ctx, d)
 		in.pauses.reset()
 		in.obs.Processed(d.told(o.attempt, nil))
-		return 0, nil
+		return Result{Action: Ack}
 	case !o.ran: // for example, the database could not be reached
-		return in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err))
+		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err)))
 	}
 	return in.fail(ctx, d, o, err)
 }
 
 // seen says what an existing row means for the message.
-func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) (time.Duration, error) {
+func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) Result {
 	in.pauses.reset()
 	if o.state == StateProcessed {
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(o.attempt, nil))
-		return 0, nil
+		return Result{Action: Ack}
 	}
 	if o.state == StateDead {
 		// The event was given up before and is here again: nobody took its message out of the
 		// queue.
-		return in.pauses.dead(), in.dead(d.told(o.attempt, in.why(ctx, d.info.Event.Key)))
+		return in.dead(in.pauses.dead(), d.told(o.attempt, in.why(ctx, d.info.Event.Key)))
 	}
 	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
-	return in.pauses.longest(), ErrInProgress
+	return retry(in.pauses.longest(), ErrInProgress)
 }
 
 // ended says that the handler ended the transaction and failed. The table says that the event is
 // processed, as it does after another copy has processed it. So only this delivery gets the error,
 // and the next one is a duplicate.
-func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) (time.Duration, error) {
+func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) Result {
 	err := ErrTransactionEnded
 	if cause != nil {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return 0, in.failed(ctx, d.told(o.attempt, err))
+	return retry(0, in.failed(ctx, d.told(o.attempt, err)))
 }
 
 // why is the error for an event that is dead. It reads the reason from the table.
@@ -276,6 +274,9 @@ func logged(i Info) []any {
 	args := []any{
 		"consumer", e.Consumer, "handler", e.Handler, "tenant_id", e.Tenant, "event_id", e.EventID, "event_type",
 		e.Type, "topic", e.Topic, "attempt", i.Attempt, "error", i.Err,
+	}
+	if e.Located {
+		args = append(args, "partition", e.Partition, "offset", e.Offset)
 	}
 	if p, ok := errors.AsType[*core.PanicError](i.Err); ok {
 		args = append(args, "stack", string(p.Stack))

@@ -43,20 +43,13 @@ type Message struct {
 }
 
 // Event returns the event of a message with its key, as this inbox remembers it. The error wraps
-// ErrInvalidMessage.
+// ErrInvalidMessage; the Event then has what is known all the same.
 func (in *Inbox) Event(msg Message) (Event, error) {
 	h := msg.Headers
-	id := msg.ID
-	if id == "" {
-		var err error
-		if id, err = in.cfg.EventID(msg); err != nil {
-			return Event{}, fmt.Errorf("%w: event id: %w", ErrInvalidMessage, err)
-		}
-	}
 	e := Event{
 		Key: Key{
 			Consumer: in.cfg.Consumer, Handler: either(msg.Handler, in.cfg.Handler),
-			Tenant: either(msg.Tenant, h[core.HeaderTenantID]), EventID: id,
+			Tenant: either(msg.Tenant, h[core.HeaderTenantID]), EventID: msg.ID,
 		},
 		Type:    first(h, core.HeaderEventType, "ce_type", "ce-type", "cloudEvents:type"),
 		Version: int(number(h[core.HeaderSchemaVersion], 31)),
@@ -75,6 +68,12 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 		// A newer event overtook this one. Its state is as old as its first number says.
 		if first := number(h[core.HeaderFirstKeySeq], 63); first > 0 {
 			e.KeySeq = first
+		}
+	}
+	if e.EventID == "" {
+		var err error
+		if e.EventID, err = in.cfg.EventID(msg); err != nil {
+			return e, fmt.Errorf("%w: event id: %w", ErrInvalidMessage, err)
 		}
 	}
 	if e.Handler == "" {

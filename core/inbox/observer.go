@@ -21,7 +21,8 @@ type Observer struct {
 	InProgress func(Info)
 	// Failed: the message was not processed, and is not acknowledged. Info.Err says why.
 	Failed func(Info)
-	// Dead: the event was given up now, or was delivered while it was dead.
+	// Dead: the event was given up now, or was delivered while it was dead. Info.Err wraps
+	// ErrInvalidMessage when the message has no usable id. Such a message is in no table.
 	Dead func(Info)
 	// Produced: the handler returned this many messages, which were written to the outbox in a
 	// transaction that is not committed yet. Only module inbox, whose handlers return messages,

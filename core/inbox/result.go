@@ -20,7 +20,9 @@ const (
 	// Dead: the event was given up, and processing it again changes nothing. First put the message,
 	// with its payload, where a person finds it, such as a dead-letter queue. Then acknowledge it.
 	// A broker that keeps messages, such as Kafka, keeps this one too, and the table says where it
-	// is. Result.Err wraps ErrDead, or ErrInvalidMessage where the table has no row.
+	// is. But there is no row for a message without a usable id, whose Result.Err wraps
+	// ErrInvalidMessage, nor for one that an AtLeastOnce gave up: nothing else keeps those. Every
+	// other Result.Err of a dead event wraps ErrDead.
 	Dead
 )
 
@@ -45,7 +47,7 @@ type Result struct {
 	// zero when the event was dead before and its message came again, because nobody took it out of
 	// the queue.
 	After time.Duration
-	// Err says why; nil for Ack.
+	// Err says why; nil for Ack. Final(Err) is true for Dead only.
 	Err error
 }
 
@@ -65,13 +67,26 @@ func (r Result) Again(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// result returns the Result of a message whose processing returned err.
-func result(after time.Duration, err error) Result {
-	switch {
-	case err == nil:
-		return Result{Action: Ack, After: after}
-	case Final(err):
-		return Result{Action: Dead, After: after, Err: err}
+// retry returns the Result of a message whose event is not processed and not dead, whatever err
+// says: it may be about another event.
+func retry(after time.Duration, err error) Result {
+	if Final(err) {
+		err = &verdict{err, false}
 	}
 	return Result{Action: Retry, After: after, Err: err}
 }
+
+// dead returns the Result of a message that the inbox gave up. Only Inbox.dead and Inbox.invalid
+// call it, never because of what an error wraps.
+func dead(after time.Duration, err error) Result {
+	return Result{Action: Dead, After: after, Err: &verdict{err, true}}
+}
+
+// verdict is an error with what the inbox decided. Final finds the outermost one.
+type verdict struct {
+	error
+	dead bool
+}
+
+// Unwrap returns the error that was judged.
+func (v *verdict) Unwrap() error { return v.error }

@@ -65,7 +65,7 @@ func (b *batch) run() {
 		return
 	}
 	if _, ok := core.TxFromContext(b.ctx); ok {
-		b.all(ErrInTransaction, 0)
+		b.all(ErrInTransaction, b.in.pauses.mistake())
 		return
 	}
 	var whole outcome // of the transaction of the whole batch

@@ -112,7 +112,7 @@ var errSeen = errors.New("inbox: seen before")
 // run processes one event.
 func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, core.Tx) error) (res Result) {
 	if _, ok := core.TxFromContext(ctx); ok {
-		return retry(0, in.failed(ctx, d.told(0, ErrInTransaction)))
+		return retry(in.pauses.mistake(), in.failed(ctx, d.told(0, ErrInTransaction)))
 	}
 	if in.cached(ctx, d) {
 		in.obs.Duplicate(d.told(0, nil))

@@ -39,6 +39,15 @@ func (p *pauses) reset() { p.streak.Store(0) }
 // dead is the pause for a dead event that keeps coming.
 func (p *pauses) dead() time.Duration { return min(10*p.first, p.max) }
 
+// mistake is the pause after a refusal that only a change of the program ends. Without any, a loop
+// with Result.Again would spin.
+func (p *pauses) mistake() time.Duration {
+	if p.first > 0 {
+		return p.first
+	}
+	return DefaultRetryPause
+}
+
 func (p *pauses) longest() time.Duration { return p.max }
 
 // jittered takes up to half off d, so that messages that failed together do not come back together.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -219,4 +220,32 @@ func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
 	})
 	*r = append(*r, attrs)
 	return nil
+}
+
+// A context that carries a transaction is refused each time, so a loop with Again has to pause.
+func TestAgainPausesInsideATransaction(t *testing.T) {
+	for _, pause := range []time.Duration{0, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, func(c *inbox.Config) { c.RetryPause = pause })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			rounds := 0
+			_ = w.repo.Transactor().RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
+				res := w.in.Process(ctx, message("e"), w.apply)
+				for ; res.Again(ctx) && rounds < 1000; rounds++ {
+					res = w.in.Process(ctx, message("e"), w.apply)
+				}
+				w.wants(res, inbox.Retry, inbox.ErrInTransaction)
+				rs := w.in.ProcessBatch(ctx, []inbox.Message{message("e")}, nil)
+				w.wants(rs[0], inbox.Retry, inbox.ErrInTransaction)
+				if rs[0].After == 0 {
+					t.Error("a batch has no pause")
+				}
+				return nil
+			})
+			if rounds > 30 {
+				t.Errorf("%d rounds in a second", rounds)
+			}
+		})
+	}
 }

@@ -67,7 +67,8 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 	}
 	from := translation{handler: cfg.Handler, eventID: cfg.EventID, tenant: cfg.Tenant}.withDefaults()
 	e, err := engine.NewAtLeastOnce(engine.AtLeastOnceConfig{
-		Consumer: cfg.Consumer, Runner: cfg.Runner, EventID: from.id, Observer: cfg.Observer, Logger: cfg.Logger,
+		Consumer: cfg.Consumer, Runner: cfg.Runner, EventID: from.id, Tenant: from.tenantOf,
+		Observer: cfg.Observer, Logger: cfg.Logger,
 		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier,
 		RetryPause: cfg.RetryPause, MaxRetryPause: cfg.MaxRetryPause,
 	})

@@ -141,7 +141,7 @@ func (c Config) Validate() error {
 // engine returns the settings for core/inbox, which are about events.
 func (c Config) engine(from translation) engine.Config {
 	return engine.Config{
-		Consumer: c.Consumer, Transactor: c.Transactor, Store: c.Store, EventID: from.id,
+		Consumer: c.Consumer, Transactor: c.Transactor, Store: c.Store, EventID: from.id, Tenant: from.tenantOf,
 		MaxAttempts: c.MaxAttempts, MinAge: c.MinAge, Classifier: c.Classifier,
 		RetryPause: c.RetryPause, MaxRetryPause: c.MaxRetryPause, OnlyNewer: c.OnlyNewer, Cache: c.Cache,
 		Retention: c.Retention, BrokerRetention: c.BrokerRetention, ReplayWindow: c.ReplayWindow,

@@ -7,6 +7,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
@@ -78,5 +81,46 @@ func TestEventNeedsANamedHandler(t *testing.T) {
 	err := w.deliver(w.handler, event(t.Context(), "e"))
 	if !errors.Is(err, inbox.ErrInvalidMessage) || !strings.Contains(err.Error(), "Config.Handler") {
 		t.Errorf("outside of a Router: %v", err)
+	}
+}
+
+// Config.Tenant decides, also when it says that there is no tenant. Then two copies are one event,
+// although one of them lost its header.
+func TestTenantIsFinal(t *testing.T) {
+	none := func(*message.Message) string { return "" }
+	w := newWorld(t, func(c *inbox.Config) { c.Tenant = none })
+	first := event(t.Context(), "e", core.HeaderTenantID, "acme")
+	for _, msg := range []*message.Message{first, event(t.Context(), "e")} {
+		if err := w.deliver(w.handler, msg); err != nil {
+			t.Error(err)
+		}
+		if e, err := w.in.Event(msg); e.Tenant != "" || err != nil {
+			t.Errorf("tenant %q, %v", e.Tenant, err)
+		}
+	}
+	w.effect("e", 1)
+
+	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
+		Consumer: "mailer", Runner: runner, Tenant: none, Handler: func(*message.Message) string { return "mail" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	h := a.Middleware(func(*message.Message) ([]*message.Message, error) {
+		runs++
+		return nil, nil
+	})
+	for _, msg := range []*message.Message{first, event(t.Context(), "e")} {
+		if _, err := h(msg); err != nil {
+			t.Error(err)
+		}
+	}
+	if runs != 1 {
+		t.Errorf("%d runs", runs)
 	}
 }

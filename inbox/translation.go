@@ -36,15 +36,16 @@ func (t translation) withDefaults() translation {
 	return t
 }
 
-// message translates msg, which may be nil. The event id is read later, because it may be missing.
+// message translates msg, which may be nil. The engine asks tenantOf and id for the rest: an empty
+// tenant is an answer, and an event id may be missing.
 func (t translation) message(msg *message.Message) engine.Message {
 	if msg == nil {
 		return engine.Message{}
 	}
 	src := t.source(msg)
 	return engine.Message{
-		Handler: t.handler(msg), Tenant: t.tenant(msg),
-		Topic: src.Topic, Partition: src.Partition, Offset: src.Offset, Located: src.Located,
+		Handler: t.handler(msg),
+		Topic:   src.Topic, Partition: src.Partition, Offset: src.Offset, Located: src.Located,
 		Headers: msg.Metadata, Payload: msg.Payload, Raw: msg,
 	}
 }
@@ -56,6 +57,14 @@ func (t translation) id(m engine.Message) (string, error) {
 		return "", errors.New("the message is nil")
 	}
 	return t.eventID(msg)
+}
+
+// tenantOf is the function Tenant of the engine's Config.
+func (t translation) tenantOf(m engine.Message) string {
+	if msg, ok := m.Raw.(*message.Message); ok {
+		return t.tenant(msg)
+	}
+	return ""
 }
 
 var errNoID = errors.New("there is none in metadata event_id, nor one of CloudEvents, nor has the message a UUID: " +

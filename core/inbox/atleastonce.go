@@ -33,6 +33,7 @@ type AtLeastOnceConfig struct {
 	Runner  *once.Runner
 	Handler string
 	EventID func(msg Message) (string, error)
+	Tenant  func(msg Message) string
 
 	Observer *Observer
 	Logger   *slog.Logger
@@ -64,7 +65,8 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 		return nil, err
 	}
 	c := Config{
-		Consumer: cfg.Consumer, Handler: cfg.Handler, EventID: cfg.EventID, Observer: cfg.Observer, Logger: cfg.Logger,
+		Consumer: cfg.Consumer, Handler: cfg.Handler, EventID: cfg.EventID, Tenant: cfg.Tenant,
+		Observer: cfg.Observer, Logger: cfg.Logger,
 		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier, RetryPause: cfg.RetryPause,
 		MaxRetryPause: cfg.MaxRetryPause,
 	}

@@ -36,6 +36,9 @@ type Config struct {
 	// EventID returns the identity of the event of a message whose ID is empty. Never take it from
 	// the payload: two equal payments are two payments. Default: EventID of the headers.
 	EventID func(msg Message) (string, error)
+	// Tenant returns the tenant of a message whose Tenant is empty. Its answer is final: "" is no
+	// tenant, whatever the headers say. Default: the header tenant_id.
+	Tenant func(msg Message) string
 
 	// MaxAttempts is how often a handler may fail with an event before the event is dead. MinAge is
 	// how long ago its first failure must be. Both conditions must hold, so that a short
@@ -53,8 +56,8 @@ type Config struct {
 	// RetryPause is Result.After for a message after its first failure, because most brokers
 	// deliver a rejected message again at once. The pause doubles with each further failure up to
 	// MaxRetryPause, and a random part of up to half is taken off. Defaults: 100 ms, 10 s.
-	// Negative: no pause. Where messages are held for the pause, MaxRetryPause must be shorter than
-	// the time that the broker waits for an acknowledgement.
+	// Negative: no pause, except after ErrInTransaction. Where messages are held for the pause,
+	// MaxRetryPause must be shorter than the time that the broker waits for an acknowledgement.
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
 	// OnlyNewer names handlers that skip an event that is older than one they have processed of the
@@ -176,6 +179,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.EventID == nil {
 		c.EventID = func(msg Message) (string, error) { return EventID(msg.Headers) }
+	}
+	if c.Tenant == nil {
+		c.Tenant = func(msg Message) string { return msg.Headers[core.HeaderTenantID] }
 	}
 	if c.Logger == nil {
 		c.Logger = core.DefaultLogger()

@@ -20,7 +20,7 @@ type Message struct {
 	// processed yet. Default: Config.Handler.
 	Handler string
 	// Tenant is whose event it is, where the same ID may come from different tenants. At most 64
-	// bytes. Default: the header tenant_id.
+	// bytes. Default: Config.Tenant.
 	Tenant string
 
 	// Topic is where the message was read. Partition and Offset say where in Topic, if Located. The
@@ -49,7 +49,7 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 	e := Event{
 		Key: Key{
 			Consumer: in.cfg.Consumer, Handler: either(msg.Handler, in.cfg.Handler),
-			Tenant: either(msg.Tenant, h[core.HeaderTenantID]), EventID: msg.ID,
+			Tenant: msg.Tenant, EventID: msg.ID,
 		},
 		Type:    first(h, core.HeaderEventType, "ce_type", "ce-type", "cloudEvents:type"),
 		Version: int(number(h[core.HeaderSchemaVersion], 31)),
@@ -69,6 +69,9 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 		if first := number(h[core.HeaderFirstKeySeq], 63); first > 0 {
 			e.KeySeq = first
 		}
+	}
+	if e.Tenant == "" {
+		e.Tenant = in.cfg.Tenant(msg)
 	}
 	if e.EventID == "" {
 		var err error

@@ -249,3 +249,22 @@ func TestAgainPausesInsideATransaction(t *testing.T) {
 		})
 	}
 }
+
+// The answer of Config.Tenant is final, also the empty one.
+func TestTenantOfConfig(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.Tenant = func(inbox.Message) string { return "" } })
+	for _, msg := range []inbox.Message{message("e", core.HeaderTenantID, "acme"), message("e")} {
+		w.wants(w.in.Process(t.Context(), msg, w.apply), inbox.Ack, nil)
+		if e, err := w.in.Event(msg); e.Tenant != "" || err != nil {
+			t.Errorf("tenant %q, %v", e.Tenant, err)
+		}
+	}
+	if w.effects["e"] != 1 {
+		t.Errorf("%d effects", w.effects["e"])
+	}
+	msg := message("e")
+	msg.Tenant = "t"
+	if e, _ := w.in.Event(msg); e.Tenant != "t" {
+		t.Errorf("tenant %q", e.Tenant)
+	}
+}

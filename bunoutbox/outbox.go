@@ -15,8 +15,6 @@ import (
 // Outbox connects Bun to a core.Outbox. Make it with New, give its Hook to the *bun.DB, and call
 // Run in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
-	adapter.Operations
-
 	own  *adapter.Outbox
 	db   *bun.DB // with the hook
 	hook *hook
@@ -35,7 +33,7 @@ func newOutbox(ctx context.Context, db *bun.DB, cfg Config) (*Outbox, error) {
 	if err := own.Open(ctx, d, func() (*sql.DB, error) { return db.DB, nil }); err != nil {
 		return nil, err
 	}
-	o := &Outbox{Operations: own.Operations(), own: own}
+	o := &Outbox{own: own}
 	o.hook = &hook{ob: o}
 	o.db = db.WithQueryHook(o.hook)
 	return o, nil

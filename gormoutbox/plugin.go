@@ -17,8 +17,6 @@ import (
 // db.Use, and call Run in one goroutine of each process that relays. It is safe for use by several
 // goroutines.
 type Outbox struct {
-	adapter.Operations
-
 	own   *adapter.Outbox
 	name  string
 	mu    sync.Mutex // serialises Initialize
@@ -32,7 +30,7 @@ func Plugin(cfg Config) *Outbox { return NamedPlugin("outbox", cfg) }
 // NamedPlugin is Plugin with a name other than "outbox", so that one *gorm.DB can have several.
 func NamedPlugin(name string, cfg Config) *Outbox {
 	own := adapter.New(cfg, "call db.Use with the plugin first")
-	return &Outbox{Operations: own.Operations(), own: own, name: name}
+	return &Outbox{own: own, name: name}
 }
 
 // New makes a plugin and gives it to db.Use.
@@ -50,11 +48,19 @@ func newOutbox(ctx context.Context, db *gorm.DB, cfg Config) (*Outbox, error) {
 }
 
 // Name implements gorm.Plugin.
-func (o *Outbox) Name() string { return o.name }
+func (o *Outbox) Name() string {
+	if o == nil {
+		return ""
+	}
+	return o.name
+}
 
 // Initialize implements gorm.Plugin; db.Use calls it. It reports a wrong configuration, an
 // unsupported database and failed migrations. dbresolver calls it again for the databases it opens.
 func (o *Outbox) Initialize(db *gorm.DB) error {
+	if o == nil || o.own == nil {
+		return fmt.Errorf("%w: the *Outbox was not made by gormoutbox.Plugin", core.ErrNotInstalled)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.used {

@@ -8,18 +8,28 @@ import (
 
 // Operations are the methods of an adapter's outbox that do not depend on its ORM. Before the
 // outbox has a database they return an error wrapping core.ErrNotInstalled. If an On function was
-// registered with a mistake, they return the mistake. Adapters embed Operations. The zero value
-// belongs to an outbox without a database.
+// registered with a mistake, Run and Drain return the mistake. Adapters forward their methods to
+// Operations; promoted ones would panic for a nil outbox. The zero value belongs to an outbox
+// without a database.
 type Operations struct{ of *Outbox }
 
 // Operations returns the Operations of o.
 func (o *Outbox) Operations() Operations { return Operations{o} }
 
-func (p Operations) core() (*core.Outbox, error) {
+// relaying returns the outbox for Run and Drain.
+func (p Operations) relaying() (*core.Outbox, error) {
 	if p.of == nil {
 		return nil, core.ErrNotInstalled
 	}
 	return p.of.Core()
+}
+
+// opened returns the outbox for what concerns stored events alone, whatever the On functions.
+func (p Operations) opened() (*core.Outbox, error) {
+	if ob := p.Outbox(); ob != nil {
+		return ob, nil
+	}
+	return p.relaying()
 }
 
 // Outbox returns the core.Outbox behind the adapter, nil before there is one.
@@ -33,7 +43,7 @@ func (p Operations) Outbox() *core.Outbox {
 // Run relays events until ctx ends; see core.Outbox.Run. Call it in one goroutine of each process
 // that relays.
 func (p Operations) Run(ctx context.Context) error {
-	ob, err := p.core()
+	ob, err := p.relaying()
 	if err != nil {
 		return err
 	}
@@ -42,7 +52,7 @@ func (p Operations) Run(ctx context.Context) error {
 
 // Drain publishes everything that is due, then returns; see core.Outbox.Drain.
 func (p Operations) Drain(ctx context.Context) error {
-	ob, err := p.core()
+	ob, err := p.relaying()
 	if err != nil {
 		return err
 	}
@@ -51,7 +61,7 @@ func (p Operations) Drain(ctx context.Context) error {
 
 // Backlog counts pending and dead events; see core.Outbox.Backlog.
 func (p Operations) Backlog(ctx context.Context) (core.Backlog, error) {
-	ob, err := p.core()
+	ob, err := p.opened()
 	if err != nil {
 		return core.Backlog{}, err
 	}
@@ -60,7 +70,7 @@ func (p Operations) Backlog(ctx context.Context) (core.Backlog, error) {
 
 // ListDead lists dead events; see core.Outbox.ListDead.
 func (p Operations) ListDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {
-	ob, err := p.core()
+	ob, err := p.opened()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +79,7 @@ func (p Operations) ListDead(ctx context.Context, q core.DeadQuery) ([]core.Dead
 
 // Redrive lets dead events be tried again; see core.Outbox.Redrive.
 func (p Operations) Redrive(ctx context.Context, req core.AdminRequest) (int, error) {
-	ob, err := p.core()
+	ob, err := p.opened()
 	if err != nil {
 		return 0, err
 	}
@@ -78,7 +88,7 @@ func (p Operations) Redrive(ctx context.Context, req core.AdminRequest) (int, er
 
 // Discard ends events without publishing them; see core.Outbox.Discard.
 func (p Operations) Discard(ctx context.Context, req core.AdminRequest) (int, error) {
-	ob, err := p.core()
+	ob, err := p.opened()
 	if err != nil {
 		return 0, err
 	}
@@ -87,7 +97,7 @@ func (p Operations) Discard(ctx context.Context, req core.AdminRequest) (int, er
 
 // ResetKeys is for use after a failover that lost commits; see core.Outbox.ResetKeys.
 func (p Operations) ResetKeys(ctx context.Context) (int, error) {
-	ob, err := p.core()
+	ob, err := p.opened()
 	if err != nil {
 		return 0, err
 	}

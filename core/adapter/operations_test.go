@@ -47,7 +47,8 @@ func TestOperationsReportMistakesOfOn(t *testing.T) {
 	}
 	adapter.On[order](&ob.Mappers, nil)
 	for method, err := range every(t, ob.Operations()) {
-		if err == nil || !strings.Contains(err.Error(), "On[adapter_test.order] was given a nil function") {
+		mistake := err != nil && strings.Contains(err.Error(), "On[adapter_test.order] was given a nil function")
+		if mistake != (method == "Run" || method == "Drain") {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

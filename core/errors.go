@@ -91,6 +91,12 @@ var (
 	// ErrOtherDatabase: the transaction is one of another database than the outbox. Its events
 	// would be in a table that this outbox does not relay. Nothing was written. Publish with the
 	// outbox of that database.
+	//
+	// These transactions are not recognised and pass: one of a pool that is not known; one on a
+	// server with a database of the same name, on PostgreSQL also with the same oid of the table;
+	// any on MySQL and MariaDB if the outbox has a Schema; one of another SQLite database in memory
+	// with cache=shared or vfs=memdb. An outbox whose process has called neither Migrate nor Check
+	// nor Run learns its own database after the first such transaction, which passes.
 	ErrOtherDatabase = errors.New("outbox: transaction of another database")
 
 	// ErrInvalidRequest: an administrative request lacks something (ids, actor, reason).

@@ -40,6 +40,7 @@ func (r *Repository) Check(ctx context.Context) error {
 		return wrap("check", err)
 	}
 	if len(drift) == 0 {
+		r.home.learnNow(ctx, r.own, r.db)
 		return nil
 	}
 	how := core.ErrTablesDiffer

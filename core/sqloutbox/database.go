@@ -60,8 +60,8 @@ type dialect struct {
 	name  core.Dialect
 	words map[string]word // pieces of its SQL; see names.expand
 	open  func(p pool, n names) database
-	// place is a SELECT of a text that names the database in the same way on every connection to
-	// it, and on PostgreSQL the table that the connection finds.
+	// place is a SELECT of two texts for a place: the database, and on PostgreSQL the table that
+	// the connection finds.
 	place func(n names) string
 }
 

@@ -63,6 +63,7 @@ func (r *Repository) Migrate(ctx context.Context) error {
 	if err := sqlkit.Migrate(ctx, r.db, plan); err != nil {
 		return fmt.Errorf("sqloutbox: migrate: %w", err)
 	}
+	r.home.learnNow(ctx, r.own, r.db)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -34,7 +33,7 @@ type Repository struct {
 	pool
 	names    names
 	database database
-	known    sync.Map // *sql.DB: other pools on the same database; see CheckTx
+	home     home // for CheckTx
 }
 
 var _ core.Repository = (*Repository)(nil)

@@ -15,6 +15,9 @@ func poolOf(conn Conn) *sql.DB {
 	default:
 		return nil
 	}
+	if v.IsNil() {
+		return nil
+	}
 	f := v.Elem().FieldByName("db")
 	if !f.IsValid() || f.Type() != reflect.TypeFor[*sql.DB]() {
 		return nil

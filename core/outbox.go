@@ -133,10 +133,11 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
 		tx.OnOutcome(func(out Outcome) { r.transactionEnded(items, rows, out) })
 	} else if o.cfg.Publisher != nil { // Run may begin before the commit: its first poll would miss the rows
-		o.unrelayed.recorded(&o.cfg)
 		tx.OnOutcome(func(out Outcome) {
 			if r := o.relay.Load(); r != nil {
 				r.transactionEnded(nil, rows, out)
+			} else if out == Committed {
+				o.unrelayed.committed(&o.cfg)
 			}
 		})
 	}

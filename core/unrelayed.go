@@ -17,8 +17,8 @@ type unrelayed struct {
 	watch  sync.Once
 }
 
-// recorded says that events were inserted while this process did not relay.
-func (u *unrelayed) recorded(cfg *Config) {
+// committed says that a transaction with events has committed.
+func (u *unrelayed) committed(cfg *Config) {
 	u.watch.Do(func() {
 		time.AfterFunc(unrelayedAfter, func() {
 			if !u.relays.Load() {

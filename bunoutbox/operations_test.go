@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // The methods of an outbox that is nil, or was not made by the package, return an error.

@@ -25,7 +25,9 @@ func (o *Outbox) Run(ctx context.Context) error { return o.operations().Run(ctx)
 func (o *Outbox) Drain(ctx context.Context) error { return o.operations().Drain(ctx) }
 
 // Backlog counts pending and dead events; see core.Outbox.Backlog.
-func (o *Outbox) Backlog(ctx context.Context) (core.Backlog, error) { return o.operations().Backlog(ctx) }
+func (o *Outbox) Backlog(ctx context.Context) (core.Backlog, error) {
+	return o.operations().Backlog(ctx)
+}
 
 // ListDead lists dead events; see core.Outbox.ListDead.
 func (o *Outbox) ListDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {

@@ -111,3 +111,12 @@ func TestTransactorOfNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An Outbox that Plugin did not make cannot be used.
+func TestUseOfAnOutboxNotInstalled(t *testing.T) {
+	for name, ob := range map[string]*gormoutbox.Outbox{"nil": nil, "zero": {}} {
+		if err := open(t, "sqlite").Use(ob); !errors.Is(err, core.ErrNotInstalled) {
+			t.Errorf("%s: %v, want ErrNotInstalled", name, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -50,4 +51,27 @@ func TestForgottenRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Events of transactions that were rolled back are no reason to warn.
+func TestForgottenRunAfterRollback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logLines
+		w := newWorld(t, core.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		rollback := errors.New("rollback")
+		err := w.repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			if _, err := w.ob.Publish(ctx, tx, core.Event{Type: "a"}); err != nil {
+				return err
+			}
+			return rollback
+		})
+		if !errors.Is(err, rollback) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if log.has("never called Run") {
+			t.Error(log.buf.String())
+		}
+	})
 }

@@ -165,8 +165,8 @@ func TestRunAndDrainErrors(t *testing.T) {
 	})
 }
 
-// Drain returns as soon as nothing is due: it does not wait for the repeated looks at a key that has
-// no further events.
+// Drain returns as soon as nothing is due: it does not wait for the repeated looks at a key that
+// has no further events.
 func TestDrainOfKeyedEventTakesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})

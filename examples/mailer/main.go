@@ -152,6 +152,7 @@ func serve(ctx context.Context) (err error) {
 		return err
 	}
 	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "mailer",
+		inbox.CreateTables(),
 		inbox.Poison(poison.MessagePublisher(0), "mailer_poison")))
 	router.AddConsumerHandler("welcome", topic, subscriber,
 		func(msg *message.Message) error { return welcome(msg, mails) })

@@ -76,8 +76,8 @@ func (h *home) met(pool *sql.DB, n neighbour) {
 	h.neighbours[pool] = n
 }
 
-// settle keeps the place. Pools are compared again if it is another one than before.
-func (h *home) settle(p place) {
+// keep stores the place. Pools are compared again if it is another one than before.
+func (h *home) keep(p place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.found && h.place != p {
@@ -107,7 +107,7 @@ func (h *home) learnNow(ctx context.Context, ask func(context.Context, sqlkit.Qu
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
 	if p, err := ask(ctx, sqlkit.On{Conn: db}); err == nil {
-		h.settle(p)
+		h.keep(p)
 	}
 }
 

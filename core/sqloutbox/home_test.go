@@ -19,13 +19,13 @@ func TestNeighboursAreForgotten(t *testing.T) {
 		t.Errorf("%d pools are kept, want at most %d", n, maxNeighbours)
 	}
 	pool := new(sql.DB)
-	h.settle(place{database: "a"})
+	h.keep(place{database: "a"})
 	h.met(pool, neighbour{same: true})
-	h.settle(place{database: "a"})
+	h.keep(place{database: "a"})
 	if _, met := h.neighbour(pool); !met {
 		t.Error("the pools are forgotten although the database is the same")
 	}
-	h.settle(place{database: "b"})
+	h.keep(place{database: "b"})
 	if _, met := h.neighbour(pool); met {
 		t.Error("the pools are kept although the database is another one")
 	}

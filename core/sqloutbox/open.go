@@ -40,9 +40,9 @@ type OpenConfig struct {
 	// they are inserted, and the poller publishes them.
 	RejectUntracked bool
 
-	// The fields below are described in core.Config, with their defaults.
-
-	Node            string                 // name of this process in the table
+	// Node is the name of this process in the table. It and the fields below are described in
+	// core.Config, with their defaults.
+	Node            string
 	Workers         int                    // events that are published at once
 	PublishTimeout  time.Duration          // ends a publish
 	HotEvents       int                    // bounds the fast path

@@ -59,7 +59,7 @@ NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
 
 .PHONY: test
 test: services-up gotestsum ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=)
-	@echo 'make test: about 7 minutes on two idle cores, and longer the first time, when everything is compiled;' \
+	@echo 'make test: about 9 minutes on two idle cores, and longer the first time, when everything is compiled;' \
 		'packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG))$$' $(TESTFLAGS) work || status=$$?; \
@@ -69,7 +69,7 @@ test: services-up gotestsum ## the tests of every module against real servers, w
 
 .PHONY: test-long
 test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, every way to open an ORM, plans on big tables
-	@echo 'make test-long: about 15 minutes on two idle cores; packages are printed as they end'
+	@echo 'make test-long: about 16 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
 	exit $$status
@@ -106,7 +106,7 @@ standalone: ## each module as its users get it, without the workspace: vet, buil
 
 .PHONY: mutants
 mutants: services-up ## break the code in one place at a time and require that the tests notice (MUTANTS=regexp)
-	@echo 'make mutants: about 6 minutes on two idle cores; each mutant is printed as it is tried'
+	@echo 'make mutants: about 7 minutes on two idle cores; each mutant is printed as it is tried'
 	@eval "$$(scripts/services env)"; go run ./integration/mutants -run '$(MUTANTS)'
 
 .PHONY: model

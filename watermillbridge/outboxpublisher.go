@@ -122,7 +122,7 @@ func (p *OutboxPublisher) transaction(messages []*message.Message) (core.Tx, err
 		}
 		if found == nil {
 			return nil, fmt.Errorf("watermillbridge: message %d: %w in its context: publish with the context "+
-				"of RunInTx, or gormoutbox.Context(tx) with GORM, or use InTx", i, core.ErrNoTransaction)
+				"of RunInTx, or gormoutbox.Context(ctx, tx) with GORM, or use InTx", i, core.ErrNoTransaction)
 		}
 		if tx == nil {
 			tx = found

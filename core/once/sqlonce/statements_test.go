@@ -3,15 +3,12 @@ package sqlonce_test
 import (
 	"flag"
 	"fmt"
-	"maps"
-	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqltexts"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
@@ -31,11 +28,7 @@ func TestStatementTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var b strings.Builder
-			for _, name := range slices.Sorted(maps.Keys(texts)) {
-				fmt.Fprintf(&b, "-- %s\n%s\n\n", name, texts[name])
-			}
-			golden(t, name+".statements.sql", b.String())
+			golden(t, name+".statements.sql", sqltexts.Format(texts))
 		})
 	}
 }
@@ -61,20 +54,7 @@ func TestMigrationTexts(t *testing.T) {
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	if m := regexp.MustCompile(`[{}]`).FindString(got); m != "" {
-		t.Errorf("%s is left in the text", m)
-	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs: look at the difference after `go test ./core/once/sqlonce -run Texts -update`", path)
+	if err := sqltexts.Golden(filepath.Join("testdata", name), got, *update); err != nil {
+		t.Error(err)
 	}
 }

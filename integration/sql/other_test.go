@@ -15,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
 // migrated returns a pool of one connection to a database with the tables.
@@ -88,11 +89,12 @@ func file(t *testing.T) string {
 }
 
 // hanging is a server that does not answer.
-type hanging struct{ dials atomic.Int32 }
+type hanging struct{ dials, ended atomic.Int32 }
 
 func (h *hanging) Connect(ctx context.Context) (driver.Conn, error) {
 	h.dials.Add(1)
 	<-ctx.Done()
+	h.ended.Add(1)
 	return nil, ctx.Err()
 }
 
@@ -111,7 +113,7 @@ func TestOtherPoolHangs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	time.Sleep(2500 * time.Millisecond) // the background has given up
+	fixture.Await(t, "the background gives up", func() bool { return h.ended.Load() == 1 })
 	if err := publishIn(t, app, ob); err != nil {
 		t.Error(err)
 	}

@@ -174,8 +174,8 @@ func kafkaOutbox(b *testing.B, cfg core.Config, deleted bool) (*core.Outbox, cor
 	b.Helper()
 	db := testdb.PostgresForBenchmark(b)
 	pool := sql.OpenDB(sqltx.Connector(db.Connector(b), db.Dialect))
-	// A pool keeps two idle connections unless told otherwise: dozens of producers would spend most of
-	// both processors on new connections.
+	// A pool keeps two idle connections unless told otherwise: dozens of producers would spend most
+	// of both processors on new connections.
 	pool.SetMaxOpenConns(hotProducers + 16)
 	pool.SetMaxIdleConns(hotProducers + 16)
 	b.Cleanup(func() { pool.Close() })

@@ -220,7 +220,7 @@ func (c *capture) assignID(event *bun.QueryEvent) error {
 	}
 	id, err := event.Result.LastInsertId()
 	if err != nil || id == 0 {
-		return nil //nolint:nilerr // the rows of RETURNING have no such id: the key was read from them
+		return nil //nolint:nilerr // no id: Bun has read the key from RETURNING
 	}
 	pk := c.table.PKs[0]
 	for i, model := range c.stored {

@@ -57,7 +57,7 @@ type stashKey struct{ hook *hook }
 // error. But if a context has ended, database/sql sends nothing and returns the error of the
 // context. The deadline is for drivers that check only the deadline.
 type refused struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // refused is itself a context
 	err             error
 }
 

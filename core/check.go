@@ -39,7 +39,7 @@ func (o *Outbox) checkTables(ctx context.Context) error {
 		cancel()
 		switch {
 		case err == nil || ctx.Err() != nil:
-			return nil //nolint:nilerr // the relay is to end, and does
+			return nil //nolint:nilerr // ctx has ended, so Run returns nil
 		case errors.Is(err, ErrNoTables):
 			return err
 		case errors.Is(err, ErrTablesDiffer):

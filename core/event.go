@@ -58,7 +58,7 @@ type Event struct {
 	// Config.MaxPayload bytes.
 	Payload []byte
 
-	ctx context.Context //nolint:containedctx // of WithContext; it ends with Publish
+	ctx context.Context //nolint:containedctx // WithContext sets it, and Publish reads it last
 }
 
 // WithContext returns a copy of e with a context of its own. Config.Headers and Config.Codec are

@@ -48,7 +48,7 @@ const (
 
 // lifetime has the means that end the goroutines of a relay.
 type lifetime struct {
-	publishes, writes             context.Context //nolint:containedctx // shutdown ends them one after the other
+	publishes, writes             context.Context //nolint:containedctx // shutdown ends one after the other
 	cancelPublishes, cancelWrites context.CancelFunc
 	workers                       sync.WaitGroup // the workers and the writer
 	stopRenew, renewDone          chan struct{}
@@ -66,7 +66,7 @@ func newRelay(o *Outbox) *relay {
 		life:   lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
 	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
-	//nolint:fatcontext // it is not nested in anything
+	//nolint:fatcontext // its parent is context.Background
 	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background())
 	r.life.writes, r.life.cancelWrites = context.WithCancel(context.Background())
 	return r

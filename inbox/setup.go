@@ -133,7 +133,7 @@ func (o *options) join(err error) {
 // chain builds the middleware, or panics with all problems.
 func (o *options) chain(name string, d Deduplicator) message.HandlerMiddleware {
 	if err := errors.Join(o.problems...); err != nil {
-		//nolint:forbidigo // at start, as Router.AddHandler does; New returns an error
+		//nolint:forbidigo // it panics at the start of the program, like Router.AddHandler; New returns an error
 		panic(fmt.Sprintf("inbox.%s: %v", name, err))
 	}
 	return func(h message.HandlerFunc) message.HandlerFunc {

@@ -118,7 +118,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 		_ = a.in.failed(ctx, d.told(r.attempt, panicked(v)))
 		sleep(ctx, a.in.pauses.after(r.attempt))
 		if v != nil {
-			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
+			panic(v) //nolint:forbidigo // the panic of the caller's function goes on
 		}
 	}()
 	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {

@@ -54,7 +54,7 @@ type item struct {
 
 type batch struct {
 	in      *Inbox
-	ctx     context.Context //nolint:containedctx // a batch is one call
+	ctx     context.Context //nolint:containedctx // a batch lives as long as one call
 	h       BatchHandler
 	items   []item
 	results []Result

@@ -50,7 +50,7 @@ func becauseOfOthers(err error) bool {
 	if !errors.Is(err, core.ErrTxAborted) {
 		return core.Retryable(err)
 	}
-	switch u := err.(type) { //nolint:errorlint // this is the walk through what is wrapped
+	switch u := err.(type) { //nolint:errorlint // this code itself unwraps
 	case interface{ Unwrap() error }:
 		return becauseOfOthers(u.Unwrap())
 	case interface{ Unwrap() []error }:

@@ -141,7 +141,7 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 			sleep(ctx, failed.After)
 		}
 		if v != nil {
-			panic(v) //nolint:forbidigo // it goes on, with the stack that it had
+			panic(v) //nolint:forbidigo // the panic of the caller's function goes on
 		}
 	}()
 	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
@@ -239,7 +239,7 @@ func (in *Inbox) why(ctx context.Context, k Key) error {
 	})
 	switch {
 	case err != nil:
-		//nolint:errorlint // the message is not answered by that
+		//nolint:errorlint // a failed read must not decide how the message is answered
 		return fmt.Errorf("%w: %s; what it failed with could not be read: %v", ErrDead, redrive, err)
 	case len(list) == 0 || list[0].Text == "":
 		return fmt.Errorf("%w: %s", ErrDead, redrive)

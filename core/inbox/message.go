@@ -135,7 +135,7 @@ func number(s string, bits int) int64 {
 	if err != nil {
 		return 0
 	}
-	return int64(n) //nolint:gosec // bits is at most 63
+	return int64(n) // bits is at most 63
 }
 
 func occurredAt(headers map[string]string) time.Time {

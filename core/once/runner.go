@@ -203,7 +203,7 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.T
 		}
 		r.obs.Ran(RunInfo{Key: c.Key, Form: FormLease, Attempt: attempt.Number, Duration: time.Since(start), Err: err})
 		if panicked != nil {
-			panic(panicked) //nolint:forbidigo // it goes on, with the stack that it had
+			panic(panicked) //nolint:forbidigo // the panic of the caller's function goes on
 		}
 	}()
 

@@ -67,7 +67,7 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 		}
 		r.obs.Ran(RunInfo{Key: c.Key, Form: FormTx, Attempt: attempt, Duration: time.Since(start), Err: err})
 		if panicked != nil {
-			panic(panicked) //nolint:forbidigo // it goes on, with the stack that it had
+			panic(panicked) //nolint:forbidigo // the panic of the caller's function goes on
 		}
 	}()
 	if res, err = fn(ctx); err != nil {

@@ -143,7 +143,7 @@ func beginInner(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (d
 	if opts.ReadOnly {
 		return nil, errors.New("sqltx: the driver does not support read-only transactions")
 	}
-	tx, err := conn.Begin() //nolint:staticcheck // the only way with such a driver
+	tx, err := conn.Begin() //nolint:staticcheck // such a driver has no other way
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ var (
 	_ driver.StmtExecContext   = (*trackingStmt)(nil)
 	_ driver.StmtQueryContext  = (*trackingStmt)(nil)
 	_ driver.NamedValueChecker = (*trackingStmt)(nil)
-	_ driver.ColumnConverter   = (*trackingStmt)(nil) //nolint:staticcheck // drivers still have it
+	_ driver.ColumnConverter   = (*trackingStmt)(nil) //nolint:staticcheck // some drivers still have it
 )
 
 func (s *trackingStmt) Close() error  { return s.inner.Close() }
@@ -75,7 +75,7 @@ func (s *trackingStmt) CheckNamedValue(nv *driver.NamedValue) error {
 }
 
 func (s *trackingStmt) ColumnConverter(i int) driver.ValueConverter {
-	if cc, ok := s.inner.(driver.ColumnConverter); ok { //nolint:staticcheck // drivers still have it
+	if cc, ok := s.inner.(driver.ColumnConverter); ok { //nolint:staticcheck // some drivers still have it
 		return cc.ColumnConverter(i)
 	}
 	return driver.DefaultParameterConverter

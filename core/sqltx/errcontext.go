@@ -8,7 +8,7 @@ import "context"
 func ContextWithError(ctx context.Context, err error) context.Context { return endedContext{ctx, err} }
 
 type endedContext struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // endedContext is itself a context
 	err             error
 }
 

@@ -112,7 +112,7 @@ func TestTrackConnAfterTheEndOfTheContext(t *testing.T) {
 	if _, err := sqltx.TrackConn(ctx, conn, core.SQLite); err == nil {
 		t.Fatal("tracked for a context that has ended")
 	}
-	//nolint:errorlint // database/sql returns it as it is
+	//nolint:errorlint // database/sql does not wrap it
 	if err := conn.Close(); err != nil && err != sql.ErrConnDone {
 		t.Fatal(err)
 	}

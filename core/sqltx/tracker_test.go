@@ -395,7 +395,7 @@ func TestTrackerAfterTheEnd(t *testing.T) {
 		tr.steps("+late", "SAVEPOINT s", "ROLLBACK TO s", "COMMIT", "!x")
 		tr.RolledBack()
 		reason := errors.New("reason")
-		if err := tr.Commit(func() error { return reason }); err != reason { //nolint:errorlint // exactly this error
+		if err := tr.Commit(func() error { return reason }); err != reason { //nolint:errorlint // Commit must not wrap it
 			t.Errorf("Commit after the end returned %v", err)
 		}
 		if tr.heard["a"] != before || tr.heard["late"] != core.Unknown || tr.twice != nil {

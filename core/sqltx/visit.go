@@ -105,7 +105,7 @@ func (t *VisitedTx) Query(ctx context.Context, query string, args ...any) (core.
 	if err != nil {
 		return nil, err
 	}
-	rows, err := conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
+	rows, err := conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller checks rows.Err
 	if err != nil {
 		return nil, err
 	}

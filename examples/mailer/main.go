@@ -62,7 +62,7 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mailer:", err)
-		os.Exit(1) //nolint:gocritic // nothing is left to stop
+		os.Exit(1)
 	}
 }
 

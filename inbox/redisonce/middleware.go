@@ -21,7 +21,7 @@ import (
 func Middleware(client redis.UniversalClient, consumer string, opts ...inbox.Option) message.HandlerMiddleware {
 	store, err := New(client, Config{})
 	if err != nil {
-		//nolint:forbidigo // at start, as Router.AddHandler does; New returns an error
+		//nolint:forbidigo // it panics at the start of the program, like Router.AddHandler; New returns an error
 		panic(fmt.Sprintf("redisonce.Middleware: %v", err))
 	}
 	return inbox.Leased(store, consumer, opts...)

@@ -10,7 +10,7 @@ import (
 )
 
 // The proof notices processes that work in the wrong order.
-func TestCrashProofNoticesMutants(t *testing.T) { //nolint:tparallel // its processes want the machine to themselves
+func TestCrashProofNoticesMutants(t *testing.T) { // not parallel: its processes need the whole machine
 	for _, mutant := range []struct {
 		crash.Mutant
 		point   crash.Point

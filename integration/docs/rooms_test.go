@@ -35,7 +35,7 @@ func TestRooms(t *testing.T) {
 	if !*update {
 		t.Fatal("docs/design/rooms.md is not what the code imports: go test ./integration/docs -run Rooms -update")
 	}
-	if err := os.WriteFile(page, []byte(now), 0o644); err != nil { //nolint:gosec // a page of documentation
+	if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

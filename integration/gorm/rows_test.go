@@ -23,7 +23,7 @@ func TestGORMRowsReadOnAnotherGoroutine(t *testing.T) {
 		products := make([]gProduct, 200)
 		fixture.NoError(t, g.Create(&products).Error)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
-			rows, err := tx.Model(&gProduct{}).Rows() //nolint:rowserrcheck // readAll checks
+			rows, err := tx.Model(&gProduct{}).Rows() //nolint:rowserrcheck // readAll checks rows.Err
 			if err != nil {
 				return err
 			}

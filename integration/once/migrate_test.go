@@ -64,7 +64,7 @@ var schemas = map[string]schema{
 		use: func(ctx context.Context, s schemaOwner) error {
 			_, err := s.(*sqlinbox.Store).ListDead(ctx, inbox.DeadQuery{Consumer: "billing"})
 			if err != nil && !strings.Contains(err.Error(), "inbox.CreateTables") {
-				return fmt.Errorf("the option is not named: %v", err) //nolint:errorlint // it must not look right
+				return fmt.Errorf("the option is not named: %v", err) //nolint:errorlint // errors.Is must not find err, or the case passes
 			}
 			return err
 		},

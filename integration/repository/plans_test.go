@@ -244,7 +244,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	question := handlerReads(t, conn)
 	before := handlerReads(t, conn)
 	question = before - question                                      // the reads of the question itself
-	result, err := conn.QueryContext(t.Context(), c.Query, c.Args...) //nolint:rowserrcheck // EachRow checks
+	result, err := conn.QueryContext(t.Context(), c.Query, c.Args...) //nolint:rowserrcheck // EachRow checks rows.Err
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 
 func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
 	t.Helper()
-	//nolint:rowserrcheck // EachRow checks
+	//nolint:rowserrcheck // EachRow checks rows.Err
 	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
 
 func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 	t.Helper()
-	//nolint:rowserrcheck // EachRow checks
+	//nolint:rowserrcheck // EachRow checks rows.Err
 	rows, err := pool.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.Query, c.Args...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, c.Query)

@@ -128,7 +128,7 @@ func reservedPort(t *testing.T) (addr string, listen func() (net.Listener, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := name.(*syscall.SockaddrInet4).Port //nolint:forcetypeassert // as it was bound
+	port := name.(*syscall.SockaddrInet4).Port
 	return fmt.Sprintf("127.0.0.1:%d", port), func() (net.Listener, error) {
 		if err := syscall.Listen(fd, 16); err != nil {
 			return nil, err

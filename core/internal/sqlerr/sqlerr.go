@@ -74,7 +74,7 @@ func walk(err error, code func(error) int) int {
 		if c := code(err); c != 0 {
 			return c
 		}
-		switch u := err.(type) { //nolint:errorlint // this is the walk through what is wrapped
+		switch u := err.(type) { //nolint:errorlint // this code itself unwraps
 		case interface{ Unwrap() error }:
 			err = u.Unwrap()
 		case interface{ Unwrap() []error }:

@@ -34,7 +34,7 @@ func (o On) Exec(ctx context.Context, query string, args ...any) (int64, error) 
 
 // Query implements Querier.
 func (o On) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	rows, err := o.Conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
+	rows, err := o.Conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller checks rows.Err
 	if err != nil {
 		return nil, err // not a nil *sql.Rows in a non-nil interface
 	}

@@ -67,7 +67,7 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 		moved := false
 		for _, rec := range list {
 			if ctx.Err() != nil {
-				return executed, nil //nolint:nilerr // the caller has it end; the next sweep goes on
+				return executed, nil //nolint:nilerr // the caller has ended ctx; the next sweep goes on
 			}
 			if now, err := w.cfg.Store.Find(ctx, rec.Tenant, rec.Channel, rec.Key); err == nil &&
 				!now.UpdatedAt.Equal(rec.UpdatedAt) {

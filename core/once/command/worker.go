@@ -360,7 +360,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 		}
 		_ = w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
 		if v != nil {
-			panic(v) //nolint:forbidigo // to the relay, which counts it as a refusal, with the stack that it had
+			panic(v) //nolint:forbidigo // the handler's panic goes on to the relay, which counts a refusal
 		}
 	}()
 	ref, failure := handler(runCtx, run.effect)

@@ -61,7 +61,7 @@ func (c *call) finishLease(ctx context.Context, policy ResponsePolicy, err error
 	case err == nil:
 		c.send(policy, nil)
 	case errors.Is(err, errReleased):
-		if err == errReleased { //nolint:errorlint // is it alone, or is there more to tell?
+		if err == errReleased { //nolint:errorlint // an error that wraps it has more to tell
 			err = nil
 		}
 		c.send(Release, err)

@@ -113,7 +113,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 			c.info.Duration = time.Since(start)
 			m.told(c.r.Context(), c.info)
 			if v != nil {
-				panic(v) //nolint:forbidigo // to the server, with the stack that it had
+				panic(v) //nolint:forbidigo // the handler's panic goes on to the server
 			}
 		}()
 		c.serve()

@@ -75,7 +75,7 @@ func (c *call) answerTx(ctx context.Context, res once.Result, replayed bool, pol
 	case err == nil:
 		c.send(policy, nil)
 	case errors.Is(err, errReleased):
-		if err == errReleased { //nolint:errorlint // is it alone, or is there more to tell?
+		if err == errReleased { //nolint:errorlint // an error that wraps it has more to tell
 			err = nil
 		}
 		c.send(Release, err)

@@ -19,7 +19,7 @@ var errHung = errors.New("httpkey: the database does not answer")
 // go to the server.
 type txRun struct {
 	c      *call
-	ctx    context.Context //nolint:containedctx // of this one request
+	ctx    context.Context //nolint:containedctx // the context of this one request
 	cancel context.CancelCauseFunc
 	untie  func() bool
 	leave  func(*once.Result)
@@ -38,7 +38,7 @@ type txRun struct {
 
 // handlerRun is one run of the handler, within the transaction of ctx.
 type handlerRun struct {
-	ctx   context.Context //nolint:containedctx // of this one run
+	ctx   context.Context //nolint:containedctx // the context of this one run
 	ended chan struct{}   // closed when res and err are readable
 	res   once.Result
 	err   error
@@ -62,7 +62,7 @@ func (t *txRun) serve() {
 		case <-t.done:
 			if t.panicked != nil {
 				t.c.info.Err = t.panicked
-				panic(t.panicked.Value) //nolint:forbidigo // it is that of the Transactor, which goes on to the server
+				panic(t.panicked.Value) //nolint:forbidigo // the Transactor's panic goes on to the server
 			}
 			t.c.answerTx(t.ctx, t.res, t.replayed, policy, t.err)
 			return
@@ -93,7 +93,7 @@ func (t *txRun) handle(run *handlerRun) (policy ResponsePolicy) {
 			t.cancel(errHung)
 		}
 		if v != nil {
-			panic(v) //nolint:forbidigo // to the server, with the stack that it had
+			panic(v) //nolint:forbidigo // the handler's panic goes on to the server
 		}
 	}()
 	run.res, policy, run.err = t.c.handle(run.ctx, t.untie)

@@ -220,7 +220,7 @@ func adapterEnded(a *adapterFixture) {
 	var after context.Context
 	a.inTx(func(ctx context.Context) {
 		id = a.publish(ctx)
-		after = ctx //nolint:fatcontext // that it is used after its transaction is the point
+		after = ctx //nolint:fatcontext // the case uses it after its transaction
 	})
 	err := a.Publish(after, newEvent())
 	a.must(err != nil, "published in a transaction that has ended")

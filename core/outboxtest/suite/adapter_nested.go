@@ -61,7 +61,7 @@ func adapterNestedStale(a *adapterFixture) {
 			outer = a.publish(ctx)
 			var stale context.Context
 			_ = nest(ctx, func(ctx context.Context) error {
-				stale = ctx //nolint:fatcontext // that it is used too late is the point
+				stale = ctx //nolint:fatcontext // the case uses it after its transaction
 				inner = a.publish(ctx)
 				return errNested
 			})

@@ -173,7 +173,7 @@ func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 		case err == nil:
 			failures = 0
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // told to stop
+			return nil //nolint:nilerr // the child was told to stop
 		default: // for example a deadlock: nothing was committed
 			if failures++; failures > 20 {
 				return fmt.Errorf("cannot write: %w", err)

@@ -2,7 +2,6 @@ package bun_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
-	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 )
 
 // Each case runs statements in one transaction of RunInTx and names the events that are in the
@@ -164,74 +162,6 @@ func TestBunCaptures(t *testing.T) {
 	}
 }
 
-// Statements that would have to write events and cannot are refused before they are executed.
-func TestBunRefusesBeforeItExecutes(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		only func(adapters.BunWay) bool
-		do   func(ctx context.Context, b *bunEnv) error
-		want error
-	}{
-		"On outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
-			_, err := b.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
-			return err
-		}, core.ErrNoTransaction},
-		"recorded events outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
-			_, err := b.NewInsert().Model(newBOrder("a")).Exec(ctx)
-			return err
-		}, core.ErrNoTransaction},
-		"a connection outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
-			conn, err := b.Conn(ctx)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			_, err = conn.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
-			return err
-		}, nil}, // the driver may report the end of the context with an error of its own
-		"a pool without the connector": {withoutConnector, func(ctx context.Context, b *bunEnv) error {
-			_, err := b.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
-			return err
-		}, core.ErrUntracked},
-		"a transaction of a pool without the connector": {withoutConnector, func(ctx context.Context, b *bunEnv) error {
-			return b.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-				_, err := tx.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
-				return err
-			})
-		}, core.ErrUntracked},
-		"a strict model without the hook": {nil, func(ctx context.Context, b *bunEnv) error {
-			return b.bare.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-				_, err := tx.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
-				return err
-			})
-		}, core.ErrNotInstalled},
-		"a strict model outside a transaction": {withConnector, func(ctx context.Context, b *bunEnv) error {
-			_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
-			return err
-		}, core.ErrNoTransaction},
-		"a strict model on a pool without the connector": {
-			withoutConnector,
-			func(ctx context.Context, b *bunEnv) error {
-				_, err := b.NewInsert().Model(&bStrict{Name: "x"}).Exec(ctx)
-				return err
-			}, core.ErrUntracked,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachBunEnv(t, tc.only, func(t *testing.T, b *bunEnv) {
-				mapBun(b)
-				err := tc.do(t.Context(), b)
-				if err == nil || tc.want != nil && !errors.Is(err, tc.want) {
-					t.Fatalf("error %v, want one wrapping %v", err, tc.want)
-				}
-				for _, table := range []string{"b_products", "b_orders", "b_stricts", "outbox_event"} {
-					b.wantCount(t, table, 0)
-				}
-			})
-		})
-	}
-}
-
 // A statement that does not say which rows it changes is refused, unless AllowKeyless is set.
 func TestBunKeyless(t *testing.T) {
 	t.Parallel()
@@ -311,127 +241,6 @@ func TestBunKeyOrSomethingElse(t *testing.T) {
 			return err
 		}), core.ErrNoAggregateID)
 		b.wantRows(t, "strict.create 1", "strict.create 2", "strict.update 1")
-	})
-}
-
-// Events of On functions and of models are checked only after the statement: then the COMMIT fails.
-func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		do   func(ctx context.Context, tx bun.IDB) error
-		want error
-	}{
-		"On fails": {func(ctx context.Context, tx bun.IDB) error {
-			_, err := tx.NewInsert().Model(&bCoupon{Code: "x"}).Exec(ctx)
-			return err
-		}, errReason},
-		"an event that is not valid": {func(ctx context.Context, tx bun.IDB) error {
-			o := newBOrder()
-			o.Record(struct{}{}) // has no type
-			_, err := tx.NewInsert().Model(o).Exec(ctx)
-			return err
-		}, core.ErrInvalidEvent},
-		"an event that is there": {func(ctx context.Context, tx bun.IDB) error {
-			o := newBOrder()
-			o.Record(core.Event{ID: "01a1fba3-cb86-7391-a0f4-64679995f198", Type: "t"})
-			_, err := tx.NewInsert().Model(o).Exec(ctx)
-			return err
-		}, core.ErrDuplicateEvent},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
-				bunoutbox.OnContext(b.ob,
-					func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
-				b.inTx(t, func(ctx context.Context, tx bun.Tx) {
-					fixture.NoError(t, b.ob.Publish(ctx, tx,
-						core.Event{ID: "01a1fba3-cb86-7391-a0f4-64679995f198", Type: "t"}))
-				})
-				b.run(t)
-				err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
-					if err := b.publish(ctx, tx, "before"); err != nil {
-						return err
-					}
-					return tc.do(ctx, tx) // the statement itself succeeds
-				})
-				fixture.WantError(t, err, tc.want)
-				b.wantCount(t, "b_orders", 0)
-				b.wantCount(t, "b_coupons", 0)
-				b.wantRows(t, "t")
-				b.wantHot(t)
-				if !b.way.Connector {
-					return
-				}
-				tx, err := b.BeginTx(t.Context(), nil) // Bun's own transactions too
-				fixture.NoError(t, err)
-				fixture.NoError(t, tc.do(t.Context(), tx))
-				fixture.WantError(t, tx.Commit(), tc.want)
-				b.wantCount(t, "b_orders", 0)
-				b.wantCount(t, "b_coupons", 0)
-				b.wantRows(t, "t")
-			})
-		})
-	}
-}
-
-// A failed capture that is rolled back with its savepoint costs nothing else.
-func TestBunFailedCaptureInASavepoint(t *testing.T) {
-	t.Parallel()
-	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
-		mapBun(b)
-		bunoutbox.OnContext(b.ob,
-			func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
-		b.run(t)
-		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
-			fixture.NoError(t, b.publish(ctx, tx, "outer"))
-			err := tx.RunInTx(ctx, nil, func(ctx context.Context, sp bun.Tx) error {
-				b.exec(t, ctx, sp.NewInsert().Model(&bCoupon{Code: "x"}))
-				return errReason
-			})
-			fixture.WantError(t, err, errReason)
-		})
-		b.wantCount(t, "b_coupons", 0)
-		b.wantRows(t, "outer")
-		b.wantHot(t, "outer")
-	})
-}
-
-// Model hooks make the statement itself fail, so that the program does not go on in vain.
-func TestBunStrictModels(t *testing.T) {
-	t.Parallel()
-	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
-		mapBun(b)
-		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
-			s := &bStrict{Name: "good"}
-			b.exec(t, ctx, tx.NewInsert().Model(s))
-			b.exec(t, ctx, tx.NewUpdate().Model(s).Set("name = 'better'").WherePK())
-			b.exec(t, ctx, tx.NewDelete().Model(s).WherePK())
-			b.exec(t, ctx, tx.NewInsert().Model(&[]*bStrict{{Name: "x"}, {Name: "y"}}))
-		})
-		b.wantRows(t, "strict.create 1", "strict.update 1", "strict.delete 1", "strict.create 2", "strict.create 3")
-		for name, statement := range map[string]func(ctx context.Context, tx bun.Tx) error{
-			"insert": func(ctx context.Context, tx bun.Tx) error {
-				_, err := tx.NewInsert().Model(&bStrict{Name: "bad"}).Exec(ctx)
-				return err
-			},
-			"update": func(ctx context.Context, tx bun.Tx) error {
-				_, err := tx.NewUpdate().Model(&bStrict{ID: 2, Name: "bad"}).WherePK().Exec(ctx)
-				return err
-			},
-			"delete": func(ctx context.Context, tx bun.Tx) error {
-				_, err := tx.NewDelete().Model(&bStrict{ID: 2, Name: "bad"}).WherePK().Exec(ctx)
-				return err
-			},
-		} {
-			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
-				err := statement(ctx, tx)
-				if !errors.Is(err, errReason) {
-					t.Errorf("%s: the statement returned %v", name, err)
-				}
-				return err
-			})
-			fixture.WantError(t, err, errReason)
-		}
-		b.wantCount(t, "b_stricts", 2)
 	})
 }
 

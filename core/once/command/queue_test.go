@@ -1,0 +1,87 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+)
+
+func TestQueueRedriveAndEvents(t *testing.T) {
+	w := newEffects(t)
+	if d := w.delivery(1); d.Topic != "effect.mail" || d.TenantID != "acme" || d.AggregateID != w.rec.ID ||
+		!d.Unordered || len(d.Payload) != 0 {
+		t.Errorf("%+v", d)
+	}
+	w.inTx(func(ctx context.Context) error {
+		if _, added, err := w.queue.Enqueue(ctx, nil,
+			command.Effect{Channel: "mail", Tenant: "acme", Key: "1", Payload: []byte("hello")}); added || err != nil {
+			t.Errorf("again: %t, %v", added, err)
+		}
+		if _, _, err := w.queue.Enqueue(ctx, nil, command.Effect{
+			Channel: "mail", Tenant: "acme",
+			Key: "1",
+		}); !errors.Is(err, once.ErrFingerprintMismatch) {
+			t.Errorf("another payload: %v", err)
+		}
+		if redriven, err := w.queue.Redrive(ctx, nil, w.rec.ID, "ada", "why not"); redriven || err != nil {
+			t.Errorf("not dead: %t, %v", redriven, err)
+		}
+		if _, err := w.queue.Redrive(ctx, nil, w.rec.ID, " ", "why not"); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("nobody: %v", err)
+		}
+		if _, err := w.queue.Redrive(ctx, nil, "nothing", "ada", "why not"); !errors.Is(err, command.ErrNoEffect) {
+			t.Errorf("nothing: %v", err)
+		}
+		return nil
+	})
+	if n := len(w.repo.Rows()); n != 1 {
+		t.Errorf("%d events", n)
+	}
+	worker := w.worker(func(context.Context, command.Effect) (string, error) {
+		return "", core.Permanent(errors.New("no"))
+	})
+	if err := worker.Publish(t.Context(), w.delivery(1)); err != nil {
+		t.Error(err)
+	}
+	if dead, err := w.queue.Dead(t.Context(), "mail"); err != nil || len(dead) != 1 {
+		t.Errorf("%+v, %v", dead, err)
+	}
+	if receipt, err := worker.PublishWithReceipt(t.Context(), w.delivery(1)); err != nil || receipt != "dead" {
+		t.Errorf("a dead effect is executed: %q, %v", receipt, err)
+	}
+	w.inTx(func(ctx context.Context) error {
+		redriven, err := w.queue.Redrive(ctx, nil, w.rec.ID, "ada", "corrected")
+		if !redriven {
+			t.Error("not redriven")
+		}
+		return err
+	})
+	if n := len(w.repo.Rows()); n != 2 {
+		t.Errorf("%d events, want a second one", n)
+	}
+	if _, err := w.queue.Redrive(t.Context(), nil, w.rec.ID, "ada", "x"); !errors.Is(err, core.ErrNoTransaction) {
+		t.Errorf("no transaction: %v", err)
+	}
+}
+
+// Run cleans up at intervals, even if the store fails, and returns when its context ends.
+func TestQueueRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEffects(t)
+		w.store.fail = func(string) error { return errors.New("database is down") }
+		if _, err := w.queue.Cleanup(t.Context()); err == nil {
+			t.Error("the error is kept back")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
+		defer cancel()
+		if err := w.queue.Run(ctx); err != nil || w.store.calls["cleanup"] != 4 {
+			t.Errorf("%v after %d cleanups", err, w.store.calls["cleanup"])
+		}
+	})
+}

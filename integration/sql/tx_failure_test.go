@@ -1,0 +1,186 @@
+package sql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// COMMIT checks a deferred constraint. The server's refusal is an answer, and the connection must
+// be usable for the next transaction.
+func TestSQLTxCommitRefused(t *testing.T) {
+	t.Parallel()
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		if db.Dialect == core.MySQL {
+			t.Log("no deferred constraints")
+			return
+		}
+		pool.SetMaxOpenConns(1)
+		defer pool.SetMaxOpenConns(0)
+		pragma := func() {
+			if db.Dialect == core.SQLite {
+				fixture.MustExec(t, pool.DB, "PRAGMA foreign_keys = ON")
+			}
+		}
+		pragma()
+		fixture.MustExec(t, pool.DB, "CREATE TABLE child (n INTEGER REFERENCES written (n) DEFERRABLE INITIALLY "+
+			"DEFERRED)")
+		defer fixture.MustExec(t, pool.DB, "DROP TABLE child")
+		tx := pool.mustBegin(t, t.Context())
+		tx.write(t, 1)
+		tx.run(t, false, "INSERT INTO child (n) VALUES (7)")
+		err := tx.business.Commit()
+		if err == nil || errors.Is(err, core.ErrCommitUnknown) {
+			t.Fatalf("Commit: %v, want a refusal", err)
+		}
+		tx.want(t, 1, core.RolledBack)
+		wantRows(t, pool.DB)
+		next := pool.mustBegin(t, t.Context())
+		next.write(t, 2)
+		if err := next.business.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		next.want(t, 2, core.Committed)
+		wantRows(t, pool.DB, 2)
+	})
+}
+
+// InnoDB rolls the whole transaction of a deadlock victim back. An application that ignores the
+// error goes on in autocommit, and COMMIT returns nil.
+func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
+	t.Parallel()
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		if db.Dialect == core.SQLite {
+			t.Log("one writer: no deadlocks")
+			return
+		}
+		fixture.MustExec(t, pool.DB, "INSERT INTO written (n) VALUES (101), (102)")
+		victim, other := pool.mustBegin(t, t.Context()), pool.mustBegin(t, t.Context())
+		victim.write(t, 1)
+		victim.run(t, false, "UPDATE written SET n = n WHERE n = 101")
+		other.run(t, false, "UPDATE written SET n = n WHERE n = 102")
+		for n := 200; n < 300; n++ { // the lighter transaction is the victim on InnoDB
+			other.write(t, n)
+		}
+		if db.Dialect == core.Postgres { // the victim looks for deadlocks first
+			victim.run(t, false, "SET LOCAL deadlock_timeout = '10ms'")
+			other.run(t, false, "SET LOCAL deadlock_timeout = '10min'")
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := victim.business.ExecContext(context.WithoutCancel(t.Context()),
+				"UPDATE written SET n = n WHERE n = 102")
+			done <- err
+		}()
+		other.run(t, false, "UPDATE written SET n = n WHERE n = 101")
+		if err := <-done; err == nil {
+			t.Fatal("no deadlock")
+		}
+		if db.Dialect == core.MySQL && !errors.Is(victim.Err(), core.ErrTxAborted) {
+			t.Fatalf("Err: %v, want ErrTxAborted", victim.Err())
+		}
+		err := victim.business.Commit()
+		t.Logf("Commit of the victim: %v", err)
+		if victim.outcomes[1] == core.Committed {
+			t.Fatal("a ghost: the row was reported as committed")
+		}
+		if err := other.business.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		other.want(t, 200, core.Committed)
+		if got := rowsOf(t, pool.DB); got[0] == 1 {
+			t.Fatal("the victim's row is there")
+		}
+	})
+}
+
+// The same holds when the victim learns of the deadlock while it reads rows.
+func TestSQLTxDeadlockVictimWhileReading(t *testing.T) {
+	t.Parallel()
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		if db.Dialect != core.MySQL {
+			t.Log("other databases refuse COMMIT then, or know no deadlocks")
+			return
+		}
+		fixture.MustExec(t, pool.DB, "INSERT INTO written (n) VALUES (101), (102), (103)")
+		victim, other := pool.mustBegin(t, t.Context()), pool.mustBegin(t, t.Context())
+		victim.write(t, 1)
+		victim.run(t, false, "UPDATE written SET n = n WHERE n = 101")
+		other.run(t, false, "UPDATE written SET n = n WHERE n = 103")
+		for n := 200; n < 300; n++ {
+			other.write(t, n)
+		}
+		done := make(chan error, 1)
+		go func() {
+			rows, err := victim.business.QueryContext(context.WithoutCancel(t.Context()), "SELECT n FROM written "+
+				"WHERE n IN (102, 103) ORDER BY n FOR UPDATE")
+			if err != nil {
+				done <- err
+				return
+			}
+			defer rows.Close()
+			for rows.Next() {
+			}
+			done <- rows.Err()
+		}()
+		other.run(t, false, "UPDATE written SET n = n WHERE n = 101")
+		if err := <-done; err == nil {
+			t.Fatal("no deadlock")
+		}
+		if !errors.Is(victim.Err(), core.ErrTxAborted) {
+			t.Fatalf("Err: %v, want ErrTxAborted", victim.Err())
+		}
+		_ = victim.business.Commit()
+		if victim.outcomes[1] == core.Committed {
+			t.Fatal("a ghost: the row was reported as committed")
+		}
+	})
+}
+
+func TestSQLTxConnectionLostAtCommit(t *testing.T) {
+	t.Parallel()
+	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
+		id, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d)"
+		switch db.Dialect {
+		case core.MySQL:
+			id, kill = "SELECT CONNECTION_ID()", "KILL %d"
+		case core.SQLite:
+			t.Log("no connection to lose")
+			return
+		}
+		tx := pool.mustBegin(t, t.Context())
+		tx.write(t, 1)
+		var n int64
+		if err := tx.business.QueryRowContext(t.Context(), id).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		fixture.MustExec(t, pool.DB, fmt.Sprintf(kill, n))
+		err := tx.business.Commit()
+		if !errors.Is(err, core.ErrCommitUnknown) {
+			t.Fatalf("Commit: %v, want ErrCommitUnknown", err)
+		}
+		tx.want(t, 1, core.Unknown)
+		wantRows(t, pool.DB)
+	})
+}
+
+// PostgreSQL answers no probe in an aborted transaction.
+func TestSQLTxOfAbortedTransaction(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t).Open(t)
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	_, _ = tx.ExecContext(t.Context(), "SELECT 1/0")
+	if _, err := sqltx.TxOf(t.Context(), tx); !errors.Is(err, core.ErrTxAborted) {
+		t.Fatalf("%v, want ErrTxAborted", err)
+	}
+}

@@ -68,7 +68,7 @@ func TestConnectorHearsTheOutcome(t *testing.T) {
 		}, core.Committed, nil},
 		"ignored error of Prepare": {func(t *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.fail["PREPARE UPDATE t"] = refused
-			if _, err := tx.Prepare("UPDATE t"); err == nil { //nolint:sqlclosecheck // Prepare fails, so there is no statement
+			if _, err := tx.Prepare("UPDATE t"); err == nil { //nolint:sqlclosecheck // there is no statement
 				t.Error("no error")
 			}
 			return tx.Commit()

@@ -394,7 +394,7 @@ func TestTrackerAfterTheEnd(t *testing.T) {
 		tr.steps("+late", "SAVEPOINT s", "ROLLBACK TO s", "COMMIT", "!x")
 		tr.RolledBack()
 		reason := errors.New("reason")
-		if err := tr.Commit(func() error { return reason }); err != reason { //nolint:errorlint // Commit must not wrap it
+		if err := tr.Commit(func() error { return reason }); err != reason { //nolint:errorlint // it is not wrapped
 			t.Errorf("Commit after the end returned %v", err)
 		}
 		if tr.heard["a"] != before || tr.heard["late"] != core.Unknown || tr.twice != nil {

@@ -77,7 +77,7 @@ func TestTransactor(t *testing.T) {
 					func() error { _, err := tx.Exec(ctx, "UPDATE t"); return err },
 					func() error { _, err := tx.Query(ctx, "UPDATE t"); return err },
 					func() error { return tx.(*sqltx.Tx).QueryRowContext(ctx, "UPDATE t").Scan(new(int)) },
-					//nolint:sqlclosecheck // it fails, so there is no statement
+					//nolint:sqlclosecheck // there is no statement
 					func() error { _, err := tx.(*sqltx.Tx).PrepareContext(ctx, "UPDATE t"); return err },
 					func() error { return r.RunInTx(ctx, func(context.Context, core.Tx) error { return nil }) },
 				} {

@@ -179,7 +179,7 @@ func (h *hunter) try(ctx context.Context, m *mutant) (result, error) {
 func (h *hunter) judge(ctx context.Context, m *mutant) (result, error) {
 	changed, err := m.apply(h.root)
 	if err != nil {
-		return result{verdict: stale, detail: err.Error()}, nil //nolint:nilerr // the error is the result of this mutant
+		return result{verdict: stale, detail: err.Error()}, nil //nolint:nilerr // the error is the result
 	}
 	byPackage := map[string][]string{}
 	for _, t := range m.tests {

@@ -111,5 +111,5 @@ func (p *Process) Killed() error {
 func (p *Process) raced() bool { return strings.Contains(p.errs.String(), "DATA RACE") }
 
 func (p *Process) failure(what string) error {
-	return fmt.Errorf("%s %s: %v\n%s", p.Name, what, p.result, p.errs.String()) //nolint:errorlint // p.result may be nil
+	return fmt.Errorf("%s %s: %v\n%s", p.Name, what, p.result, p.errs.String()) //nolint:errorlint // result may be nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
+func init() { sql.Register("example", silentDriver{}) }
+
 // Open makes the pool, the outbox and, where asked to, the tables. Here a driver of the test stands
 // in for pgx.
 func ExampleOpen() {
-	sql.Register("example", silentDriver{})
-
 	ctx := context.Background()
 	db, ob, err := sqloutbox.Open(ctx, "example", "postgres://...", sqloutbox.OpenConfig{
 		Dialect: core.Postgres, // can be left out: the common drivers tell it

@@ -32,8 +32,7 @@ func (c silentConn) Commit() error   { return c.fail }
 func (c silentConn) Rollback() error { return nil }
 
 func TestOpen(t *testing.T) {
-	sql.Register("outbox-silent", silentDriver{})
-	db, ob, err := sqloutbox.Open(t.Context(), "outbox-silent", "",
+	db, ob, err := sqloutbox.Open(t.Context(), "example", "",
 		sqloutbox.OpenConfig{Dialect: core.Postgres, Prefix: "app_"})
 	if err != nil {
 		t.Fatal(err)

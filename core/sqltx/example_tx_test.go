@@ -10,10 +10,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
+func init() { sql.Register("example", &dsnDriver{fake: newFake()}) }
+
 // Open in place of sql.Open: the transactions of the pool are tracked. Here a driver of the test
 // stands in for pgx.
 func ExampleOpen() {
-	sql.Register("example", &dsnDriver{fake: newFake()})
 	// the dialect can be left out: the common drivers tell it
 	pool, err := sqltx.Open("example", "postgres://...", core.Postgres)
 	if err != nil {

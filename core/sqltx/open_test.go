@@ -35,11 +35,11 @@ func (d contextDriver) OpenConnector(dsn string) (driver.Connector, error) {
 }
 
 func TestOpen(t *testing.T) {
-	old := &dsnDriver{fake: newFake()}
-	sql.Register("outbox-old", old)
-	current := contextDriver{&dsnDriver{fake: newFake()}}
-	sql.Register("outbox-current", current)
-	for name, d := range map[string]*dsnDriver{"outbox-old": old, "outbox-current": current.dsnDriver} {
+	old, current := &dsnDriver{fake: newFake()}, contextDriver{&dsnDriver{fake: newFake()}}
+	run := core.NewEventID() // a name is registered once, and the test may run again
+	sql.Register("outbox-old"+run, old)
+	sql.Register("outbox-current"+run, current)
+	for name, d := range map[string]*dsnDriver{"outbox-old" + run: old, "outbox-current" + run: current.dsnDriver} {
 		db, err := sqltx.Open(name, "the dsn", core.Postgres)
 		must(t, err)
 		if len(d.fake.statements()) != 0 {
@@ -58,7 +58,8 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenReportsMistakes(t *testing.T) {
-	sql.Register("outbox-wrong", contextDriver{&dsnDriver{fake: newFake()}})
+	wrong := "outbox-wrong" + core.NewEventID()
+	sql.Register(wrong, contextDriver{&dsnDriver{fake: newFake()}})
 	for name, tc := range map[string]struct {
 		open func() (*sql.DB, error)
 		want string
@@ -68,7 +69,7 @@ func TestOpenReportsMistakes(t *testing.T) {
 			"no-such-driver",
 		},
 		"wrong dsn": {
-			func() (*sql.DB, error) { return sqltx.Open("outbox-wrong", "wrong", core.Postgres) },
+			func() (*sql.DB, error) { return sqltx.Open(wrong, "wrong", core.Postgres) },
 			"no such dsn",
 		},
 		"unknown dialect": {func() (*sql.DB, error) { return sqltx.OpenDB(newFake(), "") }, "name it"},

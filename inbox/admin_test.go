@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,16 @@ func TestCleanup(t *testing.T) {
 
 func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(c *inbox.Config) { c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour })
+		var cleaned atomic.Int64
+		w := newWorld(t, func(c *inbox.Config) {
+			c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour
+			c.Observer.Cleaned = func(deleted int, err error) {
+				cleaned.Add(int64(deleted))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
 		if err := w.deliver(w.handler, event(t.Context(), "a")); err != nil {
 			t.Fatal(err)
 		}
@@ -46,6 +56,9 @@ func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
 		synctest.Wait()
 		if n := w.store.Processed(); n != 0 {
 			t.Errorf("after the retention %d are left", n)
+		}
+		if n := cleaned.Load(); n != 1 {
+			t.Errorf("the observer heard of %d, want 1", n)
 		}
 		cancel()
 		if err := <-ended; err != nil {

@@ -16,7 +16,7 @@ import (
 
 // A relay publishes through a Watermill Pub/Sub. A consumer reads the event from the message.
 func Example() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	// Only in tests, because it loses messages.
 	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})
@@ -147,7 +147,7 @@ func ExampleOutboxPublisher_InTx() {
 // Watermill's middleware takes the relay's publisher as a message.Publisher:
 // middleware.PoisonQueue(plain, "poison").
 func ExamplePublisher_MessagePublisher() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	// Only in tests, because it loses messages.
 	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})

@@ -279,10 +279,10 @@ func (p *Publisher) Overlaps() int {
 }
 
 // waitLimit is how long Wait waits.
-const waitLimit = 10 * time.Second
+const waitLimit = 30 * time.Second
 
 // Wait waits until at least n events are accepted and returns all accepted events. It fails the
-// test after ten seconds. Call it from the goroutine of the test.
+// test after 30 seconds. Call it from the goroutine of the test.
 func (p *Publisher) Wait(t testing.TB, n int) []core.Delivery {
 	t.Helper()
 	limit := time.NewTimer(waitLimit)

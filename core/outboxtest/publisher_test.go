@@ -219,7 +219,7 @@ func TestWaitGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := fails(t, func(tb testing.TB) { tb.Helper(); p.Wait(tb, 2) })
-		if !strings.Contains(got, "1 events were published within 10s, want 2:") {
+		if !strings.Contains(got, "1 events were published within 30s, want 2:") {
 			t.Errorf("failed with %q", got)
 		}
 	})

@@ -181,7 +181,7 @@ func TestTrackerCallbackPanics(t *testing.T) {
 		if !errors.Is(err, core.ErrNoTransaction) {
 			t.Errorf("Err is %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the Tracker is locked")
 	}
 }

@@ -222,7 +222,7 @@ func TestVisitClosesRows(t *testing.T) {
 	select {
 	case err := <-visited:
 		must(t, err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Visit waits for rows that nobody closes")
 	}
 	must(t, tx.Commit())

@@ -71,7 +71,7 @@ func TestAMQPRoundTrip(t *testing.T) {
 			topic := topics.Rabbit(t)
 			p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
 			d := brokerDelivery(t, topic, "order/o-1")
-			if err := publishWithin(t, p, d, 10*time.Second); err != nil {
+			if err := publishWithin(t, p, d, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			msg := receive(t, rabbitMessages(t, cfg, topic)) // it waited in the queue
@@ -89,7 +89,7 @@ func TestAMQPTopicExchange(t *testing.T) {
 	cfg := amqpbridge.TopicConfig(topics.RabbitURI(t), topic, topic)
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
 	d := brokerDelivery(t, "order.placed", "")
-	if err := publishWithin(t, p, d, 10*time.Second); err != nil {
+	if err := publishWithin(t, p, d, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	requireDelivery(t, receive(t, rabbitMessages(t, cfg, "order.placed")), d)
@@ -103,7 +103,7 @@ func TestAMQPProperties(t *testing.T) {
 		DeclareQueues: true,
 	})
 	d := brokerDelivery(t, topic, "")
-	if err := publishWithin(t, p, d, 10*time.Second); err != nil {
+	if err := publishWithin(t, p, d, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	raw, ok, err := rabbitChannel(t).Get(topic, true)
@@ -141,7 +141,7 @@ func TestAMQPUnroutable(t *testing.T) {
 			p := topics.RabbitPublisher(t, tc.cfg)
 			topic := topics.Rabbit(t)
 			for range 3 {
-				err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second)
+				err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)
 				if !tc.refused {
 					if err != nil {
 						t.Error(err)
@@ -174,7 +174,7 @@ func TestAMQPReturnedMessagesAreTheirOwn(t *testing.T) {
 				if bad {
 					topic = unroutable
 				}
-				if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 20*time.Second); errors.Is(err,
+				if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); errors.Is(err,
 					amqpbridge.ErrUnroutable) != bad || !bad && err != nil {
 					t.Errorf("unroutable %v: err = %v", bad, err)
 				}
@@ -194,10 +194,10 @@ func TestAMQPNack(t *testing.T) {
 	cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
 	cfg.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second)
+	err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)
 	requireClass(t, err, core.ClassTransient)
 	if !errors.Is(err, amqpbridge.ErrNack) {
 		t.Errorf("err = %v, want ErrNack", err)
@@ -205,7 +205,7 @@ func TestAMQPNack(t *testing.T) {
 	if _, _, err := rabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
 		t.Errorf("with room in the queue: %v", err)
 	}
 }
@@ -221,13 +221,13 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 		AMQP: amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName), DeclareQueues: true,
 		Channels: 1,
 	})
-	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second); err != nil {
+	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 
 	// An exchange of another kind has the name.
-	requireClass(t, publishWithin(t, p, brokerDelivery(t, other, ""), 10*time.Second), core.ClassUnavailable)
-	if err := publishWithin(t, p, brokerDelivery(t, healthy, ""), 10*time.Second); err != nil {
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, other, ""), time.Minute), core.ClassUnavailable)
+	if err := publishWithin(t, p, brokerDelivery(t, healthy, ""), time.Minute); err != nil {
 		t.Errorf("another topic: %v", err)
 	}
 
@@ -235,8 +235,8 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 	if err := ch.ExchangeDelete(deleted, false, false); err != nil {
 		t.Fatal(err)
 	}
-	requireClass(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second), core.ClassUnavailable)
-	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second); err != nil {
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute), core.ClassUnavailable)
+	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute); err != nil {
 		t.Errorf("after the exchange was deleted: %v", err)
 	}
 
@@ -245,8 +245,8 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		requireClass(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second), core.ClassUnavailable)
-		if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), 10*time.Second); err != nil {
+		requireClass(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute), core.ClassUnavailable)
+		if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute); err != nil {
 			t.Errorf("after the queue was unbound or deleted: %v", err)
 		}
 		if _, err := ch.QueueDelete(deleted, false, false, false); err != nil {
@@ -263,7 +263,7 @@ func TestAMQPWrongPassword(t *testing.T) {
 	}
 	u.User = url.UserPassword("guest", "wrong")
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(u.String())})
-	requireClass(t, publishWithin(t, p, brokerDelivery(t, "orders", ""), 10*time.Second), core.ClassUnavailable)
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, "orders", ""), time.Minute), core.ClassUnavailable)
 }
 
 // rabbitThroughProxy returns a publisher for a queue that exists.
@@ -290,7 +290,7 @@ func TestAMQPConnectionsBreak(t *testing.T) {
 			for range each {
 				d := brokerDelivery(t, topic, "")
 				for {
-					err := publishWithin(t, p, d, 10*time.Second)
+					err := publishWithin(t, p, d, time.Minute)
 					if err == nil {
 						break
 					}
@@ -323,7 +323,7 @@ func TestAMQPHangs(t *testing.T) {
 			}
 		},
 	}})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Freeze()
@@ -335,12 +335,12 @@ func TestAMQPHangs(t *testing.T) {
 			t.Errorf("err = %v, want DeadlineExceeded", err)
 		}
 	}
-	if took := time.Since(began); took > 8*timeout {
+	if took := time.Since(began); took > 30*time.Second { // a hang
 		t.Errorf("four publishes took %s, want %s", took, 4*timeout)
 	}
 	proxy.Thaw()
 	fixture.Await(t, "what was sent is confirmed", func() bool { return p.Stuck() == 0 && late.Load() >= 1 })
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
 		t.Errorf("after the hang: %v", err)
 	}
 }
@@ -358,24 +358,24 @@ func amqpFrame(class, method byte, text string) []byte {
 func TestAMQPBlocked(t *testing.T) {
 	t.Parallel()
 	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Tell(t, amqpFrame(10, 60, "low on memory")) // connection.blocked
 	fixture.Await(t, "the publisher notices", func() bool {
-		return errors.Is(publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second), amqpbridge.ErrBlocked)
+		return errors.Is(publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute), amqpbridge.ErrBlocked)
 	})
 	proxy.Freeze() // the publisher must not even try to publish
 	began := time.Now()
-	err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second)
+	err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)
 	requireClass(t, err, core.ClassUnavailable)
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 30*time.Second { // the deadline is a minute
 		t.Errorf("took %s", took)
 	}
 	proxy.Thaw()
 	proxy.Tell(t, amqpFrame(10, 61, "")) // connection.unblocked
 	fixture.Await(t, "publishing goes on", func() bool {
-		return publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second) == nil
+		return publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute) == nil
 	})
 }
 
@@ -404,7 +404,7 @@ func TestAMQPWatermillPublishers(t *testing.T) {
 			topic := topics.Rabbit(t)
 			messages := rabbitMessages(t, v3, topic) // declares the queue
 			d := brokerDelivery(t, topic, "k")
-			if err := publishWithin(t, p, d, 10*time.Second); err != nil {
+			if err := publishWithin(t, p, d, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			requireDelivery(t, receive(t, messages), d)
@@ -456,7 +456,7 @@ func BenchmarkAMQPPublish(b *testing.B) {
 				b.ReportAllocs()
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						if err := publishWithin(b, p, d, 20*time.Second); err != nil {
+						if err := publishWithin(b, p, d, time.Minute); err != nil {
 							b.Error(err)
 						}
 					}

@@ -55,7 +55,7 @@ func TestKafkaRoundTrip(t *testing.T) {
 	topic := topics.Kafka(t, "", 3, nil)
 	p := topics.KafkaPublisher(t, kafkabridge.Config{})
 	d := brokerDelivery(t, topic, "order/o-2")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	receipt, err := p.PublishWithReceipt(ctx, d)
 	if err != nil {
@@ -87,12 +87,12 @@ func TestKafkaPartitionsLikeJava(t *testing.T) {
 	}
 	const withoutKey = 30
 	for key := range want {
-		if err := publishWithin(t, p, brokerDelivery(t, topic, key), 10*time.Second); err != nil {
+		if err := publishWithin(t, p, brokerDelivery(t, topic, key), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range withoutKey {
-		if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil {
+		if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,13 +124,13 @@ func TestKafkaRefusesForGood(t *testing.T) {
 	p := topics.KafkaPublisher(t, kafkabridge.Config{})
 	d := brokerDelivery(t, topic, "k")
 	d.Payload = make([]byte, 4096)
-	err := publishWithin(t, p, d, 10*time.Second)
+	err := publishWithin(t, p, d, time.Minute)
 	requireClass(t, err, core.ClassPermanent)
 	if !errors.Is(err, sarama.ErrMessageSizeTooLarge) {
 		t.Errorf("err = %v, want ErrMessageSizeTooLarge", err)
 	}
-	requireClass(t, publishWithin(t, p, brokerDelivery(t, "no/topic name", "k"), 10*time.Second), core.ClassPermanent)
-	if err := publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second); err != nil {
+	requireClass(t, publishWithin(t, p, brokerDelivery(t, "no/topic name", "k"), time.Minute), core.ClassPermanent)
+	if err := publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute); err != nil {
 		t.Errorf("the next message: %v", err)
 	}
 }
@@ -141,14 +141,14 @@ func TestKafkaTopicIsCreatedLater(t *testing.T) {
 	s.Metadata.AllowAutoTopicCreation = false
 	p := topics.KafkaPublisher(t, kafkabridge.Config{Sarama: s})
 	topic := topics.KafkaName()
-	err := publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second)
+	err := publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute)
 	requireClass(t, err, core.ClassUnavailable)
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		t.Errorf("err = %v, want ErrUnknownTopicOrPartition", err)
 	}
 	topics.Kafka(t, topic, 1, nil)
 	fixture.Await(t, "a publish to the new topic", func() bool {
-		return publishWithin(t, p, brokerDelivery(t, topic, "k"), 10*time.Second) == nil
+		return publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute) == nil
 	})
 }
 
@@ -168,20 +168,20 @@ func kafkaThroughProxy(t *testing.T, timeout time.Duration,
 func TestKafkaHangs(t *testing.T) {
 	t.Parallel()
 	topic := topics.Kafka(t, "", 1, nil)
-	const timeout = time.Second
+	const timeout = time.Minute // far longer than the two publishes below
 	var late atomic.Int32
 	p, proxy := kafkaThroughProxy(t, timeout, watermillbridge.Config{
 		MaxStuck: 2,
 		OnLate:   func(watermillbridge.Late) { late.Add(1) },
 	})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, "before"), 10*time.Second); err != nil {
+	if err := publishWithin(t, p, brokerDelivery(t, topic, "before"), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 
 	proxy.Freeze()
 	began := time.Now()
 	for range 2 {
-		err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), timeout/4)
+		err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), 250*time.Millisecond)
 		if !errors.Is(err, watermillbridge.ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("err = %v, want ErrNoAnswer and DeadlineExceeded", err)
 		}
@@ -189,8 +189,8 @@ func TestKafkaHangs(t *testing.T) {
 			t.Errorf("err = %v is marked: a timeout is for the relay to judge", err)
 		}
 	}
-	if took := time.Since(began); took > timeout {
-		t.Errorf("took %s, want the timeouts of two publishes, %s", took, timeout/2)
+	if took := time.Since(began); took > timeout/2 {
+		t.Errorf("two publishes with a deadline of 250 ms took %s", took)
 	}
 	err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), timeout)
 	requireClass(t, err, core.ClassUnavailable)
@@ -330,7 +330,7 @@ func TestRowsThatShareAReceipt(t *testing.T) {
 func BenchmarkKafkaPublish(b *testing.B) {
 	topic := topics.Kafka(b, "", 6, nil)
 	p := topics.KafkaPublisher(b, kafkabridge.Config{})
-	if err := publishWithin(b, p, brokerDelivery(b, topic, "first"), 10*time.Second); err != nil {
+	if err := publishWithin(b, p, brokerDelivery(b, topic, "first"), time.Minute); err != nil {
 		b.Fatal(err)
 	}
 	var n atomic.Int64
@@ -340,7 +340,7 @@ func BenchmarkKafkaPublish(b *testing.B) {
 		d := brokerDelivery(b, topic, fmt.Sprint("key-", n.Add(1)))
 		d.Payload = make([]byte, 500)
 		for pb.Next() {
-			if err := publishWithin(b, p, d, 10*time.Second); err != nil {
+			if err := publishWithin(b, p, d, time.Minute); err != nil {
 				b.Error(err)
 			}
 		}

@@ -83,9 +83,9 @@ func (o *outage) awaitFailures(n int) {
 	}
 }
 
-func (o *outage) wantStatus(want outboxtest.Status, what string, limit time.Duration) {
+func (o *outage) wantStatus(want outboxtest.Status, what string) {
 	o.t.Helper()
-	fixture.AwaitIn(o.t, limit, what, func() bool {
+	fixture.Await(o.t, what, func() bool {
 		for _, r := range o.repo.Rows() {
 			if r.Status == outboxtest.StatusDead {
 				o.t.Fatalf("%s: dead after %d attempts: %s %s", what, r.Attempts, r.ErrorCode, r.Error)
@@ -120,7 +120,7 @@ func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
 	if _, err := rabbitChannel(t).QueueDeclare(topic, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	o.wantStatus(outboxtest.StatusDone, "events leave once there is a queue", 10*time.Second)
+	o.wantStatus(outboxtest.StatusDone, "events leave once there is a queue")
 }
 
 // A full queue nacks every message. No event becomes dead from that, even if only one key is in
@@ -131,7 +131,7 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
 	cfg.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), 10*time.Second); err != nil { // which fills it
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil { // which fills it
 		t.Fatal(err)
 	}
 	o := newOutage(t, core.Config{Publisher: p, Retry: eager})
@@ -140,7 +140,7 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	if _, _, err := rabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}
-	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room", 10*time.Second)
+	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room")
 }
 
 // A broker comes back after an outage that was long compared with all pauses. The first event
@@ -156,14 +156,14 @@ func TestBrokerIsBack(t *testing.T) {
 		}), Retry: eager,
 	})
 	o.publish(core.Event{Type: topic, Key: "k"})
-	o.wantStatus(outboxtest.StatusDone, "the first event leaves", 30*time.Second)
+	o.wantStatus(outboxtest.StatusDone, "the first event leaves")
 	server.Kill(t)
 	for range 3 {
 		o.publish(core.Event{Type: topic, Key: "k"})
 	}
 	o.awaitFailures(12) // some 20 s
 	server.Up(t)
-	o.wantStatus(outboxtest.StatusDone, "events leave once the broker is back", 20*time.Second)
+	o.wantStatus(outboxtest.StatusDone, "events leave once the broker is back")
 }
 
 // After a database was away, publishing goes on within two seconds, plus an allowance for a loaded
@@ -232,7 +232,7 @@ func TestDatabaseIsBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			fixture.AwaitIn(t, 8*time.Second, "events leave once the database is back",
+			fixture.AwaitIn(t, 20*time.Second, "events leave once the database is back",
 				func() bool { return len(pub.Accepted()) == 2 })
 		})
 	}

@@ -3,6 +3,7 @@ package command_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -294,10 +295,11 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		first, err := store.Claim(t.Context(), rec.ID, "first", time.Millisecond)
 		fixture.NoError(t, err)
 		var second command.Claimed
-		for deadline := time.Now().Add(10 * time.Second); !second.Fresh && time.Now().Before(deadline); {
+		fixture.Await(t, "the lease of the first ends", func() bool {
 			second, err = store.Claim(t.Context(), rec.ID, "second", time.Minute)
 			fixture.NoError(t, err)
-		}
+			return second.Fresh
+		})
 		if second.Fence <= first.Fence {
 			t.Errorf("fences %d, %d", first.Fence, second.Fence)
 		}
@@ -341,19 +343,27 @@ func TestEffectPoisonAndMissing(t *testing.T) {
 	})
 }
 
-// A handler that works longer than the lease keeps the lease. A handler whose lease was lost is
+// While a handler works, its lease is extended again and again. A handler whose lease was lost is
 // told to stop, and its end is not recorded.
 func TestEffectLease(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		store := w.store
 		long, lost := w.mustEnqueue(mail("long")), w.mustEnqueue(mail("lost"))
+		leaseUntil := func() string {
+			var until any
+			fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
+				"SELECT lease_until FROM side_effect_command WHERE idempotency_key = 'long'").Scan(&until))
+			return fmt.Sprint(until)
+		}
 		worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
 			if e.Key == "long" {
-				select {
-				case <-ctx.Done():
-					return "", context.Cause(ctx)
-				case <-time.After(4500 * time.Millisecond):
+				for seen := map[string]bool{}; len(seen) < 3; seen[leaseUntil()] = true { // extended twice
+					select {
+					case <-ctx.Done():
+						return "", context.Cause(ctx)
+					case <-time.After(20 * time.Millisecond):
+					}
 				}
 				if got, err := store.Claim(ctx, e.ID, "thief", time.Minute); err != nil || got.Fresh {
 					t.Errorf("the lease was not kept: %+v, %v", got, err)
@@ -365,10 +375,10 @@ func TestEffectLease(t *testing.T) {
 			select {
 			case <-ctx.Done():
 				return "", context.Cause(ctx)
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				return "", errors.New("nobody told me")
 			}
-		}, func(c *command.WorkerConfig) { c.Lease = 3 * time.Second })
+		}, func(c *command.WorkerConfig) { c.Lease = 9 * time.Second })
 		fixture.NoError(t, worker.Publish(t.Context(), w.delivery(long, 1)))
 		if err := worker.Publish(t.Context(), w.delivery(lost, 1)); !errors.Is(err, once.ErrLeaseLost) {
 			t.Errorf("lost: %v", err)

@@ -36,7 +36,7 @@ func init() {
 }
 
 func shortLease(c *httpkey.Config) {
-	c.Keys.Lease, c.Keys.StoreTimeout, c.Keys.Wait = 3*time.Second, 2*time.Second, 20*time.Second
+	c.Keys.Lease, c.Keys.StoreTimeout, c.Keys.Wait = 5*time.Second, 4*time.Second, time.Minute
 }
 
 // A process is killed with SIGKILL when its handler has done its work. In the transaction form that

@@ -263,7 +263,7 @@ func TestEventThatCannotBeSerializedIsParked(t *testing.T) {
 			if got := m.Metadata[core.HeaderEventID]; got != sound {
 				t.Errorf("received %s", got)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the sound event did not arrive")
 		}
 		b, err := p.Outbox.Backlog(t.Context())

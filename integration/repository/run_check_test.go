@@ -116,9 +116,9 @@ func TestRunBeforeTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	log, err := runUntil(ctx, t, repo, "")
+	log, err := runUntil(ctx, t, repo, "the relay waits for the database")
 	if err != nil || !strings.Contains(log, "level=WARN") ||
 		!strings.Contains(log, "the relay waits for the database") {
 		t.Errorf("Run: %v, logged %s", err, log)

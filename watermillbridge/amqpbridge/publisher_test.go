@@ -34,7 +34,7 @@ func newPublisher(t *testing.T, cfg amqpbridge.Config) *watermillbridge.Publishe
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := p.Close(ctx); err != nil {
 			t.Error(err)
@@ -94,12 +94,12 @@ func TestABrokerThatSaysNothing(t *testing.T) {
 		ConnectTimeout: 200 * time.Millisecond,
 	})
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	began := time.Now()
 	err := p.Publish(ctx, delivery("orders"))
 	if class, _ := core.ClassOf(err); err == nil || class != core.ClassUnavailable ||
-		time.Since(began) > 5*time.Second {
+		time.Since(began) > 30*time.Second {
 		t.Errorf("err = %v, class %v after %s; want unavailable after ConnectTimeout", err, class, time.Since(began))
 	}
 

@@ -67,7 +67,7 @@ func newPublisher(t *testing.T, cfg kafkabridge.Config) *watermillbridge.Publish
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := p.Close(ctx); err != nil {
 			t.Error(err)
@@ -78,7 +78,7 @@ func newPublisher(t *testing.T, cfg kafkabridge.Config) *watermillbridge.Publish
 
 func publish(t *testing.T, p *watermillbridge.Publisher, d core.Delivery) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return p.PublishWithReceipt(ctx, d)
 }

@@ -58,7 +58,7 @@ func (c *Client) Publish(ctx context.Context, d core.Delivery) error {
 // Note sends the Ledger a note, which it counts. Errors are ignored, because a living process
 // reaches the Ledger.
 func (c *Client) Note(note string, n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	_, _ = c.ask(ctx, Message{From: c.from, Note: note, N: n})
 }

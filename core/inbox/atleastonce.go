@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -133,6 +134,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 		err := fn(ctx)
 		if err != nil {
 			r.dead, err = a.failedAttempt(ctx, this, err)
+			err = &handlerError{err}
 		}
 		return once.Result{}, err
 	})
@@ -168,10 +170,33 @@ func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err er
 	return false, err
 }
 
+// handlerError marks the error of a handler among those of its lease.
+type handlerError struct{ error }
+
+// Unwrap returns the error of the handler.
+func (e *handlerError) Unwrap() error { return e.error }
+
+// doneElsewhere reports whether the store of the lease says once.ErrAlreadyDone. A handler may have
+// that error from another Runner, where it says nothing about this message.
+func doneElsewhere(err error) bool {
+	if err == once.ErrAlreadyDone { //nolint:errorlint // this is the walk through what is wrapped
+		return true
+	}
+	switch e := err.(type) { //nolint:errorlint // so is this
+	case *handlerError:
+		return false
+	case interface{ Unwrap() error }:
+		return doneElsewhere(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), doneElsewhere)
+	}
+	return false
+}
+
 func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, r leased, err error) Result {
 	pauses := &a.in.pauses
 	switch {
-	case err == nil && r.replayed, errors.Is(err, once.ErrAlreadyDone):
+	case err == nil && r.replayed, r.ran && doneElsewhere(err):
 		// Another copy did it, perhaps when this one had lost its lease.
 		pauses.reset()
 		a.in.obs.Duplicate(d.told(0, nil))

@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -266,4 +267,53 @@ func TestAtLeastOnceProcess(t *testing.T) {
 	if sent != 1 {
 		t.Errorf("sent %d times", sent)
 	}
+}
+
+// settled is a store that says, once the work has ended, that another holder has done it.
+type settled struct{ once.Store }
+
+func (settled) Complete(context.Context, once.Claim, once.Result, time.Duration) error {
+	return once.ErrAlreadyDone
+}
+
+func (settled) Release(context.Context, once.Claim) error { return once.ErrAlreadyDone }
+
+// Only the store of the AtLeastOnce says that another copy has processed the message. A handler may
+// use another Runner, and an error of that one, or of the context, says nothing about the message.
+func TestAtLeastOnceIsNotDoneByTheHandlersOwnKeys(t *testing.T) {
+	done := fmt.Errorf("charge the card: %w", once.ErrAlreadyDone)
+	fail := func(context.Context, inbox.Message) error { return done }
+	newOne := func(s once.Store) *inbox.AtLeastOnce {
+		runner, err := once.New(once.Config{Store: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
+			Consumer: "mailer", Handler: "mail", Runner: runner, MaxAttempts: 2, MinAge: -1,
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	w, a := &world{t: t}, newOne(outboxtest.NewOnceStore())
+	w.wants(a.Process(t.Context(), message("e"), fail), inbox.Retry, once.ErrAlreadyDone)
+	w.wants(a.Process(t.Context(), message("e"), fail), inbox.Dead, inbox.ErrDead)
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(done)
+	w.wants(a.Process(ended, message("f"), fail), inbox.Retry, once.ErrAlreadyDone)
+	ran := false
+	w.wants(a.Process(t.Context(), message("f"), func(context.Context, inbox.Message) error {
+		ran = true
+		return nil
+	}), inbox.Ack, nil)
+	if !ran {
+		t.Error("the message was taken for done")
+	}
+
+	b := newOne(settled{outboxtest.NewOnceStore()})
+	w.wants(b.Process(t.Context(), message("e"), func(context.Context, inbox.Message) error { return nil }), inbox.Ack, nil)
+	w.wants(b.Process(t.Context(), message("f"), func(context.Context, inbox.Message) error { return errHandler }),
+		inbox.Ack, nil)
 }

@@ -76,7 +76,7 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 		return nil, err
 	}
 	return &AtLeastOnce{
-		engine: e, from: from, out: producer{publisher: cfg.Publisher, observer: cfg.Observer, event: e.Event},
+		engine: e, from: from, out: producer{publisher: cfg.Publisher, observer: cfg.Observer},
 	}, nil
 }
 
@@ -96,13 +96,14 @@ func (a *AtLeastOnce) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
 		defer msg.SetContext(ctx)
-		res := a.engine.Process(ctx, a.from.message(msg), func(ctx context.Context, m engine.Message) error {
+		came := arrived(a.from.message(msg), a.engine.Event)
+		res := a.engine.Process(ctx, came.msg, func(ctx context.Context, _ engine.Message) error {
 			msg.SetContext(ctx)
 			produced, err := h(msg)
 			if err != nil {
 				return err
 			}
-			return a.out.publish(ctx, m, msg, produced)
+			return a.out.publish(ctx, came, msg, produced)
 		})
 		sleep(ctx, res.After)
 		return nil, res.Err

@@ -30,7 +30,7 @@ func New(cfg Config) (*Inbox, error) {
 	}
 	return &Inbox{
 		engine: e, from: from, onDead: cfg.OnDead,
-		out: producer{publisher: cfg.Publisher, observer: cfg.Observer, event: e.Event},
+		out: producer{publisher: cfg.Publisher, observer: cfg.Observer},
 	}, nil
 }
 
@@ -50,7 +50,7 @@ func (in *Inbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 // again: from the poison queue, or by a replay. Redrive itself delivers nothing, because the inbox
 // does not have the payload. The row keeps actor and reason until the delivery. Redrive returns how
 // many events changed; the others were not dead. An incomplete request, or one with a key of
-// another consumer, is refused with an error wrapping core.ErrInvalidRequest.
+// another consumer, is refused with an error wrapping ErrInvalidRequest.
 func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
 	return in.engine.Redrive(ctx, req)
 }

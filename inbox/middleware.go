@@ -36,8 +36,9 @@ func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
 		defer msg.SetContext(ctx) // middleware outside gets no context of an ended transaction
-		res := in.engine.Process(ctx, in.from.message(msg),
-			func(ctx context.Context, _ core.Tx, m engine.Message) error {
+		a := arrived(in.from.message(msg), in.engine.Event)
+		res := in.engine.Process(ctx, a.msg,
+			func(ctx context.Context, _ core.Tx, _ engine.Message) error {
 				msg.SetContext(ctx)
 				before := msg.Metadata[reasonPoisoned]
 				produced, err := h(msg)
@@ -47,7 +48,7 @@ func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 				if reason := msg.Metadata[reasonPoisoned]; reason != before {
 					return fmt.Errorf("%w: %s", ErrPoisonInside, reason)
 				}
-				return in.out.publish(ctx, m, msg, produced)
+				return in.out.publish(ctx, a, msg, produced)
 			})
 		sleep(ctx, res.After)
 		return nil, in.answer(res)

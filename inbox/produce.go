@@ -16,7 +16,30 @@ import (
 type producer struct {
 	publisher message.Publisher // nil: a handler that returns messages fails
 	observer  *Observer
-	event     func(engine.Message) (Event, error)
+}
+
+// arrival is a message with what the observer is told of it.
+type arrival struct {
+	msg  engine.Message
+	came time.Time
+	info Info
+}
+
+// arrived identifies a message that has just come. The engine does not ask for the identity again.
+func arrived(msg engine.Message, identify func(engine.Message) (Event, error)) arrival {
+	a := arrival{msg: msg, came: time.Now()}
+	event, err := identify(msg)
+	if err != nil {
+		return a // the engine refuses it with the same error
+	}
+	a.msg.ID, a.info.Event = event.EventID, event
+	for _, name := range []string{core.HeaderOccurredAt, "ce_time", "ce-time"} {
+		if at, err := time.Parse(time.RFC3339Nano, msg.Headers[name]); err == nil {
+			a.info.OccurredAt = at
+			break
+		}
+	}
+	return a
 }
 
 // correlationID is the metadata key of Watermill's CorrelationID.
@@ -25,13 +48,13 @@ const correlationID = "correlation_id"
 // publish writes the messages that a handler returned to the outbox. It also sets the correlation
 // id, because the middleware CorrelationID does not see these messages if it is outside of the
 // inbox.
-func (o producer) publish(ctx context.Context, m engine.Message, consumed *message.Message,
+func (o producer) publish(ctx context.Context, a arrival, consumed *message.Message,
 	produced []*message.Message,
 ) error {
 	if len(produced) == 0 {
 		return nil
 	}
-	start, topic := time.Now(), message.PublishTopicFromCtx(ctx)
+	topic := message.PublishTopicFromCtx(ctx)
 	switch {
 	case o.publisher == nil:
 		return ErrProducedNeedsOutbox
@@ -55,9 +78,8 @@ func (o producer) publish(ctx context.Context, m engine.Message, consumed *messa
 		return fmt.Errorf("inbox: write produced messages to the outbox: %w", err)
 	}
 	if o.observer != nil && o.observer.Produced != nil {
-		info := Info{Duration: time.Since(start)}
-		info.Event, _ = o.event(m) // no error: the inbox has read the event before
-		info.OccurredAt, _ = time.Parse(time.RFC3339Nano, consumed.Metadata[core.HeaderOccurredAt])
+		info := a.info
+		info.Duration = time.Since(a.came)
 		o.observer.Produced(info, len(produced))
 	}
 	return nil

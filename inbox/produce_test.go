@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
@@ -91,4 +93,45 @@ func TestProducedMessagesAreRefusedWithoutAnOutbox(t *testing.T) {
 		t.Errorf("without a topic: %v", err)
 	}
 	w.effect("e", 0)
+}
+
+// Produced gets what every other callback gets: the event, its time, and the time since the message
+// came. The identity of a message is asked for once.
+func TestProducedIsToldOfTheDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []inbox.Info
+		asked := 0
+		observer := &inbox.Observer{
+			Produced:  func(i inbox.Info, _ int) { told = append(told, i) },
+			Processed: func(i inbox.Info) { told = append(told, i) },
+		}
+		id := func(*message.Message) (string, error) { asked++; return "e", nil }
+		w := newWorld(t, func(c *inbox.Config) { c.Publisher, c.Observer, c.EventID = &publisher{}, observer, id })
+		a := newAtLeastOnce(t, func(c *inbox.AtLeastOnceConfig) {
+			c.Publisher, c.Observer, c.EventID = &publisher{}, observer, id
+		})
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		for _, middleware := range []message.HandlerMiddleware{w.in.Middleware, a.Middleware} {
+			told, asked = nil, 0
+			pubsub := routed(t, func(r *message.Router, ps *gochannel.GoChannel) {
+				r.AddMiddleware(middleware)
+				r.AddHandler("h", "orders", ps, "invoices", &publisher{},
+					func(msg *message.Message) ([]*message.Message, error) {
+						time.Sleep(time.Second)
+						return []*message.Message{event(msg.Context(), "i")}, nil
+					})
+			})
+			if err := pubsub.Publish("orders", event(t.Context(), "e", "ce_time", at.Format(time.RFC3339))); err != nil {
+				t.Fatal(err)
+			}
+			if len(told) != 2 || asked != 1 {
+				t.Fatalf("told %d times, asked for the id %d times", len(told), asked)
+			}
+			for _, i := range told {
+				if i.Duration != time.Second || !i.OccurredAt.Equal(at) || i.Event != told[1].Event || i.Event.EventID != "e" {
+					t.Errorf("%+v", i)
+				}
+			}
+		}
+	})
 }

@@ -45,6 +45,9 @@ var (
 	// ErrTransactionEnded: the handler ended the transaction of the inbox itself, and the event
 	// counts as processed. Leave the end of the transaction to the inbox.
 	ErrTransactionEnded = engine.ErrTransactionEnded
+	// ErrInvalidRequest: a request of a person lacks something, or names the key of another
+	// consumer.
+	ErrInvalidRequest = engine.ErrInvalidRequest
 	// ErrPanicked: the handler panicked, or called runtime.Goexit. The error also wraps a
 	// *core.PanicError.
 	ErrPanicked = engine.ErrPanicked

@@ -83,7 +83,7 @@ func TestRedriveRefusesIncompleteRequests(t *testing.T) {
 		"no reason":        {Keys: []inbox.Key{key}, Actor: "a"},
 		"another consumer": {Keys: []inbox.Key{{Consumer: "c", Handler: "h", EventID: "e"}}, Actor: "a", Reason: "r"},
 	} {
-		if _, err := w.in.Redrive(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
+		if _, err := w.in.Redrive(t.Context(), req); !errors.Is(err, inbox.ErrInvalidRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

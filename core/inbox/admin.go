@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // ListDead returns the dead events of this consumer. The events that were received first come
@@ -27,12 +25,11 @@ type RedriveRequest struct {
 // again: from the dead-letter queue, or by a replay. Redrive itself delivers nothing, because the
 // inbox does not have the payload. The row keeps actor and reason until the delivery. Redrive
 // returns how many events changed; the others were not dead. An incomplete request, or one with a
-// key of another consumer, is refused with an error wrapping core.ErrInvalidRequest.
+// key of another consumer, is refused with an error wrapping ErrInvalidRequest.
 func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
 	for _, k := range req.Keys {
 		if k.Consumer != in.cfg.Consumer {
-			return 0, fmt.Errorf("%w: key of consumer %q, this is %q", core.ErrInvalidRequest, k.Consumer,
-				in.cfg.Consumer)
+			return 0, fmt.Errorf("%w: key of consumer %q, this is %q", ErrInvalidRequest, k.Consumer, in.cfg.Consumer)
 		}
 	}
 	return in.cfg.Store.Redrive(ctx, req.Keys, req.Actor, req.Reason)

@@ -29,6 +29,10 @@ var (
 	ErrTransactionEnded = errors.New("inbox: the handler ended the transaction of the inbox itself, and its event " +
 		"counts as processed: leave COMMIT, and statements that imply it, out of handlers")
 
+	// ErrInvalidRequest: a request of a person lacks something (keys, actor, reason), or names the
+	// key of another consumer. Nothing was changed.
+	ErrInvalidRequest = errors.New("inbox: invalid request")
+
 	// ErrPanicked: the function given to ProcessBatch panicked with this message. Observers get
 	// this error for every panic, and for a handler that called runtime.Goexit. The error also
 	// wraps a *core.PanicError, which has the value and the stack.

@@ -107,7 +107,7 @@ type DeadEvent struct {
 
 // DeadQuery selects dead events.
 type DeadQuery struct {
-	Consumer string     // required
+	Consumer string     // required by a Store; Inbox.ListDead fills it in
 	Handler  string     // empty: all
 	EventID  string     // empty: all; else only this event of Tenant
 	Tenant   string     // used only with EventID

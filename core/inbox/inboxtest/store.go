@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -265,8 +266,8 @@ func order(a, b inbox.DeadEvent) int {
 
 // Redrive implements inbox.Store.
 func (s *Store) Redrive(_ context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
-	if len(keys) == 0 || actor == "" || reason == "" {
-		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)
+	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
+		return 0, fmt.Errorf("%w: keys, actor and reason are required", inbox.ErrInvalidRequest)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,15 +22,16 @@ const batchSize = 500
 // two batches wait for each other and do not deadlock. A second copy of an event in the batch is
 // inbox.StateProcessed.
 func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]inbox.State, error) {
-	const what = "inbox batch"
+	const what = "begin a batch"
 	states := make([]inbox.State, len(events))
 	order := make([]int, 0, len(events))
 	for n, e := range events {
 		if err := e.Validate(); err != nil {
-			return nil, fmt.Errorf("event %d: %w", n, err)
+			return nil, s.db.Wrap(what, fmt.Errorf("event %d: %w", n, err))
 		}
 		if e.Consumer != events[0].Consumer || e.Handler != events[0].Handler {
-			return nil, errors.New("sqlonce: inbox batch: its events are for more than one consumer or handler")
+			return nil, s.db.Wrap(what, errors.New("its events are for more than one consumer or handler: give each a "+
+				"batch of its own"))
 		}
 		order = append(order, n)
 	}

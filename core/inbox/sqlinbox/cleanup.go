@@ -14,7 +14,7 @@ func (s *Store) Cleanup(ctx context.Context, consumer string, keep time.Duration
 	if limit <= 0 {
 		return 0, nil
 	}
-	return s.sql.cleanup.Run(ctx, s.db, "inbox cleanup", []any{consumer}, consumer, sqlstore.Micros(keep), int64(limit))
+	return s.sql.cleanup.Run(ctx, s.db, "clean up", []any{consumer}, consumer, sqlstore.Micros(keep), int64(limit))
 }
 
 // CleanupKeys deletes at most limit keys whose newest event the consumer processed longer than keep
@@ -26,7 +26,7 @@ func (s *Store) CleanupKeys(ctx context.Context, consumer string, keep time.Dura
 	if limit <= 0 {
 		return 0, nil
 	}
-	err = s.db.InTx(ctx, "inbox key cleanup", func(q sqlkit.Querier) error {
+	err = s.db.InTx(ctx, "clean up keys", func(q sqlkit.Querier) error {
 		n, err := q.Exec(ctx, s.sql.cleanupKeys, consumer, sqlstore.Micros(keep), int64(limit))
 		deleted = int(n)
 		return err

@@ -21,7 +21,7 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 		return 0, 0, err
 	}
 	key := keyArgs(f.Event.Key)
-	err = s.db.InTx(ctx, "inbox failure", func(q sqlkit.Querier) error {
+	err = s.db.InTx(ctx, "record a failure", func(q sqlkit.Querier) error {
 		if _, err := q.Exec(ctx, s.sql.open, eventArgs(f.Event)...); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 // ListDead returns dead events. The events that were received first come first.
 func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.DeadEvent, err error) {
 	if q.Consumer == "" {
-		return nil, fmt.Errorf("%w: consumer is empty", core.ErrInvalidRequest)
+		return nil, fmt.Errorf("%w: DeadQuery.Consumer is empty", inbox.ErrInvalidRequest)
 	}
 	limit := q.Limit
 	if limit <= 0 {
@@ -81,7 +81,7 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 	}
 	text = s.db.Statement(text + " ORDER BY received_at, handler, tenant_id, event_id LIMIT ?")
 	args = append(args, min(limit, 1000))
-	err = s.db.Single(ctx, "inbox list", func(qr sqlkit.Querier) error {
+	err = s.db.Single(ctx, "list dead events", func(qr sqlkit.Querier) error {
 		list = nil
 		return sqlkit.EachRow(ctx, qr, text, args, func(rows core.Rows) error {
 			var e inbox.DeadEvent
@@ -103,14 +103,14 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 // were not dead.
 func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
 	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
-		return 0, fmt.Errorf("%w: keys, actor and reason are required", core.ErrInvalidRequest)
+		return 0, fmt.Errorf("%w: keys, actor and reason are required", inbox.ErrInvalidRequest)
 	}
 	for _, k := range keys {
 		if err := k.Validate(); err != nil {
 			return 0, err
 		}
 	}
-	err = s.db.InTx(ctx, "inbox redrive", func(q sqlkit.Querier) error {
+	err = s.db.InTx(ctx, "redrive", func(q sqlkit.Querier) error {
 		changed = 0
 		for _, k := range keys {
 			n, err := q.Exec(ctx, s.sql.redrive, append([]any{sqlstore.Column(actor+": "+reason, 2048)},

@@ -79,7 +79,7 @@ const processingStale = 15 * time.Minute
 // works on the same event, Begin waits until that transaction has ended. A new event costs one
 // statement.
 func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (state inbox.State, attempt int, err error) {
-	const what = "inbox"
+	const what = "begin"
 	if err := e.Validate(); err != nil {
 		return 0, 0, err
 	}
@@ -159,7 +159,7 @@ const (
 // It waits for other transactions that do the same. An event without a key or a KeySeq is always
 // newer.
 func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer bool, err error) {
-	const what = "inbox key"
+	const what = "advance the key"
 	if e.KeySeq == 0 || e.PartitionKey == "" {
 		return true, nil
 	}

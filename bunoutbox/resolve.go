@@ -48,7 +48,7 @@ func (s *statement) lockRows(ctx context.Context) error {
 		// A transaction that has read cannot always begin to write. This statement takes the lock
 		// of the only writer, and changes nothing.
 		if _, err := s.query.NewRaw("?", bun.Safe("DELETE FROM "+t.target+" WHERE 1 = 0")).Exec(ctx); err != nil {
-			return fmt.Errorf("outbox: lock %s: %w", s.table.Name, err)
+			return adapter.Errorf("outbox: lock %s: %w", s.table.Name, err)
 		}
 		suffix = ""
 	}
@@ -92,7 +92,7 @@ func (s *statement) read(ctx context.Context, condition string) ([]row, error) {
 	found := reflect.New(reflect.SliceOf(reflect.PointerTo(s.table.Type)))
 	text := "SELECT " + strings.Join(names, ", ") + " FROM " + s.text.target + " WHERE " + condition
 	if err := s.query.NewRaw("?", bun.Safe(text)).Scan(ctx, found.Interface()); err != nil {
-		return nil, fmt.Errorf("outbox: read the rows of %s: %w", s.table.Name, err)
+		return nil, adapter.Errorf("outbox: read the rows of %s: %w", s.table.Name, err)
 	}
 	rows := make([]row, 0, found.Elem().Len())
 	for _, model := range elements(found.Interface()) {

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -154,7 +155,7 @@ func nested(ctx context.Context, outer inTx, fn body) error {
 	ended = true
 	if err != nil {
 		if undo := sp.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
-			return errors.Join(err, fmt.Errorf("outbox: roll back: %w", undo))
+			return errors.Join(err, adapter.Errorf("outbox: roll back: %w", undo))
 		}
 		return err
 	}

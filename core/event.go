@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 	"unicode/utf8"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Event is a fact that the business records. Only Type is required. Its content is in Data or in
@@ -214,7 +216,7 @@ func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) 
 			len(e.Payload), o.cfg.MaxPayload)
 	}
 	if len(problems) > 0 {
-		return e, fmt.Errorf("%w: type %q: %w", ErrInvalidEvent, clip(e.Type, 64), errors.Join(problems...))
+		return e, errtext.Errorf("%w: type %q: %w", ErrInvalidEvent, clip(e.Type, 64), errors.Join(problems...))
 	}
 	return e, nil
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Outbox records events in transactions and relays them to a publisher. Create it with New. It is
@@ -112,10 +114,10 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	if err != nil {
 		r.unreserve(items)
 		if errors.Is(err, ErrDuplicateEvent) && len(rows) == 1 {
-			return nil, fmt.Errorf("outbox: insert event %s for topic %q: %w", rows[0].Event.ID, rows[0].Event.Topic,
-				err)
+			return nil, errtext.Errorf("outbox: insert event %s for topic %q: %w", rows[0].Event.ID,
+				rows[0].Event.Topic, err)
 		}
-		return nil, fmt.Errorf("outbox: insert: %w", err)
+		return nil, errtext.Errorf("outbox: insert: %w", err)
 	}
 	for i := range rows {
 		o.obs.Inserted(rows[i].Event.Topic, rows[i].Hot)

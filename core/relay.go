@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // relay is the background side of an Outbox: dispatcher, poller and janitor. The table is the only
@@ -153,7 +155,7 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 	for {
 		res, err := r.round(ctx, &idleKinds{})
 		if err != nil {
-			return fmt.Errorf("outbox: drain: %w", err)
+			return errtext.Errorf("outbox: drain: %w", err)
 		}
 		if res == (roundResult{}) && r.isIdle() {
 			break
@@ -162,10 +164,10 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 			return fmt.Errorf("%w: every publish of this process is stuck", ErrStopped)
 		}
 		if err := r.waitIdle(ctx); err != nil {
-			return fmt.Errorf("outbox: drain: %w", err)
+			return errtext.Errorf("outbox: drain: %w", err)
 		}
 		if at, ok := r.nextFirstLook(); ok && !sleep(ctx, time.Until(at)) {
-			return fmt.Errorf("outbox: drain: %w", ctx.Err())
+			return errtext.Errorf("outbox: drain: %w", ctx.Err())
 		}
 	}
 	if topics := r.stopped(); len(topics) > 0 {

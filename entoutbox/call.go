@@ -9,6 +9,7 @@ import (
 	"entgo.io/ent"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 // call is one mutation that passes through one hook. It is in the context of the statements that
@@ -192,8 +193,8 @@ func (c *call) changes() (bool, error) {
 }
 
 func (c *call) unknown(why error) error {
-	return fmt.Errorf("%w: %s of %s was executed, and nobody can tell which rows it changed: %w",
-		core.ErrNoAggregateID, c.mutation.Op(), c.mutation.Type(), why)
+	return adapter.Errorf("%w: %s of %s was executed, and nobody can tell which rows it changed: %w",
+		core.ErrNoAggregateID, c.op, c.mutation.Type(), why)
 }
 
 func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
@@ -256,7 +257,7 @@ func (c *call) reload(ctx context.Context, v ent.Value) (ent.Value, error) {
 	}
 	stored, ok, err := entityOf(c.context(ctx), c.mutation, id)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the upsert of %s %s cannot be read back: another row may have been changed in "+
+		return nil, adapter.Errorf("%w: the upsert of %s %s cannot be read back: another row may have been changed in "+
 			"its place, or an interceptor hides it: %w",
 			core.ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
 	}

@@ -20,7 +20,7 @@ func (c *call) bound(query string) error {
 	}
 	return fmt.Errorf("%w: %s of %s has a condition with OR outside of parentheses, or one that is not understood, "+
 		"so that it may change other rows: use sql.Or, or parentheses",
-		core.ErrNoAggregateID, c.mutation.Op(), c.mutation.Type())
+		core.ErrNoAggregateID, c.op, c.mutation.Type())
 }
 
 // openOr reports whether OR, or an operator of the same precedence, stands beside AND outside of

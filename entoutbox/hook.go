@@ -138,7 +138,7 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 	}
 	t, err := h.ob.txOfMutation(ctx, m)
 	if err != nil {
-		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, m.Type(), err)
+		return nil, adapter.CausesEvents(c.op, m.Type(), err)
 	}
 	return c.run(ctx, t, func(ctx context.Context) (ent.Value, error) { return next.Mutate(ctx, m) })
 }
@@ -169,10 +169,10 @@ var errPanicked = errors.New("outbox: a hook of a mutation panicked, after its s
 // keyless returns an error if Config.AllowKeyless does not allow a mutation that has mappers and
 // does not say which rows it changes.
 func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error {
-	if o.own.AllowsKeyless(ctx, m.Type(), m.Op(), m.Type()) {
+	if o.own.AllowsKeyless(ctx, m.Type(), opOf(m), m.Type()) {
 		return nil
 	}
-	return adapter.UnknownRows(m.Op(), m.Type(), why+", and On functions are registered for them",
+	return adapter.UnknownRows(opOf(m), m.Type(), why+", and On functions are registered for them",
 		"change entities one by one, register On with entoutbox.ResolveRows(), call Publish, or set "+
 			"Config.AllowKeyless")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 // Conn is a value of code generated with the feature sql/execquery that may be in a transaction:
@@ -61,9 +62,9 @@ func find(ctx context.Context, conn Conn) (*tx, error) {
 		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
 			core.ErrNoTransaction, conn)
 	case errors.Is(err, sql.ErrTxDone):
-		return nil, fmt.Errorf("%w: %w", core.ErrNoTransaction, err)
+		return nil, adapter.Errorf("%w: %w", core.ErrNoTransaction, err)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNotWrapped, err)
+		return nil, adapter.Errorf("%w: %w", errNotWrapped, err)
 	}
 	return nil, errNotWrapped
 }

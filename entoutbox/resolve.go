@@ -38,7 +38,7 @@ func ResolveRows() OnOption { return adapter.ResolveRows() }
 func (c *call) resolve(ctx context.Context, next ent.Mutator) (ent.Value, error) {
 	t, err := c.hook.ob.txOfMutation(ctx, c.mutation)
 	if err != nil {
-		return nil, fmt.Errorf("outbox: %s of %s causes events: %w", c.op, c.mutation.Type(), err)
+		return nil, adapter.CausesEvents(c.op, c.mutation.Type(), err)
 	}
 	c.byKeys = true
 	return c.run(ctx, t, func(context.Context) (ent.Value, error) { return c.resolved(ctx, next) })
@@ -142,13 +142,13 @@ func (c *call) bind(ctx context.Context) ([]reflect.Value, error) {
 	})
 	if !ok || !method.IsValid() || method.Type().NumIn() != 1 || method.Type().NumOut() != 2 {
 		return nil, fmt.Errorf("%w: %s of %s does not say which rows it changes: the type has no ids",
-			core.ErrNoAggregateID, c.mutation.Op(), c.mutation.Type())
+			core.ErrNoAggregateID, c.op, c.mutation.Type())
 	}
 	l := &lock{call: c}
 	ctx = context.WithValue(privacy.DecisionContext(ctx, privacy.Allow), lockKey{}, l)
 	out := method.Call([]reflect.Value{reflect.ValueOf(ctx)})
 	if err, _ := reflect.TypeAssert[error](out[1]); err != nil {
-		return nil, fmt.Errorf("outbox: find the ids of %s of %s: %w", c.mutation.Op(), c.mutation.Type(), err)
+		return nil, adapter.Errorf("outbox: find the ids of %s of %s: %w", c.op, c.mutation.Type(), err)
 	}
 	ids := make([]reflect.Value, out[0].Len())
 	values := make([]any, len(ids))
@@ -157,11 +157,11 @@ func (c *call) bind(ctx context.Context) ([]reflect.Value, error) {
 		values[i] = ids[i].Interface()
 	}
 	if limit := c.hook.ob.own.MaxRows(); len(ids) > limit {
-		return nil, c.hook.ob.own.TooManyRows(c.mutation.Op(), c.mutation.Type())
+		return nil, c.hook.ob.own.TooManyRows(c.op, c.mutation.Type())
 	}
 	if l.column == "" {
 		return nil, fmt.Errorf("%w: the ids of %s of %s were not read in its transaction", core.ErrNoAggregateID,
-			c.mutation.Op(), c.mutation.Type())
+			c.op, c.mutation.Type())
 	}
 	bindable.WhereP(func(s *entsql.Selector) { s.Where(entsql.In(s.C(l.column), values...)) })
 	return ids, nil
@@ -174,7 +174,7 @@ func (c *call) load(ctx context.Context, ids []reflect.Value, into []ent.Value) 
 			err = fmt.Errorf("%T has no client that reads entities", c.mutation)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: read %s %s, which is to be reported: %w",
+			return adapter.Errorf("%w: read %s %s, which is to be reported: %w",
 				core.ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
 		}
 		into[i] = entity
@@ -208,7 +208,7 @@ func (t *tx) locking(ctx context.Context, query string) (string, error) {
 	if strings.Contains(rest, "SELECT ") {
 		return "", fmt.Errorf("%w: the condition of %s of %s looks at other rows, which are not locked: change "+
 			"entities one by one",
-			core.ErrNoAggregateID, m.Op(), m.Type())
+			core.ErrNoAggregateID, l.call.op, m.Type())
 	}
 	return fmt.Sprintf("%s LIMIT %d FOR UPDATE", query, l.call.hook.ob.own.MaxRows()+1), nil
 }

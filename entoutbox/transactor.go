@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 // Tx has the common methods of generated transactions (*ent.Tx).
@@ -217,5 +218,5 @@ func withRollback(err, rollback error) error {
 	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
 		return err
 	}
-	return errors.Join(err, fmt.Errorf("outbox: roll back: %w", rollback))
+	return errors.Join(err, adapter.Errorf("outbox: roll back: %w", rollback))
 }

@@ -32,9 +32,9 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 		add(cb.Update().Before(begin).Register(name("pool"), o.wrapStatement))
 		add(cb.Delete().Before(begin).Register(name("pool"), o.wrapStatement))
 	}
-	add(cb.Create().Before("gorm:before_create").Register(name("require"), o.requireTransaction))
-	add(cb.Update().Before("gorm:before_update").Register(name("require"), o.requireTransaction))
-	add(cb.Delete().Before("gorm:before_delete").Register(name("require"), o.requireTransaction))
+	add(cb.Create().Before("gorm:before_create").Register(name("require"), o.requireTransaction(core.OpCreate)))
+	add(cb.Update().Before("gorm:before_update").Register(name("require"), o.requireTransaction(core.OpUpdate)))
+	add(cb.Delete().Before("gorm:before_delete").Register(name("require"), o.requireTransaction(core.OpDelete)))
 
 	create := cb.Create().After("gorm:after_create")
 	update := cb.Update().After("gorm:after_update")
@@ -118,33 +118,41 @@ func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
 	}
 }
 
-// requireTransaction refuses, before it is executed, a statement that would have to write events
-// and has no transaction.
-func (o *Outbox) requireTransaction(db *gorm.DB) {
-	stmt := db.Statement
-	if db.Error != nil || db.DryRun || stmt.Schema == nil {
-		return
+// requireTransaction returns a callback that refuses, before it is executed, a statement that would
+// have to write events and has no transaction.
+func (o *Outbox) requireTransaction(op core.Op) func(db *gorm.DB) {
+	return func(db *gorm.DB) {
+		if db.Error != nil || db.DryRun || db.Statement.Schema == nil {
+			return
+		}
+		o.noteAssociation(db.Statement)
+		if err := o.checkTransaction(db, op); err != nil {
+			_ = db.AddError(err)
+		}
 	}
-	o.noteAssociation(stmt)
+}
+
+func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
+	stmt := db.Statement
 	if inTransaction(stmt.ConnPool) {
 		hooks := hooksMayRecord(stmt)
 		if hooks { // hooks find the transaction in their context
 			stmt.Context = Context(stmt.Context, db)
 		}
 		if err := o.ended(db, hooks); err != nil {
-			_ = db.AddError(err)
+			return adapter.CausesEvents(op, stmt.Schema.Table, err)
 		}
-		return
+		return nil
 	}
 	has, err := o.hasRecorder(stmt.Schema)
 	if err != nil {
-		_ = db.AddError(err)
-		return
+		return err
 	}
 	if o.maps(stmt) || (has && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
-		_ = db.AddError(fmt.Errorf("%w: %s causes events: use db.Transaction, or leave SkipDefaultTransaction off",
-			core.ErrNoTransaction, stmt.Schema.Table))
+		return adapter.CausesEvents(op, stmt.Schema.Table, fmt.Errorf(
+			"%w: use db.Transaction, or leave SkipDefaultTransaction off", core.ErrNoTransaction))
 	}
+	return nil
 }
 
 // ended returns an error if the transaction of a statement that may cause events has ended, or nil.

@@ -255,7 +255,7 @@ func (s *statement) recorded(r *core.Recorder, model reflect.Value, key string) 
 		return err
 	}
 	if s.doubt != nil && (s.rows == nil || key == "") && !s.selfNamed(events) {
-		return fmt.Errorf("event %q was recorded on a model, and: %w", events[0].Type, s.doubt)
+		return adapter.Errorf("outbox: event %q was recorded on a model, and: %w", events[0].Type, s.doubt)
 	}
 	if key == "" && len(s.db.Statement.Schema.PrimaryFields) > 0 && !s.selfNamed(events) {
 		return fmt.Errorf("%w: event %q was recorded on a %s whose primary key is not known: set AggregateID",

@@ -1,7 +1,6 @@
 package gormoutbox
 
 import (
-	"fmt"
 	"reflect"
 
 	"gorm.io/gorm"
@@ -111,7 +110,7 @@ func (s *statement) lockRows(condition clause.Expression, limit int) (*resolvedR
 		// A transaction that has read cannot always begin to write. This statement takes the lock
 		// of the only writer, and changes nothing.
 		if err := s.session.Exec("DELETE FROM ? WHERE 1 = 0", clause.Table{Name: stmt.Table}).Error; err != nil {
-			return nil, fmt.Errorf("outbox: lock %s: %w", stmt.Schema.Table, err)
+			return nil, adapter.Errorf("outbox: lock %s: %w", stmt.Schema.Table, err)
 		}
 	} else {
 		query = query.Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate})
@@ -141,7 +140,7 @@ func (s *statement) read(query *gorm.DB) (*resolvedRows, error) {
 	stmt := s.db.Statement
 	found := reflect.New(reflect.SliceOf(reflect.PointerTo(stmt.Schema.ModelType)))
 	if err := query.Find(found.Interface()).Error; err != nil {
-		return nil, fmt.Errorf("outbox: read the rows of %s that are to change: %w", stmt.Schema.Table, err)
+		return nil, adapter.Errorf("outbox: read the rows of %s that are to change: %w", stmt.Schema.Table, err)
 	}
 	rows := &resolvedRows{byKey: map[string]reflect.Value{}}
 	for i := range found.Elem().Len() {

@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm/clause"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 // planCreate decides how the rows that an insert stores will be known.
@@ -345,7 +346,7 @@ func (s *statement) aloneKey() (bool, error) {
 		"table_name = ? AND non_unique = 0 AND index_name <> 'PRIMARY'",
 		table).Scan(&n).Error
 	if err != nil {
-		return false, fmt.Errorf("outbox: read the indexes of %s: %w", table, err)
+		return false, adapter.Errorf("outbox: read the indexes of %s: %w", table, err)
 	}
 	s.ob.alone.Store(table, aloneKey{n == 0, time.Now()})
 	return n == 0, nil

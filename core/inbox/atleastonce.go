@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -107,7 +108,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 	e := d.info.Event
 	key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
 	if err := key.Validate(); err != nil {
-		return a.in.invalid(d.told(0, fmt.Errorf("%w: %w", ErrInvalidMessage, err)))
+		return a.in.invalid(d.told(0, errtext.Errorf("%w: %w", ErrInvalidMessage, err)))
 	}
 	var r leased
 	returned := false
@@ -162,7 +163,7 @@ func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err er
 	case class == core.ClassPermanent && !canceled, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
 		t.Number >= limit && a.oldEnough(t):
 		t.Reset()
-		return true, fmt.Errorf("%w (attempts: %d): %w", ErrDead, t.Number, err)
+		return true, errtext.Errorf("%w (attempts: %d): %w", ErrDead, t.Number, err)
 	case class == core.ClassUnavailable, canceled:
 		// The handler was cut short, or the failure is not the event's fault.
 		t.Refund()
@@ -209,7 +210,7 @@ func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, r leased, err er
 		return a.in.dead(0, d.told(r.attempt, err))
 	case !r.ran && errors.Is(err, once.ErrInProgress):
 		after := once.RetryAfter(err)
-		err = fmt.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)
+		err = errtext.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)
 		a.in.obs.InProgress(d.told(0, err))
 		return retry(min(after, pauses.longest()), err)
 	}

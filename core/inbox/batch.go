@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -81,7 +82,7 @@ func (b *batch) run() {
 	case !whole.ran, b.ctx.Err() != nil: // the database could not be reached, or ctx ended
 		b.all(err, b.in.pauses.outage(b.ctx))
 	case whole.maybeKept() && !errors.Is(err, core.ErrCommitUnknown): // each one would look like a duplicate
-		b.all(fmt.Errorf("%w: %w", ErrTransactionEnded, err), 0)
+		b.all(errtext.Errorf("%w: %w", ErrTransactionEnded, err), 0)
 	default:
 		b.singles()
 	}
@@ -160,6 +161,6 @@ func (b *batch) singles() {
 // them.
 func (b *batch) all(err error, wait time.Duration) {
 	for _, it := range b.items {
-		b.results[it.at] = retry(wait, fmt.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))
+		b.results[it.at] = retry(wait, errtext.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))
 	}
 }

@@ -3,13 +3,13 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"slices"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // recordTimeout bounds the transaction that records a failure. lateRecordTimeout bounds it when the
@@ -88,7 +88,7 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) Res
 	state, attempts, recordErr := in.cfg.Store.Fail(recordCtx, f)
 	switch {
 	case recordErr != nil:
-		err = errors.Join(err, fmt.Errorf("inbox: record the failure: %w", recordErr))
+		err = errors.Join(err, errtext.Errorf("inbox: record the failure: %w", recordErr))
 	case state == StateProcessed && o.maybeKept():
 		return in.ended(ctx, d, o, err)
 	case state == StateProcessed: // another copy processed it meanwhile
@@ -96,7 +96,7 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) Res
 		in.obs.Duplicate(d.told(attempts, nil))
 		return Result{Action: Ack}
 	case state == StateDead:
-		return in.dead(0, d.told(attempts, fmt.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
+		return in.dead(0, d.told(attempts, errtext.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
 	default:
 		o.attempt = attempts
 	}

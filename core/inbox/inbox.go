@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -225,7 +226,7 @@ func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) Result {
 func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) Result {
 	err := ErrTransactionEnded
 	if cause != nil {
-		err = fmt.Errorf("%w: %w", err, cause)
+		err = errtext.Errorf("%w: %w", err, cause)
 	}
 	return retry(0, in.failed(ctx, d.told(o.attempt, err)))
 }
@@ -239,12 +240,12 @@ func (in *Inbox) why(ctx context.Context, k Key) error {
 	})
 	switch {
 	case err != nil:
-		//nolint:errorlint // a failed read must not decide how the message is answered
-		return fmt.Errorf("%w: %s; what it failed with could not be read: %v", ErrDead, redrive, err)
+		// %v: a failed read must not decide how the message is answered
+		return errtext.Errorf("%w: %s; what it failed with could not be read: %v", ErrDead, redrive, err)
 	case len(list) == 0 || list[0].Text == "":
 		return fmt.Errorf("%w: %s", ErrDead, redrive)
 	}
-	return fmt.Errorf("%w: %s; it failed (attempts: %d) with: %s", ErrDead, redrive, list[0].Attempts, list[0].Text)
+	return errtext.Errorf("%w: %s; it failed (attempts: %d) with: %s", ErrDead, redrive, list[0].Attempts, list[0].Text)
 }
 
 // failed tells the observer and the log that a message was not processed, and returns the error
@@ -255,7 +256,7 @@ func (in *Inbox) failed(ctx context.Context, i Info) error {
 	if cutShort(ctx, i.Err) {
 		level, i.Attempt = slog.LevelDebug, 0
 		if cause := context.Cause(ctx); !errors.Is(i.Err, cause) {
-			i.Err = fmt.Errorf("inbox: cut short: %w: %w", cause, i.Err)
+			i.Err = errtext.Errorf("inbox: cut short: %w: %w", cause, i.Err)
 		}
 	}
 	in.obs.Failed(i)

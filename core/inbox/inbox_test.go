@@ -269,14 +269,14 @@ func TestAtLeastOnceProcess(t *testing.T) {
 	}
 }
 
-// settled is a store that says, once the work has ended, that another holder has done it.
-type settled struct{ once.Store }
+// doneBefore is a store that says, once the work has ended, that another holder has done it.
+type doneBefore struct{ once.Store }
 
-func (settled) Complete(context.Context, once.Claim, once.Result, time.Duration) error {
+func (doneBefore) Complete(context.Context, once.Claim, once.Result, time.Duration) error {
 	return once.ErrAlreadyDone
 }
 
-func (settled) Release(context.Context, once.Claim) error { return once.ErrAlreadyDone }
+func (doneBefore) Release(context.Context, once.Claim) error { return once.ErrAlreadyDone }
 
 // Only the store of the AtLeastOnce says that another copy has processed the message. A handler may
 // use another Runner, and an error of that one, or of the context, says nothing about the message.
@@ -312,8 +312,9 @@ func TestAtLeastOnceIsNotDoneByTheHandlersOwnKeys(t *testing.T) {
 		t.Error("the message was taken for done")
 	}
 
-	b := newOne(settled{outboxtest.NewOnceStore()})
-	w.wants(b.Process(t.Context(), message("e"), func(context.Context, inbox.Message) error { return nil }), inbox.Ack, nil)
+	b := newOne(doneBefore{outboxtest.NewOnceStore()})
+	w.wants(b.Process(t.Context(), message("e"), func(context.Context, inbox.Message) error { return nil }),
+		inbox.Ack, nil)
 	w.wants(b.Process(t.Context(), message("f"), func(context.Context, inbox.Message) error { return errHandler }),
 		inbox.Ack, nil)
 }

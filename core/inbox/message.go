@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Message is a message that a consumer got from its broker. For events that our outbox published,
@@ -76,14 +77,14 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 	if e.EventID == "" {
 		var err error
 		if e.EventID, err = in.cfg.EventID(msg); err != nil {
-			return e, fmt.Errorf("%w: event id: %w", ErrInvalidMessage, err)
+			return e, errtext.Errorf("%w: event id: %w", ErrInvalidMessage, err)
 		}
 	}
 	if e.Handler == "" {
 		return e, fmt.Errorf("%w: its handler has no name: set Config.Handler", ErrInvalidMessage)
 	}
 	if err := e.Validate(); err != nil {
-		return e, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+		return e, errtext.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	return e, nil
 }

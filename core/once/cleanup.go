@@ -3,7 +3,8 @@ package once
 import (
 	"context"
 	"errors"
-	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Cleanup deletes the keys whose time to live is over, chunk by chunk, until none is left or ctx
@@ -17,7 +18,7 @@ func (r *Runner) Cleanup(ctx context.Context) (deleted int, err error) {
 		r.obs.Cleaned(n, err)
 		deleted += n
 		if err != nil {
-			return deleted, fmt.Errorf("%w: cleanup: %w", ErrStore, err)
+			return deleted, errtext.Errorf("%w: cleanup: %w", ErrStore, err)
 		}
 		if n < r.cfg.CleanupBatch {
 			return deleted, nil

@@ -3,9 +3,10 @@ package once
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // keepAlive extends the lease of c whenever a third of it has passed, until stop is called. It ends
@@ -38,7 +39,7 @@ func (r *Runner) beat(ctx context.Context, c Claim, held time.Time) error {
 			return nil
 		}
 		if !time.Now().Before(end) {
-			return fmt.Errorf("%w: it could not be extended in time: %w", ErrLeaseLost, last)
+			return errtext.Errorf("%w: it could not be extended in time: %w", ErrLeaseLost, last)
 		}
 		asked := time.Now()
 		tryCtx, cancel := context.WithTimeout(ctx, min(r.cfg.StoreTimeout, time.Until(end)))
@@ -49,7 +50,7 @@ func (r *Runner) beat(ctx context.Context, c Claim, held time.Time) error {
 			held = asked
 			next = held.Add(every)
 		case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrAlreadyDone):
-			return fmt.Errorf("%w: %w", ErrLeaseLost, err)
+			return errtext.Errorf("%w: %w", ErrLeaseLost, err)
 		default:
 			last = err
 			next = time.Now().Add(every / 8)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Runner runs work once per key. Create it with New. It is safe for use by several goroutines and
@@ -127,7 +128,7 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 
 // ended returns the error of work that was not begun because ctx ended.
 func ended(ctx context.Context, key Key) error {
-	return fmt.Errorf("once: %s was not begun: %w", key, context.Cause(ctx))
+	return errtext.Errorf("once: %s was not begun: %w", key, context.Cause(ctx))
 }
 
 // ask bounds one request to the store, because a store that hangs gives no answer. The end of ctx
@@ -179,9 +180,9 @@ func storeError(what string, key Key, err error) error {
 	switch {
 	case errors.Is(err, ErrInvalidKey), errors.Is(err, ErrInvalidRequest), errors.Is(err, ErrLeaseLost),
 		errors.Is(err, ErrAlreadyDone):
-		return fmt.Errorf("once: %s %s: %w", what, key, err)
+		return errtext.Errorf("once: %s %s: %w", what, key, err)
 	}
-	return fmt.Errorf("%w: %s %s: %w", ErrStore, what, key, err)
+	return errtext.Errorf("%w: %s %s: %w", ErrStore, what, key, err)
 }
 
 // run runs fn under a lease and records its end.
@@ -215,7 +216,7 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.T
 	}
 	if err != nil {
 		if cause := context.Cause(runCtx); errors.Is(cause, ErrLeaseLost) {
-			err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
+			err = errtext.Errorf("%w: %w", ErrLeaseLost, err)
 		}
 		if rerr := r.release(ctx, c, attempt); rerr != nil && !errors.Is(err, ErrLeaseLost) {
 			err = errors.Join(err, rerr)

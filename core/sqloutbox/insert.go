@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
@@ -53,13 +54,13 @@ func insertError(err error) error {
 	switch {
 	case errors.Is(err, core.ErrTxAborted) || errors.Is(err, core.ErrDuplicateEvent):
 	case sqlerr.UniqueViolation(err):
-		err = fmt.Errorf("%w: %w", core.ErrDuplicateEvent, err)
+		err = errtext.Errorf("%w: %w", core.ErrDuplicateEvent, err)
 	case sqlerr.Retryable(err) || sqlerr.State(err) == "25P02":
-		err = fmt.Errorf("%w: %w", core.ErrTxAborted, err)
+		err = errtext.Errorf("%w: %w", core.ErrTxAborted, err)
 	case sqlerr.MissingTable(err):
 		err = fmt.Errorf("%w (%s)", err, howToCreate)
 	}
-	return fmt.Errorf("sqloutbox: insert: %w", err)
+	return errtext.Errorf("sqloutbox: insert: %w", err)
 }
 
 // batch is one call of Insert.

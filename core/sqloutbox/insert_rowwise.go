@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
@@ -35,7 +36,7 @@ func (w *rowwise) insert(ctx context.Context, tx core.Tx, b *batch) error {
 		return err
 	}
 	if uerr := w.undo(ctx, tx, b, written); uerr != nil {
-		return fmt.Errorf("%w: %w", core.ErrTxAborted, errors.Join(insertError(err), uerr))
+		return errtext.Errorf("%w: %w", core.ErrTxAborted, errors.Join(insertError(err), uerr))
 	}
 	return err
 }

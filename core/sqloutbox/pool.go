@@ -3,9 +3,9 @@ package sqloutbox
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
@@ -32,7 +32,7 @@ func wrap(what string, err error) error {
 		return nil
 	}
 	if sqlerr.MissingTable(err) {
-		return fmt.Errorf("sqloutbox: %s: %w (%s)", what, err, howToCreate)
+		return errtext.Errorf("sqloutbox: %s: %w (%s)", what, err, howToCreate)
 	}
-	return fmt.Errorf("sqloutbox: %s: %w", what, err)
+	return errtext.Errorf("sqloutbox: %s: %w", what, err)
 }

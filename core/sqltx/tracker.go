@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqltext"
 )
@@ -93,7 +94,7 @@ func (t *Tracker) Err() error {
 		return t.gone
 	case t.aborted == nil && t.doubt != nil && !t.likely && (t.dialect == core.MySQL || t.dialect == core.SQLite):
 		// PostgreSQL refuses by itself
-		return fmt.Errorf("%w: %w", core.ErrTxAborted, t.doubt)
+		return errtext.Errorf("%w: %w", core.ErrTxAborted, t.doubt)
 	}
 	return t.aborted
 }
@@ -149,7 +150,7 @@ func (t *Tracker) Resolve(open bool) {
 			cause = errors.New("the database no longer has it")
 		}
 		if t.bypassed && !errors.Is(cause, core.ErrCommitUnknown) { // perhaps by COMMIT
-			cause = fmt.Errorf("%w: %w", core.ErrCommitUnknown, cause)
+			cause = errtext.Errorf("%w: %w", core.ErrCommitUnknown, cause)
 		}
 		t.abort(cause)
 		t.gone = t.aborted
@@ -175,7 +176,7 @@ func (t *Tracker) Abort(cause error) {
 func (t *Tracker) abort(cause error) {
 	t.unsure = true
 	if t.aborted == nil {
-		t.aborted = fmt.Errorf("%w: %w", core.ErrTxAborted, cause)
+		t.aborted = errtext.Errorf("%w: %w", core.ErrTxAborted, cause)
 	}
 }
 
@@ -328,7 +329,7 @@ func (t *Tracker) Commit(commit func() error) error {
 	case err != nil:
 		outcome = core.Unknown
 		if waiting {
-			err = fmt.Errorf("%w: %w", core.ErrCommitUnknown, err)
+			err = errtext.Errorf("%w: %w", core.ErrCommitUnknown, err)
 		}
 	case t.bypassed, t.aborted != nil, t.doubt != nil && !t.likely:
 		outcome = core.Unknown
@@ -353,7 +354,7 @@ func (t *Tracker) reason() error {
 	case t.doubt != nil:
 		cause = t.doubt
 	}
-	return fmt.Errorf("%w: %w", core.ErrCommitUnknown, cause)
+	return errtext.Errorf("%w: %w", core.ErrCommitUnknown, cause)
 }
 
 // RolledBack reports that the transaction was rolled back, or that its connection was lost before

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // probe travels in a context to a connection of a pool opened with Connector. The connection writes
@@ -103,9 +104,9 @@ func TxOf(ctx context.Context, tx Conn) (core.Tx, error) {
 
 func probeError(err error) error {
 	if errors.Is(err, sql.ErrTxDone) {
-		return fmt.Errorf("%w: %w", core.ErrNoTransaction, err)
+		return errtext.Errorf("%w: %w", core.ErrNoTransaction, err)
 	}
-	return fmt.Errorf("%w: %w", core.ErrTxAborted, err)
+	return errtext.Errorf("%w: %w", core.ErrTxAborted, err)
 }
 
 func askDialect(ctx context.Context, tx Conn) (d core.Dialect, err error) {

@@ -213,7 +213,7 @@ func TestEffectRetryDeadRedrive(t *testing.T) {
 			_, err := w.queue.Redrive(ctx, tx, bad.ID, "", "x")
 			return err
 		})
-		if !errors.Is(err, core.ErrInvalidRequest) {
+		if !errors.Is(err, once.ErrInvalidRequest) {
 			t.Errorf("nobody: %v", err)
 		}
 		healthy.Store(true)

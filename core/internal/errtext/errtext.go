@@ -1,4 +1,4 @@
-// Package errtext makes texts of errors fit to be stored and logged.
+// Package errtext makes texts of errors fit to be read, stored and logged.
 package errtext
 
 import (

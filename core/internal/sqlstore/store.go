@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
@@ -104,7 +105,7 @@ func (s *Store) Join(tx core.Tx) error {
 // TxError wraps core.ErrTxAborted around an error that ended the caller's transaction.
 func TxError(err error) error {
 	if err != nil && !errors.Is(err, core.ErrTxAborted) && (sqlerr.Retryable(err) || sqlerr.State(err) == "25P02") {
-		return fmt.Errorf("%w: %w", core.ErrTxAborted, err)
+		return errtext.Errorf("%w: %w", core.ErrTxAborted, err)
 	}
 	return err
 }
@@ -115,9 +116,9 @@ func (s *Store) Wrap(what string, err error) error {
 		return nil
 	}
 	if sqlerr.MissingTable(err) {
-		return fmt.Errorf("%s: %s: %w (%s)", s.tables.Package, what, err, s.tables.HowToCreate)
+		return errtext.Errorf("%s: %s: %w (%s)", s.tables.Package, what, err, s.tables.HowToCreate)
 	}
-	return fmt.Errorf("%s: %s: %w", s.tables.Package, what, err)
+	return errtext.Errorf("%s: %s: %w", s.tables.Package, what, err)
 }
 
 // Vanished is how often a row may be deleted between two statements.

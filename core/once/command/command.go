@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -32,7 +33,7 @@ func (c Config) withDefaults() Config {
 // Validate reports every problem of c at once. New calls it.
 func (c Config) Validate() error {
 	if err := c.withDefaults().Keys.Validate(); err != nil {
-		return fmt.Errorf("command: config: %w", err)
+		return errtext.Errorf("command: config: %w", err)
 	}
 	return nil
 }
@@ -48,7 +49,7 @@ func New(cfg Config) (*Commands, error) {
 	}
 	runner, err := once.New(cfg.withDefaults().Keys)
 	if err != nil {
-		return nil, fmt.Errorf("command: %w", err)
+		return nil, errtext.Errorf("command: %w", err)
 	}
 	return &Commands{runner: runner}, nil
 }

@@ -3,11 +3,11 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"sync"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -42,7 +42,7 @@ func (w *Worker) beat(ctx context.Context, c Claim, held time.Time) error {
 			return nil
 		}
 		if !time.Now().Before(end) {
-			return fmt.Errorf("%w: it could not be extended in time: %w", once.ErrLeaseLost, last)
+			return errtext.Errorf("%w: it could not be extended in time: %w", once.ErrLeaseLost, last)
 		}
 		asked := time.Now()
 		tryCtx, cancel := context.WithTimeout(ctx, min(w.cfg.StoreTimeout, time.Until(end)))
@@ -53,7 +53,7 @@ func (w *Worker) beat(ctx context.Context, c Claim, held time.Time) error {
 			held = asked
 			next = held.Add(every)
 		case errors.Is(err, once.ErrLeaseLost), errors.Is(err, once.ErrAlreadyDone):
-			return fmt.Errorf("%w: %w", once.ErrLeaseLost, err)
+			return errtext.Errorf("%w: %w", once.ErrLeaseLost, err)
 		default:
 			last = err
 			next = time.Now().Add(every / 8)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -107,7 +108,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx core.Tx, e Effect) (rec Record, 
 	e.ID = core.NewEventID()
 	rec, added, err = q.cfg.Store.EnqueueTx(ctx, tx, e)
 	if err != nil {
-		return Record{}, false, fmt.Errorf("command: enqueue: %w", err)
+		return Record{}, false, errtext.Errorf("command: enqueue: %w", err)
 	}
 	if !added {
 		return rec, false, nil
@@ -136,7 +137,7 @@ func (q *Queue) wake(ctx context.Context, tx core.Tx, e Effect) error {
 		Delay: e.Delay, Payload: []byte{},
 	})
 	if err != nil {
-		return fmt.Errorf("command: wake up the worker: %w", err)
+		return errtext.Errorf("command: wake up the worker: %w", err)
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ const backlogLimit = 100_000
 func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
 	list, err := q.cfg.Store.Backlog(ctx, backlogLimit)
 	if err != nil {
-		return nil, fmt.Errorf("command: backlog: %w", err)
+		return nil, errtext.Errorf("command: backlog: %w", err)
 	}
 	return list, nil
 }
@@ -183,11 +184,11 @@ func (q *Queue) Redrive(ctx context.Context, tx core.Tx, id, actor, reason strin
 		return false, err
 	}
 	if id == "" || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
-		return false, fmt.Errorf("%w: id, actor and reason are required", core.ErrInvalidRequest)
+		return false, fmt.Errorf("%w: id, actor and reason are required", once.ErrInvalidRequest)
 	}
 	rec, redriven, err := q.cfg.Store.RedriveTx(ctx, tx, id, actor+": "+reason)
 	if err != nil {
-		return false, fmt.Errorf("command: release: %w", err)
+		return false, errtext.Errorf("command: redrive: %w", err)
 	}
 	if !redriven {
 		return false, nil
@@ -202,7 +203,7 @@ func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 		n, err := q.cfg.Store.Cleanup(ctx, q.cfg.Retention, q.cfg.CleanupBatch)
 		deleted += n
 		if err != nil {
-			return deleted, fmt.Errorf("command: clean up: %w", err)
+			return deleted, errtext.Errorf("command: clean up: %w", err)
 		}
 		if n < q.cfg.CleanupBatch {
 			return deleted, nil

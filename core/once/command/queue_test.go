@@ -32,7 +32,7 @@ func TestQueueRedriveAndEvents(t *testing.T) {
 		if redriven, err := w.queue.Redrive(ctx, nil, w.rec.ID, "ada", "why not"); redriven || err != nil {
 			t.Errorf("not dead: %t, %v", redriven, err)
 		}
-		if _, err := w.queue.Redrive(ctx, nil, w.rec.ID, " ", "why not"); !errors.Is(err, core.ErrInvalidRequest) {
+		if _, err := w.queue.Redrive(ctx, nil, w.rec.ID, " ", "why not"); !errors.Is(err, once.ErrInvalidRequest) {
 			t.Errorf("nobody: %v", err)
 		}
 		if _, err := w.queue.Redrive(ctx, nil, "nothing", "ada", "why not"); !errors.Is(err, command.ErrNoEffect) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -269,9 +270,9 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
 	switch {
 	case errors.Is(err, ErrNoEffect): // the event becomes DEAD: a worker with the wrong table must not lose effects
-		return "", "", core.Permanent(fmt.Errorf("command: effect %s: %w", claim.ID, err))
+		return "", "", core.Permanent(errtext.Errorf("command: effect %s: %w", claim.ID, err))
 	case err != nil: // an error of this side's store, not of the other side
-		return "", "", core.UnavailableForKey(fmt.Errorf("command: claim: %w", err))
+		return "", "", core.UnavailableForKey(errtext.Errorf("command: claim: %w", err))
 	}
 	claim.Fence, info.Key = got.Fence, got.Key
 	if !got.Fresh {
@@ -332,7 +333,7 @@ type execution struct {
 func (w *Worker) giveUp(ctx context.Context, c Claim, f Failure) (string, ExecResult, error) {
 	f.Dead = true
 	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
-		return "", Lost, core.UnavailableForKey(fmt.Errorf("command: give up: %w", err))
+		return "", Lost, core.UnavailableForKey(errtext.Errorf("command: give up: %w", err))
 	}
 	return "dead", Dead, nil
 }
@@ -373,12 +374,12 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 		if err == nil || errors.Is(err, once.ErrAlreadyDone) {
 			return ref, Executed, nil
 		}
-		*cause = fmt.Errorf("command: executed, but that could not be recorded: %w", err)
+		*cause = errtext.Errorf("command: executed, but that could not be recorded: %w", err)
 		return "", Lost, core.UnavailableForKey(*cause)
 	}
 	if errors.Is(context.Cause(runCtx), once.ErrLeaseLost) {
 		w.leave(run, visitUnclear)
-		*cause = fmt.Errorf("%w: %w", once.ErrLeaseLost, failure)
+		*cause = errtext.Errorf("%w: %w", once.ErrLeaseLost, failure)
 		return "", Lost, core.UnavailableForKey(*cause)
 	}
 	class, marked := core.ClassOf(failure)

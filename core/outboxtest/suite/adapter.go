@@ -159,6 +159,7 @@ func newAdapterFixture(t *testing.T, h AdapterHarness) *adapterFixture {
 			Claimed:   func(core.ClaimInfo) { once.Do(func() { close(a.polled) }) },
 		},
 	})
+	a.checkTexts()
 	return a
 }
 

@@ -343,6 +343,7 @@ func (f *captureFixture) run(s CaptureStatement, ignore bool) *captured {
 		}
 		return err
 	})
+	_, _ = checkText(f.T, c.execErr), checkText(f.T, c.err)
 	c.left, c.after = left(), f.rows(s.Own)
 	var err error
 	c.events, err = f.Events(f.Context())

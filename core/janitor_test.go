@@ -37,8 +37,8 @@ func TestJanitor(t *testing.T) {
 					w.faulty.Fail(outboxtest.Fault{Method: m, Err: away, Times: 3})
 				}
 				w.run()
-				w.publish(core.Event{Type: "a", Key: "1"}, core.Event{Type: "a", Key: "2"}, core.Event{Type: "a", Key: "3"},
-					core.Event{Type: "a"}, core.Event{Type: "a"})
+				w.publish(core.Event{Type: "a", Key: "1"}, core.Event{Type: "a", Key: "2"},
+					core.Event{Type: "a", Key: "3"}, core.Event{Type: "a"}, core.Event{Type: "a"})
 				w.pub.FailNext(1, core.Permanent(errors.New("no")))
 				w.publish(core.Event{Type: "a", Key: "dead"})
 				time.Sleep(50 * time.Minute)

@@ -202,7 +202,8 @@ func TestInboxDatabaseHangs(t *testing.T) {
 				paused.Store(true)
 				return w.handler(msg)
 			})
-			for limit := time.Second; !paused.Load(); limit *= 2 { // a slow machine may need longer to come to the handler
+			// A slow machine may need longer to come to the handler.
+			for limit := time.Second; !paused.Load(); limit *= 2 {
 				ended := make(chan error, 1)
 				go func() {
 					_, err := middleware.Timeout(limit)(h)(inboxMessage("e"))

@@ -118,7 +118,7 @@ func TestOtherPoolHangs(t *testing.T) {
 	app, ob := migrated(t, file(t)), outboxOn(t, own)
 	for range 5 {
 		if err := publishIn(t, app, ob); err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 	}
 	letGo()

@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-const timeout = 2 * time.Second // longer than any broker on this machine takes
+const timeout = 5 * time.Second // longer than any broker on this machine takes
 
 func delivery(topic, key string) core.Delivery {
 	e := core.Event{ID: core.NewEventID(), Type: "order.placed", Topic: topic, Key: key, Payload: []byte(`{"total":7}`)}

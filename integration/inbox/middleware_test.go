@@ -170,7 +170,7 @@ func TestRedisExpiringKeys(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
 	var keys middleware.ExpiringKeyRepository
-	keys, err := redisonce.NewExpiringKeys(client, 500*time.Millisecond, prefix)
+	keys, err := redisonce.NewExpiringKeys(client, time.Hour, prefix)
 	fixture.NoError(t, err)
 	var fresh atomic.Int64
 	var wg sync.WaitGroup
@@ -192,8 +192,13 @@ func TestRedisExpiringKeys(t *testing.T) {
 	if duplicate, err := keys.IsDuplicate(t.Context(), "k%7B1%7D"); duplicate || err != nil {
 		t.Errorf("another key: %t, %v", duplicate, err)
 	}
+	brief, err := redisonce.NewExpiringKeys(client, 500*time.Millisecond, prefix)
+	fixture.NoError(t, err)
+	if duplicate, err := brief.IsDuplicate(t.Context(), "brief"); duplicate || err != nil {
+		t.Errorf("a new key: %t, %v", duplicate, err)
+	}
 	fixture.Eventually(t.Context(), t, "the end of the window", func() bool {
-		duplicate, err := keys.IsDuplicate(t.Context(), "k{1}")
+		duplicate, err := brief.IsDuplicate(t.Context(), "brief")
 		return err == nil && !duplicate
 	})
 	for _, bad := range []struct {

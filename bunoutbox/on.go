@@ -16,7 +16,7 @@ import (
 // order of registration. On can be called at any time. Mistakes (a nil argument, a T that is no
 // struct) are reported by every Publish and RunInTx, and by Run.
 //
-// The *bun.DB must have the hook of ob; see Outbox.Hook.
+// The statements must run on the *bun.DB of Outbox.DB, or on another one with Outbox.Hook.
 func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event, options ...OnOption) {
 	adapter.On(ob.mappers(), fn, options...)
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// Outbox connects Bun to a core.Outbox. Make it with New, give its Hook to the *bun.DB, and call
-// Run in one goroutine of each process that relays. It is safe for use by several goroutines.
+// Outbox connects Bun to a core.Outbox. Make it with New, and work with the *bun.DB that DB
+// returns. Call Run in one goroutine of each process that relays. It is safe for use by several
+// goroutines.
 type Outbox struct {
 	own  *adapter.Outbox
 	db   *bun.DB // with the hook

@@ -13,7 +13,8 @@ import (
 // Publish records events in the transaction of tx, in one statement where the database allows it.
 // They are sent after the commit. A nil tx stands for the one that ctx carries (see RunInTx).
 // Errors are those of core.Outbox.Publish. Outside a transaction, as with a *bun.DB, the error is
-// core.ErrNoTransaction, and nothing was written. After an error roll the transaction back.
+// core.ErrNoTransaction, and nothing was written. After an error roll the transaction back. To know
+// the id of an event, set Event.ID to core.NewEventID().
 func (o *Outbox) Publish(ctx context.Context, tx bun.IDB, events ...core.Event) error {
 	if err := o.ready(); err != nil {
 		return err

@@ -261,7 +261,7 @@ type AdminRequest struct {
 	Reason string // the reason; required, saved in the audit row
 	Force  bool   // Discard: also a row with a live lease, which may still be published once
 
-	// SkipDead is filled in from Config.DeadPolicy.
+	// SkipDead is for the Repository. The Outbox sets it from Config.DeadPolicy, whatever it was.
 	SkipDead bool
 }
 

@@ -11,7 +11,8 @@ import (
 // They are sent after the commit. A nil conn stands for the transaction that ctx carries: that of
 // WithTx, of RunInTx of a Transactor, or of the mutation in an On function. Errors are those of
 // core.Outbox.Publish and TxOf. Outside a transaction the error is core.ErrNoTransaction, and
-// nothing was written. After an error roll the transaction back.
+// nothing was written. After an error roll the transaction back. To know the id of an event, set
+// Event.ID to core.NewEventID().
 func (o *Outbox) Publish(ctx context.Context, conn Conn, events ...core.Event) error {
 	if err := o.ready(); err != nil {
 		return err

@@ -1,8 +1,9 @@
 // Package inbox makes Watermill consumers idempotent: the effect of a message in the database
 // happens once, however often the message is delivered.
 //
-//	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))                               // database/sql
-//	// or bunoutbox, entoutbox: the ORM of the handler
+//	// database/sql
+//	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))
+//	// the ORM of the handler: gormoutbox, bunoutbox or entoutbox
 //	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables()))
 //
 // New and Chain build the same from its parts.

@@ -8,7 +8,7 @@
 //
 //	type Outbox struct{ own *adapter.Outbox }
 //
-//	func New(db *orm.DB, cfg adapter.Config) (*Outbox, error) {
+//	func New(ctx context.Context, db *orm.DB, cfg adapter.Config) (*Outbox, error) {
 //		own := adapter.New(cfg, "call Open")
 //		if err := own.Open(ctx, core.Postgres, func() (*sql.DB, error) { return db.Pool(), nil }); err != nil {
 //			return nil, err

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"context"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
 
@@ -8,6 +10,7 @@ import (
 )
 
 var (
+	ctx                    context.Context
 	db                     *gorm.DB
 	router                 *message.Router
 	publisher, deadLetters message.Publisher

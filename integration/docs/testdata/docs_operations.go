@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -9,4 +10,5 @@ import (
 var (
 	ctx    context.Context
 	outbox *core.Outbox
+	db     *sql.DB
 )

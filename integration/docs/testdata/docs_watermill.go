@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	ctx                                                        context.Context
-	channel, natsPublisher, redisPublisher, httpPublisher, bus message.Publisher
-	publisher                                                  message.Publisher
-	eventBus                                                   *cqrs.EventBus
-	kafka                                                      core.Publisher
-	outbox                                                     *gormoutbox.Outbox
-	db                                                         *gorm.DB
-	payload                                                    []byte
+	ctx                                                   context.Context
+	channel, natsPublisher, redisPublisher, httpPublisher message.Publisher
+	outboxPublisher                                       message.Publisher
+	eventBus                                              *cqrs.EventBus
+	kafka                                                 core.Publisher
+	outbox                                                *gormoutbox.Outbox
+	db                                                    *gorm.DB
+	payload                                               []byte
 )
 
 func index(ctx context.Context, payload []byte) error { return nil }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,38 +152,39 @@ func Server(t testing.TB, variable string) string {
 // Postgres creates a database on the PostgreSQL server of OUTBOX_TEST_POSTGRES.
 func Postgres(t *testing.T) DB {
 	t.Helper()
-	return postgres(t, "postgres", Server(t, "OUTBOX_TEST_POSTGRES"))
+	return postgres(t, "postgres", Server(t, "OUTBOX_TEST_POSTGRES"), exec)
 }
 
 // PostgresForBenchmark is Postgres for a benchmark.
 func PostgresForBenchmark(b *testing.B) DB {
 	b.Helper()
-	return postgres(b, "postgres", Server(b, "OUTBOX_TEST_POSTGRES"))
+	return postgres(b, "postgres", Server(b, "OUTBOX_TEST_POSTGRES"), exec)
 }
 
 // Postgres18 creates a database on the server of OUTBOX_TEST_POSTGRES18.
 func Postgres18(t *testing.T) DB {
 	t.Helper()
-	return postgres(t, "postgres18", Server(t, "OUTBOX_TEST_POSTGRES18"))
+	return postgres(t, "postgres18", Server(t, "OUTBOX_TEST_POSTGRES18"), exec)
 }
 
 // At creates a database on the server with that address. kind is postgres or mariadb.
 func At(t *testing.T, kind, address string) DB {
 	t.Helper()
+	// The test may restart this server: a connection that was kept would be a dead one.
 	if kind == "postgres" {
-		return postgres(t, kind, address)
+		return postgres(t, kind, address, execOnce)
 	}
-	return mariadb(t, kind, address)
+	return mariadb(t, kind, address, execOnce)
 }
 
-func postgres(t testing.TB, server, admin string) DB {
+func postgres(t testing.TB, server, admin string, exec execFunc) DB {
 	t.Helper()
 	u, err := url.Parse(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := unique()
-	exec(t, "pgx", admin, "CREATE DATABASE "+name)
+	exec(t, "pgx", admin, "CREATE DATABASE "+name+" STRATEGY file_copy") // quicker where nothing is synced
 	t.Cleanup(func() { exec(t, "pgx", admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u.Path = "/" + name
 	return DB{Name: server, Dialect: core.Postgres, DSN: u.String()}
@@ -191,16 +193,16 @@ func postgres(t testing.TB, server, admin string) DB {
 // MariaDB creates a database on the MariaDB server of OUTBOX_TEST_MARIADB.
 func MariaDB(t *testing.T) DB {
 	t.Helper()
-	return mariadb(t, "mariadb", Server(t, "OUTBOX_TEST_MARIADB"))
+	return mariadb(t, "mariadb", Server(t, "OUTBOX_TEST_MARIADB"), exec)
 }
 
 // MySQL creates a database on the MySQL server of OUTBOX_TEST_MYSQL.
 func MySQL(t *testing.T) DB {
 	t.Helper()
-	return mariadb(t, "mysql", Server(t, "OUTBOX_TEST_MYSQL"))
+	return mariadb(t, "mysql", Server(t, "OUTBOX_TEST_MYSQL"), exec)
 }
 
-func mariadb(t *testing.T, server, admin string) DB {
+func mariadb(t *testing.T, server, admin string, exec execFunc) DB {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(admin)
 	if err != nil {
@@ -274,14 +276,38 @@ type dsnConnector struct {
 func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
 
+// execFunc runs a statement on a server.
+type execFunc func(t testing.TB, driverName, dsn, query string)
+
+// admins are the pools of exec by address.
+var admins sync.Map
+
+// exec keeps its connections: one for each database that is created or dropped would be a noticeable
+// part of the time of all tests.
 func exec(t testing.TB, driverName, dsn, query string) {
+	t.Helper()
+	open, _ := admins.LoadOrStore(dsn, sync.OnceValues(func() (*sql.DB, error) { return sql.Open(driverName, dsn) }))
+	db, err := open.(func() (*sql.DB, error))()
+	if err != nil {
+		t.Fatal(err)
+	}
+	execOn(t, db, query)
+}
+
+// execOnce opens a connection and closes it.
+func execOnce(t testing.TB, driverName, dsn, query string) {
 	t.Helper()
 	db, err := sql.Open(driverName, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	execOn(t, db, query)
+}
+
+func execOn(t testing.TB, db *sql.DB, query string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if _, err := db.ExecContext(ctx, query); err != nil {
 		t.Fatalf("%s: %v (start the servers with `make services-up`)", query, err)

@@ -19,11 +19,14 @@ func TestMain(m *testing.M) {
 
 func noEnv(string) string { return "" }
 
+// patience is enough for a busy machine.
+const patience = "-timeout=5m"
+
 // runJSON runs the whole demonstration and returns what it printed for machines.
 func runJSON(t *testing.T, args ...string) (code int, r result) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), append([]string{"-json"}, args...), noEnv, &stdout, &stderr)
+	code = run(t.Context(), append([]string{"-json", patience}, args...), noEnv, &stdout, &stderr)
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		t.Fatalf("%v in %q; standard error: %s", err, stdout.String(), stderr.String())
 	}
@@ -56,7 +59,8 @@ func TestDemoIsLaidOutForPeopleAndCleansUp(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	var stdout, stderr bytes.Buffer
 	env := map[string]string{"ORDERS": "40", "KILLS": "2"}
-	if code := run(t.Context(), nil, func(k string) string { return env[k] }, &stdout, &stderr); code != exitBalanced {
+	code := run(t.Context(), []string{patience}, func(k string) string { return env[k] }, &stdout, &stderr)
+	if code != exitBalanced {
 		t.Fatalf("exit code %d: %s%s", code, stdout.String(), stderr.String())
 	}
 	out := stdout.String()

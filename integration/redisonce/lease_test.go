@@ -56,7 +56,7 @@ func TestRedisCrashedHolder(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
-	const lease = 500 * time.Millisecond
+	const lease = 3 * time.Second
 	var takenOver atomic.Bool
 	r := redisRunner(t, s, 30*time.Second, &once.Observer{Decided: func(i once.DecideInfo) {
 		if i.TakenOver {

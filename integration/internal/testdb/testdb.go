@@ -282,8 +282,8 @@ type execFunc func(t testing.TB, driverName, dsn, query string)
 // admins are the pools of exec by address.
 var admins sync.Map
 
-// exec keeps its connections: one for each database that is created or dropped would be a noticeable
-// part of the time of all tests.
+// exec keeps its connections: one for each database that is created or dropped would be a
+// noticeable part of the time of all tests.
 func exec(t testing.TB, driverName, dsn, query string) {
 	t.Helper()
 	open, _ := admins.LoadOrStore(dsn, sync.OnceValues(func() (*sql.DB, error) { return sql.Open(driverName, dsn) }))

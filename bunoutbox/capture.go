@@ -237,6 +237,11 @@ func (c *capture) assignID(event *bun.QueryEvent) error {
 
 // mapped collects the events that the On functions derive from the rows.
 func (c *capture) mapped(ctx context.Context, rows []row) error {
+	if c.mappers == nil {
+		return nil
+	}
+	ctx = core.ContextWithTx(ctx, c.tx)
+	defer c.endTx()
 	for _, r := range rows {
 		if r.key == "" && len(c.table.PKs) > 0 && c.ob.own.Config().AllowKeyless {
 			continue

@@ -22,8 +22,10 @@ func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event, options .
 }
 
 // OnContext is On for functions that need the context of the statement or can return an error.
-// Their error makes the transaction fail: see AfterInsert. FromContext finds the transaction in ctx
-// if the statement ran with the context that RunInTx gave.
+// Their error makes the transaction fail: see AfterInsert. core.TxFromContext finds the transaction
+// of the statement in ctx, for the time of the call, and so does Outbox.Publish with a nil
+// transaction. FromContext finds the bun.Tx if the statement ran with the context that RunInTx of
+// the outbox gave.
 func OnContext[T any](
 	ob *Outbox, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error), options ...OnOption,
 ) {

@@ -39,6 +39,9 @@ type statement struct {
 	stale    map[string]bool // columns that an update sets to other values than the models have
 	resolved []row           // rows that were found and locked before
 	bound    bool            // the statement also named its rows by their keys
+
+	tx    core.Tx // for the On functions; nil without any
+	endTx func()
 }
 
 // knowledge says how the changed rows will be known.
@@ -133,7 +136,12 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 		s.models = nil
 		return nil
 	}
-	err := s.visit(ctx, func(tx *sqltx.VisitedTx) error { return s.ob.own.Check(ctx, inPool{tx, event.DB.DB}) })
+	err := s.visit(ctx, func(tx *sqltx.VisitedTx) error {
+		if s.mappers != nil {
+			s.keepTx(ctx, tx, event.DB.DB)
+		}
+		return s.ob.own.Check(ctx, inPool{tx, event.DB.DB})
+	})
 	if errors.Is(err, core.ErrNoTransaction) || errors.Is(err, core.ErrUntracked) {
 		return adapter.CausesEvents(s.op, s.table.Name, fmt.Errorf("%w: use the tx that RunInTx gives, of the outbox or "+
 			"of a pool opened with sqltx.Connector", err))
@@ -161,6 +169,34 @@ type inPool struct {
 
 // Pool is for core.Outbox.CheckTx.
 func (t inPool) Pool() *sql.DB { return t.pool }
+
+// laterInPool is inPool after the visit.
+type laterInPool struct {
+	core.Tx
+	pool *sql.DB
+}
+
+// Pool is for core.Outbox.CheckTx.
+func (t laterInPool) Pool() *sql.DB { return t.pool }
+
+// keepTx keeps the transaction for the On functions. If ctx has it, they get that one, which lives
+// longer.
+func (s *statement) keepTx(ctx context.Context, tx *sqltx.VisitedTx, pool *sql.DB) {
+	if own, ok := core.TxFromContext(ctx); ok && tx.Same(own) {
+		s.tx, s.endTx = own, func() {}
+		return
+	}
+	later, end := tx.Later(s.run)
+	s.tx, s.endTx = laterInPool{later, pool}, end
+}
+
+// run runs a statement where the query runs.
+func (s *statement) run(ctx context.Context, text string) error { return run(ctx, s.query, text) }
+
+func run(ctx context.Context, q query, text string) error {
+	_, err := q.NewRaw(text).Exec(ctx)
+	return err
+}
 
 // decide decides how the changed rows will be known.
 func (s *statement) decide(event *bun.QueryEvent) {
@@ -284,10 +320,7 @@ func (s *statement) visit(ctx context.Context, fn func(tx *sqltx.VisitedTx) erro
 }
 
 func visit(ctx context.Context, q query, fn func(tx *sqltx.VisitedTx) error) error {
-	return sqltx.Visit(ctx, func(ctx context.Context, text string) error {
-		_, err := q.NewRaw(text).Exec(ctx)
-		return err
-	}, fn)
+	return sqltx.Visit(ctx, func(ctx context.Context, text string) error { return run(ctx, q, text) }, fn)
 }
 
 // named reports whether an UPDATE or DELETE changes only rows that its models name by their primary

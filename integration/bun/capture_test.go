@@ -2,7 +2,9 @@ package bun_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -313,6 +315,45 @@ func TestBunOnReadsInTheTransaction(t *testing.T) {
 			b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "y"}))
 		})
 		b.wantRows(t, "1 products 1", "2 products 2")
+	})
+}
+
+// The context of an On function has the transaction of its statement. The function publishes in it,
+// and keeps nothing that works after its return.
+func TestBunOnPublishesInTheTransaction(t *testing.T) {
+	t.Parallel()
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		var kept core.Tx
+		var heard []core.Outcome
+		bunoutbox.OnContext(b.ob, func(ctx context.Context, _ core.Op, p *bProduct) ([]core.Event, error) {
+			kept, _ = core.TxFromContext(ctx)
+			if kept == nil {
+				return nil, errors.New("no transaction in the context")
+			}
+			kept.OnOutcome(func(o core.Outcome) { heard = append(heard, o) })
+			return nil, b.ob.Publish(ctx, nil, core.Event{Type: "published." + p.Name})
+		})
+		fail := errors.New("undo")
+		for _, result := range []error{fail, nil} {
+			err := b.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				b.exec(t, ctx, tx.NewInsert().Model(&bProduct{Name: "x"}))
+				if _, err := kept.Exec(ctx, "DELETE FROM outbox_event"); !errors.Is(err, core.ErrNoTransaction) {
+					t.Errorf("Exec after the function: %v", err)
+				}
+				if _, err := kept.Query(ctx, "SELECT 1"); !errors.Is(err, core.ErrNoTransaction) ||
+					!errors.Is(kept.Err(), core.ErrNoTransaction) {
+					t.Errorf("Query after the function: %v; Err: %v", err, kept.Err())
+				}
+				return result
+			})
+			if !errors.Is(err, result) {
+				t.Fatal(err)
+			}
+		}
+		b.wantRows(t, "published.x")
+		if want := []core.Outcome{core.RolledBack, core.Committed}; !slices.Equal(heard, want) {
+			t.Errorf("heard %v, want %v", heard, want)
+		}
 	})
 }
 

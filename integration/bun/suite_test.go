@@ -192,13 +192,13 @@ func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way 
 	if o.Resolve {
 		options = append(options, bunoutbox.ResolveRows())
 	}
-	bunoutbox.On(ob, bItems.On(), options...)
-	bunoutbox.On(ob, bItemBoths.On(), options...)
-	bunoutbox.On(ob, bDocuments.On(), options...)
-	bunoutbox.On(ob, bDocumentBoths.On(), options...)
+	bunoutbox.OnContext(ob, bItems.On(), options...)
+	bunoutbox.OnContext(ob, bItemBoths.On(), options...)
+	bunoutbox.OnContext(ob, bDocuments.On(), options...)
+	bunoutbox.OnContext(ob, bDocumentBoths.On(), options...)
 	return tables.ORM(suite.CaptureORM{
 		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
-			return ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+			return ob.RunInTx(ctx, func(_ context.Context, tx bun.Tx) error {
 				return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx))
 			})
 		},

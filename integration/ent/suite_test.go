@@ -81,7 +81,7 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 		options = append(options, entoutbox.ResolveRows())
 	}
 	event := func(ctx context.Context, row suite.CaptureRow) ([]core.Event, error) {
-		return []core.Event{suite.CaptureEvent(entoutbox.OpOf(ctx), row)}, nil
+		return suite.CaptureEventInContext(ctx, entoutbox.OpOf(ctx), row)
 	}
 	client.Use(ob.Hook(
 		entoutbox.OnMutation(func(ctx context.Context, m *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
@@ -106,7 +106,7 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 	))
 	return tables.ORM(suite.CaptureORM{
 		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
-			return entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, tx *entclient.Tx) error {
+			return entoutbox.WithTx(ctx, client.Tx, func(_ context.Context, tx *entclient.Tx) error {
 				return fn(context.WithValue(ctx, adapters.CaptureTxKey{}, tx))
 			})
 		},

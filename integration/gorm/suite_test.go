@@ -241,10 +241,10 @@ func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, pre
 	if o.Resolve {
 		options = append(options, gormoutbox.ResolveRows())
 	}
-	gormoutbox.On(ob, gItems.On(), options...)
-	gormoutbox.On(ob, gItemBoths.On(), options...)
-	gormoutbox.On(ob, gDocuments.On(), options...)
-	gormoutbox.On(ob, gDocumentBoths.On(), options...)
+	gormoutbox.OnContext(ob, gItems.On(), options...)
+	gormoutbox.OnContext(ob, gItemBoths.On(), options...)
+	gormoutbox.OnContext(ob, gDocuments.On(), options...)
+	gormoutbox.OnContext(ob, gDocumentBoths.On(), options...)
 	return tables.ORM(suite.CaptureORM{
 		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
 			return gdb.WithContext(ctx).Transaction(func(tx *gorm.DB) error {

@@ -38,11 +38,12 @@ type CaptureOptions struct {
 
 // CaptureORM is an ORM with an outbox and two tables. In one table the database generates the
 // integer keys. In the other the program makes the textual keys. Both have the columns id, name (a
-// unique text), note (a text) and stock (an integer). Each table has three models: one with an On
-// function that returns CaptureEvent of the model, one with an embedded core.Recorder, and one with
-// both.
+// unique text), note (a text) and stock (an integer). Each table has three models: one with an
+// OnContext function that returns CaptureEventInContext of the model, one with an embedded
+// core.Recorder, and one with both.
 type CaptureORM struct {
-	// RunInTx runs fn in a transaction of the ORM. The context of fn carries the transaction.
+	// RunInTx runs fn in a transaction of the ORM. The context of fn carries the transaction for
+	// Exec, under a key of the harness. Exec runs its statement with another context.
 	RunInTx func(ctx context.Context, fn func(ctx context.Context) error) error
 	// Exec runs a statement in the transaction that ctx carries. left returns the types of the
 	// events that are still recorded on its models, during or after the transaction. An error
@@ -83,6 +84,42 @@ type CapturedEvent struct {
 // CaptureEvent returns the event that an On function returns for a model.
 func CaptureEvent(op core.Op, row CaptureRow) core.Event {
 	return core.Event{Type: mappedType + op.String(), Data: row}
+}
+
+// CaptureEventInContext is CaptureEvent for functions that get a context, as those of OnContext do.
+// It also requires that ctx carries the transaction of the statement, and reads in it.
+func CaptureEventInContext(ctx context.Context, op core.Op, row CaptureRow) ([]core.Event, error) {
+	tx, ok := core.TxFromContext(ctx)
+	if !ok {
+		return nil, errors.New("the context of the function carries no transaction")
+	}
+	if err := tx.Err(); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, "SELECT 7, 'seven' UNION ALL SELECT 8, 'eight'")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var read []string
+	for rows.Next() {
+		var n int
+		var name string
+		if err := rows.Scan(&n, &name); err != nil {
+			return nil, err
+		}
+		read = append(read, fmt.Sprint(n, name))
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	if want := "7seven 8eight"; strings.Join(read, " ") != want {
+		return nil, fmt.Errorf("the transaction of the context has read %q, want %s", read, want)
+	}
+	if _, err := tx.Exec(ctx, "UPDATE outbox_event SET status = status WHERE 1 = 0"); err != nil {
+		return nil, err
+	}
+	return []core.Event{CaptureEvent(op, row)}, nil
 }
 
 const mappedType = "mapped."

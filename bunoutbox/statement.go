@@ -143,8 +143,8 @@ func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 		return s.ob.own.Check(ctx, inPool{tx, event.DB.DB})
 	})
 	if errors.Is(err, core.ErrNoTransaction) || errors.Is(err, core.ErrUntracked) {
-		return adapter.CausesEvents(s.op, s.table.Name, fmt.Errorf("%w: use the tx that RunInTx gives, of the outbox or "+
-			"of a pool opened with sqltx.Connector", err))
+		return adapter.CausesEvents(s.op, s.table.Name, fmt.Errorf("%w: use the tx that RunInTx gives, of the outbox "+
+			"or of a pool opened with sqltx.Connector", err))
 	}
 	if err != nil || !resolve {
 		return err

@@ -71,8 +71,9 @@ func (t *laterTx) Query(ctx context.Context, query string, args ...any) (rows co
 		if err != nil {
 			return err
 		}
-		rows, err = kept(ctx, found)
-		return errors.Join(err, found.Close())
+		defer func() { _ = found.Close() }() // kept has read them to their end
+		rows, err = kept(ctx, found)         //nolint:rowserrcheck // kept checks one, the caller the other
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -400,8 +400,8 @@ func TestEffectCleanup(t *testing.T) {
 		if n, err := w.queue.Cleanup(t.Context()); err != nil || n != 0 {
 			t.Errorf("too early: %d, %v", n, err)
 		}
-		for _, want := range []int{2, 1, 0} {
-			if n, err := w.store.Cleanup(t.Context(), 0, 2); err != nil || n != want {
+		for _, want := range []int{2, 1, 0} { // less than 0, because the clock may stand since the last one was done
+			if n, err := w.store.Cleanup(t.Context(), -time.Minute, 2); err != nil || n != want {
 				t.Errorf("%d, %v, want %d", n, err, want)
 			}
 		}

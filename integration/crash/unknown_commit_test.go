@@ -146,8 +146,8 @@ func (w *unknownWorld) run(t *testing.T, name string, commit commitFunc) {
 			t.Errorf("cut %s: commit returned %v, which is not ErrCommitUnknown", cut, err)
 		}
 	}
-	// The fast path begins with Run, in the background: the cuts wait for its first event, and a test
-	// without one ends with its context.
+	// The fast path begins with Run, in the background: the cuts wait for its first event, and a
+	// test without one ends with its context.
 	for hot := false; !hot; {
 		write(wireproxy.None)
 		if err := untilEmpty(ctx, w.ob); err != nil {

@@ -29,7 +29,8 @@ var notShown = map[string][]string{
 	},
 	"needs a database or a server: the Examples are in integration and in examples/": {
 		"core/inbox/sqlinbox.Migrations", "core/inbox/sqlinbox.New", "core/inbox/sqlinbox.On", "core/inbox.EventID",
-		"core/inbox.Final", "core/once/command.NewWorker", "core/once/command.Topic",
+		"core/inbox.Final", "core/once/command.NewWorker",
+		"core/outboxtest/suite.CaptureEventInContext", "core/once/command.Topic",
 		"core/once/command/sqlcommand.Migrations", "core/once/command/sqlcommand.New",
 		"entoutbox/entschema.MigrateOptions",
 	},

@@ -157,12 +157,13 @@ func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
 
 // ended returns an error if the transaction of a statement that may cause events has ended, or nil.
 // A statement such as TRUNCATE ends it on MySQL and MariaDB, and COMMIT or ROLLBACK everywhere.
-// Further statements would be stored without a transaction, and their events refused.
+// Further statements would be stored without a transaction, and their events refused. Each plugin
+// asks for its own events, even if another one tracks the transaction.
 func (o *Outbox) ended(db *gorm.DB, hooks bool) error {
 	stmt := db.Statement
 	conn, _ := unprepared(stmt.ConnPool)
 	tx, ok := conn.(*txPool)
-	if !ok || tx.pool.ob != o {
+	if !ok {
 		return nil
 	}
 	has, err := o.hasRecorder(stmt.Schema)

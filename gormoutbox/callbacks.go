@@ -167,10 +167,15 @@ func (o *Outbox) ended(db *gorm.DB, hooks bool) error {
 		return nil
 	}
 	has, err := o.hasRecorder(stmt.Schema)
-	if err != nil || !has && !hooks && !o.maps(stmt) {
+	switch {
+	case err != nil:
 		return err
+	case has || o.maps(stmt):
+		return o.own.Check(stmt.Context, tx)
+	case hooks: // perhaps it is the transaction of a database without an outbox, which is no mistake
+		return tx.Err()
 	}
-	return o.own.Check(stmt.Context, tx)
+	return nil
 }
 
 // maps reports whether there are On functions for the model.

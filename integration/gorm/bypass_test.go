@@ -185,6 +185,50 @@ func TestGORMAfterDBResolver(t *testing.T) {
 	})
 }
 
+// gStat has a hook and no events. It is stored in a database without an outbox.
+type gStat struct {
+	ID   int64
+	Name string
+}
+
+func (gStat) TableName() string { return "g_stats" }
+
+func (s *gStat) BeforeSave(*gorm.DB) error {
+	s.Name = strings.ToUpper(s.Name)
+	return nil
+}
+
+// Models of a second database that have hooks, but neither a Recorder nor On functions, are none of
+// the plugin's business. Events of that database are refused.
+func TestGORMSecondDatabaseOfDBResolver(t *testing.T) {
+	t.Parallel()
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		second := g.db.Another(t)
+		stats := second.Open(t)
+		fixture.MustExec(t, stats, "CREATE TABLE g_stats (id BIGINT PRIMARY KEY, name VARCHAR(64))")
+		fixture.MustExec(t, stats, "CREATE TABLE g_products (id BIGINT PRIMARY KEY, name VARCHAR(64), stock BIGINT, "+
+			"deleted_at VARCHAR(64))")
+		r := dbresolver.Register(dbresolver.Config{Sources: []gorm.Dialector{adapters.GORMDialector(second, nil)}},
+			&gStat{}, &gProduct{})
+		fixture.NoError(t, g.Use(r))
+		defer closeResolved(t, r)
+		fixture.NoError(t, g.Create(&gStat{ID: 1, Name: "a"}).Error)
+		fixture.NoError(t, g.Save(&gStat{ID: 1, Name: "b"}).Error)
+		fixture.NoError(t, g.Clauses(dbresolver.Write).Model(&gStat{ID: 1}).Update("name", "c").Error)
+		if n := fixture.Count(t, stats, "SELECT COUNT(*) FROM g_stats WHERE name = 'c'"); n != 1 {
+			t.Errorf("%d rows with the last name, want 1", n)
+		}
+		fixture.NoError(t, g.Delete(&gStat{ID: 1}).Error)
+
+		mapProducts(g)
+		fixture.WantError(t, g.Create(&gProduct{ID: 1, Name: "elsewhere"}).Error, core.ErrOtherDatabase)
+		if n := fixture.Count(t, stats, "SELECT COUNT(*) FROM g_products"); n != 0 {
+			t.Errorf("%d products, want none", n)
+		}
+		g.wantRows(t)
+	})
+}
+
 func closeResolved(t *testing.T, r *dbresolver.DBResolver) {
 	t.Helper()
 	fixture.NoError(t, r.Call(func(pool gorm.ConnPool) error {

@@ -46,7 +46,7 @@ var rooms = map[string]room{
 	"core/inbox/sqlinbox":  {ours: []string{"core", "core/inbox", "core/internal/..."}},
 	"core/outboxtest":      {ours: []string{"core", "core/once", "core/sqltx", "core/outboxtest/internal/..."}},
 	"core/outboxtest/suite": {ours: []string{
-		"core", "core/once", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
+		"core", "core/inbox", "core/once", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
 	}},
 	"gormoutbox": {ours: []string{"core", "core/adapter", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
 	"entoutbox/entschema": {

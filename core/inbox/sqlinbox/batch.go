@@ -19,8 +19,8 @@ const batchSize = 500
 
 // BeginBatch does for many events of one consumer and handler what Begin does for one. One
 // statement writes up to 500 of them (40 on SQLite). It takes the keys in ascending order, so that
-// two batches wait for each other and do not deadlock. A second copy of an event in the batch is
-// inbox.StateProcessed.
+// two batches wait for each other and do not deadlock. A further copy of an event that is fresh in
+// the batch is inbox.StateProcessed; of any other event it has the same state as the first.
 func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]inbox.State, error) {
 	const what = "begin a batch"
 	states := make([]inbox.State, len(events))
@@ -39,11 +39,13 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 		return cmp.Or(cmp.Compare(events[a].Tenant, events[b].Tenant),
 			cmp.Compare(events[a].EventID, events[b].EventID))
 	})
-	first := make(map[inbox.Key]bool, len(order))
+	first, copies := make(map[inbox.Key]int, len(order)), []int(nil)
 	order = slices.DeleteFunc(order, func(n int) bool {
-		again := first[events[n].Key]
-		if first[events[n].Key] = true; again {
-			states[n] = inbox.StateProcessed
+		_, again := first[events[n].Key]
+		if again {
+			copies = append(copies, n)
+		} else {
+			first[events[n].Key] = n
 		}
 		return again
 	})
@@ -56,6 +58,12 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 	for chunk := range slices.Chunk(order, s.sql.database.batchSize()) {
 		if err := s.beginChunk(ctx, tx, events, chunk, states); err != nil {
 			return nil, s.db.Wrap(what, sqlstore.TxError(err))
+		}
+	}
+	for _, n := range copies {
+		states[n] = states[first[events[n].Key]]
+		if states[n] == inbox.StateFresh {
+			states[n] = inbox.StateProcessed // commits with the first
 		}
 	}
 	return states, nil

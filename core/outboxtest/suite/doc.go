@@ -1,10 +1,11 @@
-// Package suite is for authors of adapters, tables and stores of keys. It has the tests that each
-// implementation of an interface of core and of once must pass:
+// Package suite is for authors of adapters, tables and stores. It has the tests that each
+// implementation of an interface of core, once and inbox must pass:
 //
 //   - TestRepository: core.Repository, the tables of the outbox
 //   - TestAdapter: the transactions of an ORM or a driver, with an outbox in them
 //   - TestCapture: the events that an adapter makes of the statements of its ORM
 //   - TestOnceStore and TestOnceTxStore: once.Store and once.TxStore, the keys
+//   - TestInboxStore: inbox.Store, the processed events of an inbox
 //
 // Each test takes a harness, which says how to reach the implementation, and runs its cases as
 // parallel subtests. The cases check the promises in the comments of the interfaces, from outside

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 )
@@ -63,5 +64,17 @@ func ExampleTestAdapter() {
 			},
 			AbortsOnError: true, // as PostgreSQL does
 		})
+	}
+}
+
+// The author of another store of an inbox runs the suite from a test of its own.
+func ExampleTestInboxStore() {
+	_ = func(t *testing.T) {
+		suite.TestInboxStore(t, suite.InboxHarness{New: func(*testing.T) suite.InboxBackend {
+			return suite.InboxBackend{
+				Store:      inboxtest.NewStore(), // an empty store of the implementation under test
+				Transactor: outboxtest.NewRepository().Transactor(),
+			}
+		}})
 	}
 }

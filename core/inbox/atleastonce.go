@@ -88,7 +88,8 @@ func (a *AtLeastOnce) Event(msg Message) (Event, error) { return a.in.Event(msg)
 // Result.Err wraps one of these:
 //
 //   - the error of h;
-//   - ErrDead when h has failed too often, or with core.Permanent;
+//   - ErrDead when h has failed too often, or with core.Permanent. If the lease was lost meanwhile,
+//     the error wraps once.ErrLeaseLost instead: another copy may be at work, and decides;
 //   - ErrInvalidMessage;
 //   - ErrInProgress and once.ErrInProgress while another copy is being processed;
 //   - once.ErrStore when the store did not answer, and h was not run.
@@ -129,12 +130,12 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 		// Each of the earlier attempts panicked, or its process died.
 		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) {
 			this.Reset()
-			r.dead = true
-			return once.Result{}, fmt.Errorf("%w: it was begun %d times and never ended", ErrDead, this.Number-1)
+			r.dead = ErrDead
+			return once.Result{}, fmt.Errorf("it was begun %d times and never ended", this.Number-1)
 		}
 		err := fn(ctx)
 		if err != nil {
-			r.dead, err = a.failedAttempt(ctx, this, err)
+			r.dead = a.failedAttempt(ctx, this, err)
 			err = &handlerError{err}
 		}
 		return once.Result{}, err
@@ -149,26 +150,27 @@ type leased struct {
 	attempt  int
 	ran      bool
 	replayed bool
-	dead     bool // it was given up
+	dead     error // wraps ErrDead if it is given up, provided that the lease was held to the end
 }
 
 func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
 
 // failedAttempt says what a failure of the handler means for the message, and for the count of
-// attempts. A handler that was cut short gives nothing up.
-func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) (dead bool, _ error) {
+// attempts. It returns an error wrapping ErrDead if the message is given up. A handler that was cut
+// short gives nothing up.
+func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) (dead error) {
 	limit := a.in.cfg.MaxAttempts
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	switch class := a.in.judge(err); {
 	case class == core.ClassPermanent && !canceled, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
 		t.Number >= limit && a.oldEnough(t):
 		t.Reset()
-		return true, errtext.Errorf("%w (attempts: %d): %w", ErrDead, t.Number, err)
+		return fmt.Errorf("%w (attempts: %d)", ErrDead, t.Number)
 	case class == core.ClassUnavailable, canceled:
 		// The handler was cut short, or the failure is not the event's fault.
 		t.Refund()
 	}
-	return false, err
+	return nil
 }
 
 // handlerError marks the error of a handler among those of its lease.
@@ -177,19 +179,19 @@ type handlerError struct{ error }
 // Unwrap returns the error of the handler.
 func (e *handlerError) Unwrap() error { return e.error }
 
-// doneElsewhere reports whether the store of the lease says once.ErrAlreadyDone. A handler may have
-// that error from another Runner, where it says nothing about this message.
-func doneElsewhere(err error) bool {
-	if err == once.ErrAlreadyDone { //nolint:errorlint // this is the walk through what is wrapped
+// ofLease reports whether the lease of the message itself ended with target. A handler may have the
+// same error from another Runner, where it says nothing about this message.
+func ofLease(err, target error) bool {
+	if err == target { //nolint:errorlint // this is the walk through what is wrapped
 		return true
 	}
 	switch e := err.(type) { //nolint:errorlint // so is this
 	case *handlerError:
 		return false
 	case interface{ Unwrap() error }:
-		return doneElsewhere(e.Unwrap())
+		return ofLease(e.Unwrap(), target)
 	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), doneElsewhere)
+		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return ofLease(err, target) })
 	}
 	return false
 }
@@ -197,7 +199,7 @@ func doneElsewhere(err error) bool {
 func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, r leased, err error) Result {
 	pauses := &a.in.pauses
 	switch {
-	case err == nil && r.replayed, r.ran && doneElsewhere(err):
+	case err == nil && r.replayed, r.ran && ofLease(err, once.ErrAlreadyDone):
 		// Another copy did it, perhaps when this one had lost its lease.
 		pauses.reset()
 		a.in.obs.Duplicate(d.told(0, nil))
@@ -206,8 +208,8 @@ func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, r leased, err er
 		pauses.reset()
 		a.in.obs.Processed(d.told(r.attempt, nil))
 		return Result{Action: Ack}
-	case r.dead && errors.Is(err, ErrDead): // not if the lease was lost at the same time
-		return a.in.dead(0, d.told(r.attempt, err))
+	case r.dead != nil && !ofLease(err, once.ErrLeaseLost): // else another copy may be at work
+		return a.in.dead(0, d.told(r.attempt, errtext.Errorf("%w: %w", r.dead, err)))
 	case !r.ran && errors.Is(err, once.ErrInProgress):
 		after := once.RetryAfter(err)
 		err = errtext.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)

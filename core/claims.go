@@ -13,6 +13,9 @@ func (r *relay) claim(ctx context.Context, ordered bool,
 	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
 	rows, err := fn(callCtx)
+	if err != nil {
+		rows = nil // whether their claim was committed is unknown
+	}
 	r.o.obs.Claimed(ClaimInfo{Ordered: ordered, Rows: len(rows), Duration: time.Since(start), Err: err})
 	r.admit(rows, start.Add(r.cfg.ClaimLease))
 	return rows, err

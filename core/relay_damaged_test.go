@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,4 +99,66 @@ func TestUndecodableRow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// torn is a table that loses its answer to the first claims: it returns rows that it has read, with
+// the error of their transaction.
+type torn struct {
+	core.Repository
+	left atomic.Int64
+}
+
+func (r *torn) tear(rows []core.Claimed, err error) ([]core.Claimed, error) {
+	if len(rows) > 0 && r.left.Add(-1) >= 0 {
+		return rows, errors.Join(err, errors.New("unexpected EOF"))
+	}
+	return rows, err
+}
+
+func (r *torn) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
+	return r.tear(r.Repository.ClaimUnordered(ctx, req))
+}
+
+func (r *torn) ClaimHeads(ctx context.Context, req core.ClaimRequest,
+	after core.KeyID,
+) ([]core.Claimed, core.KeyID, error) {
+	rows, next, err := r.Repository.ClaimHeads(ctx, req, after)
+	rows, err = r.tear(rows, err)
+	return rows, next, err
+}
+
+func (r *torn) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core.KeyID) ([]core.Claimed, error) {
+	return r.tear(r.Repository.ClaimKey(ctx, req, lane))
+}
+
+// Rows that come with an error are not published: they may be claimed by nobody, or by another.
+func TestRowsOfAFailedClaimAreNotPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		table := &torn{Repository: repo}
+		table.left.Store(3)
+		producer := join(t, repo, pub, core.Config{})
+		ob, err := core.New(core.Config{
+			Repository: table, Publisher: pub, ClaimLease: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		producer.publish(core.Event{Type: "a"}, core.Event{Type: "a", Key: "k"})
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- ob.Run(ctx) }()
+		time.Sleep(30 * time.Second)
+		if n := len(pub.Accepted()); n != 0 {
+			t.Errorf("%d events of failed claims were published", n)
+		}
+		time.Sleep(5 * time.Minute) // their leases end
+		if n := len(pub.Accepted()); n != 2 {
+			t.Errorf("%d events arrived, want 2", n)
+		}
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -17,11 +17,13 @@ import (
 // Insert runs in the caller's transaction and never repeats a statement. Every other method is one
 // short transaction of its own, and is repeated on a deadlock or a serialization failure.
 //
-// A claim is the pair of node and claim number. MarkFailed, BeginSuspect, Renew and Release are
-// "guesses". A guess changes a row only while the claim is the latest of the row, the row is open,
-// and the claim was not given back. The lease of the claim may be over. So a guess changes nothing
-// when it is repeated because its answer was lost. A guess that changes nothing is normal and no
-// error. MarkDone is a "fact": it changes a row from NEW, RETRY or DEAD, regardless of the claim.
+// A claim is the pair of node and claim number. Rows that come with an error are not claimed: their
+// transaction may have been rolled back, so the relay does not look at them. MarkFailed,
+// BeginSuspect, Renew and Release are "guesses". A guess changes a row only while the claim is the
+// latest of the row, the row is open, and the claim was not given back. The lease of the claim may
+// be over. So a guess changes nothing when it is repeated because its answer was lost. A guess that
+// changes nothing is normal and no error. MarkDone is a "fact": it changes a row from NEW, RETRY or
+// DEAD, regardless of the claim.
 //
 // Facts and guesses wait at most about 100 ms for the locks of other transactions. A locked row
 // stays unchanged. A *LockedError names it, and comes together with the result for the other rows.

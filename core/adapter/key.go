@@ -40,8 +40,13 @@ func (k *Key) Text() string {
 }
 
 // KeyText returns the text of one value. A text stays as it is, and bytes become hex. Other values
-// become the result of MarshalText, String or Value (driver.Valuer), or else of fmt.Sprint.
+// become the result of MarshalText, String or Value (driver.Valuer), or else of fmt.Sprint. A nil
+// pointer and a Value of nil become "".
 func KeyText(v any) (string, error) {
+	r := reflect.ValueOf(v)
+	if !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {
+		return "", nil // calling a method of its element would panic
+	}
 	switch k := v.(type) {
 	case string:
 		return k, nil
@@ -54,7 +59,7 @@ func KeyText(v any) (string, error) {
 		return k.String(), nil
 	case driver.Valuer:
 		inner, err := k.Value()
-		if err != nil {
+		if err != nil || inner == nil {
 			return "", err
 		}
 		if b, ok := inner.([]byte); ok {
@@ -62,8 +67,7 @@ func KeyText(v any) (string, error) {
 		}
 		return fmt.Sprint(inner), nil
 	}
-	r := reflect.ValueOf(v)
-	if r.Kind() == reflect.Pointer && !r.IsNil() {
+	if r.Kind() == reflect.Pointer {
 		return KeyText(r.Elem().Interface())
 	}
 	if r.Kind() == reflect.Array && r.Type().Elem().Kind() == reflect.Uint8 {

@@ -21,17 +21,35 @@ type (
 func (s stringer) String() string             { return "<" + s.s + ">" }
 func (v valuer) Value() (driver.Value, error) { return v.v, v.err }
 
+// pointed has its methods on the pointer, and they accept nil.
+type pointed struct{}
+
+func (p *pointed) String() string {
+	if p == nil {
+		return "none"
+	}
+	return "pointed"
+}
+
 func TestKeyText(t *testing.T) {
 	t.Parallel()
 	n := 7
 	var none *int
+	text := &stringer{"y"}
 	for want, v := range map[string]any{
 		"a,b": "a,b", "7": 7, "-8": number(-8), "0aff": []byte{10, 255}, "0102": [2]byte{1, 2},
 		"127.0.0.1": netip.MustParseAddr("127.0.0.1"), "<x>": stringer{"x"}, "9": valuer{v: int64(9)},
-		"0b": valuer{v: []byte{11}}, "true": true, "<nil>": none,
+		"0b": valuer{v: []byte{11}}, "true": true, "<y>": text, "<z>": new(&stringer{"z"}), "pointed": &pointed{},
 	} {
 		if got, err := adapter.KeyText(v); got != want || err != nil {
 			t.Errorf("%#v: %q, %v, want %q", v, got, err, want)
+		}
+	}
+	for _, unset := range []any{
+		nil, none, new(*int), (*stringer)(nil), (*valuer)(nil), (*netip.Addr)(nil), (*pointed)(nil), valuer{},
+	} {
+		if got, err := adapter.KeyText(unset); got != "" || err != nil {
+			t.Errorf("%#v: %q, %v, want no text", unset, got, err)
 		}
 	}
 	if got, err := adapter.KeyText(&n); got != "7" || err != nil {
@@ -57,6 +75,8 @@ func TestKey(t *testing.T) {
 		"unset":        {[]column{{0, true}}, ""},
 		"empty text":   {[]column{{"", true}, {"a", false}}, ",a"},
 		"a zero of it": {[]column{{7, false}, {0, true}}, "7,0"},
+		"nil pointers": {[]column{{(*stringer)(nil), true}, {(*valuer)(nil), true}}, ""},
+		"one is nil":   {[]column{{(*stringer)(nil), true}, {7, false}}, ",7"},
 		"all unset":    {[]column{{0, true}, {"", true}}, ""},
 	} {
 		var k adapter.Key

@@ -255,6 +255,14 @@ type bPair struct {
 	N             int
 }
 
+// bPairPointer is bPair with pointers.
+type bPairPointer struct {
+	bun.BaseModel `bun:"table:b_pairs"`
+	A             *adapters.CaptureKey `bun:",pk"`
+	B             *string              `bun:",pk"`
+	N             int
+}
+
 // bStrict has hooks that make a statement fail if its events cannot be written.
 type bStrict struct {
 	bun.BaseModel `bun:"table:b_stricts"`
@@ -293,6 +301,9 @@ func mapBun(b *bunEnv) {
 	})
 	bunoutbox.On(b.ob,
 		func(op core.Op, p *bPair) []core.Event { return []core.Event{{Type: "pair." + op.String(), Data: p}} })
+	bunoutbox.On(b.ob, func(op core.Op, p *bPairPointer) []core.Event {
+		return []core.Event{{Type: "pointers." + op.String(), Data: p}}
+	})
 	bunoutbox.OnContext(b.ob, func(_ context.Context, op core.Op, s *bStrict) ([]core.Event, error) {
 		if s.Name == "bad" {
 			return nil, errReason

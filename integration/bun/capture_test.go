@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 )
 
 // Each case runs statements in one transaction of RunInTx and names the events that are in the
@@ -123,6 +124,16 @@ func TestBunCaptures(t *testing.T) {
 			"pair.create 0,x", "pair.create 1,it's", "pair.update 1,it's", "pair.delete 0,x",
 			"pair.delete 1,it's",
 		}},
+		"On of a composite key of pointers": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			pair := &bPairPointer{A: adapters.NewCaptureKey("1"), B: new("x")}
+			b.exec(t, ctx, tx.NewInsert().Model(pair))
+			b.exec(t, ctx, tx.NewUpdate().Model(pair).Set("n = 1").WherePK())
+			for _, unset := range []*bPairPointer{{}, {B: new("x")}} {
+				_, err := tx.NewDelete().Model(unset).Where("n = 1").Exec(ctx)
+				fixture.WantError(t, err, core.ErrNoAggregateID)
+			}
+			b.exec(t, ctx, tx.NewDelete().Model(pair).WherePK())
+		}, []string{"pointers.create 1,x", "pointers.update 1,x", "pointers.delete 1,x"}},
 		"an upsert is never a create": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			for range 2 {
 				q := tx.NewInsert().Model(&bPair{A: 1, B: "x", N: 1})

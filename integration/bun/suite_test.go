@@ -105,6 +105,12 @@ type (
 		BColumns
 		core.Recorder `bun:"-" json:"-"`
 	}
+	bItemPointer struct {
+		bun.BaseModel `bun:"table:capture_items,alias:i"`
+		ID            *adapters.CaptureKey `bun:",pk,autoincrement"`
+		BColumns
+		core.Recorder `bun:"-" json:"-"`
+	}
 	// BFilled has a column that the database can fill.
 	BFilled struct {
 		Name  string
@@ -158,6 +164,13 @@ var (
 		Row:      func(m *bItemBoth) suite.CaptureRow { return bRow(strconv.FormatInt(m.ID, 10), m.BColumns) },
 		Recorder: func(m *bItemBoth) *core.Recorder { return &m.Recorder },
 	}
+	bItemPointers = adapters.CaptureKind[bItemPointer]{
+		Fill: func(m *bItemPointer, r suite.CaptureRow) {
+			m.ID, m.BColumns = adapters.NewCaptureKey(r.Key), BColumns{r.Name, r.Note, r.Stock}
+		},
+		Row:      func(m *bItemPointer) suite.CaptureRow { return bRow(m.ID.Text(), m.BColumns) },
+		Recorder: func(m *bItemPointer) *core.Recorder { return &m.Recorder },
+	}
 	bDocuments = adapters.CaptureKind[bDocument]{
 		Fill: func(m *bDocument, r suite.CaptureRow) { m.ID, m.BFilled = r.Key, BFilled{r.Name, r.Note, r.Stock} },
 		Row:  func(m *bDocument) suite.CaptureRow { return bRow(m.ID, BColumns(m.BFilled)) },
@@ -194,6 +207,7 @@ func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way 
 	}
 	bunoutbox.OnContext(ob, bItems.On(), options...)
 	bunoutbox.OnContext(ob, bItemBoths.On(), options...)
+	bunoutbox.OnContext(ob, bItemPointers.On(), options...)
 	bunoutbox.OnContext(ob, bDocuments.On(), options...)
 	bunoutbox.OnContext(ob, bDocumentBoths.On(), options...)
 	return tables.ORM(suite.CaptureORM{
@@ -205,6 +219,8 @@ func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way 
 		Exec: func(ctx context.Context, s suite.CaptureStatement) (func() []string, error) {
 			tx := ctx.Value(adapters.CaptureTxKey{}).(bun.Tx)
 			switch {
+			case s.Pointer:
+				return bunExec(ctx, tx, s, bItemPointers)
 			case s.Own && s.Mapped && s.Recorder:
 				return bunExec(ctx, tx, s, bDocumentBoths)
 			case s.Own && s.Recorder:

@@ -114,6 +114,8 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 			tx := ctx.Value(adapters.CaptureTxKey{}).(*entclient.Tx)
 			var err error
 			switch {
+			case s.Pointer:
+				return nil, adapters.NoStatement("ids are values")
 			case s.Recorder:
 				return nil, adapters.NoStatement("entities are generated, and embed nothing")
 			case s.Values:

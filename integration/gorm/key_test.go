@@ -53,24 +53,31 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 		Shop string `gorm:"primaryKey"`
 		No   int    `gorm:"primaryKey;autoIncrement:false"`
 	}
+	type pointers struct {
+		Shop *binaryID `gorm:"primaryKey"`
+		No   *valuerID `gorm:"primaryKey;autoIncrement:false"`
+	}
 	type without struct{ Name string }
 
 	g := openGORM(t, testdb.SQLite(t), gormOptions{})
-	fixture.NoError(t, g.AutoMigrate(&textual{}, &valued{}, &binary{}, &composite{}, &without{}))
+	fixture.NoError(t, g.AutoMigrate(&textual{}, &valued{}, &binary{}, &composite{}, &pointers{}, &without{}))
 	event := []core.Event{{Type: "stored"}}
 	gormoutbox.On(g.ob, func(core.Op, *textual) []core.Event { return event })
 	gormoutbox.On(g.ob, func(core.Op, *valued) []core.Event { return event })
 	gormoutbox.On(g.ob, func(core.Op, *binary) []core.Event { return event })
 	gormoutbox.On(g.ob, func(core.Op, *composite) []core.Event { return event })
+	gormoutbox.On(g.ob, func(core.Op, *pointers) []core.Event { return event })
 	gormoutbox.On(g.ob, func(core.Op, *without) []core.Event { return event })
 	for _, model := range []any{
 		&textual{ID: binaryID{1, 2, 3, 4}}, &valued{ID: valuerID{7}}, &binary{ID: []byte{0xab, 0xcd}},
-		&composite{Shop: "berlin", No: 3}, &composite{Shop: "paris"}, &without{Name: "x"},
+		&composite{Shop: "berlin", No: 3}, &composite{Shop: "paris"},
+		&pointers{Shop: &binaryID{5, 6, 7, 8}, No: &valuerID{9}}, &pointers{Shop: &binaryID{5, 6, 7, 8}}, &without{Name: "x"},
 	} {
 		fixture.NoError(t, g.Create(model).Error)
 	}
 	fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"),
-		[]string{"id-01020304", "7", "abcd", "berlin,3", "paris,0", ""})
+		[]string{"id-01020304", "7", "abcd", "berlin,3", "paris,0", "id-05060708,9", "id-05060708,", ""})
+	fixture.WantError(t, g.Where("no = ?", 9).Delete(&pointers{}).Error, core.ErrNoAggregateID)
 	// A model without a key has events for inserts, but not for updates.
 	fixture.WantError(t, g.Where("name = ?", "x").Delete(&without{}).Error, core.ErrNoAggregateID)
 	fixture.WantError(t, g.Session(&gorm.Session{}).Where("name = ?", "x").Delete(&without{Name: "x"}).Error,

@@ -142,6 +142,11 @@ type (
 		GColumns
 		core.Recorder `gorm:"-" json:"-"`
 	}
+	gItemPointer struct {
+		ID *adapters.CaptureKey
+		GColumns
+		core.Recorder `gorm:"-" json:"-"`
+	}
 	// GFilled has a column that the database can fill.
 	GFilled struct {
 		Name  string
@@ -172,6 +177,7 @@ type (
 func (gItem) TableName() string             { return "capture_items" }
 func (gItemRecorder) TableName() string     { return "capture_items" }
 func (gItemBoth) TableName() string         { return "capture_items" }
+func (gItemPointer) TableName() string      { return "capture_items" }
 func (gItemHidden) TableName() string       { return "capture_items" }
 func (gDocument) TableName() string         { return "capture_documents" }
 func (gDocumentRecorder) TableName() string { return "capture_documents" }
@@ -197,6 +203,15 @@ var (
 		},
 		Row:      func(m *gItemBoth) suite.CaptureRow { return gRow(m.ID, m.GColumns) },
 		Recorder: func(m *gItemBoth) *core.Recorder { return &m.Recorder },
+	}
+	gItemPointers = adapters.CaptureKind[gItemPointer]{
+		Fill: func(m *gItemPointer, r suite.CaptureRow) {
+			m.ID, m.GColumns = adapters.NewCaptureKey(r.Key), GColumns{r.Name, r.Note, r.Stock}
+		},
+		Row: func(m *gItemPointer) suite.CaptureRow {
+			return suite.CaptureRow{Key: m.ID.Text(), Name: m.Name, Note: m.Note, Stock: m.Stock}
+		},
+		Recorder: func(m *gItemPointer) *core.Recorder { return &m.Recorder },
 	}
 	gDocuments = adapters.CaptureKind[gDocument]{
 		Fill: func(m *gDocument, r suite.CaptureRow) { m.ID, m.GFilled = r.Key, GFilled{r.Name, r.Note, r.Stock} },
@@ -243,6 +258,7 @@ func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, pre
 	}
 	gormoutbox.OnContext(ob, gItems.On(), options...)
 	gormoutbox.OnContext(ob, gItemBoths.On(), options...)
+	gormoutbox.OnContext(ob, gItemPointers.On(), options...)
 	gormoutbox.OnContext(ob, gDocuments.On(), options...)
 	gormoutbox.OnContext(ob, gDocumentBoths.On(), options...)
 	return tables.ORM(suite.CaptureORM{
@@ -254,6 +270,8 @@ func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, pre
 		Exec: func(ctx context.Context, s suite.CaptureStatement) (func() []string, error) {
 			tx := ctx.Value(adapters.CaptureTxKey{}).(*gorm.DB)
 			switch {
+			case s.Pointer:
+				return gormExec(tx, s, gItemPointers)
 			case s.Own && s.Mapped && s.Recorder:
 				return gormExec(tx, s, gDocumentBoths)
 			case s.Own && s.Recorder:

@@ -40,7 +40,8 @@ type CaptureOptions struct {
 // integer keys. In the other the program makes the textual keys. Both have the columns id, name (a
 // unique text), note (a text) and stock (an integer). Each table has three models: one with an
 // OnContext function that returns CaptureEventInContext of the model, one with an embedded
-// core.Recorder, and one with both.
+// core.Recorder, and one with both. The first table has one more model with both, whose key is a
+// pointer.
 type CaptureORM struct {
 	// RunInTx runs fn in a transaction of the ORM. The context of fn carries the transaction for
 	// Exec, under a key of the harness. Exec runs its statement with another context.
@@ -177,6 +178,9 @@ type CaptureStatement struct {
 	Own      bool // on the table whose keys the program makes
 	Mapped   bool // models have an On function
 	Recorder bool // models embed a core.Recorder
+	// Pointer: the key of the models is a pointer to a type with methods for values (String,
+	// MarshalText, driver.Valuer), and nil if the key is "". Own is not set, Mapped and Recorder are.
+	Pointer bool
 	// Models are the models that are passed to the statement: one model, or a slice if Slice is
 	// set. Without models, the statement gets only the type, or an empty slice.
 	Models []CaptureModel
@@ -210,6 +214,7 @@ func (s CaptureStatement) String() string {
 	say(s.Do == CaptureUpsert || s.Do == CaptureUpdate, ", setting %s",
 		[]string{"the model", "note", "stock + 1"}[s.Set])
 	say(s.Own, ", own keys")
+	say(s.Pointer, ", pointers to keys")
 	say(s.OnName, ", on name")
 	say(s.ByKey, ", by key")
 	say(s.Where != nil, ", where ")
@@ -238,6 +243,7 @@ func (s CaptureStatement) String() string {
 //     events unless the harness names them in Refused
 //   - Resolve: statements that do not say which rows they change, with ResolveRows
 //   - Recorder: copies of models with recorded events, and recorders in fields
+//   - Keys: keys that are nil pointers until the row is stored
 //   - Random, RandomResolve: statements of all kinds, with errors returned or ignored by the
 //     program
 func TestCapture(t *testing.T, h CaptureHarness) {
@@ -288,6 +294,10 @@ func TestCapture(t *testing.T, h CaptureHarness) {
 	t.Run("Recorder", func(t *testing.T) {
 		t.Parallel()
 		captureRecorders(&captureFixture{T: t, CaptureORM: h.Open(t, CaptureOptions{})})
+	})
+	t.Run("Keys", func(t *testing.T) {
+		t.Parallel()
+		captureKeys(t, h)
 	})
 	for name, options := range map[string]CaptureOptions{"Random": {}, "RandomResolve": {Resolve: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -89,6 +89,10 @@ var captureMistakes = map[string]struct {
 		wrongCapture{refuse: true, unnamed: true},
 		[]string{"Delete/a condition/On", "Random"},
 	},
+	"nil keys are refused": {
+		wrongCapture{noNil: true},
+		[]string{"Keys"},
+	},
 	"copies are stored": {
 		wrongCapture{copies: true},
 		[]string{"Recorder"},
@@ -167,7 +171,7 @@ type wrongCapture struct {
 	recordedAlways, forget      bool
 	op                          core.Op
 	refuse, refuseLate, unnamed bool
-	copies, hidden              bool
+	copies, hidden, noNil       bool
 }
 
 // captureWorld is an ORM on two tables in memory.
@@ -264,7 +268,7 @@ func (w *captureWorld) exec(_ context.Context, s suite.CaptureStatement) (func()
 	if s.Copies && !w.wrong.copies {
 		return left, core.ErrRecorderCopied
 	}
-	if w.wrong.refuse {
+	if w.wrong.refuse || w.wrong.noNil && s.Pointer && (len(s.Models) == 0 || s.Models[0].Key == "") {
 		return left, w.refusal()
 	}
 	if s.Do >= suite.CaptureUpdate && slices.ContainsFunc(s.Models,

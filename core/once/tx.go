@@ -92,8 +92,9 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 // rolled back. A commit whose answer was lost is run again too, and the key tells whether it
 // committed.
 //
-// Within a transaction that ctx carries already, t opens a savepoint, and nothing is repeated. The
-// owner of the transaction must repeat it.
+// Within a transaction that ctx carries and t joins, t opens a savepoint, and nothing is repeated.
+// The owner of that transaction must repeat it. A transaction of another database in ctx changes
+// nothing.
 func (r *Runner) RunInTx(ctx context.Context, t core.Transactor, key Key, fp Fingerprint,
 	fn func(ctx context.Context, tx core.Tx) (Result, error),
 ) (res Result, replayed bool, err error) {

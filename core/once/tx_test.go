@@ -310,6 +310,39 @@ func TestRetryTx(t *testing.T) {
 	})
 }
 
+// Only a transaction that the Transactor joins keeps RetryTx from repeating.
+func TestRetryTxWithinATransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, other := newWorld(t, once.Config{}), newWorld(t, once.Config{})
+		retried := func(ctx context.Context, tr core.Transactor, want int, end error) {
+			t.Helper()
+			runs := 0
+			err := once.RetryTx(ctx, tr, func(context.Context, core.Tx) error {
+				if runs++; runs < 3 {
+					return deadlock{}
+				}
+				return nil
+			})
+			if runs != want || !errors.Is(err, end) {
+				t.Errorf("%v after %d runs, want %v after %d", err, runs, end, want)
+			}
+		}
+		var over context.Context
+		if err := w.Transactor.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
+			retried(ctx, w.Transactor, 1, deadlock{})
+			retried(ctx, other.Transactor, 3, nil)
+			// nobody hears how the inner transaction ended
+			deaf := sloppy{other.Transactor, func(tx core.Tx) { tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitNotSent) }}
+			retried(ctx, deaf, 3, core.ErrCommitUnknown)
+			over = ctx //nolint:fatcontext // used after its transaction
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		retried(over, other.Transactor, 3, nil)
+	})
+}
+
 // sloppy is a Transactor that relies on the driver's answer to a commit. Its transactions report
 // the real outcome.
 type sloppy struct {

@@ -29,6 +29,15 @@ func (c *cache) Remember(_ context.Context, key string) error {
 	return c.err
 }
 
+func (c *cache) Forget(_ context.Context, keys ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		delete(c.keys, key)
+	}
+	return c.err
+}
+
 // A cache saves work but decides nothing: an event that it has forgotten is still a duplicate.
 func TestCache(t *testing.T) {
 	c := &cache{keys: map[string]bool{}}

@@ -51,6 +51,9 @@ func (in *Inbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 // does not have the payload. The row keeps actor and reason until the delivery. Redrive returns how
 // many events changed; the others were not dead. An incomplete request, or one with a key of
 // another consumer, is refused with an error wrapping ErrInvalidRequest.
+//
+// Config.Cache forgets the events first. If it cannot, Redrive changes nothing and returns its
+// error. Give the Inbox that redrives the Cache of the consumers: see Cache.
 func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
 	return in.engine.Redrive(ctx, req)
 }

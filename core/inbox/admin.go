@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // ListDead returns the dead events of this consumer. The events that were received first come
@@ -26,10 +28,23 @@ type RedriveRequest struct {
 // inbox does not have the payload. The row keeps actor and reason until the delivery. Redrive
 // returns how many events changed; the others were not dead. An incomplete request, or one with a
 // key of another consumer, is refused with an error wrapping ErrInvalidRequest.
+//
+// Config.Cache forgets the events first. If it cannot, Redrive changes nothing and returns its
+// error, because a message that the cache answers is not processed. Give the Inbox that redrives
+// the Cache of the consumers: see Cache.
 func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
 	for _, k := range req.Keys {
 		if k.Consumer != in.cfg.Consumer {
 			return 0, fmt.Errorf("%w: key of consumer %q, this is %q", ErrInvalidRequest, k.Consumer, in.cfg.Consumer)
+		}
+	}
+	if in.cfg.Cache != nil && len(req.Keys) > 0 {
+		names := make([]string, len(req.Keys))
+		for n, k := range req.Keys {
+			names[n] = cacheKey(k)
+		}
+		if err := in.cfg.Cache.Forget(ctx, names...); err != nil {
+			return 0, errtext.Errorf("inbox: nothing was redriven, because the cache did not forget the events: %w", err)
 		}
 	}
 	return in.cfg.Store.Redrive(ctx, req.Keys, req.Actor, req.Reason)

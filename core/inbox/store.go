@@ -118,11 +118,18 @@ type DeadQuery struct {
 
 // Cache is a faster memory of processed events in front of the table, such as Redis. If it knows an
 // event, the message is acknowledged without a query. If it does not know the event, or fails, the
-// table decides. An event is remembered only after its commit. The cache must forget an event
-// before the table does, and must be emptied when the database has lost commits in a failover.
+// table decides. An event is remembered only after its commit, and its row says processed until it
+// is deleted. So an entry is wrong only if it outlives its row; a message is then acknowledged, and
+// not processed. The cache must forget an event before the table does (Config.Retention), and must
+// be emptied after a restore of the database or a failover that lost commits.
+//
+// Redrive calls Forget of the cache of its own Inbox. If processes do not share one cache, another
+// process may still have an entry for the event, for at most as long as its cache keeps entries.
 type Cache interface {
 	// Seen reports whether the event with this key, in the form of once.Key.String, was remembered.
 	Seen(ctx context.Context, key string) (bool, error)
 	// Remember stores the key.
 	Remember(ctx context.Context, key string) error
+	// Forget deletes the keys, in the same form. Keys that were not remembered are no error.
+	Forget(ctx context.Context, keys ...string) error
 }

@@ -332,7 +332,9 @@ func TestRetryTxWithinATransaction(t *testing.T) {
 			retried(ctx, w.Transactor, 1, deadlock{})
 			retried(ctx, other.Transactor, 3, nil)
 			// nobody hears how the inner transaction ended
-			deaf := sloppy{other.Transactor, func(tx core.Tx) { tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitNotSent) }}
+			deaf := sloppy{other.Transactor, func(tx core.Tx) {
+				tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitNotSent)
+			}}
 			retried(ctx, deaf, 3, core.ErrCommitUnknown)
 			over = ctx //nolint:fatcontext // used after its transaction
 			return nil

@@ -68,7 +68,7 @@ func (c CacheConfig) Validate() error {
 //
 // An entry outlives its row when a person deletes the row, or when the database is restored to an
 // earlier moment or loses commits in a failover. Call Forget then, or start with another Prefix.
-// Until then the event of that entry counts as processed.
+// Until then, at most for the TTL, the event of that entry counts as processed.
 //
 // Make one with NewCache; it is safe for use by several goroutines and does not close the client.
 type Cache struct {
@@ -114,8 +114,8 @@ func (c *Cache) Remember(ctx context.Context, key string) error {
 	return err
 }
 
-// Forget deletes entries, for a person who wants events to be processed again. It waits for as long
-// as ctx and the client allow.
+// Forget deletes entries. Redrive of an inbox calls it. Call it yourself after you have deleted rows
+// to have their events processed again. It waits for as long as ctx and the client allow.
 func (c *Cache) Forget(ctx context.Context, keys ...string) error {
 	for _, k := range keys {
 		_, err := await(ctx, func() (int64, error) { return c.client.Del(ctx, c.name(k)).Result() }, nil)

@@ -2,22 +2,28 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
 func inboxCacheCases() []inboxCase {
 	return []inboxCase{
 		{"copies of a dead event in a batch", inboxCacheDeadCopies},
 		{"a batch that is rolled back", inboxCacheRolledBack},
+		{"a redriven event that the cache still knows", inboxCacheRedriven},
 	}
 }
 
 // inboxCache is a Cache that forgets nothing by itself.
-type inboxCache struct{ keys sync.Map }
+type inboxCache struct {
+	keys sync.Map
+	err  error // of Forget, which then forgets nothing
+}
 
 func (c *inboxCache) Seen(_ context.Context, key string) (bool, error) {
 	_, ok := c.keys.Load(key)
@@ -26,6 +32,16 @@ func (c *inboxCache) Seen(_ context.Context, key string) (bool, error) {
 
 func (c *inboxCache) Remember(_ context.Context, key string) error {
 	c.keys.Store(key, true)
+	return nil
+}
+
+func (c *inboxCache) Forget(_ context.Context, keys ...string) error {
+	if c.err != nil {
+		return c.err
+	}
+	for _, key := range keys {
+		c.keys.Delete(key)
+	}
 	return nil
 }
 
@@ -95,7 +111,7 @@ func (c *cachedInbox) wantHandled(want int) {
 }
 
 // redriveDead redrives every dead event.
-func (c *cachedInbox) redriveDead(want int) {
+func (c *cachedInbox) redriveDead(want int, end error) {
 	c.f.Helper()
 	dead, err := c.in.ListDead(c.f.Context(), inbox.DeadQuery{})
 	c.f.check(err)
@@ -104,9 +120,8 @@ func (c *cachedInbox) redriveDead(want int) {
 		keys[n] = d.Key
 	}
 	n, err := c.in.Redrive(c.f.Context(), inbox.RedriveRequest{Keys: keys, Actor: "ada", Reason: "mended"})
-	c.f.check(err)
-	if n != want {
-		c.f.Errorf("%d events redriven, want %d", n, want)
+	if n != want || !errors.Is(err, end) {
+		c.f.Errorf("%d events redriven, %v; want %d, %v", n, err, want, end)
 	}
 }
 
@@ -119,7 +134,7 @@ func inboxCacheDeadCopies(f *inboxFixture) {
 	c.refuse = false
 	c.deliverBatch(inbox.Dead, "e", "e", "e")
 	c.wantHandled(0)
-	c.redriveDead(1)
+	c.redriveDead(1, nil)
 	c.deliverBatch(inbox.Ack, "e", "e")
 	c.deliver("e", inbox.Ack)
 	c.wantHandled(1)
@@ -131,7 +146,27 @@ func inboxCacheRolledBack(f *inboxFixture) {
 	c.refuse = true
 	c.deliverBatch(inbox.Dead, "a", "b", "a")
 	c.refuse = false
-	c.redriveDead(2)
+	c.redriveDead(2, nil)
 	c.deliverBatch(inbox.Ack, "b", "a", "b")
+	c.wantHandled(2)
+}
+
+// inboxCacheRedriven redrives an event whose entry has outlived its row, as after a failover that
+// lost commits. The cache forgets the event. If it cannot, the event stays dead, because the cache
+// would have its message acknowledged.
+func inboxCacheRedriven(f *inboxFixture) {
+	cache := &inboxCache{err: errInbox}
+	c := f.cached(cache)
+	for _, id := range []string{"e", "dead too", "processed"} {
+		key := once.Key{Scope: once.Scope("inbox", "billing", "invoice"), ID: id}
+		f.check(cache.Remember(f.Context(), key.String()))
+	}
+	f.fail(inboxEvent("e"), true)
+	f.fail(inboxEvent("dead too"), true)
+	c.redriveDead(0, errInbox)
+	cache.err = nil
+	c.redriveDead(2, nil)
+	c.deliver("e", inbox.Ack)
+	c.deliverBatch(inbox.Ack, "processed", "dead too", "e")
 	c.wantHandled(2)
 }

@@ -44,7 +44,7 @@ func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, 
 			names[n] = cacheKey(k)
 		}
 		if err := in.cfg.Cache.Forget(ctx, names...); err != nil {
-			return 0, errtext.Errorf("inbox: nothing was redriven, because the cache did not forget the events: %w", err)
+			return 0, errtext.Errorf("inbox: nothing was redriven: the cache did not forget the events: %w", err)
 		}
 	}
 	return in.cfg.Store.Redrive(ctx, req.Keys, req.Actor, req.Reason)

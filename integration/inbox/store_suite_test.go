@@ -30,8 +30,8 @@ func TestInboxStoreSuite(t *testing.T) {
 				Store:      fixture.NewInboxStore(t, pool, cfg),
 				Transactor: sqltx.NewTransactor(pool, db.Dialect),
 				TakeElsewhere: func(ctx context.Context, key inbox.Key) error {
-					_, err := pool.ExecContext(ctx, "UPDATE "+cfg.Prefix+"inbox_event SET status = 1 WHERE event_id = '"+
-						key.EventID+"'")
+					_, err := pool.ExecContext(ctx,
+						"UPDATE "+cfg.Prefix+"inbox_event SET status = 1 WHERE event_id = '"+key.EventID+"'")
 					return err
 				},
 			}

@@ -30,6 +30,23 @@ func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
 		return
 	}
 	c := capture{statement: s, affected: affected, stored: elements(event.Model.Value())}
+	returned := false
+	defer func() {
+		if !returned { // an On function panicked, and the program may recover and commit
+			c.Conclude(core.RolledBack)
+			_ = s.visit(context.WithoutCancel(ctx), func(tx *sqltx.VisitedTx) error {
+				tx.RefuseCommit(adapter.ErrPanicked)
+				return nil
+			})
+		}
+	}()
+	c.write(ctx, event)
+	returned = true
+}
+
+// write writes the events. If it cannot, the transaction will not commit.
+func (c *capture) write(ctx context.Context, event *bun.QueryEvent) {
+	s := c.statement
 	err := c.collect(ctx, event)
 	if err == nil && len(c.Events()) == 0 {
 		return

@@ -14,7 +14,8 @@ import (
 // values than its model has (Set("stock = stock - 1")), or is an upsert, the rows are read back by
 // one more SELECT, unless Returning("*") returns them. All functions of one type are called, in the
 // order of registration. On can be called at any time. Mistakes (a nil argument, a T that is no
-// struct) are reported by every Publish and RunInTx, and by Run.
+// struct) are reported by every Publish and RunInTx, and by Run. A panic of fn goes on to the
+// program, and the transaction does not commit.
 //
 // The statements must run on the *bun.DB of Outbox.DB, or on another one with Outbox.Hook.
 func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event, options ...OnOption) {

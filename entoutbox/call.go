@@ -95,8 +95,14 @@ func (c *call) end(ctx context.Context, err error) error {
 	if failed {
 		c.tx.followed.RefuseCommit(err)
 	}
+	published := false
+	defer func() {
+		if !published { // a payload panicked
+			c.tx.followed.RefuseCommit(adapter.ErrPanicked)
+		}
+	}()
 	perr := c.publish(ctx, c.leave(failed))
-	if perr != nil {
+	if published = true; perr != nil {
 		c.tx.followed.RefuseCommit(perr)
 	}
 	if err != nil {

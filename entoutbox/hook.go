@@ -152,7 +152,7 @@ func (c *call) run(ctx context.Context, t *tx,
 	returned := false
 	defer func() {
 		if !returned {
-			_ = c.end(ctx, errPanicked)
+			_ = c.end(ctx, adapter.ErrPanicked)
 		}
 	}()
 	if v, err = execute(c.context(ctx)); err == nil {
@@ -163,8 +163,6 @@ func (c *call) run(ctx context.Context, t *tx,
 	returned = true
 	return v, c.end(ctx, err)
 }
-
-var errPanicked = errors.New("outbox: a hook of a mutation panicked, after its statement")
 
 // keyless returns an error if Config.AllowKeyless does not allow a mutation that has mappers and
 // does not say which rows it changes.

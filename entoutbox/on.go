@@ -17,7 +17,8 @@ import (
 // entity. For OpDelete the entity has only its id; with ResolveRows it is the whole entity as it
 // was before. All functions of one type are called, in the order of registration. On can be called
 // at any time. Mistakes (a nil argument, a T that is no struct) are reported by every mutation,
-// every Publish, and by Run.
+// every Publish, and by Run. A panic of fn goes on to the program, and the transaction does not
+// commit.
 //
 // The client must have the hook of ob: client.Use(ob.Hook()). OnMutation is for functions that need
 // the mutation itself.

@@ -126,9 +126,31 @@ func (o *Outbox) requireTransaction(op core.Op) func(db *gorm.DB) {
 			return
 		}
 		o.noteAssociation(db.Statement)
+		noteOwn(db)
 		if err := o.checkTransaction(db, op); err != nil {
 			_ = db.AddError(err)
 		}
+	}
+}
+
+// noteOwn notes in a transaction that GORM has begun it for this statement.
+func noteOwn(db *gorm.DB) {
+	if _, ok := db.InstanceGet("gorm:started_transaction"); !ok {
+		return
+	}
+	conn, _ := unprepared(db.Statement.ConnPool)
+	if tx, ok := conn.(*txPool); ok {
+		tx.own = true
+	}
+}
+
+// rollBackOwn rolls back a transaction that GORM has begun for a statement, or for one that this
+// statement is an association of. It is called when a callback of the plugin does not return, so
+// that those of GORM do not run. Otherwise the transaction would stay open, with its locks.
+func rollBackOwn(db *gorm.DB) {
+	conn, _ := unprepared(db.Statement.ConnPool)
+	if tx, ok := conn.(*txPool); ok && tx.own {
+		_ = tx.Rollback()
 	}
 }
 

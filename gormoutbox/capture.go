@@ -19,6 +19,21 @@ func (o *Outbox) capture(db *gorm.DB) {
 		return
 	}
 	s := v.(*statement)
+	returned := false
+	defer func() {
+		if !returned { // an On function panicked, and the program may recover and commit
+			s.Conclude(core.RolledBack)
+			s.refuseCommit(adapter.ErrPanicked)
+			rollBackOwn(db)
+		}
+	}()
+	s.finish()
+	returned = true
+}
+
+// finish writes the events, or keeps the transaction from committing without them.
+func (s *statement) finish() {
+	db := s.db
 	if db.Error != nil {
 		// A hook of the model failed after the row was stored.
 		if db.RowsAffected > 0 && (s.concerned() || s.dest != nil) {

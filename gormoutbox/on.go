@@ -15,7 +15,9 @@ import (
 // statement (zero values of Updates(&model), Select and Omit), those fields have the values of the
 // model; with ResolveRows, fn gets the row after an update. All functions of one type are called,
 // in the order of registration. On can be called at any time. Mistakes (a nil argument, a T that is
-// no struct) are reported by db.Use, and after that by every Publish and by Run.
+// no struct) are reported by db.Use, and after that by every Publish and by Run. A panic of fn goes
+// on to the program, and the transaction does not commit: RunInTx, db.Transaction and the plugin
+// (for the transaction of a single statement) roll it back.
 func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event, options ...OnOption) {
 	adapter.On(ob.mappers(), fn, options...)
 }

@@ -148,6 +148,7 @@ func (p *pool) SetConnMaxIdleTime(d time.Duration) {
 type txPool struct {
 	*sqltx.Tx
 	pool *pool
+	own  bool // GORM has begun it for one statement, and does not roll it back after a panic
 
 	mu       sync.Mutex
 	prepared map[*sql.Stmt]bool // prepared here, not executed through StmtContext

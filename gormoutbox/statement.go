@@ -86,22 +86,36 @@ func (o *Outbox) prepare(db *gorm.DB, op core.Op) {
 	if db.Error != nil || db.DryRun || stmt.Schema == nil {
 		return
 	}
+	returned := false
+	defer func() {
+		if !returned { // a method of a key panicked
+			rollBackOwn(db)
+		}
+	}()
+	if err := o.plan(db, op); err != nil {
+		_ = db.AddError(err)
+	}
+	returned = true
+}
+
+// plan decides how the events of a statement will be known.
+func (o *Outbox) plan(db *gorm.DB, op core.Op) error {
+	stmt := db.Statement
 	has, err := o.hasRecorder(stmt.Schema)
 	if err != nil {
-		_ = db.AddError(err)
-		return
+		return err
 	}
 	mappers, resolves := o.own.Mappers.Of(stmt.Schema.ModelType)
 	if mappers == nil && !has {
-		return
+		return nil
 	}
 	s := &statement{ob: o, db: db, op: op, mappers: mappers, resolves: resolves, expect: -1}
 	_, s.association = stmt.Settings.LoadAndDelete(associationKey{o, stmt})
 	if err := s.prepare(); err != nil {
-		_ = db.AddError(err)
-		return
+		return err
 	}
 	stmt.Settings.Store(statementKey{o, stmt}, s)
+	return nil
 }
 
 func (s *statement) prepare() error {

@@ -1,10 +1,16 @@
 package adapter
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
+
+// ErrPanicked is the reason why a transaction must not commit after a statement whose events were
+// not written, because a function of the program panicked or ended its goroutine. The panic itself
+// goes on.
+var ErrPanicked = errors.New("outbox: a function panicked before the events of its statement were written")
 
 // Errorf is fmt.Errorf for a text that begins with "outbox: ". An error that it wraps does not say
 // so again.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -82,8 +83,17 @@ type CapturedEvent struct {
 	Payload []byte
 }
 
-// CaptureEvent returns the event that an On function returns for a model.
+// CaptureEvent returns the event that an On function returns for a model. For the rows of the group
+// Panic it panics or ends its goroutine.
 func CaptureEvent(op core.Op, row CaptureRow) core.Event {
+	switch row.Note {
+	case notePanics:
+		panic(row.Note)
+	case noteEnds:
+		runtime.Goexit()
+	case notePayloadPanics:
+		return core.Event{Type: mappedType + op.String(), Data: panickingPayload{}}
+	}
 	return core.Event{Type: mappedType + op.String(), Data: row}
 }
 
@@ -243,6 +253,7 @@ func (s CaptureStatement) String() string {
 //     events unless the harness names them in Refused
 //   - Resolve: statements that do not say which rows they change, with ResolveRows
 //   - Recorder: copies of models with recorded events, and recorders in fields
+//   - Panic: On functions and payloads that panic
 //   - Keys: keys that are nil pointers until the row is stored
 //   - Random, RandomResolve: statements of all kinds, with errors returned or ignored by the
 //     program
@@ -294,6 +305,10 @@ func TestCapture(t *testing.T, h CaptureHarness) {
 	t.Run("Recorder", func(t *testing.T) {
 		t.Parallel()
 		captureRecorders(&captureFixture{T: t, CaptureORM: h.Open(t, CaptureOptions{})})
+	})
+	t.Run("Panic", func(t *testing.T) {
+		t.Parallel()
+		capturePanics(t, h)
 	})
 	t.Run("Keys", func(t *testing.T) {
 		t.Parallel()

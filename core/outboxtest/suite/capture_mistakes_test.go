@@ -89,6 +89,10 @@ var captureMistakes = map[string]struct {
 		wrongCapture{refuse: true, unnamed: true},
 		[]string{"Delete/a condition/On", "Random"},
 	},
+	"a panic loses the event": {
+		wrongCapture{commitsPanics: true},
+		[]string{"Panic"},
+	},
 	"nil keys are refused": {
 		wrongCapture{noNil: true},
 		[]string{"Keys"},
@@ -172,6 +176,7 @@ type wrongCapture struct {
 	op                          core.Op
 	refuse, refuseLate, unnamed bool
 	copies, hidden, noNil       bool
+	commitsPanics               bool
 }
 
 // captureWorld is an ORM on two tables in memory.
@@ -187,6 +192,8 @@ type captureState struct {
 	tables map[bool]map[string]suite.CaptureRow // by key
 	events []suite.CapturedEvent
 	ended  []func(core.Outcome)
+	// panicked: a statement did not return.
+	panicked bool
 }
 
 func (s captureState) clone() captureState {
@@ -230,6 +237,9 @@ func (w *captureWorld) runInTx(ctx context.Context, fn func(context.Context) err
 	defer w.mu.Unlock()
 	w.open = w.committed.clone()
 	err := fn(ctx)
+	if w.open.panicked && !w.wrong.commitsPanics {
+		err = errors.Join(err, errors.New("a statement panicked"))
+	}
 	outcome := core.RolledBack
 	if err == nil {
 		outcome = core.Committed
@@ -282,7 +292,9 @@ func (w *captureWorld) exec(_ context.Context, s suite.CaptureStatement) (func()
 	if w.wrong.refuseLate {
 		return left, w.refusal()
 	}
+	w.open.panicked = true
 	w.tell(s, before, recorders)
+	w.open.panicked = false
 	return left, nil
 }
 

@@ -189,7 +189,8 @@ type CaptureStatement struct {
 	Mapped   bool // models have an On function
 	Recorder bool // models embed a core.Recorder
 	// Pointer: the key of the models is a pointer to a type with methods for values (String,
-	// MarshalText, driver.Valuer), and nil if the key is "". Own is not set, Mapped and Recorder are.
+	// MarshalText, driver.Valuer), and nil if the key is "". Own is not set; Mapped and Recorder
+	// are.
 	Pointer bool
 	// Models are the models that are passed to the statement: one model, or a slice if Slice is
 	// set. Without models, the statement gets only the type, or an empty slice.

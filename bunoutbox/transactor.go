@@ -17,7 +17,9 @@ import (
 // sqltx.Connector. It commits when fn returns nil, and rolls back when fn returns an error or
 // panics. All changes of tx by fn are tracked, with any context. The context given to fn carries
 // tx: FromContext, and Publish with a nil transaction, find it. Within such a context RunInTx runs
-// fn in a savepoint. RunInTx returns nil only if the transaction is known to have committed. If the
+// fn in a savepoint. If that transaction is over, the error wraps core.ErrNoTransaction. If the
+// context carries a transaction of the pool that RunInTx of this package did not begin, it wraps
+// core.ErrOtherTransactor. RunInTx returns nil only if the transaction is known to have committed. If the
 // database has rolled it back and fn ignored the error (a deadlock, or a violated constraint on
 // PostgreSQL), RunInTx does not commit, and returns an error wrapping core.ErrTxAborted.
 func (o *Outbox) RunInTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
@@ -44,7 +46,7 @@ func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions,
 // Transactor, such as those of an inbox. Otherwise RunInTx returns it.
 func Transactor(db *bun.DB) core.Transactor { return &transactor{db: db} }
 
-// FromContext returns the transaction that RunInTx put into ctx. Without one it returns an error
+// FromContext returns the transaction that RunInTx or Context put into ctx. Without one it returns an error
 // wrapping core.ErrNoTransaction.
 func FromContext(ctx context.Context) (bun.Tx, error) {
 	in, ok := ctx.Value(ctxKey{}).(inTx)
@@ -56,13 +58,23 @@ func FromContext(ctx context.Context) (bun.Tx, error) {
 
 // Context returns ctx with the transaction of tx in it, for code that looks for the transaction
 // there: a Watermill bus or publisher on the outbox, a Transactor. The context that RunInTx of the
-// outbox gives has it already. Outside a transaction the result is ctx.
+// outbox gives has it already. Outside a transaction the result is ctx. A Transactor joins a
+// tracked bun.Tx with a savepoint, and refuses other transactions of its pool with
+// core.ErrOtherTransactor.
 func Context(ctx context.Context, tx bun.IDB) context.Context {
 	t, err := TxOf(ctx, tx)
 	if err != nil {
 		return ctx
 	}
-	return core.ContextWithTx(ctx, t)
+	if p, ok := t.(interface{ Pool() *sql.DB }); ok && t.Tracked() {
+		switch tx := tx.(type) {
+		case bun.Tx:
+			ctx = context.WithValue(ctx, ctxKey{}, inTx{tx, p.Pool()})
+		case *bun.Tx:
+			ctx = context.WithValue(ctx, ctxKey{}, inTx{*tx, p.Pool()})
+		}
+	}
+	return sqltx.ContextWithTx(ctx, t, "bunoutbox")
 }
 
 type ctxKey struct{}
@@ -103,8 +115,13 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 type body func(ctx context.Context, btx bun.Tx, tx core.Tx) error
 
 func runInTx(ctx context.Context, db *bun.DB, d core.Dialect, opts *sql.TxOptions, fn body) (err error) {
-	if outer, ok := ctx.Value(ctxKey{}).(inTx); ok && outer.pool == db.DB {
-		return nested(ctx, outer, fn)
+	if _, ok := core.TxFromContext(ctx); ok {
+		if outer, ok := ctx.Value(ctxKey{}).(inTx); ok && outer.pool == db.DB {
+			return nested(ctx, outer, fn)
+		}
+		if err := sqltx.CheckOwner(ctx, db.DB, "bunoutbox"); err != nil {
+			return err
+		}
 	}
 	return sqltx.RetryBegin(db.DB, func() (began bool, err error) { return beginAndRun(ctx, db, d, opts, fn) })
 }
@@ -143,7 +160,7 @@ func nested(ctx context.Context, outer inTx, fn body) error {
 	}
 	sp, err := outer.tx.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
-		return err
+		return sqltx.OverError(err)
 	}
 	ended := false
 	defer func() {
@@ -152,6 +169,9 @@ func nested(ctx context.Context, outer inTx, fn body) error {
 		}
 	}()
 	err = inside(ctx, inTx{tx: sp, pool: outer.pool}, fn)
+	if err == nil {
+		err = sp.Commit()
+	}
 	ended = true
 	if err != nil {
 		if undo := sp.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
@@ -159,7 +179,7 @@ func nested(ctx context.Context, outer inTx, fn body) error {
 		}
 		return err
 	}
-	return sp.Commit()
+	return nil
 }
 
 // inside runs fn with a context that carries its transaction.
@@ -168,7 +188,7 @@ func inside(ctx context.Context, in inTx, fn body) error {
 	if err != nil {
 		return err
 	}
-	ctx = core.ContextWithTx(context.WithValue(ctx, ctxKey{}, in), tx)
+	ctx = sqltx.ContextWithTx(context.WithValue(ctx, ctxKey{}, in), tx, "bunoutbox")
 	if err := fn(ctx, in.tx, tx); err != nil {
 		return err
 	}

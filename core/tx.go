@@ -77,7 +77,11 @@ type Rows interface {
 
 // Transactor runs a function in a transaction. It commits if fn returns nil, and rolls back if fn
 // returns an error or panics. The context given to fn carries the transaction (see TxFromContext).
-// A call within a transaction of the same Transactor runs fn in a savepoint.
+// A call within a transaction of the same Transactor runs fn in a savepoint. Transactors of one ORM
+// on one pool count as the same. If the context carries a transaction that is over, as in a
+// function given to AfterCommit, the error wraps ErrNoTransaction: use the context from before
+// RunInTx. If it carries an open transaction of the same pool that something else began, the error
+// wraps ErrOtherTransactor.
 //
 // RunInTx returns nil only for a transaction that is known to have committed. fn may swallow an
 // error after which there is nothing left to commit. The driver need not report that: PostgreSQL
@@ -105,7 +109,7 @@ func CheckTransactor(t Transactor) error {
 
 type txKey struct{}
 
-// ContextWithTx returns a context that carries tx.
+// ContextWithTx returns a context that carries tx. With a nil tx the context carries none.
 func ContextWithTx(ctx context.Context, tx Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Tx has the common methods of generated transactions (*ent.Tx).
@@ -23,6 +24,8 @@ type Tx interface {
 // sql/execquery.
 //
 // Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction.
+// If that transaction is over, the error wraps core.ErrNoTransaction. If the context carries
+// another transaction of the same *sql.DB, it wraps core.ErrOtherTransactor.
 // To find out whether the client is the same, WithTx calls begin with a context in which no
 // transaction can begin. begin must return that error at once.
 //
@@ -36,9 +39,17 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 	if begin == nil || fn == nil {
 		return errors.New("outbox: WithTx was given a nil function")
 	}
-	if outer := scopeOf(ctx); outer != nil && outer.tx.driver == driverOf(ctx, begin) {
-		if tx, ok := outer.user.(T); ok {
-			return outer.nested(ctx, func(ctx context.Context) error { return fn(ctx, tx) })
+	if _, ok := core.TxFromContext(ctx); ok {
+		drv := driverOf(ctx, begin)
+		if outer := scopeOf(ctx); outer != nil && outer.tx.driver == drv {
+			if tx, ok := outer.user.(T); ok {
+				return outer.nested(ctx, func(ctx context.Context) error { return fn(ctx, tx) })
+			}
+		}
+		if drv != nil {
+			if err := sqltx.CheckOwner(ctx, drv.DB(), "entoutbox"); err != nil {
+				return err
+			}
 		}
 	}
 	s := &scope{}
@@ -58,7 +69,7 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 		s.user = tx
 		// Without a callback, Commit would not report an unknown outcome.
 		s.tx.core.OnOutcome(func(core.Outcome) {})
-		err = fn(core.ContextWithTx(context.WithValue(ctx, scopeKey{}, s), s.tx.core), tx)
+		err = fn(sqltx.ContextWithTx(context.WithValue(ctx, scopeKey{}, s), s.tx.core, "entoutbox"), tx)
 		if err == nil {
 			err = s.tx.core.Err()
 		}
@@ -126,7 +137,7 @@ func Context(ctx context.Context, conn Conn) context.Context {
 	if err != nil {
 		return ctx
 	}
-	return core.ContextWithTx(ctx, t)
+	return sqltx.ContextWithTx(ctx, t, "entoutbox")
 }
 
 // scope is a transaction of WithTx: the tracked one, and the transaction of the generated code
@@ -181,35 +192,7 @@ func (d *driver) introduce(ctx context.Context) error {
 func (s *scope) nested(ctx context.Context, fn func(context.Context) error) error {
 	s.depth++
 	defer func() { s.depth-- }()
-	name := fmt.Sprintf("outbox_%d", s.depth)
-	if _, err := s.tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
-		return err
-	}
-	ended := false
-	undo := func() error {
-		// The rollback must work even if the context of fn has ended, which may be its reason.
-		undoCtx := context.WithoutCancel(ctx)
-		if _, err := s.tx.ExecContext(undoCtx, "ROLLBACK TO SAVEPOINT "+name); err != nil {
-			return err
-		}
-		_, err := s.tx.ExecContext(undoCtx, "RELEASE SAVEPOINT "+name)
-		return err
-	}
-	defer func() {
-		if !ended {
-			_ = undo()
-		}
-	}()
-	err := fn(ctx)
-	if err == nil {
-		err = s.tx.core.Err()
-	}
-	ended = true
-	if err != nil {
-		return withRollback(err, undo())
-	}
-	_, err = s.tx.ExecContext(ctx, "RELEASE SAVEPOINT "+name)
-	return err
+	return sqltx.RunInSavepoint(ctx, s.tx.core, fmt.Sprintf("outbox_%d", s.depth), func() error { return fn(ctx) })
 }
 
 // withRollback adds the error of a failed rollback to err, the reason for the rollback, unless the

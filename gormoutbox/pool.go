@@ -3,6 +3,7 @@ package gormoutbox
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"sync"
 	"time"
 
@@ -157,6 +158,16 @@ type txPool struct {
 
 func newTxPool(tx *sqltx.Tx, p *pool) *txPool {
 	return &txPool{Tx: tx, pool: p, prepared: map[*sql.Stmt]bool{}}
+}
+
+// ExecContext runs a statement. GORM sends its ROLLBACK TO with the context of the nested
+// transaction. If that context has ended, the statement would fail, GORM would ignore the failure,
+// and the outer transaction would commit what was to be rolled back.
+func (t *txPool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if strings.HasPrefix(query, "ROLLBACK TO ") {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return t.Tx.ExecContext(ctx, query, args...)
 }
 
 // PrepareContext prepares the statements that a PreparedStmtTX then executes through StmtContext.

@@ -5,15 +5,19 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Transactor makes a core.Transactor of db, with or without the plugin. RunInTx runs its function
 // in db.Transaction: FromContext returns the transaction. Within a transaction of the same database
-// the function runs in a savepoint.
+// the function runs in a savepoint, also when it was begun with another *gorm.DB on the same
+// *sql.DB. If that transaction is over, the error wraps core.ErrNoTransaction. If the context
+// carries a transaction of the pool that is not one of GORM, it wraps core.ErrOtherTransactor.
 //
 // RunInTx returns nil only if the transaction is known to have committed. If the database has
 // rolled the transaction back and the function ignored the error (a deadlock, or a violated
@@ -57,7 +61,7 @@ func Context(ctx context.Context, tx *gorm.DB) context.Context {
 type ctxKey struct{}
 
 func contextWith(ctx context.Context, db *gorm.DB, tx core.Tx) context.Context {
-	return core.ContextWithTx(context.WithValue(ctx, ctxKey{}, db), tx)
+	return sqltx.ContextWithTx(context.WithValue(ctx, ctxKey{}, db), tx, "gormoutbox")
 }
 
 type transactor struct{ db *gorm.DB }
@@ -78,31 +82,56 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 	if fn == nil {
 		return errors.New("outbox: RunInTx was given a nil function")
 	}
-	db := r.db.WithContext(ctx)
-	if outer, ok := ctx.Value(ctxKey{}).(*gorm.DB); ok && r.samePool(outer) {
-		db = outer.WithContext(ctx)
-		db.DisableNestedTransaction = false // RunInTx must set a savepoint
+	if _, ok := core.TxFromContext(ctx); ok {
+		if outer, ok := ctx.Value(ctxKey{}).(*gorm.DB); ok && r.samePool(outer) {
+			return r.nested(ctx, outer, fn)
+		}
+		pool, _ := r.db.DB() // nil if another plugin hides it
+		if err := sqltx.CheckOwner(ctx, pool, "gormoutbox"); err != nil {
+			return err
+		}
 	}
+	db := r.db.WithContext(ctx)
 	if err := r.follow(db); err != nil {
 		return err
 	}
-	return db.Transaction(func(gtx *gorm.DB) error {
-		gtx = visible(gtx)
-		tx, err := TxOf(ctx, gtx)
-		if err != nil {
-			return err
-		}
-		if !tx.Tracked() {
-			return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
-				core.ErrUntracked, r.db.ConnPool)
-		}
-		// Without a callback, Commit would not report an unknown outcome.
-		tx.OnOutcome(func(core.Outcome) {})
-		if err := fn(contextWith(ctx, gtx, tx), tx); err != nil {
-			return err
-		}
-		return tx.Err()
-	})
+	return db.Transaction(func(gtx *gorm.DB) error { return r.inside(ctx, gtx, fn) })
+}
+
+var savepoints atomic.Uint64
+
+// nested runs fn in a savepoint. It does not use that of GORM, whose ROLLBACK TO fails if the
+// context has ended. GORM ignores that, and on SQLite also that SAVEPOINT fails.
+func (r *transactor) nested(ctx context.Context, outer *gorm.DB, fn func(context.Context, core.Tx) error) error {
+	gtx := outer.WithContext(ctx)
+	if gtx.Error != nil {
+		return gtx.Error
+	}
+	tx, err := TxOf(ctx, gtx)
+	if err != nil {
+		return sqltx.OverError(err)
+	}
+	name := fmt.Sprintf("outbox_%d", savepoints.Add(1))
+	return sqltx.RunInSavepoint(ctx, tx, name, func() error { return r.inside(ctx, gtx, fn) })
+}
+
+// inside runs fn in a transaction of GORM.
+func (r *transactor) inside(ctx context.Context, gtx *gorm.DB, fn func(context.Context, core.Tx) error) error {
+	gtx = visible(gtx)
+	tx, err := TxOf(ctx, gtx)
+	if err != nil {
+		return err
+	}
+	if !tx.Tracked() {
+		return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
+			core.ErrUntracked, r.db.ConnPool)
+	}
+	// Without a callback, Commit would not report an unknown outcome.
+	tx.OnOutcome(func(core.Outcome) {})
+	if err := fn(contextWith(ctx, gtx, tx), tx); err != nil {
+		return err
+	}
+	return tx.Err()
 }
 
 // follow makes the transactions of db tracked, even without the plugin. db is a session of this

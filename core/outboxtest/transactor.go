@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Transactor returns a core.Transactor of the repository. Application code under test gets it
@@ -51,31 +52,5 @@ func (t *Tx) nested(ctx context.Context, view core.Tx, fn func(context.Context, 
 	t.repo.mu.Lock()
 	name := fmt.Sprintf("outbox_%d", len(t.savepoints)+1)
 	t.repo.mu.Unlock()
-	if _, err := t.Exec(ctx, "SAVEPOINT "+name); err != nil {
-		return err
-	}
-	rollback := func() error {
-		ctx := context.WithoutCancel(ctx)
-		if _, err := t.Exec(ctx, "ROLLBACK TO SAVEPOINT "+name); err != nil {
-			return err
-		}
-		_, err := t.Exec(ctx, "RELEASE SAVEPOINT "+name)
-		return err
-	}
-	finished := false
-	defer func() {
-		if !finished {
-			_ = rollback()
-		}
-	}()
-	err := fn(ctx, view)
-	if err == nil {
-		err = t.Err()
-	}
-	finished = true
-	if err != nil {
-		return errors.Join(err, rollback())
-	}
-	_, err = t.Exec(ctx, "RELEASE SAVEPOINT "+name)
-	return err
+	return sqltx.RunInSavepoint(ctx, t, name, func() error { return fn(ctx, view) })
 }

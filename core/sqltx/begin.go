@@ -74,7 +74,7 @@ func beginOn(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialec
 		return nil, err
 	}
 	t := &Tx{
-		conn: tx, pool: db, dialect: p.dialect, tracker: p.tracker,
+		conn: tx, pool: db, dialect: p.dialect, tracker: p.tracker, own: true,
 		ended: func() error { return context.Cause(ctx) },
 	}
 	t.giveBack = sync.OnceFunc(func() { _ = tracking.Close() }) // waits for the end of the transaction

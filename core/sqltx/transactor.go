@@ -10,8 +10,12 @@ import (
 )
 
 // NewTransactor returns a core.Transactor on a pool, opened with Connector or not. RunInTx gives fn
-// a *Tx, which FromContext finds too. If the context already carries a transaction of the same
-// Transactor, RunInTx runs fn in a savepoint. A panic in fn rolls back and goes on.
+// a *Tx, which FromContext finds too. A panic in fn rolls back and goes on.
+//
+// If the context already carries a *Tx of the same pool, of Begin or of any Transactor of this
+// package, RunInTx runs fn in a savepoint of it. If that *Tx is over, the error wraps
+// core.ErrNoTransaction. If the context carries a transaction of the pool that something else
+// began, such as the Transactor of an ORM, the error wraps core.ErrOtherTransactor.
 //
 // RunInTx returns nil only if the transaction is known to have committed. If the database has
 // rolled the transaction back and fn ignored the error (a deadlock, or a violated constraint on
@@ -55,15 +59,17 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 		return errors.New("sqltx: RunInTx was given a nil function")
 	}
 	if tx, ok := core.TxFromContext(ctx); ok {
-		if t, ok := tx.(*Tx); ok && t.owner == r {
+		if t, ok := tx.(*Tx); ok && t.own && t.pool == r.db {
 			return t.nested(ctx, fn)
 		}
+	}
+	if err := CheckOwner(ctx, r.db, "sqltx"); err != nil {
+		return err
 	}
 	t, err := Begin(ctx, r.db, nil, r.dialect)
 	if err != nil {
 		return err
 	}
-	t.owner = r
 	// without a callback, Commit would not report an unknown outcome
 	t.OnOutcome(func(core.Outcome) {})
 	ended := false
@@ -72,7 +78,7 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 			_ = t.Rollback()
 		}
 	}()
-	err = fn(core.ContextWithTx(ctx, t), t)
+	err = fn(ContextWithTx(ctx, t, "sqltx"), t)
 	if err == nil {
 		err = t.Err()
 	}
@@ -87,42 +93,5 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 func (t *Tx) nested(ctx context.Context, fn func(context.Context, core.Tx) error) error {
 	t.depth++
 	defer func() { t.depth-- }()
-	name := fmt.Sprintf("outbox_%d", t.depth)
-	if _, err := t.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
-		return err
-	}
-	ended := false
-	undo := func() error {
-		// The context of fn may be the reason for the rollback, and must not prevent it.
-		undoCtx := context.WithoutCancel(ctx)
-		if _, err := t.ExecContext(undoCtx, "ROLLBACK TO SAVEPOINT "+name); err != nil {
-			return err
-		}
-		_, err := t.ExecContext(undoCtx, "RELEASE SAVEPOINT "+name)
-		return err
-	}
-	defer func() {
-		if !ended {
-			_ = undo()
-		}
-	}()
-	err := fn(ctx, t)
-	if err == nil {
-		err = t.Err()
-	}
-	ended = true
-	if err != nil {
-		return withRollback(err, undo())
-	}
-	_, err = t.ExecContext(ctx, "RELEASE SAVEPOINT "+name)
-	return err
-}
-
-// withRollback adds a failed rollback to the error that asked for it, unless the transaction had
-// already ended.
-func withRollback(err, rollback error) error {
-	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
-		return err
-	}
-	return errors.Join(err, fmt.Errorf("sqltx: roll back: %w", rollback))
+	return RunInSavepoint(ctx, t, fmt.Sprintf("outbox_%d", t.depth), func() error { return fn(ctx, t) })
 }

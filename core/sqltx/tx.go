@@ -30,8 +30,8 @@ type Tx struct {
 	stop     func() bool  // stops listening for the end of the context
 	giveBack func()       // gives the connection back when the transaction has ended
 	ending   atomic.Bool  // COMMIT may have been sent, or the context has ended
-	owner    *transactor
-	depth    int // number of open savepoints of the transactor
+	own      bool         // of Begin: a Transactor of this package may set savepoints in it
+	depth    int          // number of their open savepoints
 	refused  refusedCommits
 
 	mu      sync.Mutex

@@ -36,7 +36,13 @@ func TestAdapterSuiteSQL(t *testing.T) {
 		suite.TestAdapter(t, adapters.Harness(db,
 			func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
 				pool, transactor := open(t, db)
-				return adapters.SQL(t, db, pool, transactor, cfg)
+				a := adapters.SQL(t, db, pool, transactor, cfg)
+				if _, plain := transactor.(plainTransactor); plain {
+					a.Another = plainTransactor{pool}
+				} else {
+					a.Another = sqltx.NewTransactor(pool, "")
+				}
+				return a
 			}))
 	})
 }
@@ -80,21 +86,7 @@ func (p plainTransactor) nested(ctx context.Context, tx core.Tx, fn func(context
 	depth, _ := ctx.Value(depthKey{}).(int)
 	ctx = context.WithValue(ctx, depthKey{}, depth+1)
 	name := fmt.Sprintf("nested_%d", depth)
-	if _, err := tx.Exec(ctx, "SAVEPOINT "+name); err != nil {
-		return err
-	}
-	rollback := true
-	defer func() {
-		if rollback {
-			_, _ = tx.Exec(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
-		}
-	}()
-	if err := fn(ctx, tx); err != nil {
-		return err
-	}
-	rollback = false
-	_, err := tx.Exec(ctx, "RELEASE SAVEPOINT "+name)
-	return err
+	return sqltx.RunInSavepoint(ctx, tx, name, func() error { return fn(ctx, tx) })
 }
 
 type depthKey struct{}

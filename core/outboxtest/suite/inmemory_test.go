@@ -59,6 +59,7 @@ func openInMemory(t *testing.T, d core.Dialect, cfg core.Config) suite.Adapter {
 	return suite.Adapter{
 		Outbox:     ob,
 		Transactor: r.Transactor(),
+		Another:    r.Transactor(),
 		Publish: func(ctx context.Context, events ...core.Event) error {
 			_, err := ob.Publish(ctx, nil, events...)
 			return err

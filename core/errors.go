@@ -17,7 +17,8 @@ var (
 	// error was not run. Roll back and run the whole transaction again.
 	ErrTxAborted = errors.New("outbox: transaction aborted, roll it back and run it again")
 
-	// ErrUntracked: the outbox cannot observe the commit of this transaction, and
+	// ErrUntracked: the outbox cannot observe the commit of this transaction. An adapter refuses a
+	// statement whose events it would have to write there. Publish refuses its events there only if
 	// Config.RejectUntracked is set.
 	ErrUntracked = errors.New("outbox: transaction is not tracked")
 

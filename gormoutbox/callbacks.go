@@ -1,6 +1,7 @@
 package gormoutbox
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
 }
 
 // requireTransaction returns a callback that refuses, before it is executed, a statement that would
-// have to write events and has no transaction.
+// have to write events and has no transaction in which it can.
 func (o *Outbox) requireTransaction(op core.Op) func(db *gorm.DB) {
 	return func(db *gorm.DB) {
 		if db.Error != nil || db.DryRun || db.Statement.Schema == nil {
@@ -156,48 +157,54 @@ func rollBackOwn(db *gorm.DB) {
 
 func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
 	stmt := db.Statement
-	if inTransaction(stmt.ConnPool) {
-		hooks := hooksMayRecord(stmt)
-		if hooks { // hooks find the transaction in their context
-			stmt.Context = Context(stmt.Context, db)
-		}
-		if err := o.ended(db, hooks); err != nil {
-			return adapter.CausesEvents(op, stmt.Schema.Table, err)
-		}
-		return nil
-	}
 	has, err := o.hasRecorder(stmt.Schema)
 	if err != nil {
 		return err
 	}
-	if o.maps(stmt) || (has && (hooksMayRecord(stmt) || anyRecorded(stmt))) {
-		return adapter.CausesEvents(op, stmt.Schema.Table, fmt.Errorf(
-			"%w: use db.Transaction, or leave SkipDefaultTransaction off", core.ErrNoTransaction))
+	maps, hooks := o.maps(stmt), hooksMayRecord(stmt)
+	causes := func() bool { return maps || has && (hooks || anyRecorded(stmt)) }
+	if !inTransaction(stmt.ConnPool) {
+		if causes() {
+			return adapter.CausesEvents(op, stmt.Schema.Table, fmt.Errorf(
+				"%w: use db.Transaction, or leave SkipDefaultTransaction off", core.ErrNoTransaction))
+		}
+		return nil
+	}
+	if hooks { // hooks find the transaction in their context
+		stmt.Context = Context(stmt.Context, db)
+	}
+	conn, _ := unprepared(stmt.ConnPool)
+	switch tx, ok := conn.(*txPool); {
+	case !ok && causes():
+		var found core.Tx
+		if found, err = trackedTx(stmt.Context, db); err == nil {
+			err = o.own.Check(stmt.Context, found)
+		}
+	case !ok:
+	case maps || has:
+		err = o.own.Check(stmt.Context, tx)
+	case hooks: // perhaps it is the transaction of a database without an outbox, which is no mistake
+		err = tx.Err()
+	}
+	if err != nil {
+		return adapter.CausesEvents(op, stmt.Schema.Table, err)
 	}
 	return nil
 }
 
-// ended returns an error if the transaction of a statement that may cause events has ended, or nil.
-// A statement such as TRUNCATE ends it on MySQL and MariaDB, and COMMIT or ROLLBACK everywhere.
-// Further statements would be stored without a transaction, and their events refused. Each plugin
-// asks for its own events, even if another one tracks the transaction.
-func (o *Outbox) ended(db *gorm.DB, hooks bool) error {
-	stmt := db.Statement
-	conn, _ := unprepared(stmt.ConnPool)
-	tx, ok := conn.(*txPool)
-	if !ok {
-		return nil
+// trackedTx returns the transaction in which a statement writes its events. It must be tracked:
+// otherwise nothing keeps it from committing a row without its events, and nobody tells a Recorder
+// that its events were rolled back.
+func trackedTx(ctx context.Context, db *gorm.DB) (core.Tx, error) {
+	tx, err := TxOf(ctx, db)
+	if err != nil {
+		return nil, err
 	}
-	has, err := o.hasRecorder(stmt.Schema)
-	switch {
-	case err != nil:
-		return err
-	case has || o.maps(stmt):
-		return o.own.Check(stmt.Context, tx)
-	case hooks: // perhaps it is the transaction of a database without an outbox, which is no mistake
-		return tx.Err()
+	if !tx.Tracked() {
+		return nil, fmt.Errorf("%w: begin it with Transaction or Begin of the *gorm.DB that has the plugin, or open "+
+			"the pool with sqltx.Connector, or call Publish", core.ErrUntracked)
 	}
-	return nil
+	return tx, nil
 }
 
 // maps reports whether there are On functions for the model.

@@ -1,6 +1,7 @@
 package gormoutbox
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 
@@ -50,7 +51,7 @@ func (s *statement) finish() {
 // refuseCommit keeps the transaction from committing rows without their events, even if the program
 // ignores the error of the statement.
 func (s *statement) refuseCommit(err error) {
-	tx, terr := TxOf(s.db.Statement.Context, s.db)
+	tx, terr := TxOf(context.WithoutCancel(s.db.Statement.Context), s.db)
 	if terr != nil {
 		return
 	}
@@ -283,7 +284,7 @@ func (s *statement) recorded(r *core.Recorder, model reflect.Value, key string) 
 // begin finds the transaction, once.
 func (s *statement) begin() (err error) {
 	if s.tx == nil {
-		if s.tx, err = TxOf(s.db.Statement.Context, s.db); err == nil {
+		if s.tx, err = trackedTx(s.db.Statement.Context, s.db); err == nil {
 			s.session = s.db.Session(&gorm.Session{NewDB: true, Context: s.db.Statement.Context})
 		}
 	}
@@ -298,12 +299,6 @@ func (s *statement) publish() error {
 	if err := s.ob.own.Publish(s.db.Statement.Context, s.tx, s.Events()...); err != nil {
 		return err
 	}
-	if s.tx.Tracked() {
-		s.tx.OnOutcome(s.Conclude)
-	} else {
-		// The outcome is never reported. If the events stayed recorded, the next save would write
-		// them again, which is refused as a duplicate.
-		s.Conclude(core.Committed)
-	}
+	s.tx.OnOutcome(s.Conclude)
 	return nil
 }

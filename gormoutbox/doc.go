@@ -87,7 +87,15 @@
 //   - Clauses(dbresolver.Write).Transaction, if dbresolver was used before this plugin (use this
 //     plugin first).
 //
-// Their events are as safe, but wait for the poller. Config.RejectUntracked refuses them.
+// A statement that causes events is refused there with core.ErrUntracked before it is executed: one
+// of a model with an On function, with recorded events, or with a Recorder and hooks, which may
+// record. Nothing could keep such a transaction from committing the row without its events, and
+// nobody would tell the Recorder that they were rolled back. Begin the transaction on the *gorm.DB,
+// open the pool with sqltx.Connector, or call Publish. The events of Publish are as safe as
+// elsewhere, but wait for the poller; Config.RejectUntracked refuses them too.
+//
+// If an event is recorded on a model only after its row was stored (by a hook of an association),
+// the error comes after the statement. The event stays recorded. Roll the transaction back.
 //
 // All databases that dbresolver may write to must be the same database, reached over different
 // connections: the relay looks only into the database of the *gorm.DB.

@@ -53,8 +53,8 @@ func (c *Captured) Add(events []core.Event, model reflect.Value, key string) {
 // Events returns the added events in their order.
 func (c *Captured) Events() []core.Event { return c.events }
 
-// Conclude reports the outcome to the recorders: Committed for an untracked transaction, RolledBack
-// if the events were not written.
+// Conclude reports the outcome of the transaction, which must be tracked, to the recorders, or
+// RolledBack if the events were not written.
 func (c *Captured) Conclude(o core.Outcome) {
 	for _, conclude := range c.conclude {
 		conclude(o)

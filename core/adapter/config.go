@@ -51,8 +51,9 @@ type Config struct {
 	Headers func(ctx context.Context) map[string]string
 	// MaxPayload is the largest payload in bytes. Default: 1 MiB.
 	MaxPayload int
-	// RejectUntracked refuses events, with core.ErrUntracked, in an untracked transaction. Default:
-	// they are inserted, and the poller publishes them.
+	// RejectUntracked makes Publish refuse events, with core.ErrUntracked, in an untracked
+	// transaction. Default: they are inserted, and the poller publishes them. Statements that cause
+	// events are always refused there.
 	RejectUntracked bool
 
 	// Node is the name of this process in the table. It and the fields below are described in

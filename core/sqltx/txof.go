@@ -18,6 +18,7 @@ type probe struct {
 	seen    bool
 	dialect core.Dialect
 	tracker *Tracker
+	refused *refusedCommits
 	pool    *sql.DB // of a connection that was lent to TrackConn
 }
 
@@ -46,7 +47,7 @@ func (c *trackingConn) answer(ctx context.Context, query string) bool {
 	if !ok {
 		return false
 	}
-	p.seen, p.dialect, p.tracker, p.pool = true, c.dialect, c.tracker, c.lender
+	p.seen, p.dialect, p.tracker, p.refused, p.pool = true, c.dialect, c.tracker, c.refused, c.lender
 	return true
 }
 
@@ -81,7 +82,7 @@ func TxOf(ctx context.Context, tx Conn) (core.Tx, error) {
 	}
 	switch {
 	case p.tracker != nil:
-		found := &wrappedTx{conn: tx, pool: p.pool, dialect: p.dialect, tracker: p.tracker}
+		found := &wrappedTx{conn: tx, pool: p.pool, dialect: p.dialect, tracker: p.tracker, refused: p.refused}
 		if p.pool == nil {
 			found.pool = poolOf(tx)
 		}

@@ -101,6 +101,11 @@ func TestRefuseCommit(t *testing.T) {
 		last string
 	}{
 		"stands": {refuse, reason, "ROLLBACK"},
+		"stands, by TxOf": {func(t *testing.T, tx *sql.Tx) {
+			found, err := sqltx.TxOf(t.Context(), tx)
+			must(t, err)
+			found.(interface{ RefuseCommit(err error) }).RefuseCommit(reason)
+		}, reason, "ROLLBACK"},
 		"goes with its savepoint": {func(t *testing.T, tx *sql.Tx) {
 			exec(t, tx, "SAVEPOINT a")
 			refuse(t, tx)

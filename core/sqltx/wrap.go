@@ -27,6 +27,7 @@ type wrappedTx struct {
 	pool    *sql.DB
 	dialect core.Dialect
 	tracker *Tracker
+	refused *refusedCommits // of the connection of Connector; nil if it is another one
 }
 
 func (t *wrappedTx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
@@ -46,6 +47,13 @@ func (t *wrappedTx) Tracked() bool { return t.tracker != nil }
 func (t *wrappedTx) OnOutcome(fn func(core.Outcome)) {
 	if t.tracker != nil {
 		t.tracker.OnOutcome(fn)
+	}
+}
+
+// RefuseCommit does what Tx.RefuseCommit does. Without a connection of Connector it does nothing.
+func (t *wrappedTx) RefuseCommit(err error) {
+	if t.refused != nil {
+		t.refused.add(err, t.OnOutcome)
 	}
 }
 

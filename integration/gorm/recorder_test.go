@@ -94,28 +94,6 @@ func TestGORMRecorderSavepoint(t *testing.T) {
 	})
 }
 
-// In an untracked transaction the event counts as handed over when it is written.
-func TestGORMRecorderUntracked(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		o := newOrder("placed")
-		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
-			return db.Transaction(func(tx *gorm.DB) error {
-				fixture.NoError(t, tx.Create(o).Error)
-				if len(o.Recorded()) != 0 {
-					t.Error("still recorded")
-				}
-				o.Status = "paid"
-				return tx.Save(o).Error
-			})
-		}))
-		g.wantRows(t, "placed")
-		if g.untracked != 1 {
-			t.Errorf("%d untracked rows", g.untracked)
-		}
-	})
-}
-
 // Hooks of the model may record events too.
 func TestGORMRecorderInHooks(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,8 @@ func adapterNestedEnded(a *adapterFixture, end func(error) error) {
 		}
 		stored := a.stored()
 		for id, there := range map[string]bool{outer: true, inner: kept} {
-			a.must(slices.Contains(stored, id) == there, "way %d: success %t; stored are %q, want %q", i, kept, stored, want)
+			a.must(slices.Contains(stored, id) == there, "way %d: success %t; stored are %q, want %q", i, kept,
+				stored, want)
 		}
 		a.wantOutcome(core.Committed, outer)
 		a.wantOutcome(outcome, inner)

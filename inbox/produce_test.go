@@ -121,14 +121,16 @@ func TestProducedIsToldOfTheDelivery(t *testing.T) {
 						return []*message.Message{event(msg.Context(), "i")}, nil
 					})
 			})
-			if err := pubsub.Publish("orders", event(t.Context(), "e", "ce_time", at.Format(time.RFC3339))); err != nil {
+			if err := pubsub.Publish("orders", event(t.Context(), "e", "ce_time",
+				at.Format(time.RFC3339))); err != nil {
 				t.Fatal(err)
 			}
 			if len(told) != 2 || asked != 1 {
 				t.Fatalf("told %d times, asked for the id %d times", len(told), asked)
 			}
 			for _, i := range told {
-				if i.Duration != time.Second || !i.OccurredAt.Equal(at) || i.Event != told[1].Event || i.Event.EventID != "e" {
+				if i.Duration != time.Second || !i.OccurredAt.Equal(at) || i.Event != told[1].Event ||
+					i.Event.EventID != "e" {
 					t.Errorf("%+v", i)
 				}
 			}

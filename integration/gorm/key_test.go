@@ -71,7 +71,8 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 	for _, model := range []any{
 		&textual{ID: binaryID{1, 2, 3, 4}}, &valued{ID: valuerID{7}}, &binary{ID: []byte{0xab, 0xcd}},
 		&composite{Shop: "berlin", No: 3}, &composite{Shop: "paris"},
-		&pointers{Shop: &binaryID{5, 6, 7, 8}, No: &valuerID{9}}, &pointers{Shop: &binaryID{5, 6, 7, 8}}, &without{Name: "x"},
+		&pointers{Shop: &binaryID{5, 6, 7, 8}, No: &valuerID{9}}, &pointers{Shop: &binaryID{5, 6, 7, 8}},
+		&without{Name: "x"},
 	} {
 		fixture.NoError(t, g.Create(model).Error)
 	}

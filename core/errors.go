@@ -103,9 +103,9 @@ var (
 	// ErrOtherTransactor: RunInTx was called with a context that carries an open transaction of the
 	// same *sql.DB, begun by something else: by the Transactor of another ORM, or by other means of
 	// the same one. A second transaction would commit although the first one may roll back, and the
-	// two might wait for each other. Nothing was begun. Use one Transactor for both, for example for
-	// the inbox and for what its handlers call. If a transaction of its own is intended, take the
-	// outer one out of the context: ContextWithTx(ctx, nil).
+	// two might wait for each other. Nothing was begun. Use one Transactor for both, for example
+	// for the inbox and for what its handlers call. If a transaction of its own is intended, take
+	// the outer one out of the context: ContextWithTx(ctx, nil).
 	ErrOtherTransactor = errors.New("outbox: transaction of another Transactor")
 
 	// ErrInvalidRequest: an administrative request lacks something (ids, actor, reason).

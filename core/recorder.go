@@ -187,7 +187,8 @@ func (r *Recorder) outboxRecorder() *Recorder { return r }
 // HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx
 // and then calls ended with the outcome that tx reports, or with RolledBack when Publish failed. tx
 // must be tracked: otherwise nobody knows whether the events are still to be stored. ended may be
-// called on any goroutine. The error is that of CheckRecorder; no event is taken then. For adapters.
+// called on any goroutine. The error is that of CheckRecorder; no event is taken then. For
+// adapters.
 func (r *Recorder) HandOver() (events []Event, ended func(Outcome), err error) {
 	if err := CheckRecorder(r); err != nil {
 		return nil, func(Outcome) {}, err

@@ -17,9 +17,9 @@ import (
 //
 // Several functions run in the order of registration. Each runs on a goroutine of its own, and the
 // committing goroutine waits for it. fn should not take long and should not wait for the database:
-// the connection may be free only after fn has returned. In fn, use the context from before RunInTx:
-// the context that RunInTx gave still carries the transaction, which is over. A panic in fn is logged with slog.Default
-// and goes no further, because the transaction has committed.
+// the connection may be free only after fn has returned. In fn, use the context from before
+// RunInTx: the context that RunInTx gave still carries the transaction, which is over. A panic in
+// fn is logged with slog.Default and goes no further, because the transaction has committed.
 //
 // AfterCommit returns an error, and fn never runs, if the commit of tx cannot be observed
 // (core.ErrUntracked), if tx is aborted or over (see core.Tx.Err), and if tx or fn is nil.

@@ -114,8 +114,8 @@ func (c *Cache) Remember(ctx context.Context, key string) error {
 	return err
 }
 
-// Forget deletes entries. Redrive of an inbox calls it. Call it yourself after you have deleted rows
-// to have their events processed again. It waits for as long as ctx and the client allow.
+// Forget deletes entries. Redrive of an inbox calls it. Call it yourself after you have deleted
+// rows to have their events processed again. It waits for as long as ctx and the client allow.
 func (c *Cache) Forget(ctx context.Context, keys ...string) error {
 	for _, k := range keys {
 		_, err := await(ctx, func() (int64, error) { return c.client.Del(ctx, c.name(k)).Result() }, nil)

@@ -39,8 +39,8 @@ type Adapter struct {
 	// Nested runs fn in a nested transaction by the means of the ORM. Nil: only the Transactor can
 	// nest.
 	Nested func(ctx context.Context, fn func(ctx context.Context) error) error
-	// Another is a second Transactor of the same pool, made as another part of the program makes its
-	// own. Nil: the adapter has no way to make one.
+	// Another is a second Transactor of the same pool, made as another part of the program makes
+	// its own. Nil: the adapter has no way to make one.
 	Another core.Transactor
 	// Publish records events by the means of the adapter, in the transaction that ctx carries.
 	Publish func(ctx context.Context, events ...core.Event) error

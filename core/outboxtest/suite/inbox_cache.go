@@ -51,7 +51,7 @@ type cachedInbox struct {
 	f       *inboxFixture
 	in      *inbox.Inbox
 	handled int
-	refuse  bool // the handler fails for good
+	refuse  bool // the handler fails with an error that is not tried again
 }
 
 func (f *inboxFixture) cached(cache inbox.Cache) *cachedInbox {

@@ -19,9 +19,9 @@ import (
 // tx: FromContext, and Publish with a nil transaction, find it. Within such a context RunInTx runs
 // fn in a savepoint. If that transaction is over, the error wraps core.ErrNoTransaction. If the
 // context carries a transaction of the pool that RunInTx of this package did not begin, it wraps
-// core.ErrOtherTransactor. RunInTx returns nil only if the transaction is known to have committed. If the
-// database has rolled it back and fn ignored the error (a deadlock, or a violated constraint on
-// PostgreSQL), RunInTx does not commit, and returns an error wrapping core.ErrTxAborted.
+// core.ErrOtherTransactor. RunInTx returns nil only if the transaction is known to have committed.
+// If the database has rolled it back and fn ignored the error (a deadlock, or a violated constraint
+// on PostgreSQL), RunInTx does not commit, and returns an error wrapping core.ErrTxAborted.
 func (o *Outbox) RunInTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return o.RunInTxOptions(ctx, nil, fn)
 }
@@ -46,8 +46,8 @@ func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions,
 // Transactor, such as those of an inbox. Otherwise RunInTx returns it.
 func Transactor(db *bun.DB) core.Transactor { return &transactor{db: db} }
 
-// FromContext returns the transaction that RunInTx or Context put into ctx. Without one it returns an error
-// wrapping core.ErrNoTransaction.
+// FromContext returns the transaction that RunInTx or Context put into ctx. Without one it returns
+// an error wrapping core.ErrNoTransaction.
 func FromContext(ctx context.Context) (bun.Tx, error) {
 	in, ok := ctx.Value(ctxKey{}).(inTx)
 	if !ok {

@@ -55,11 +55,10 @@ func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, wa
 	inWays(t, ways, all, all, fn)
 }
 
-// EveryWay is EachWay with MySQL and PostgreSQL 18 too, on which the first way runs.
+// EveryWay is EachWay with MySQL and PostgreSQL 18 too, on which the first way runs, as with Every.
 func EveryWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()
-	inWays(t, ways, among("postgres", "postgres18", "mariadb", "mysql", "sqlite"),
-		among("postgres", "mariadb", "sqlite"), fn)
+	inWays(t, ways, every(), among("postgres", "mariadb", "sqlite"), fn)
 }
 
 // inWays runs the first way on the databases first, and each other one on others.
@@ -83,10 +82,17 @@ func inWays[W any](
 }
 
 // Every is Each with MySQL and PostgreSQL 18 too. It is for short tests that depend on how a
-// database works.
+// database works. With -short it is Each: `make test-newer` runs them on these two.
 func Every(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
-	each(t, among("postgres", "postgres18", "mariadb", "mysql", "sqlite"), fn)
+	each(t, every(), fn)
+}
+
+func every() []string {
+	if testing.Short() {
+		return among("postgres", "mariadb", "sqlite")
+	}
+	return among("postgres", "postgres18", "mariadb", "mysql", "sqlite")
 }
 
 // MariaDBAndMySQL runs fn as a subtest on both.

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -84,11 +85,11 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	defer func() { err = errors.Join(err, channel.Close()) }()
-	credited := 0
+	var credited atomic.Int64
 	outbox, err := core.New(core.Config{
 		Repository: repo,
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-			credited++ // the broker, for this example
+			credited.Add(1) // the broker, for this example; several workers call it
 			return nil
 		}),
 	})
@@ -126,7 +127,7 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 		fmt.Fprintf(out, "%s has %d, ", account, cents)
 	}
 	parked, listErr := in.ListDead(ctx, inbox.DeadQuery{})
-	fmt.Fprintf(out, "%d events of credits, %d parked, %d in the poison queue\n", credited, len(parked),
+	fmt.Fprintf(out, "%d events of credits, %d parked, %d in the poison queue\n", credited.Load(), len(parked),
 		poisoned.messages)
 	return errors.Join(err, listErr)
 }

@@ -59,7 +59,7 @@ NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
 
 .PHONY: test
 test: services-up gotestsum ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=)
-	@echo 'make test: about 9 minutes on two idle cores, and longer the first time, when everything is compiled;' \
+	@echo 'make test: about 8 minutes on two idle cores, and longer the first time, when everything is compiled;' \
 		'packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG))$$' $(TESTFLAGS) work || status=$$?; \
